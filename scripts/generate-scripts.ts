@@ -1,0 +1,117 @@
+// Makes src/scripts/generated.ts from src/scripts/*.lua: the text that is sent (comments stripped), its SHA-1, and a
+// typed call with one parameter for each KEYS and ARGV that the header declares. The header is load-bearing: an index
+// that it does not declare, or a declared scalar that the body never uses, fails the build. A test fails on drift.
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const folder = join(__dirname, '..', 'src', 'scripts');
+const target = join(folder, 'generated.ts');
+
+interface Parameter {
+  name: string;
+  list: boolean;
+  about: string;
+}
+
+interface Source {
+  name: string;
+  summary: string;
+  keys: Parameter[];
+  args: Parameter[];
+  reply: string;
+  body: string;
+}
+
+/** The whole of generated.ts, from the .lua files as they are now. */
+export function generate(): string {
+  const sources = readdirSync(folder)
+    .filter((file) => file.endsWith('.lua'))
+    .sort()
+    .map((file) => parse(file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')));
+  return [
+    '// Made by `npm run generate` from the .lua files beside it; do not edit.',
+    "import type { Script, ScriptCall } from './script';",
+    ...sources.map(emit),
+    `export const scripts: readonly Script[] = [${sources.map((source) => `${source.name}Script`).join(', ')}];`,
+    '',
+  ].join('\n\n');
+}
+
+/** Exported for the drift test, which feeds it headers that lie. */
+export function parse(name: string, text: string): Source {
+  const header = text.split('\n').filter((line) => line.startsWith('-- '));
+  const source: Source = { name, summary: '', keys: [], args: [], reply: '', body: strip(text) };
+  for (const line of header) {
+    const [, section, rest] = /^-- (KEYS|ARGV|REPLY)\s+(.*)$/.exec(line) ?? [];
+    if (section === 'REPLY') source.reply = rest!;
+    else if (section) (section === 'KEYS' ? source.keys : source.args).push(parameter(name, rest!));
+    else if (line.startsWith(`-- ${name}: `)) source.summary = line.slice(`-- ${name}: `.length);
+  }
+  if (!source.summary || !source.reply) throw new Error(`${name}.lua: the header needs "-- ${name}: …" and REPLY`);
+  checkIndexes(name, source.body, 'KEYS', source.keys);
+  checkIndexes(name, source.body, 'ARGV', source.args);
+  return source;
+}
+
+function parameter(script: string, text: string): Parameter {
+  const [, name, list, about] = /^(\w+)(\[\])?\s+(.+)$/.exec(text) ?? [];
+  if (!name) throw new Error(`${script}.lua: a header line needs a name and what it is: "${text}"`);
+  return { name, list: list !== undefined, about: about! };
+}
+
+function checkIndexes(script: string, body: string, table: string, declared: Parameter[]): void {
+  const scalars = declared.findIndex((each) => each.list);
+  const fixed = scalars < 0 ? declared.length : scalars;
+  const used = new Set([...body.matchAll(new RegExp(`\\b${table}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
+  for (const index of used) {
+    if (index < 1 || index > fixed) throw new Error(`${script}.lua: ${table}[${index}] is not declared in the header`);
+  }
+  for (let index = 1; index <= fixed; index++) {
+    if (!used.has(index)) {
+      throw new Error(`${script}.lua: ${table} ${declared[index - 1]!.name} is declared, and ${table}[${index}] never used`);
+    }
+  }
+}
+
+function strip(text: string): string {
+  const lines = text.split('\n').map((line) => line.trim());
+  return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
+}
+
+function emit(source: Source): string {
+  const sha = createHash('sha1').update(source.body).digest('hex');
+  const parameters = [
+    ...source.keys.map((key) => `${key.name}: ${key.list ? 'readonly string[]' : 'string'}`),
+    ...source.args.map((arg) => `${arg.name}: ${arg.list ? 'readonly (string | number)[]' : 'string | number'}`),
+  ];
+  const docs = [...source.keys, ...source.args].map((each) => ` * @param ${each.name} ${each.about}`);
+  return [
+    `const ${source.name}Script: Script = {`,
+    `  name: '${source.name}',`,
+    `  sha: '${sha}',`,
+    `  lua: ${JSON.stringify(source.body)},`,
+    '};',
+    '',
+    '/**',
+    ` * ${source.summary}`,
+    ' *',
+    ...docs,
+    ` * @returns the call; its reply: ${source.reply}`,
+    ' */',
+    `export function ${source.name}(${parameters.join(', ')}): ScriptCall {`,
+    `  return { script: ${source.name}Script, keys: ${list(source.keys, false)}, args: ${list(source.args, true)} };`,
+    '}',
+  ].join('\n');
+}
+
+function list(parameters: Parameter[], text: boolean): string {
+  if (parameters.length === 1 && parameters[0]!.list && !text) return parameters[0]!.name;
+  const item = ({ name, list }: Parameter): string => {
+    if (list) return text ? `...${name}.map(String)` : `...${name}`;
+    return text ? `String(${name})` : name;
+  };
+  return `[${parameters.map(item).join(', ')}]`;
+}
+
+if (require.main === module) writeFileSync(target, generate());

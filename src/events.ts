@@ -1,0 +1,73 @@
+// What others may listen to, through node:diagnostics_channel. Nothing is built or measured unless somebody listens, and
+// a listener that throws cannot reach the lock: diagnostics_channel reports it as an uncaught exception of its own.
+import { channel, tracingChannel } from 'node:diagnostics_channel';
+import type { LossReason } from './errors';
+import type { Key } from './keys';
+
+/** `redis-exp-lock:acquire`, a tracingChannel: one trace for each acquire; `result` is the lease. */
+export interface AcquireEvent {
+  key: Key;
+}
+
+/** `redis-exp-lock:release`: a release was answered. */
+export interface ReleaseEvent {
+  key: Key;
+  fence: number;
+  /** false: it was no longer ours. */
+  released: boolean;
+}
+
+/** `redis-exp-lock:lost`: a lock that we believed in may belong to somebody else. */
+export interface LostEvent {
+  key: Key;
+  fence: number;
+  reason: LossReason;
+}
+
+/** `redis-exp-lock:warning`: something to look at that changes no result. */
+export interface WarningEvent {
+  code: 'never-released' | 'release-failed' | 'eviction' | 'renewal-failed';
+  message: string;
+  key: Key | null;
+  error?: unknown;
+}
+
+const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
+const acquireParts = [
+  acquireChannel.start,
+  acquireChannel.end,
+  acquireChannel.asyncStart,
+  acquireChannel.asyncEnd,
+  acquireChannel.error,
+];
+const releaseChannel = channel('redis-exp-lock:release');
+const lostChannel = channel('redis-exp-lock:lost');
+const warningChannel = channel('redis-exp-lock:warning');
+
+/** Runs one acquire, traced when somebody listens. */
+export function traceAcquire<T>(key: Key, acquire: () => Promise<T>): Promise<T> {
+  if (!acquireParts.some((part) => part.hasSubscribers)) return acquire();
+  return acquireChannel.tracePromise(acquire, { key });
+}
+
+export function emitRelease(event: ReleaseEvent): void {
+  if (releaseChannel.hasSubscribers) releaseChannel.publish(event);
+}
+
+export function emitLost(event: LostEvent): void {
+  if (lostChannel.hasSubscribers) lostChannel.publish(event);
+}
+
+/** Read once: reading the environment costs more than everything else here. */
+const inDevelopment = process.env.NODE_ENV === 'development';
+
+/** Whether warnings are worth looking for: somebody listens, or this is a development process. */
+export function warningsWanted(): boolean {
+  return warningChannel.hasSubscribers || inDevelopment;
+}
+
+/** Tells the channel; in development also the process, so that it is seen without any set-up. */
+export function warn(event: WarningEvent): void {
+  if (warningChannel.hasSubscribers) warningChannel.publish(event);
+  if (inDevelopment) process.emitWarning(event.message, 'RedisExpLockWarning', event.code);
+}

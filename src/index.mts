@@ -1,0 +1,25 @@
+// The face for `import`: the same objects that `require` gets, by default and by name.
+import redisExpLock from './index.js';
+
+export default redisExpLock;
+
+export import LockError = redisExpLock.LockError;
+export import TooManyLockAttemptsError = redisExpLock.TooManyLockAttemptsError;
+export import LockTimeoutError = redisExpLock.LockTimeoutError;
+export import AlreadyAcquiredLockError = redisExpLock.AlreadyAcquiredLockError;
+export import NotAcquiredLockError = redisExpLock.NotAcquiredLockError;
+export import LockLostError = redisExpLock.LockLostError;
+export import LockDeadlockError = redisExpLock.LockDeadlockError;
+export import LockBackendError = redisExpLock.LockBackendError;
+export import LockClosedError = redisExpLock.LockClosedError;
+
+export type NodeRedisLike = redisExpLock.NodeRedisLike;
+export type RedisLike = redisExpLock.RedisLike;
+export type Key = redisExpLock.Key;
+export type WaitOptions = redisExpLock.WaitOptions;
+export type Options = redisExpLock.Options;
+export type CloseOptions = redisExpLock.CloseOptions;
+export type Lease = redisExpLock.Lease;
+export type LockCallback = redisExpLock.LockCallback;
+export type LockState = redisExpLock.LockState;
+export type WithLock = redisExpLock.WithLock;

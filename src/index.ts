@@ -1,0 +1,41 @@
+// What is exported. Reading order: with-lock (the factory), acquire (the only waiting loop), lease (what you hold), then
+// stores/redis and scripts (one Redis), and options, errors, events, keys (tables and contracts).
+//
+// One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
+import * as errors from './errors';
+import type * as keys from './keys';
+import type * as lease from './lease';
+import type * as options from './options';
+import type * as store from './store';
+import type * as clients from './stores/clients';
+import * as factory from './with-lock';
+
+/** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
+function redisExpLock(config?: redisExpLock.Options): redisExpLock.WithLock {
+  return factory.redisExpLock(config);
+}
+
+namespace redisExpLock {
+  export import LockError = errors.LockError;
+  export import TooManyLockAttemptsError = errors.TooManyLockAttemptsError;
+  export import LockTimeoutError = errors.LockTimeoutError;
+  export import AlreadyAcquiredLockError = errors.AlreadyAcquiredLockError;
+  export import NotAcquiredLockError = errors.NotAcquiredLockError;
+  export import LockLostError = errors.LockLostError;
+  export import LockDeadlockError = errors.LockDeadlockError;
+  export import LockBackendError = errors.LockBackendError;
+  export import LockClosedError = errors.LockClosedError;
+
+  export type NodeRedisLike = clients.NodeRedisLike;
+  export type RedisLike = clients.ClientLike;
+  export type Key = keys.Key;
+  export type WaitOptions = options.WaitOptions;
+  export type Options = options.Options;
+  export type CloseOptions = options.CloseOptions;
+  export type Lease = lease.Lease;
+  export type LockCallback = factory.LockCallback;
+  export type LockState = store.LockState;
+  export type WithLock = factory.WithLock;
+}
+
+export = redisExpLock;

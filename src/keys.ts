@@ -1,0 +1,73 @@
+// The keys of one lock in Redis's words: the lock keys themselves and their companions. A companion lives in the same
+// cluster slot as its lock (same hash tag), so that one script may touch both, and no lock key can be mistaken for one.
+import { optionError } from './errors';
+
+/** One key, or several: all or nothing. */
+export type Key = string | readonly string[];
+
+/** Names that follow a lock key: refused at the end of a lock key. */
+const companions = ['fence', 'queue', 'value', 'limit'] as const;
+type Companion = (typeof companions)[number];
+
+const looksLikeCompanion = new RegExp(`:(?:${companions.join('|')})\\.?$`);
+const maxKeyBytes = 1024;
+/** UTF-8 needs at most 3 bytes for each UTF-16 unit: shorter strings need not be measured. */
+const surelyShort = Math.floor(maxKeyBytes / 3);
+
+/**
+ * The full lock keys, prefix included, each once. A single key stays the plain string it is: one is kept per held lock.
+ *
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`, before any I/O.
+ */
+export function lockKeys(key: Key, prefix: string): Key {
+  if (typeof key === 'string') return lockKey(key, prefix);
+  if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key);
+  if (key.length === 0) throw optionError('key', 'at least one key in the array', key, 'range');
+  const keys = [...new Set(key.map((each) => lockKey(each, prefix)))];
+  return keys.length === 1 ? keys[0]! : keys.sort();
+}
+
+/** One validated lock key, prefix included. */
+export function lockKey(key: unknown, prefix: string): string {
+  if (typeof key !== 'string') throw optionError('key', 'a string', key);
+  if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
+  const full = prefix + key;
+  if (full.length > surelyShort && Buffer.byteLength(full) > maxKeyBytes) {
+    throw optionError('key', 'at most 1024 bytes, prefix included', `${Buffer.byteLength(full)} bytes`, 'range');
+  }
+  if (!full.isWellFormed()) {
+    throw optionError('key', 'well-formed Unicode (a lone surrogate would become another key)', key, 'range');
+  }
+  if (looksLikeCompanion.test(full)) {
+    throw optionError(
+      'key',
+      `a name that does not end like one of our companion keys (:${companions.join(', :')})`,
+      key,
+      'range',
+    );
+  }
+  if (full.includes('}') && hashTag(full) === null) {
+    throw optionError(
+      'key',
+      'braces that form a hash tag such as "{user}:1", or no closing brace at all',
+      key,
+      'range',
+    );
+  }
+  return full;
+}
+
+/** The companion key of a lock key, in the same cluster slot. */
+export function companionOf(key: string, name: Companion): string {
+  const tag = key.includes('}') ? hashTag(key) : null;
+  if (tag === null) return `{${key}}:${name}`;
+  // The bare key "{x}" would otherwise share its companions with the key "x".
+  return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
+}
+
+/** What Redis Cluster hashes instead of the whole key; null where it hashes the whole. */
+function hashTag(key: string): string | null {
+  const open = key.indexOf('{');
+  const close = open < 0 ? -1 : key.indexOf('}', open + 1);
+  return close > open + 1 ? key.slice(open + 1, close) : null;
+}

@@ -1,0 +1,424 @@
+// What you hold: its validity, its renewal, its loss, its release.
+//
+// A hold is *held* until it ends, once: *given back* (by us, from the moment the release is asked for: its answer may never
+// come) or *lost*. Validity counts from before the send of what Redis
+// confirmed, on the monotonic and on the wall clock, less a thousandth for clocks that run at different rates; the first
+// clock that says "over" is right. What is lost stays lost, even when a late answer says otherwise. One extension is in
+// flight at a time. Timers of a hold keep no process alive, and all of them are undone when it ends.
+import { LockBackendError, LockLostError, type LossReason } from './errors';
+import { emitLost, emitRelease, warn, warningsWanted } from './events';
+import type { Key } from './keys';
+import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
+import type { Scope } from './scope';
+import type { Moment, ReleaseReply, Store } from './store';
+import { describe, listOf } from './stores/replies';
+
+/** What `done` and `release` are: a function that gives the lock back, and what there is to know of it. */
+export interface Lease {
+  /** Gives the lock back; the callback hears `(err, released)` once, on a fresh stack. Same release as below. */
+  (callback: (err: Error | null, released?: boolean) => void): void;
+  /** Gives the lock back. Same release as below. */
+  (): Promise<boolean>;
+  /**
+   * Gives the lock back: one script call however often it is asked, and one answer to all.
+   *
+   * Resolves to true when it was still ours, false when it no longer was (nobody else's key is touched).
+   * Its promise counts as handled; who awaits it still sees the error.
+   *
+   * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
+   */
+  release(): Promise<boolean>;
+  /** The key as it was given. */
+  readonly key: Key;
+  /** The same as a list. */
+  readonly keys: readonly string[];
+  /** What Redis holds for us. A secret: whoever knows it can release the lock. Not enumerable. */
+  readonly token: string;
+  /** The fencing token: larger with each grant of the key. Hand it to what you write to. 0 with `fencing: false`. */
+  readonly fence: number;
+  /** Further attempts that it took after the first. */
+  readonly retries: number;
+  /**
+   * Aborts with a LockLostError when the lock may be lost, no later than the end of its validity, event loop permitting.
+   * Not by our own release. Made, with its timer, when first read.
+   */
+  readonly signal: AbortSignal;
+  /** Ms for which the lock is surely ours, by our own clocks; 0 once released or lost, Infinity with `lifetime: null`. */
+  remaining(): number;
+  /**
+   * Sets the end to `lifetime` ms from now (default: the lease's own lifetime; integer ≥ 1).
+   *
+   * Resolves to true when extended, false when no longer ours (then it is lost).
+   *
+   * @throws {RangeError | TypeError} `ERR_LOCK_OPTION` for an impossible lifetime. Still held.
+   * @throws {LockBackendError} no answer. Still held until the validity that it had.
+   */
+  extend(lifetime?: number): Promise<boolean>;
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export interface HoldDetails {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly token: string;
+  readonly fence: number;
+  readonly retries: number;
+  readonly settings: Settings;
+  readonly store: Store;
+  readonly scope: Scope;
+  readonly ghostUntilMs: number;
+}
+
+/** Share of a lifetime that is not trusted: clocks may run at different rates. */
+const clockRateShare = 1 / 1000;
+/** A deadline noticed later than this was not noticed in time because the process did not run. */
+const stallMs = 50;
+/** The wall clock is looked at this often where a timer watches over a hold. */
+const wallLookMs = 1000;
+/** The shortest deadline of one renewal, and the shortest pause after a failed one. */
+const shortestRenewalMs = 10;
+
+interface Renewal {
+  /** The lease that is renewed: once nobody keeps it, nobody can release it, and renewing ends. */
+  readonly lease: WeakRef<Lease>;
+  readonly endsMs: number;
+  timer: NodeJS.Timeout | undefined;
+  failed: boolean;
+}
+
+export class Hold {
+  readonly key: Key;
+  readonly token: string;
+  readonly fence: number;
+  readonly retries: number;
+  readonly #keys: Key;
+  readonly #settings: Settings;
+  readonly #store: Store;
+  readonly #scope: Scope;
+  readonly #ghostUntilMs: number;
+  #lifetimeMs: number | null = null;
+  #validMonoMs = 0;
+  #validWallMs = 0;
+  #ended: 'given back' | 'lost' | undefined;
+  #releasing: Promise<boolean> | undefined;
+  #extending: Promise<boolean> | undefined;
+  #renewal: Renewal | undefined;
+  #watch: NodeJS.Timeout | undefined;
+  #aborter: AbortController | undefined;
+  #loss: LockLostError | undefined;
+
+  constructor(details: HoldDetails) {
+    this.key = details.key;
+    this.token = details.token;
+    this.fence = details.fence;
+    this.retries = details.retries;
+    this.#keys = details.keys;
+    this.#settings = details.settings;
+    this.#store = details.store;
+    this.#scope = details.scope;
+    this.#ghostUntilMs = details.ghostUntilMs;
+  }
+
+  /** What made it lost; undefined while held and after our own release. */
+  get loss(): LockLostError | undefined {
+    this.check();
+    return this.#loss;
+  }
+
+  get signal(): AbortSignal {
+    this.check();
+    if (this.#aborter === undefined) {
+      this.#aborter = new AbortController();
+      if (this.#ended === undefined) this.#armWatch();
+      if (this.#ended === 'lost') this.#aborter.abort(this.#loss);
+    }
+    return this.#aborter.signal;
+  }
+
+  remaining(): number {
+    return this.#ended === undefined ? Math.max(0, this.leftMs()) : 0;
+  }
+
+  /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
+  believe(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
+    const trustedMs = lifetimeMs === null ? Number.POSITIVE_INFINITY : lifetimeMs * (1 - clockRateShare);
+    if (!exact && sent.monoMs + trustedMs < this.#validMonoMs) return;
+    this.#lifetimeMs = lifetimeMs;
+    this.#validMonoMs = sent.monoMs + trustedMs;
+    this.#validWallMs = sent.wallMs + trustedMs;
+    if (this.#aborter !== undefined || this.#watch !== undefined) this.#armWatch();
+  }
+
+  /** Notices the end of the validity. True while it is ours. */
+  check(): boolean {
+    if (this.#ended === undefined && this.leftMs() <= 0) this.#lose(this.#reasonOfEnd());
+    return this.#ended === undefined;
+  }
+
+  release(): Promise<boolean> {
+    if (this.#releasing === undefined) {
+      this.check();
+      this.#ended ??= 'given back';
+      this.#stopTimers();
+      this.#releasing = this.#release();
+      this.#releasing.catch(() => {
+        this.#releasing = undefined;
+        this.#scope.remove(this);
+      });
+    }
+    return this.#releasing;
+  }
+
+  async extend(lifetimeMs?: number): Promise<boolean> {
+    if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    const wantedMs = lifetimeMs ?? this.#settings.lifetimeMs;
+    const { commandTimeoutMs } = this.#settings;
+    return this.#alone(() => this.#extend(wantedMs, true, commandTimeoutMs));
+  }
+
+  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
+  startRenewing(lease: Lease): void {
+    if (this.#settings.lifetimeMs === null || this.#renewal !== undefined) return;
+    const endsMs = performance.now() + this.#settings.maxHoldMs;
+    this.#renewal = { lease: new WeakRef(lease), endsMs, timer: undefined, failed: false };
+    this.#armRenewal();
+    this.#armWatch();
+  }
+
+  /** Ends the hold although its holder did not: the signal says `closed`, the key is given back. */
+  async takeAway(): Promise<void> {
+    if (this.check()) this.#lose('closed');
+    await this.releaseQuietly();
+  }
+
+  /** A release whose failure is told as a warning and carried on by the store, because nobody else can try it again. */
+  async releaseQuietly(): Promise<boolean | undefined> {
+    try {
+      return await this.release();
+    } catch (error) {
+      warn({
+        code: 'release-failed',
+        message: `${describe(this.key)} could not be released; it is being tried again`,
+        key: this.key,
+        error,
+      });
+      const { commandTimeoutMs } = this.#settings;
+      this.#store.abandon(this.#keys, this.token, performance.now() + commandTimeoutMs, commandTimeoutMs);
+      return undefined;
+    }
+  }
+
+  /** Says so when the lifetime has passed and nobody ever gave the lock back. */
+  warnIfForgotten(takenAt: Error): void {
+    if (this.#lifetimeMs === null) return;
+    const look = (): void => {
+      if (this.check()) return this.warnIfForgotten(takenAt);
+      if (this.#loss?.reason !== 'expired' || this.#releasing !== undefined) return;
+      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
+      warn({ code: 'never-released', message, key: this.key, error: takenAt });
+    };
+    setTimeout(look, timerMs(this.leftMs())).unref();
+  }
+
+  /** Ms to the end of the validity, whatever has become of the hold; negative when it is past. */
+  leftMs(): number {
+    return Math.min(this.#validMonoMs - performance.now(), this.#validWallMs - Date.now());
+  }
+
+  async #release(): Promise<boolean> {
+    const { commandTimeoutMs } = this.#settings;
+    const reply = await this.#store.release(this.#keys, this.token, commandTimeoutMs);
+    if (this.#ghostUntilMs > performance.now()) {
+      // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
+      this.#store.abandon(this.#keys, this.token, this.#ghostUntilMs, commandTimeoutMs);
+    }
+    return this.#released(reply);
+  }
+
+  #released(reply: ReleaseReply): boolean {
+    const released = reply === 'released';
+    if (!released && this.#loss === undefined) this.#note(reply);
+    this.#scope.remove(this);
+    emitRelease({ key: this.key, fence: this.fence, released });
+    return released;
+  }
+
+  /** Runs `work` as the one extension in flight. */
+  #alone(work: () => Promise<boolean>): Promise<boolean> {
+    const extending = work().finally(() => {
+      this.#extending = undefined;
+    });
+    this.#extending = extending;
+    return extending;
+  }
+
+  async #extend(lifetimeMs: number | null, exact: boolean, commandTimeoutMs: number): Promise<boolean> {
+    if (!this.check()) return false;
+    const leftMs = this.leftMs();
+    if (exact && lifetimeMs !== null && lifetimeMs < leftMs) {
+      // Redis may shorten it without our ever hearing so: believe in no more than what was asked for.
+      this.believe({ monoMs: performance.now(), wallMs: Date.now() }, lifetimeMs, true);
+    }
+    const validUntilMs = performance.now() + this.leftMs();
+    const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
+    const reply = await this.#store.extend(request);
+    if (!this.check()) {
+      // It was lost, or given back, before the answer came; a key that lives on for nobody is given back as well.
+      if (reply.outcome === 'extended' && this.#ended === 'lost') void this.releaseQuietly();
+      return false;
+    }
+    if (reply.outcome === 'late') {
+      throw new LockBackendError(`Redis ran the extension of ${describe(this.key)} too late`, { key: this.key });
+    }
+    if (reply.outcome !== 'extended') {
+      this.#lose(reply.outcome);
+      return false;
+    }
+    this.believe(reply.sent, lifetimeMs, exact);
+    return true;
+  }
+
+  /** The next renewal when two thirds of the lifetime are left; many holds share a tick, and so a command. */
+  #armRenewal(pauseMs = this.leftMs() - (this.#settings.lifetimeMs! * 2) / 3): void {
+    const gridMs = Math.max(1, Math.floor(this.#settings.lifetimeMs! / 30));
+    const nowMs = performance.now();
+    const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
+    this.#renewal!.timer = setTimeout(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+  }
+
+  #renew(): void {
+    const renewal = this.#renewal;
+    if (renewal === undefined || !this.check()) return;
+    if (performance.now() >= renewal.endsMs || renewal.lease.deref() === undefined) {
+      this.#renewal = undefined;
+      return;
+    }
+    const lifetimeMs = this.#settings.lifetimeMs!;
+    if (this.#extending !== undefined) return this.#armRenewal(shortestRenewalMs);
+    // Half of what is left, so that a renewal that is never answered leaves time for another.
+    const patienceMs = Math.max(shortestRenewalMs, Math.floor(this.leftMs() / 2));
+    const commandTimeoutMs = Math.min(this.#settings.commandTimeoutMs, patienceMs);
+    this.#alone(() => this.#extend(lifetimeMs, false, commandTimeoutMs)).then(
+      (extended) => {
+        renewal.failed = false;
+        if (extended && this.#renewal === renewal) this.#armRenewal();
+      },
+      (error) => {
+        renewal.failed = true;
+        const message = `${describe(this.key)} could not be renewed; it is being tried again`;
+        warn({ code: 'renewal-failed', message, key: this.key, error });
+        if (this.#renewal === renewal) this.#armRenewal(Math.max(shortestRenewalMs, lifetimeMs / 20));
+      },
+    );
+  }
+
+  /** Looks again at the end of the validity, and at the wall clock before that. */
+  #armWatch(): void {
+    clearTimeout(this.#watch);
+    if (this.#lifetimeMs === null) return;
+    const look = (): void => {
+      if (this.check()) this.#armWatch();
+    };
+    this.#watch = setTimeout(look, timerMs(Math.min(this.leftMs(), wallLookMs))).unref();
+  }
+
+  #reasonOfEnd(): LossReason {
+    // Somebody watched, and yet it was not noticed in time: this process did not run.
+    if (this.#watch !== undefined && -this.leftMs() > stallMs) return 'stalled';
+    if (this.#renewal?.failed || this.#extending !== undefined) return 'unreachable';
+    return this.#renewal === undefined ? 'expired' : 'stalled';
+  }
+
+  #lose(reason: LossReason): void {
+    this.#ended = 'lost';
+    this.#stopTimers();
+    this.#scope.remove(this);
+    this.#note(reason);
+    this.#aborter?.abort(this.#loss);
+  }
+
+  #note(reason: LossReason): void {
+    const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
+    this.#loss = new LockLostError(message, { key: this.key, reason });
+    emitLost({ key: this.key, fence: this.fence, reason });
+  }
+
+  #stopTimers(): void {
+    clearTimeout(this.#watch);
+    clearTimeout(this.#renewal?.timer);
+    this.#watch = undefined;
+    this.#renewal = undefined;
+  }
+}
+
+/** What asks a lease for its hold: no property of the lease leads there, and none has to be stored. */
+const reveal = Symbol('hold');
+
+/** The function that gives `hold` back, with the properties of a lease. Renewed while somebody keeps it, if asked for. */
+export function leaseOf(hold: Hold, autoExtend: boolean): Lease {
+  const give = (callback?: unknown): unknown => {
+    if (callback === reveal) return hold;
+    const released = hold.release();
+    if (typeof callback !== 'function') return released;
+    released.then(
+      (value) => process.nextTick(callback as (err: null, released: boolean) => void, null, value),
+      (error) => process.nextTick(callback as (err: Error) => void, error),
+    );
+    return undefined;
+  };
+  const lease: Lease = Object.setPrototypeOf(give, leaseMethods);
+  if (autoExtend) hold.startRenewing(lease);
+  if (warningsWanted()) hold.warnIfForgotten(new Error('taken here'));
+  return lease;
+}
+
+/** The hold behind a lease. */
+export function holdOf(lease: unknown): Hold {
+  return (lease as (key: typeof reveal) => Hold)(reveal);
+}
+
+const leaseMethods: object = Object.create(Function.prototype, {
+  ...getters({
+    key: (hold) => hold.key,
+    keys: (hold) => [...listOf(hold.key)],
+    token: (hold) => hold.token,
+    fence: (hold) => hold.fence,
+    retries: (hold) => hold.retries,
+    signal: (hold) => hold.signal,
+  }),
+  release: method((hold) => hold.release()),
+  remaining: method((hold) => hold.remaining()),
+  extend: method((hold, lifetime) => hold.extend(lifetime)),
+  ...(Symbol.asyncDispose && {
+    [Symbol.asyncDispose]: method(async (hold) => {
+      await hold.release();
+    }),
+  }),
+});
+
+function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescriptorMap {
+  const entries = Object.entries(read).map(([name, get]) => [
+    name,
+    {
+      get(this: unknown) {
+        return get(holdOf(this));
+      },
+    },
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function method(call: (hold: Hold, argument: any) => unknown): PropertyDescriptor {
+  return {
+    value(this: unknown, argument: unknown) {
+      return call(holdOf(this), argument);
+    },
+    writable: true,
+    configurable: true,
+  };
+}
+
+function timerMs(ms: number): number {
+  return Math.min(Math.max(Math.ceil(ms), 0), longestTimerMs);
+}

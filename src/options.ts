@@ -1,0 +1,245 @@
+// The options: their table, checked once at the door. Inside, settings are complete and trusted.
+import { optionError, unknownOptionError } from './errors';
+import type { ClientLike } from './stores/clients';
+
+/** How long and how often to wait. `undefined` means "not given". */
+export interface WaitOptions {
+  /** Further attempts after the first. Default 0; integer ≥ 0, or Infinity. */
+  maxRetries?: number | undefined;
+  /** Pause in ms before the first further attempt. Default 5; ≥ 0. */
+  retryTimeout?: number | undefined;
+  /** Each pause is the last × this. Default 1; ≥ 1. */
+  retryRatio?: number | undefined;
+  /** Longest pause in ms. Default 500, or `retryTimeout` where that is longer; ≥ 0. */
+  maxRetryTimeout?: number | undefined;
+  /** Share of each pause that is random, 0 to 1. Default 0. */
+  jitter?: number | undefined;
+  /** Longest wait in ms; 0 = one attempt; Infinity allowed. Default: none, `maxRetries` decides. */
+  timeout?: number | undefined;
+  /** Gives up the wait; rejects with its reason (an AbortError with it as `cause` where that is not an Error). */
+  signal?: AbortSignal | undefined;
+}
+
+/** For the factory and, overriding it, for each call. `undefined` means "not given". */
+export interface Options extends WaitOptions {
+  /** A connected node-redis client (4 to 6). Connected, and closed, by its owner. */
+  redis?: ClientLike | undefined;
+  /** Ms until Redis frees the key by itself. Default 1000; integer ≥ 1; `null`: never (not recommended). */
+  lifetime?: number | null | undefined;
+  /** Renew at lifetime / 3 while held. Default: on in `run`, else off. */
+  autoExtend?: boolean | undefined;
+  /** Ms after the grant at which renewal stops. Default: none; > 0. */
+  maxHold?: number | undefined;
+  /** A label that `inspect` shows; the token becomes `<owner>_<uuid>`. Default: none. */
+  owner?: string | undefined;
+  /** Put before every key. Default ''. */
+  prefix?: string | undefined;
+  /** Mint a fence with each grant. Default true; off: `fence` is 0. */
+  fencing?: boolean | undefined;
+  /** Replicas that must acknowledge (WAIT) before the grant counts. Default 0. */
+  minReplicas?: number | undefined;
+  /** Ms before a silent Redis counts as an unknown outcome. Default 1000; integer ≥ 1. */
+  commandTimeout?: number | undefined;
+}
+
+/** How `close` treats what is still held. */
+export interface CloseOptions {
+  /** true (default): await every holder; a number: at most that many ms; false: take the locks away at once. */
+  drain?: boolean | number | undefined;
+}
+
+/** Options, complete and trusted. */
+export interface Settings {
+  readonly redis: ClientLike | undefined;
+  readonly lifetimeMs: number | null;
+  readonly maxRetries: number;
+  readonly timeoutMs: number | undefined;
+  readonly retryTimeoutMs: number;
+  readonly retryRatio: number;
+  readonly maxRetryTimeoutMs: number | undefined;
+  readonly jitter: number;
+  readonly signal: AbortSignal | undefined;
+  readonly autoExtend: boolean | undefined;
+  readonly maxHoldMs: number;
+  readonly owner: string | undefined;
+  readonly prefix: string;
+  readonly fencing: boolean;
+  readonly minReplicas: number;
+  readonly commandTimeoutMs: number;
+}
+
+/** The longest delay that a Node timer can keep; longer ones fire at once. */
+export const longestTimerMs = 2 ** 31 - 1;
+
+interface Rule {
+  readonly expected: string;
+  /** The right kind of value? Otherwise a TypeError. */
+  readonly kind: (value: any) => boolean;
+  /** A possible value? Otherwise a RangeError. */
+  readonly possible: (value: any) => boolean;
+}
+
+const isNumber = (value: unknown): boolean => typeof value === 'number';
+const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+const isString = (value: unknown): boolean => typeof value === 'string';
+const always = (): boolean => true;
+const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
+  expected: `a whole number, ${least} to ${most}`,
+  kind: isNumber,
+  possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most,
+});
+const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
+  expected,
+  kind: isNumber,
+  possible,
+});
+const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
+
+export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` };
+
+const rules: Readonly<Record<keyof Options, Rule>> = {
+  redis: {
+    expected: 'a connected Redis client',
+    kind: (value) => (typeof value === 'object' || typeof value === 'function') && value !== null,
+    possible: always,
+  },
+  lifetime: {
+    expected: `${lifetimeRule.expected}, or null`,
+    kind: (value) => value === null || isNumber(value),
+    possible: (value) => value === null || lifetimeRule.possible(value),
+  },
+  maxRetries: {
+    ...integer(0),
+    expected: 'a whole number of further attempts, at least 0, or Infinity',
+    possible: (value) => value === Number.POSITIVE_INFINITY || (Number.isSafeInteger(value) && value >= 0),
+  },
+  retryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= longestTimerMs),
+  retryRatio: { expected: 'a number, at least 1', kind: isNumber, possible: (v) => v >= 1 && Number.isFinite(v) },
+  maxRetryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= longestTimerMs),
+  jitter: { expected: 'a share from 0 to 1', kind: isNumber, possible: (value) => value >= 0 && value <= 1 },
+  timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
+  signal: {
+    expected: 'an AbortSignal',
+    kind: (value) => typeof value?.aborted === 'boolean' && typeof value.addEventListener === 'function',
+    possible: always,
+  },
+  autoExtend: flag,
+  maxHold: milliseconds('milliseconds, more than 0', (value) => value > 0),
+  owner: {
+    expected: 'a label of 1 to 256 well-formed characters',
+    kind: isString,
+    possible: (value: string) => value.length >= 1 && value.length <= 256 && value.isWellFormed(),
+  },
+  prefix: { expected: 'well-formed text', kind: isString, possible: (value: string) => value.isWellFormed() },
+  fencing: flag,
+  minReplicas: { ...integer(0, 1000), expected: 'a whole number of replicas, 0 to 1000' },
+  commandTimeout: {
+    ...integer(1, longestTimerMs),
+    expected: `a whole number of milliseconds, 1 to ${longestTimerMs}`,
+  },
+};
+
+/** What other lock libraries call it. */
+const elsewhere: Readonly<Record<string, string>> = {
+  expiry: 'use `lifetime`, in milliseconds',
+  exptime: 'use `lifetime`, in milliseconds',
+  LockTTL: 'use `lifetime`, in milliseconds',
+  retries: 'use `maxRetries`',
+  RetryCount: 'use `maxRetries`',
+  interval: 'use `retryTimeout`, in milliseconds',
+  RetryInterval: 'use `retryTimeout`, in milliseconds',
+  max_step: 'use `maxRetryTimeout`, in milliseconds (`maxStep` in a HostLock)',
+  AppID: 'use `prefix`, or `owner` for a label',
+  ReaderLockToken: 'use `readers` of an RWLock',
+  Mode: 'use `prefer` of an RWLock',
+  Context: 'use `signal`, an AbortSignal',
+};
+
+const defaults: Settings = {
+  redis: undefined,
+  lifetimeMs: 1000,
+  maxRetries: 0,
+  timeoutMs: undefined,
+  retryTimeoutMs: 5,
+  retryRatio: 1,
+  maxRetryTimeoutMs: undefined,
+  jitter: 0,
+  signal: undefined,
+  autoExtend: undefined,
+  maxHoldMs: Number.POSITIVE_INFINITY,
+  owner: undefined,
+  prefix: '',
+  fencing: true,
+  minReplicas: 0,
+  commandTimeoutMs: 1000,
+};
+
+/**
+ * The settings that hold when `options` are given on top of `base` (the factory's settings, or the defaults).
+ *
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what came.
+ */
+export function settle(options: unknown, base: Settings = defaults): Settings {
+  if (options === undefined) return base;
+  const given = check(options);
+  const settings = {
+    redis: given.redis ?? base.redis,
+    lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
+    maxRetries: base.maxRetries,
+    timeoutMs: base.timeoutMs,
+    retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
+    retryRatio: given.retryRatio ?? base.retryRatio,
+    maxRetryTimeoutMs: given.maxRetryTimeout ?? base.maxRetryTimeoutMs,
+    jitter: given.jitter ?? base.jitter,
+    signal: given.signal ?? base.signal,
+    autoExtend: given.autoExtend ?? base.autoExtend,
+    maxHoldMs: given.maxHold ?? base.maxHoldMs,
+    owner: given.owner ?? base.owner,
+    prefix: given.prefix ?? base.prefix,
+    fencing: given.fencing ?? base.fencing,
+    minReplicas: given.minReplicas ?? base.minReplicas,
+    commandTimeoutMs: given.commandTimeout ?? base.commandTimeoutMs,
+  };
+  // The nearest level that gives `timeout` or `maxRetries` decides how to wait; what a farther level gave is not mixed in.
+  if (given.timeout !== undefined || given.maxRetries !== undefined) {
+    settings.timeoutMs = given.timeout;
+    settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
+  }
+  return settings;
+}
+
+function check(options: unknown): Options {
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw optionError('options', 'an object', options);
+  }
+  for (const [name, value] of Object.entries(options)) {
+    if (!Object.hasOwn(rules, name)) {
+      const advice = Object.hasOwn(elsewhere, name) ? elsewhere[name]! : 'no such option';
+      throw unknownOptionError(name, advice);
+    }
+    if (value !== undefined) checkValue(name, rules[name as keyof Options], value);
+  }
+  return options;
+}
+
+/** Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
+export function checkValue(name: string, rule: Rule, value: unknown): void {
+  if (!rule.kind(value)) throw optionError(name, rule.expected, value);
+  if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
+}
+
+/** How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
+export function settleDrain(options: unknown): number {
+  if (options === undefined) return Number.POSITIVE_INFINITY;
+  if (typeof options !== 'object' || options === null) throw optionError('options', 'an object', options);
+  for (const name of Object.keys(options))
+    if (name !== 'drain') throw unknownOptionError(name, 'no such option of close');
+  const { drain = true } = options as CloseOptions;
+  if (typeof drain === 'boolean') return drain ? Number.POSITIVE_INFINITY : 0;
+  checkValue(
+    'drain',
+    milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0),
+    drain,
+  );
+  return drain;
+}

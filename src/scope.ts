@@ -1,0 +1,95 @@
+// Everything that one factory, or one lock object, has under way: who waits, what is held, which stores it uses. Closing it
+// ends all of that and leaves nothing behind. A hold that nobody released is forgotten once its lifetime has passed.
+import type { Wait } from './acquire';
+import { LockClosedError, optionError } from './errors';
+import type { Hold } from './lease';
+import { longestTimerMs } from './options';
+import type { Store } from './store';
+import type { ClientLike } from './stores/clients';
+import { redisStore } from './stores/redis';
+
+const smallestSweep = 64;
+
+export class Scope {
+  readonly waiting = new Set<Wait>();
+  readonly #held = new Set<Hold>();
+  readonly #stores = new Set<Store>();
+  #lastClient: ClientLike | undefined;
+  #lastStore: Store | undefined;
+  #sweepAt = smallestSweep;
+  #closing: Promise<void> | undefined;
+  #onChange: (() => void) | undefined;
+
+  get closed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
+  store(client: ClientLike | undefined): Store {
+    if (client === undefined)
+      throw optionError('redis', 'a connected Redis client, in the factory or the call', client);
+    if (client === this.#lastClient) return this.#lastStore!;
+    const store = redisStore(client);
+    if (!this.#stores.has(store)) {
+      this.#stores.add(store);
+      store.join();
+    }
+    this.#lastClient = client;
+    this.#lastStore = store;
+    return store;
+  }
+
+  add(hold: Hold): void {
+    this.#held.add(hold);
+    if (this.#held.size >= this.#sweepAt) this.#sweep();
+  }
+
+  remove(hold: Hold): void {
+    this.#held.delete(hold);
+    this.#onChange?.();
+  }
+
+  /**
+   * Refuses newcomers, rejects who waits, awaits holders for `drainMs`, takes away what is then left.
+   * Resolves when all is done; a second call awaits the first.
+   */
+  close(drainMs: number): Promise<void> {
+    this.#closing ??= this.#close(drainMs);
+    return this.#closing;
+  }
+
+  async #close(drainMs: number): Promise<void> {
+    // Let `closed` be seen before anybody reacts to the rejections.
+    await undefined;
+    for (const wait of this.waiting) wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
+    await this.#drain(drainMs);
+    await Promise.all([...this.#held].map((hold) => hold.takeAway()));
+    await Promise.all([...this.#stores].map((store) => store.leave()));
+  }
+
+  async #drain(drainMs: number): Promise<void> {
+    const endMs = performance.now() + drainMs;
+    for (;;) {
+      this.#sweep();
+      const leftMs = endMs - performance.now();
+      if (this.#held.size === 0 || leftMs <= 0) return;
+      let waitMs = Math.min(leftMs, longestTimerMs);
+      // What is being released has no time left; its answer ends the wait below.
+      for (const hold of this.#held) if (hold.remaining() > 0) waitMs = Math.min(waitMs, hold.leftMs());
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.ceil(waitMs));
+        this.#onChange = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      this.#onChange = undefined;
+    }
+  }
+
+  /** Forgets holds whose time is over. Done when their number has doubled, so that each costs a constant. */
+  #sweep(): void {
+    for (const hold of this.#held) hold.check();
+    this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
+  }
+}

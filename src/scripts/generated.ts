@@ -1,0 +1,101 @@
+// Made by `npm run generate` from the .lua files beside it; do not edit.
+
+import type { Script, ScriptCall } from './script';
+
+const acquireScript: Script = {
+  name: 'acquire',
+  sha: '5d2a67b4ad4c8976f9fbe1562fcf09d569658950',
+  lua: "local token, lifetime, notAfter, locks = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])\nif token == '' or not lifetime or lifetime % 1 ~= 0 or lifetime < 1 or lifetime > 9007199254740991 then\nreturn redis.error_reply('ERR expected a token and a lifetime in whole milliseconds, at least 1')\nend\nlocal time = redis.call('TIME')\nlocal micros = time[1] * 1000000 + time[2]\nlocal now = math.floor(micros / 1000)\nif now > notAfter then\nreturn { -1, 0, 0, now }\nend\nlocal free, ours, left, busy = {}, {}, 0, false\nfor i = 1, locks do\nlocal holder = redis.call('GET', KEYS[i])\nif not holder then\nfree[#free + 1] = KEYS[i]\nelse\nlocal ms = redis.call('PTTL', KEYS[i])\nif holder ~= token then\nbusy = true\nleft = (ms < 0 or left < 0) and -1 or math.max(left, ms)\nelseif ms >= 0 then\nours[#ours + 1] = { KEYS[i], math.max(ms, lifetime) }\nend\nend\nend\nif busy then\nreturn { 0, 0, left, now }\nend\nlocal fence = 0\nfor i = locks + 1, #KEYS do\nlocal last = tonumber(redis.call('GET', KEYS[i]) or 0)\nif not last then\nreturn redis.error_reply('WRONGTYPE the fence of this lock is not a number')\nend\nfence = math.max(fence, last)\nend\nif #KEYS > locks and (#free > 0 or fence == 0) then\nfence = math.max(fence + 1, micros)\nlocal keep = math.max(math.floor(fence / 1000) - now, 0) + 3600000\nfor i = locks + 1, #KEYS do\nredis.call('SET', KEYS[i], string.format('%.0f', fence), 'PX', string.format('%.0f', keep))\nend\nend\nlocal ttl = string.format('%.0f', lifetime)\nfor _, key in ipairs(free) do\nredis.call('SETNX', key, token)\nlocal set = redis.pcall('PEXPIRE', key, ttl)\nif type(set) == 'table' then\nredis.call('DEL', key)\nreturn set\nend\nend\nfor _, own in ipairs(ours) do\nredis.call('PEXPIRE', own[1], string.format('%.0f', own[2]))\nend\nreturn { 1, fence, 0, now }",
+};
+
+/**
+ * take every lock or none, for one lifetime, under one fence.
+ *
+ * @param lock string: the holder's token
+ * @param fence string: the last fence minted for the lock in the same place; none where fencing is off
+ * @param token who asks; a lock that holds it already is ours, and this is a resend
+ * @param lifetime ms until the server frees the locks by itself
+ * @param notAfter server time in ms after which nobody waits for this request any more
+ * @param locks how many of the KEYS are locks
+ * @returns the call; its reply: [1 granted | 0 busy | -1 too late, fence, ms that others have left (-1: they never end), server time in ms]
+ */
+export function acquire(
+  lock: readonly string[],
+  fence: readonly string[],
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  locks: string | number,
+): ScriptCall {
+  return {
+    script: acquireScript,
+    keys: [...lock, ...fence],
+    args: [String(token), String(lifetime), String(notAfter), String(locks)],
+  };
+}
+
+const extendScript: Script = {
+  name: 'extend',
+  sha: '037c08cdda3d8afd92e9309c81b4370405e51545',
+  lua: "local rows = #KEYS\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal reply, writes = {}, {}\nfor i = 1, rows do\nlocal lifetime = tonumber(ARGV[rows + i])\nif not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')\nend\nlocal holder = redis.pcall('GET', KEYS[i])\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nelseif not holder then\nreply[i] = 0\nelseif holder ~= ARGV[i] then\nreply[i] = -1\nelseif now > tonumber(ARGV[3 * rows + i]) then\nreply[i] = -2\nelse\nreply[i] = 1\nlocal left = redis.call('PTTL', KEYS[i])\nif lifetime == 0 then\nwrites[i] = { 'PERSIST', KEYS[i] }\nelseif ARGV[2 * rows + i] == '1' or (left >= 0 and left < lifetime) then\nwrites[i] = { 'PEXPIRE', KEYS[i], string.format('%.0f', lifetime) }\nend\nend\nend\nfor i = 1, rows do\nif writes[i] then\nredis.call(unpack(writes[i]))\nend\nend\nreply[rows + 1] = now\nreturn reply",
+};
+
+/**
+ * move the end of locks that are still ours, each row for itself. Never makes a key, never touches a stranger's.
+ *
+ * @param lock string: the holder's token
+ * @param token the token that acquired the lock in the same place
+ * @param lifetime ms from now until the server frees it; 0: never
+ * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+ * @param notAfter server time in ms at which the holder stops believing in its lock
+ * @returns the call; its reply: [for each row 1 extended | 0 gone | -1 somebody else's | -2 too late; last: server time in ms]
+ */
+export function extend(
+  lock: readonly string[],
+  token: readonly (string | number)[],
+  lifetime: readonly (string | number)[],
+  exact: readonly (string | number)[],
+  notAfter: readonly (string | number)[],
+): ScriptCall {
+  return {
+    script: extendScript,
+    keys: lock,
+    args: [...token.map(String), ...lifetime.map(String), ...exact.map(String), ...notAfter.map(String)],
+  };
+}
+
+const inspectScript: Script = {
+  name: 'inspect',
+  sha: '19fd4a22ff7437fe202c380bd0466a73bdd96a76',
+  lua: "local holder = redis.call('GET', KEYS[1])\nreturn { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }",
+};
+
+/**
+ * what Redis knows of a lock. Changes nothing.
+ *
+ * @param lock string: the holder's token
+ * @param fence string: the last fence minted for it
+ * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil]
+ */
+export function inspect(lock: string, fence: string): ScriptCall {
+  return { script: inspectScript, keys: [lock, fence], args: [] };
+}
+
+const releaseScript: Script = {
+  name: 'release',
+  sha: '0dba3781cdb1efaa1cbda9e11c0ba78aa3c2cb96',
+  lua: "local reply = {}\nfor i = 1, #KEYS do\nlocal holder = redis.pcall('GET', KEYS[i])\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nend\nreply[i] = not holder and 0 or holder == ARGV[1] and 1 or -1\nend\nfor i = 1, #KEYS do\nif reply[i] == 1 then\nredis.call('DEL', KEYS[i])\nend\nend\nreturn reply",
+};
+
+/**
+ * give locks back, each if it is still ours.
+ *
+ * @param lock string: the holder's token
+ * @param token the token that acquired them
+ * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone]
+ */
+export function release(lock: readonly string[], token: string | number): ScriptCall {
+  return { script: releaseScript, keys: lock, args: [String(token)] };
+}
+
+export const scripts: readonly Script[] = [acquireScript, extendScript, inspectScript, releaseScript];

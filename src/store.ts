@@ -1,0 +1,81 @@
+// The contract between waiting and holding above and one place where locks live below: three verbs and a look.
+// A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
+// not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import type { Key } from './keys';
+
+/** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
+export interface Moment {
+  readonly monoMs: number;
+  readonly wallMs: number;
+}
+
+export interface AcquireRequest {
+  /** Full keys, prefix included. */
+  readonly keys: Key;
+  readonly token: string;
+  /** `null` never ends: acquired with a short life first, made permanent once our reply was read. */
+  readonly lifetimeMs: number | null;
+  readonly fencing: boolean;
+  readonly minReplicas: number;
+  readonly commandTimeoutMs: number;
+}
+
+/** Busy says how long others still have; a grant says from when it counts. */
+export type AcquireReply =
+  | { readonly granted: true; readonly fence: number; readonly sent: Moment }
+  | { readonly granted: false; readonly leftMs: number };
+
+export interface ExtendRequest {
+  readonly keys: Key;
+  readonly token: string;
+  /** `null`: for ever. */
+  readonly lifetimeMs: number | null;
+  /** Set this end even if it is sooner; otherwise the end only ever moves later. */
+  readonly exact: boolean;
+  /** Monotonic ms at which the holder stops believing: a script that runs later must change nothing. */
+  readonly validUntilMs: number;
+  readonly commandTimeoutMs: number;
+}
+
+/** `late`: the script ran after the holder's validity had ended, and changed nothing. */
+export type ExtendReply =
+  | { readonly outcome: 'extended'; readonly sent: Moment }
+  | { readonly outcome: 'missing' | 'taken' | 'late' };
+
+export type ReleaseReply = 'released' | 'missing' | 'taken';
+
+export interface LockState {
+  /** Whether somebody holds the key now. */
+  locked: boolean;
+  /** The holder's `owner` label; null where it has none, or is not one of ours. */
+  owner: string | null;
+  /** Ms until Redis frees the key by itself; Infinity where it never does; 0 when free. */
+  remaining: number;
+  /** How many processes stand in the key's queue. */
+  waiters: number;
+  /** The last fence minted for this key; 0 where none is remembered. */
+  fence: number;
+  /** How the key is held; null when free. */
+  mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
+}
+
+export interface Store {
+  acquire(request: AcquireRequest): Promise<AcquireReply>;
+  extend(request: ExtendRequest): Promise<ExtendReply>;
+  release(keys: Key, token: string, commandTimeoutMs: number): Promise<ReleaseReply>;
+  /**
+   * Makes sure that `token` holds nothing, without anybody waiting for it: releases now, and again once no request sent
+   * before `untilMs` (monotonic) can take effect any more. The token must never be used again.
+   */
+  abandon(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): void;
+  inspect(key: string, commandTimeoutMs: number): Promise<LockState>;
+  /** One more scope uses this store. */
+  join(): void;
+  /** One scope less; resolves once every abandoned token is dealt with. The last to leave closes what the store opened. */
+  leave(): Promise<void>;
+}
+
+/** Now, on both clocks. */
+export function now(): Moment {
+  return { monoMs: performance.now(), wallMs: Date.now() };
+}

@@ -1,0 +1,315 @@
+// One Redis (a server, or a cluster behind one client). Every command has our own deadline and goes out only when the
+// client is ready: nothing is left to a client's offline queue, time-out or abort. What is not known for certain is told
+// as unknown, and a token whose outcome is not known is released until Redis has answered.
+import { LockBackendError } from '../errors';
+import { warn, warningsWanted } from '../events';
+import { companionOf, type Key } from '../keys';
+import * as scripts from '../scripts/generated';
+import type { ScriptCall } from '../scripts/script';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type ExtendReply,
+  type ExtendRequest,
+  type LockState,
+  now,
+  type ReleaseReply,
+  type Store,
+} from '../store';
+import { ExtensionBatch } from './batch';
+import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
+import { describe, integers, isNoScript, listOf, refusal, strangeReply } from './replies';
+
+/** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
+const probationMs = 10_000;
+/** How often a client that is connecting is looked at. */
+const readinessPollMs = 5;
+/** A ghost is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
+const clockStepMs = 2;
+
+const stores = new WeakMap<object, RedisStore>();
+
+/**
+ * The store of a client; one for each client, whoever asks.
+ *
+ * @throws {TypeError} `ERR_LOCK_OPTION` when it is no client that we know.
+ */
+export function redisStore(client: object): Store {
+  let store = stores.get(client);
+  if (store === undefined) {
+    store = new RedisStore(scriptClient(client));
+    stores.set(client, store);
+  }
+  return store;
+}
+
+class RedisStore implements Store {
+  readonly #client: ScriptClient;
+  /** Scripts that this server was sent whole; later calls send the SHA alone. */
+  readonly #sent = new Set<string>();
+  /** Server time minus monotonic time, in ms; our own wall clock until the first reply. */
+  #serverOffsetMs = Date.now() - performance.now();
+  readonly #extensions: ExtensionBatch;
+  readonly #abandoned = new Set<Promise<void>>();
+  #dedicated: Promise<DedicatedClient> | undefined;
+  #evictionLooked = false;
+  #scopes = 0;
+
+  constructor(client: ScriptClient) {
+    this.#client = client;
+    this.#extensions = new ExtensionBatch(client.clustered ? 1 : 256, (call) => this.#send(call));
+  }
+
+  async acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const { keys, lifetimeMs, commandTimeoutMs } = request;
+    const run = request.minReplicas > 0 ? this.#runReplicated : this.#run;
+    for (let resent = false; ; resent = true) {
+      const ready = this.#ready(keys, commandTimeoutMs);
+      if (ready !== undefined) await ready;
+      const sent = now();
+      const notAfter = sent.monoMs + commandTimeoutMs + this.#serverOffsetMs;
+      const reply = await run.call(this, acquireCall(request, notAfter), request);
+      const [status, fence, leftMs, serverMs] = integers(reply, 4, keys);
+      this.#serverOffsetMs = serverMs! - sent.monoMs;
+      if (status === 1) {
+        if (!this.#evictionLooked && warningsWanted()) this.#lookAtEviction();
+        if (lifetimeMs === null) await this.#makePermanent(request);
+        return { granted: true, fence: fence!, sent };
+      }
+      if (status === 0) return { granted: false, leftMs: leftMs! < 0 ? Number.POSITIVE_INFINITY : leftMs! };
+      // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
+      if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
+    }
+  }
+
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    const { keys, commandTimeoutMs } = request;
+    for (let resent = false; ; resent = true) {
+      const ready = this.#ready(keys, commandTimeoutMs);
+      if (ready !== undefined) await ready;
+      const sent = now();
+      const extension = this.#extensions.add(request, request.validUntilMs + this.#serverOffsetMs);
+      const { results, serverMs } = await answered(extension, keys, commandTimeoutMs, false);
+      this.#serverOffsetMs = serverMs - sent.monoMs;
+      if (results.every((result) => result === 1)) return { outcome: 'extended', sent };
+      if (results.includes(-1)) return { outcome: 'taken' };
+      if (results.includes(0)) return { outcome: 'missing' };
+      if (resent || now().monoMs >= request.validUntilMs) return { outcome: 'late' };
+    }
+  }
+
+  async release(keys: Key, token: string, commandTimeoutMs: number): Promise<ReleaseReply> {
+    const ready = this.#ready(keys, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const list = listOf(keys);
+    const reply = await this.#exchange(scripts.release(list, token), keys, commandTimeoutMs);
+    const results = integers(reply, list.length, keys);
+    if (results.every((result) => result === 1)) return 'released';
+    return results.includes(-1) ? 'taken' : 'missing';
+  }
+
+  abandon(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): void {
+    const work = this.#releaseUntilSure(keys, token, untilMs, commandTimeoutMs).finally(() =>
+      this.#abandoned.delete(work),
+    );
+    this.#abandoned.add(work);
+  }
+
+  async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
+    const ready = this.#ready(key, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const call = scripts.inspect(key, companionOf(key, 'fence'));
+    const reply = await this.#exchange(call, key, commandTimeoutMs);
+    if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
+    const [holder, leftMs, fence] = reply as [unknown, number, unknown];
+    const locked = holder !== null;
+    return {
+      locked,
+      owner: ownerOf(holder),
+      remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
+      waiters: 0,
+      fence: fence === null ? 0 : Number(fence),
+      mode: locked ? 'exclusive' : null,
+    };
+  }
+
+  join(): void {
+    this.#scopes += 1;
+  }
+
+  async leave(): Promise<void> {
+    this.#scopes -= 1;
+    while (this.#abandoned.size > 0) await Promise.all(this.#abandoned);
+    if (this.#scopes > 0) return;
+    const dedicated = this.#dedicated;
+    this.#dedicated = undefined;
+    await dedicated?.then(
+      (connection) => connection.close(),
+      () => {},
+    );
+  }
+
+  #run(call: ScriptCall, request: AcquireRequest): Promise<unknown> {
+    return this.#exchange(call, request.keys, request.commandTimeoutMs);
+  }
+
+  /**
+   * The script and WAIT in one go on a connection of our own: WAIT speaks of what its own connection wrote, so a
+   * reconnect between the two makes its answer worthless, and both are done again (the token makes that harmless).
+   */
+  async #runReplicated(call: ScriptCall, { keys, minReplicas, commandTimeoutMs }: AcquireRequest): Promise<unknown> {
+    const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
+    const connection = await answered(this.#dedicatedClient(), keys, commandTimeoutMs, true);
+    for (;;) {
+      const readiness = connection.script.readiness();
+      if (readiness !== 'ready') throw notReady(keys, readiness);
+      const generation = connection.generation();
+      // Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write.
+      const written = connection.script.eval(call.script.lua, call.keys, call.args);
+      const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
+      const [reply, replicas] = await answered(both, keys, commandTimeoutMs, true);
+      if (connection.generation() !== generation) continue;
+      if (Array.isArray(reply) && reply[0] === 1 && replicas < minReplicas) {
+        const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
+        throw new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS', unknown: true });
+      }
+      return reply;
+    }
+  }
+
+  #dedicatedClient(): Promise<DedicatedClient> {
+    if (this.#dedicated === undefined) {
+      const opening = this.#client.dedicated();
+      opening.catch(() => {
+        if (this.#dedicated === opening) this.#dedicated = undefined;
+      });
+      this.#dedicated = opening;
+    }
+    return this.#dedicated;
+  }
+
+  async #makePermanent({ keys, token, commandTimeoutMs }: AcquireRequest): Promise<void> {
+    const validUntilMs = now().monoMs + probationMs;
+    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs };
+    const { outcome } = await this.extend(request);
+    if (outcome !== 'extended') {
+      throw new LockBackendError(`${describe(keys)} was ${outcome} before it could be made permanent`, {
+        key: keys,
+        unknown: true,
+      });
+    }
+  }
+
+  /** undefined: ready now, without a turn of the event loop. Otherwise waits a while for the client to connect. */
+  #ready(keys: Key, timeoutMs: number): Promise<void> | undefined {
+    return this.#client.readiness() === 'ready' ? undefined : this.#becomeReady(keys, timeoutMs);
+  }
+
+  async #becomeReady(keys: Key, timeoutMs: number): Promise<void> {
+    const deadlineMs = performance.now() + timeoutMs;
+    for (;;) {
+      const readiness = this.#client.readiness();
+      if (readiness === 'ready') return;
+      if (readiness === 'closed' || performance.now() >= deadlineMs) throw notReady(keys, readiness);
+      await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
+    }
+  }
+
+  #exchange(call: ScriptCall, keys: Key, timeoutMs: number): Promise<unknown> {
+    return answered(this.#send(call), keys, timeoutMs, true);
+  }
+
+  #send({ script, keys, args }: ScriptCall): Promise<unknown> {
+    const whole = async (): Promise<unknown> => {
+      const reply = await this.#client.eval(script.lua, keys, args);
+      this.#sent.add(script.sha);
+      return reply;
+    };
+    if (!this.#sent.has(script.sha)) return whole();
+    return this.#client.evalsha(script.sha, keys, args).catch((error: unknown) => {
+      if (isNoScript(error)) return whole();
+      throw error;
+    });
+  }
+
+  async #releaseUntilSure(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): Promise<void> {
+    const release = async (): Promise<boolean> =>
+      this.release(keys, token, commandTimeoutMs).then(
+        () => true,
+        (error: LockBackendError) => !error.retryable,
+      );
+    await release();
+    // A ghost that ran before the first release is gone now; one that runs after it, and in time, dies by the second.
+    const sureMs = untilMs + clockStepMs;
+    await idle(sureMs - now().monoMs);
+    // Whoever is silent longer than this has let the key end by itself.
+    const giveUpMs = now().monoMs + 60_000;
+    while (!(await release()) && now().monoMs < giveUpMs) await idle(commandTimeoutMs);
+  }
+
+  #lookAtEviction(): void {
+    this.#evictionLooked = true;
+    this.#client.evictionPolicy().then(
+      (policy) => {
+        if (policy === 'noeviction') return;
+        const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
+        warn({ code: 'eviction', message, key: null });
+      },
+      () => {},
+    );
+  }
+}
+
+function acquireCall({ keys, token, lifetimeMs, fencing }: AcquireRequest, notAfter: number): ScriptCall {
+  const locks = listOf(keys);
+  const fences = fencing ? locks.map((key) => companionOf(key, 'fence')) : [];
+  return scripts.acquire(locks, fences, token, lifetimeMs ?? probationMs, Math.ceil(notAfter), locks.length);
+}
+
+/**
+ * What `promise` settles to, errors as ours; or silence, when that takes longer than `timeoutMs`. A timer that fires
+ * because our own event loop was blocked first lets the loop read what has arrived meanwhile.
+ *
+ * @param waited Somebody waits for the answer, so the timer keeps the process alive.
+ */
+function answered<T>(promise: Promise<T>, keys: Key, timeoutMs: number, waited: boolean): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => setImmediate(() => reject(silence(keys, timeoutMs))), timeoutMs);
+    if (!waited) timer.unref();
+    promise.then(
+      (value) => {
+        clearTimeout(timer);
+        resolve(value);
+      },
+      (error) => {
+        clearTimeout(timer);
+        reject(refusal(error, keys));
+      },
+    );
+  });
+}
+
+function idle(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, Math.max(ms, 0)).unref());
+}
+
+function silence(key: Key, timeoutMs: number): LockBackendError {
+  return new LockBackendError(`Redis was silent about ${describe(key)} for ${timeoutMs} ms`, { key, unknown: true });
+}
+
+function notReady(key: Key, readiness: string): LockBackendError {
+  const advice =
+    readiness === 'closed'
+      ? 'the Redis client was never connected, or was closed: await client.connect() first'
+      : 'the Redis client is not connected (it is still trying)';
+  return new LockBackendError(`${describe(key)} could not be locked: ${advice}`, {
+    key,
+    retryable: readiness !== 'closed',
+  });
+}
+
+/** The label before the uuid of one of our tokens. */
+function ownerOf(holder: unknown): string | null {
+  const match = /^(.+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/s.exec(String(holder));
+  return match?.[1] ?? null;
+}

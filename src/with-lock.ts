@@ -1,0 +1,164 @@
+// START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
+// checks its arguments, asks acquire.ts for a hold, and hands out a lease.
+import { promisify } from 'node:util';
+import { acquire, checkArguments } from './acquire';
+import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
+import { traceAcquire } from './events';
+import { type Key, lockKey } from './keys';
+import { holdOf, type Lease, leaseOf } from './lease';
+import { type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
+import { Scope } from './scope';
+import type { LockState } from './store';
+import { describe } from './stores/replies';
+
+/** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what gives the lock back. */
+export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
+
+/** What the factory returns. Every form throws (rejects, in the promise forms) `ERR_LOCK_OPTION` before any I/O for bad arguments. */
+export interface WithLock {
+  /**
+   * Takes the lock and calls back: `(err)`, or `(null, done)`; `done()` or `done((err, released) => …)` gives it back.
+   * Where `done` is never called, `lifetime` frees the key.
+   *
+   * @param key      Redis key of 1 to 1024 bytes, or several: all or nothing.
+   * @param options  Override the factory's for this call.
+   * @param callback Hears a TooManyLockAttemptsError, LockTimeoutError, LockBackendError, LockClosedError or the signal's
+   *                 reason, and then nothing is held; or gets the lease. From redis-exp-lock-js.
+   */
+  (key: Key, callback: LockCallback): void;
+  (key: Key, options: Options, callback: LockCallback): void;
+  (key: Key, callback: (err: Error | null) => void): void;
+  (key: Key, options: Options, callback: (err: Error | null) => void): void;
+  /** `util.promisify(withLock)` is `withLock.promise`. */
+  readonly [promisify.custom]: (key: Key, options?: Options) => Promise<Lease>;
+  /**
+   * Resolves with the lease once the key is ours. It is held for `lifetime` only, unless `autoExtend` is on.
+   *
+   * @throws {TooManyLockAttemptsError} held by somebody else, and `maxRetries` used up. Nothing is held.
+   * @throws {LockTimeoutError} held by somebody else for all of `timeout`. Nothing is held.
+   * @throws {LockBackendError} Redis gave no usable answer. A release was sent; at worst `lifetime` frees the key.
+   * @throws {LockClosedError} after `close()`. Nothing is held.
+   */
+  promise(key: Key, options?: Options): Promise<Lease>;
+  /**
+   * One attempt: the lease, or null when somebody else holds the key.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer: it does not say null.
+   */
+  tryLock(key: Key, options?: Options): Promise<Lease | null>;
+  /**
+   * Runs `fn` under the lock, which is renewed while `fn` runs (`autoExtend: false` turns that off), and releases it.
+   * Resolves to what `fn` resolves to. Errors of the acquire are those of `promise`.
+   *
+   * @throws what `fn` threw, always, when it threw.
+   * @throws {LockLostError} `fn` resolved, but the lock was lost meanwhile; `result` has what it resolved to.
+   */
+  run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  /**
+   * What Redis knows of a key now.
+   *
+   * @throws {LockBackendError} Redis could not be asked.
+   */
+  inspect(key: string): Promise<LockState>;
+  /**
+   * Ends this factory: newcomers and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
+   * released with its signal aborted (`closed`). Resolves when nothing is left. Never closes the Redis client.
+   */
+  close(options?: CloseOptions): Promise<void>;
+}
+
+/**
+ * Makes a lock function.
+ *
+ * @param config Defaults for every call; `redis` may also be given with each call.
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ */
+export function redisExpLock(config?: Options): WithLock {
+  const base = settle(config);
+  const scope = new Scope();
+
+  /** Throws at once for bad arguments; everything else is in the promise. */
+  function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
+    return traceAcquire(key, async () => leaseOf(await acquire(key, settings, scope), autoExtend));
+  }
+
+  function withLock(key: Key, ...rest: unknown[]): void {
+    const [options, callback] = optionsThenFunction(rest, 'callback');
+    const settings = settle(options, base);
+    checkArguments(key, settings, scope);
+    take(key, settings, settings.autoExtend ?? false).then(
+      (lease) => process.nextTick(deliver, lease, callback),
+      (error) => process.nextTick(callback, error),
+    );
+  }
+
+  async function promise(key: Key, options?: Options): Promise<Lease> {
+    const settings = settle(options, base);
+    return take(key, settings, settings.autoExtend ?? false);
+  }
+
+  async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined };
+    try {
+      return await take(key, settings, settings.autoExtend ?? false);
+    } catch (error) {
+      if (error instanceof TooManyLockAttemptsError) return null;
+      throw error;
+    }
+  }
+
+  async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    const settings = settle(options, base);
+    const lease = await take(key, settings, settings.autoExtend ?? true);
+    return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
+  }
+
+  async function inspect(key: string): Promise<LockState> {
+    const full = lockKey(key, base.prefix);
+    return scope.store(base.redis).inspect(full, base.commandTimeoutMs);
+  }
+
+  async function close(options?: CloseOptions): Promise<void> {
+    return scope.close(settleDrain(options));
+  }
+
+  Object.defineProperty(withLock, promisify.custom, { value: promise });
+  return Object.assign(withLock, { promise, tryLock, run, inspect, close }) as WithLock;
+}
+
+/** `([options], fn)`: the function comes last, the options before it. */
+function optionsThenFunction(
+  rest: readonly unknown[],
+  name: string,
+): [options: unknown, fn: (...args: any[]) => unknown] {
+  const [options, fn] = rest.length > 1 ? rest : [undefined, rest[0]];
+  if (typeof fn !== 'function') throw optionError(name, 'a function, as the last argument', fn);
+  return [options, fn as (...args: any[]) => unknown];
+}
+
+/** Hands the lease to the callback, unless the process stood still until it was worth nothing. */
+function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
+  const { loss } = holdOf(lease);
+  if (loss === undefined) return void callback(null, lease);
+  void holdOf(lease).releaseQuietly();
+  const message = `the grant of ${describe(lease.key)} was over before it could be used`;
+  callback(new LockBackendError(message, { key: lease.key, cause: loss }));
+}
+
+async function runUnder<T>(lease: Lease, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T> {
+  const hold = holdOf(lease);
+  let result: T;
+  try {
+    result = await fn(lease);
+  } catch (error) {
+    await hold.releaseQuietly();
+    throw error;
+  }
+  const lostMeanwhile = hold.loss;
+  await hold.releaseQuietly();
+  const loss = lostMeanwhile ?? hold.loss;
+  if (loss === undefined) return result;
+  throw new LockLostError(loss.message, { key: lease.key, reason: loss.reason, result, cause: loss });
+}
