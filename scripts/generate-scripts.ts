@@ -69,7 +69,9 @@ function checkIndexes(script: string, body: string, table: string, declared: Par
   }
   for (let index = 1; index <= fixed; index++) {
     if (!used.has(index)) {
-      throw new Error(`${script}.lua: ${table} ${declared[index - 1]!.name} is declared, and ${table}[${index}] never used`);
+      throw new Error(
+        `${script}.lua: ${table} ${declared[index - 1]!.name} is declared, and ${table}[${index}] never used`,
+      );
     }
   }
 }

@@ -65,7 +65,7 @@ export class LockLostError extends LockError {
   declare readonly code: 'ERR_LOCK_LOST';
   readonly reason: LossReason;
   /** What the function given to `run` resolved to, although the lock was lost meanwhile. */
-  readonly result?: unknown;
+  declare readonly result?: unknown;
 
   constructor(message?: string, details: LockErrorDetails & { reason?: LossReason; result?: unknown } = {}) {
     super(message, details);
@@ -88,7 +88,7 @@ export class LockBackendError extends LockError {
   declare readonly code: 'ERR_LOCK_BACKEND';
   declare readonly retryable: boolean;
   /** The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent where no answer came. */
-  readonly redisCode?: string;
+  declare readonly redisCode?: string;
   /** @internal Whether the script may have run, or may still run, although we were told nothing. */
   declare readonly unknown: boolean;
 

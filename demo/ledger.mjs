@@ -1,0 +1,67 @@
+// What the records of a phase prove. Nothing is estimated: every write carries the version of the account it had read
+// and the version it made, and every transfer its place in the order in which Redis wrote them.
+
+/** Says what happened to the money, to the updates and to the fences. */
+export function audit({ transfers, before, after, seconds }) {
+  const updates = before.map(() => new Map()); // by account, then by the version made
+  for (const update of transfers.flatMap((transfer) => transfer.updates)) {
+    updates[update.account].set(update.made, update);
+  }
+  const inOrder = transfers.toSorted((a, b) => a.place - b.place);
+  return {
+    done: transfers.length,
+    perSecond: transfers.length / seconds,
+    moneyBefore: sum(before),
+    moneyAfter: sum(after),
+    lost: sum(updates.map(countLost)),
+    wrong: updates.filter((made, account) => before[account] + sumOfDeltas(made) !== after[account]).length,
+    accounts: before.length,
+    highestFence: inOrder.reduce((highest, { fence }) => Math.max(highest, fence), 0),
+    outOfOrder: inOrder.filter(({ fence }, place) => place > 0 && fence <= inOrder[place - 1].fence).length,
+  };
+}
+
+/**
+ * An update is lost when the balance no longer contains it: somebody who had read an older version wrote over it. Going
+ * back from the last write to the version it had read, to the one *that* had read, and so on, meets every update that
+ * survived; the others are lost.
+ */
+function countLost(made) {
+  let survived = 0;
+  for (let version = made.size; version > 0; version = made.get(version).read) survived++;
+  return made.size - survived;
+}
+
+const sumOfDeltas = (made) => sum([...made.values()].map(({ delta }) => delta));
+
+/**
+ * Who held the lock when, from each holder's first act to its last, and who had to wait: whoever asked while somebody
+ * else still held it. Holds come back in the order of their beginning.
+ */
+export function auditHolds(transfers) {
+  const holds = transfers.toSorted((a, b) => a.got - b.got);
+  const waits = [];
+  const handOvers = [];
+  let overlaps = 0;
+  let freeSince = Number.NEGATIVE_INFINITY; // the latest end of all holds before this one
+  for (const { asked, got, ended } of holds) {
+    if (got < freeSince) overlaps++;
+    if (asked < freeSince) waits.push(got - asked);
+    if (asked < freeSince && freeSince <= got) handOvers.push(got - freeSince);
+    freeSince = Math.max(freeSince, ended);
+  }
+  return {
+    holds,
+    overlaps,
+    waited: waits.length,
+    medianWait: median(waits),
+    longestWait: waits.reduce((longest, wait) => Math.max(longest, wait), 0),
+    medianHandOver: median(handOvers),
+  };
+}
+
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+function median(numbers) {
+  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
+}

@@ -1,0 +1,62 @@
+// One worker process: transfers money until told to stop, with or without the lock, and reports what it did.
+// This is the whole use of the library in the demo: one factory call, one `withLock.run`.
+
+import { once } from 'node:events';
+import { performance } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import redisExpLock from 'redis-exp-lock';
+import { Bank, below } from './bank.mjs';
+import { connect } from './server.mjs';
+
+const NEWS_MS = 50;
+
+process.on('SIGINT', () => {}); // the terminal sends it to everybody; who hired us ends us
+process.once('disconnect', () => process.exit()); // and if that one is gone, so are we
+
+/** A clock that all processes share: performance.now() alone counts from each process's own start. */
+const now = () => performance.timeOrigin + performance.now();
+
+try {
+  const [setup] = await once(process, 'message');
+  const client = await connect(setup.url);
+  const bank = new Bank(client, setup);
+  const withLock = redisExpLock({ redis: client, prefix: setup.prefix, lifetime: 5000 });
+
+  const transfers = {
+    unlocked: async () => {
+      const asked = now();
+      return { asked, got: asked, ...(await bank.transfer(0)), ended: now() };
+    },
+    locked: () => {
+      const asked = now();
+      return withLock.run('bankAccount', { timeout: 10_000, retryTimeout: 1 }, async (lease) => {
+        const got = now();
+        return { asked, got, ...(await bank.transfer(lease.fence)), ended: now() };
+      });
+    },
+  };
+
+  process.on('message', ({ how, until }) => work(transfers[how], until).catch(giveUp));
+  process.send({ ready: true });
+} catch (error) {
+  giveUp(error);
+}
+
+async function work(transfer, until) {
+  const done = [];
+  const news = setInterval(() => process.send({ done: done.length }), NEWS_MS);
+  try {
+    while (now() < until) {
+      done.push(await transfer());
+      await sleep(below(6)); // until the next customer comes
+    }
+  } finally {
+    clearInterval(news);
+  }
+  process.send({ done: done.length, transfers: done });
+}
+
+function giveUp(error) {
+  const line = `${error?.code ? `${error.code}: ` : ''}${error?.message ?? error}`;
+  process.send({ failed: line }, () => process.exit(1));
+}

@@ -1,0 +1,227 @@
+// What users install, not what lies here: the tarball that `npm pack` makes, unpacked into a project that has nothing
+// else. Both module systems, both compilers, and nobody's client within reach.
+import { execFile } from 'node:child_process';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, parse, resolve } from 'node:path';
+import { expect } from 'chai';
+import { publint } from 'publint';
+import { formatMessage } from 'publint/utils';
+
+const repository = resolve(__dirname, '../..');
+const compilers = ['typescript', 'typescript-5.9'];
+
+const strictness = {
+  'not strict': { strict: false },
+  strict: { strict: true },
+  exactOptionalPropertyTypes: { strict: true, exactOptionalPropertyTypes: true },
+};
+const moduleSystems: { [name: string]: { files: string[]; options: object; options59?: object } } = {
+  commonjs: {
+    files: ['ts', 'cts'],
+    options: { module: 'commonjs', moduleResolution: 'bundler' },
+    options59: { module: 'commonjs', moduleResolution: 'node10' }, // TypeScript 6 and 7 have it no more
+  },
+  nodenext: { files: ['cts', 'mts'], options: { module: 'nodenext', moduleResolution: 'nodenext' } },
+  bundler: { files: ['ts'], options: { module: 'esnext', moduleResolution: 'bundler' } },
+};
+
+const errorClasses = [
+  'AlreadyAcquiredLockError',
+  'LockBackendError',
+  'LockClosedError',
+  'LockDeadlockError',
+  'LockError',
+  'LockLostError',
+  'LockTimeoutError',
+  'NotAcquiredLockError',
+  'TooManyLockAttemptsError',
+];
+
+const compareNames = `
+  import { createRequire } from 'node:module';
+  import redisExpLock, * as names from 'redis-exp-lock';
+  const required = createRequire(process.cwd() + '/')('redis-exp-lock');
+  console.log(JSON.stringify({
+    kind: typeof required,
+    sameDefault: redisExpLock === required,
+    required: Object.keys(required).sort(),
+    imported: Object.keys(names).filter((name) => name !== 'default').sort(),
+    different: Object.keys(required).filter((name) => required[name] !== names[name]),
+  }));`;
+
+describe('the packed library', function () {
+  this.timeout(60_000);
+  let project: string;
+  let installed: string;
+  let tarball: string;
+  let manifest: any;
+
+  before(async () => {
+    project = realpathSync(mkdtempSync(join(tmpdir(), 'redis-exp-lock-package-')));
+    installed = join(project, 'node_modules/redis-exp-lock');
+    write(join(repository, 'lib/left-over-from-an-older-build.js'), '');
+    tarball = await pack(project);
+    await install(tarball, installed);
+    manifest = JSON.parse(readFileSync(join(installed, 'package.json'), 'utf8'));
+    writePrograms(project);
+  });
+
+  after(() => rmSync(project, { recursive: true, force: true }));
+
+  it('holds the library and its papers, nothing else', () => {
+    expect(readdirSync(installed).sort()).to.deep.equal([
+      'CHANGELOG.md',
+      'LICENSE',
+      'README.md',
+      'lib',
+      'package.json',
+    ]);
+  });
+
+  it('was built as it was packed: one program and one declaration for each source, nothing of an older build', () => {
+    const sources = filesIn(join(repository, 'src')).filter((file) => /\.m?ts$/.test(file));
+    const expected = sources.flatMap((file) => [file.replace(/ts$/, 'js'), file.replace(/(m?)ts$/, 'd.$1ts')]).sort();
+    expect(filesIn(join(installed, 'lib'))).to.deep.equal(expected);
+    expect(filesIn(join(repository, 'lib'))).to.deep.equal(expected);
+  });
+
+  it('unpacks to less than 300 kB', () => {
+    const sizes = filesIn(installed).map((file) => statSync(join(installed, file)).size);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(300_000);
+  });
+
+  it('needs uuid at run time, and nothing else', () => {
+    const programs = filesIn(installed).filter((file) => /\.m?js$/.test(file));
+    const imported = programs.flatMap((file) => importedBy(readFileSync(join(installed, file), 'utf8')));
+    const packages = imported.filter((name) => !name.startsWith('.') && !name.startsWith('node:'));
+    expect([...new Set(packages)]).to.deep.equal(['uuid']);
+    expect(Object.keys(manifest.dependencies)).to.deep.equal(['uuid']);
+  });
+
+  it('passes publint', async () => {
+    const { messages } = await publint({ pkgDir: installed, pack: false });
+    expect(messages.map((message) => formatMessage(message, manifest))).to.deep.equal([]);
+  });
+
+  it('passes attw: node10, node16 from CommonJS and from ESM, bundler', async () => {
+    const attw = join(repository, 'node_modules/@arethetypeswrong/cli/dist/index.js');
+    await node(project, attw, tarball, '--profile', 'strict', '--no-definitely-typed');
+  });
+
+  it('is one library: what require gives, import gives, the function itself and every name', async () => {
+    const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames));
+    expect(answer).to.include({ kind: 'function', sameDefault: true });
+    expect(answer.different, 'not the same object by require and by import').to.deep.equal([]);
+    expect(answer.imported).to.deep.equal(answer.required);
+    expect(answer.required).to.include.members(errorClasses);
+  });
+
+  it('loads where no client is installed', async () => {
+    const resolveClient = "try { require.resolve('redis') } catch (err) { console.log(err.code) }";
+    const printed = await node(project, '--eval', `require('redis-exp-lock'); ${resolveClient}`);
+    expect(printed).to.equal('MODULE_NOT_FOUND\n');
+  });
+
+  describe('compiles with what is written against it, as face.d.ts does, by TypeScript 5.9 and 7', () => {
+    for (const moduleSystem of Object.keys(moduleSystems)) {
+      for (const [name, options] of Object.entries(strictness)) {
+        it(`${moduleSystem}, ${name}`, () =>
+          Promise.all(compilers.map((compiler) => compile(project, compiler, moduleSystem, options))));
+      }
+    }
+  });
+});
+
+/** Packs the repository as `npm publish` would. Building is part of that. */
+async function pack(destination: string): Promise<string> {
+  await run(repository, 'npm', ['pack', '--ignore-scripts=false', '--pack-destination', destination]);
+  return join(destination, readdirSync(destination).find((file) => file.endsWith('.tgz'))!);
+}
+
+/** Does what `npm install` does, without asking a registry: the tarball, its one dependency, and Node's types. */
+async function install(tarball: string, installed: string): Promise<void> {
+  mkdirSync(installed, { recursive: true });
+  await run(repository, 'tar', ['-xzf', tarball, '-C', installed, '--strip-components=1']);
+  for (const name of ['uuid', '@types/node']) {
+    const link = join(dirname(installed), name);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(join(repository, 'node_modules', name), link, 'junction');
+  }
+}
+
+/** Writes each program in consumers/ twice, against the library and against the face, and under every extension. */
+function writePrograms(project: string): void {
+  const face = join(project, 'node_modules/the-face');
+  write(join(face, 'package.json'), JSON.stringify({ name: 'the-face', version: '1.0.0', types: './index.d.ts' }));
+  write(join(face, 'index.d.ts'), readFileSync(join(__dirname, 'face.d.ts'), 'utf8'));
+
+  const consumers = readdirSync(join(__dirname, 'consumers')).map((file) => join(__dirname, 'consumers', file));
+  for (const library of ['redis-exp-lock', 'the-face']) {
+    for (const file of library === 'the-face' ? consumers : [...consumers, join(__dirname, 'assignable.cts')]) {
+      const { name, ext } = parse(file);
+      const program = readFileSync(file, 'utf8')
+        .replace(/'[./]+\/src\/index'/, `'${library}'`)
+        .replace("'./face'", "'the-face'");
+      for (const extension of ext === '.ts' ? ['.ts', '.cts', '.mts'] : [ext]) {
+        write(join(project, library, name + extension), program);
+      }
+    }
+  }
+}
+
+async function compile(project: string, compiler: string, moduleSystem: string, options: object): Promise<void> {
+  const { files, options: forBoth, options59 } = moduleSystems[moduleSystem]!;
+  const config = {
+    compilerOptions: {
+      ...{ target: 'es2022', lib: ['es2022'], types: ['node'], esModuleInterop: true, noEmit: true },
+      ...(compiler === 'typescript-5.9' ? (options59 ?? forBoth) : forBoth),
+      ...options,
+    },
+    include: files.map((extension) => `*/*.${extension}`),
+  };
+  const configFile = join(project, `tsconfig.${compiler}.json`);
+  write(configFile, JSON.stringify(config));
+  await node(project, join(repository, 'node_modules', compiler, 'bin/tsc'), '--project', configFile);
+}
+
+function write(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}
+
+function filesIn(folder: string): string[] {
+  const entries = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  return entries.filter((entry) => statSync(join(folder, entry)).isFile()).sort();
+}
+
+/** The packages and files that a compiled program imports, whatever its comments say. */
+function importedBy(program: string): string[] {
+  const imports = /^(?!\s*(?:\*|\/\/)).*?\b(?:require\(|import\(|from |import )["']([^"']+)["']/gm;
+  return [...program.matchAll(imports)].map((match) => match[1]!);
+}
+
+function node(cwd: string, ...args: string[]): Promise<string> {
+  return run(cwd, process.execPath, args);
+}
+
+/** Resolves with what the command printed; rejects with it when the command fails. */
+function run(cwd: string, command: string, args: string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = execFile(command, args, { cwd, maxBuffer: 2 ** 26 }, (err, stdout, stderr) => {
+      if (err) reject(new Error(`${command} ${args.join(' ')}\n${stdout}${stderr}`, { cause: err }));
+      else resolve(stdout);
+    });
+    child.stdin?.end();
+  });
+}
