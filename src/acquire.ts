@@ -6,7 +6,7 @@
 // finds its own token, and gets the same grant. A wait that ends with an unknown outcome abandons its token; so does a grant
 // that came too late to be of use, and what follows it uses a new one.
 import { v4 as uuid } from 'uuid';
-import { LockBackendError, LockClosedError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
+import { forKey, LockBackendError, LockClosedError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
 import { type Key, lockKeys } from './keys';
 import { Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
@@ -146,6 +146,7 @@ export class Wait {
   #onFailure(error: unknown): void {
     this.#asking = false;
     if (this.#settled) return;
+    forKey(error, this.#key);
     if (!(error instanceof LockBackendError)) return this.#fail(error);
     if (error.unknown) this.#ghostUntilMs = performance.now() + this.#settings.commandTimeoutMs;
     this.#failure = error;

@@ -127,6 +127,11 @@ for (const [errorClass, code, retryable] of table) {
   });
 }
 
+/** The same error, its `key` as the caller gave it: below, keys have their prefix. */
+export function forKey(error: unknown, key: Key): unknown {
+  return error instanceof LockError ? Object.assign(error, { key }) : error;
+}
+
 /** A TypeError (wrong kind of value) or RangeError (right kind, impossible value) that says what was expected and what came. */
 export function optionError(what: string, expected: string, got: unknown, kind: 'type' | 'range' = 'type'): Error {
   const shown = inspect(got, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 }).slice(0, 100);

@@ -5,7 +5,7 @@
 // confirmed, on the monotonic and on the wall clock, less a thousandth for clocks that run at different rates; the first
 // clock that says "over" is right. What is lost stays lost, even when a late answer says otherwise. One extension is in
 // flight at a time. Timers of a hold keep no process alive, and all of them are undone when it ends.
-import { LockBackendError, LockLostError, type LossReason } from './errors';
+import { forKey, LockBackendError, LockLostError, type LossReason } from './errors';
 import { emitLost, emitRelease, warn, warningsWanted } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
@@ -161,7 +161,8 @@ export class Hold {
       this.#ended ??= 'given back';
       this.#stopTimers();
       this.#releasing = this.#release();
-      this.#releasing.catch(() => {
+      this.#releasing.catch((error) => {
+        forKey(error, this.key);
         this.#releasing = undefined;
         this.#scope.remove(this);
       });
@@ -262,7 +263,9 @@ export class Hold {
     }
     const validUntilMs = performance.now() + this.leftMs();
     const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
-    const reply = await this.#store.extend(request);
+    const reply = await this.#store.extend(request).catch((error) => {
+      throw forKey(error, this.key);
+    });
     if (!this.check()) {
       // It was lost, or given back, before the answer came; a key that lives on for nobody is given back as well.
       if (reply.outcome === 'extended' && this.#ended === 'lost') void this.releaseQuietly();

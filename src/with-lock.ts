@@ -2,7 +2,7 @@
 // checks its arguments, asks acquire.ts for a hold, and hands out a lease.
 import { promisify } from 'node:util';
 import { acquire, checkArguments } from './acquire';
-import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
+import { forKey, LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
 import { traceAcquire } from './events';
 import { type Key, lockKey } from './keys';
 import { holdOf, type Lease, leaseOf } from './lease';
@@ -117,7 +117,11 @@ export function redisExpLock(config?: Options): WithLock {
 
   async function inspect(key: string): Promise<LockState> {
     const full = lockKey(key, base.prefix);
-    return scope.store(base.redis).inspect(full, base.commandTimeoutMs);
+    try {
+      return await scope.store(base.redis).inspect(full, base.commandTimeoutMs);
+    } catch (error) {
+      throw forKey(error, key);
+    }
   }
 
   async function close(options?: CloseOptions): Promise<void> {
