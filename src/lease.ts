@@ -6,7 +6,7 @@
 // clock that says "over" is right. What is lost stays lost, even when a late answer says otherwise. One extension is in
 // flight at a time. Timers of a hold keep no process alive, and all of them are undone when it ends.
 import { forKey, LockBackendError, LockLostError, type LossReason } from './errors';
-import { emitLost, emitRelease, warn, warningsWanted } from './events';
+import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
@@ -358,8 +358,12 @@ export class Hold {
 /** What asks a lease for its hold: no property of the lease leads there, and none has to be stored. */
 const reveal = Symbol('hold');
 
-/** The function that gives `hold` back, with the properties of a lease. Renewed while somebody keeps it, if asked for. */
-export function leaseOf(hold: Hold, autoExtend: boolean): Lease {
+/**
+ * The function that gives `hold` back, with the properties of a lease. Renewed while somebody keeps it, if asked for.
+ *
+ * @param takenAt Where it was asked for, when somebody wants to know of locks that nobody gives back.
+ */
+export function leaseOf(hold: Hold, autoExtend: boolean, takenAt: Error | undefined): Lease {
   const give = (callback?: unknown): unknown => {
     if (callback === reveal) return hold;
     const released = hold.release();
@@ -372,7 +376,7 @@ export function leaseOf(hold: Hold, autoExtend: boolean): Lease {
   };
   const lease: Lease = Object.setPrototypeOf(give, leaseMethods);
   if (autoExtend) hold.startRenewing(lease);
-  if (warningsWanted()) hold.warnIfForgotten(new Error('taken here'));
+  if (takenAt !== undefined) hold.warnIfForgotten(takenAt);
   return lease;
 }
 

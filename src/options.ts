@@ -139,6 +139,8 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   },
 };
 
+const ruleList = Object.entries(rules);
+
 /** What other lock libraries call it. */
 const elsewhere: Readonly<Record<string, string>> = {
   expiry: 'use `lifetime`, in milliseconds',
@@ -208,18 +210,24 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   return settings;
 }
 
+/** The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
 function check(options: unknown): Options {
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw optionError('options', 'an object', options);
   }
-  for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(rules, name)) {
-      const advice = Object.hasOwn(elsewhere, name) ? elsewhere[name]! : 'no such option';
-      throw unknownOptionError(name, advice);
-    }
-    if (value !== undefined) checkValue(name, rules[name as keyof Options], value);
+  for (const name of Object.keys(options)) {
+    if (Object.hasOwn(rules, name)) continue;
+    const advice = Object.hasOwn(elsewhere, name) ? elsewhere[name]! : 'no such option';
+    throw unknownOptionError(name, advice);
   }
-  return options;
+  const given: Record<string, unknown> = {};
+  for (const [name, rule] of ruleList) {
+    const value = (options as Record<string, unknown>)[name];
+    if (value === undefined) continue;
+    checkValue(name, rule, value);
+    given[name] = value;
+  }
+  return given;
 }
 
 /** Throws unless `value` is the kind of value, and within the range, that the rule asks for. */

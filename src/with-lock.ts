@@ -3,7 +3,7 @@
 import { promisify } from 'node:util';
 import { acquire, checkArguments } from './acquire';
 import { forKey, LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
-import { traceAcquire } from './events';
+import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
 import { holdOf, type Lease, leaseOf } from './lease';
 import { type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
@@ -78,9 +78,12 @@ export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const scope = new Scope();
 
-  /** Throws at once for bad arguments; everything else is in the promise. */
-  function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
-    return traceAcquire(key, async () => leaseOf(await acquire(key, settings, scope), autoExtend));
+  async function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
+    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
+    const lease = await traceAcquire(key, async () =>
+      leaseOf(await acquire(key, settings, scope), autoExtend, takenAt),
+    );
+    return checkFresh(lease);
   }
 
   function withLock(key: Key, ...rest: unknown[]): void {
@@ -142,13 +145,23 @@ function optionsThenFunction(
   return [options, fn as (...args: any[]) => unknown];
 }
 
-/** Hands the lease to the callback, unless the process stood still until it was worth nothing. */
-function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
+/** The lease, unless the process stood still until it was worth nothing. */
+function checkFresh(lease: Lease): Lease {
   const { loss } = holdOf(lease);
-  if (loss === undefined) return void callback(null, lease);
+  if (loss === undefined) return lease;
   void holdOf(lease).releaseQuietly();
   const message = `the grant of ${describe(lease.key)} was over before it could be used`;
-  callback(new LockBackendError(message, { key: lease.key, cause: loss }));
+  throw new LockBackendError(message, { key: lease.key, cause: loss });
+}
+
+function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
+  let fresh: Lease;
+  try {
+    fresh = checkFresh(lease);
+  } catch (error) {
+    return void callback(error);
+  }
+  callback(null, fresh);
 }
 
 async function runUnder<T>(lease: Lease, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T> {
