@@ -25,10 +25,12 @@ interface Source {
 
 /** The whole of generated.ts, from the .lua files as they are now. */
 export function generate(): string {
-  const sources = readdirSync(folder)
+  const texts = readdirSync(folder)
     .filter((file) => file.endsWith('.lua'))
     .sort()
-    .map((file) => parse(file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')));
+    .map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')] as const);
+  const bodies = new Map(texts.map(([name, text]) => [name, strip(text)]));
+  const sources = texts.map(([name, text]) => parse(name, text, bodies));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     "import type { Script, ScriptCall } from './script';",
@@ -38,8 +40,12 @@ export function generate(): string {
   ].join('\n\n');
 }
 
-/** Exported for the drift test, which feeds it headers that lie. */
-export function parse(name: string, text: string): Source {
+/**
+ * Exported for the drift test, which feeds it headers that lie.
+ *
+ * @param bodies The other scripts, for a header that says INCLUDE: each becomes a function of its keys and arguments.
+ */
+export function parse(name: string, text: string, bodies: ReadonlyMap<string, string> = new Map()): Source {
   const header = text.split('\n').filter((line) => line.startsWith('-- '));
   const source: Source = { name, summary: '', keys: [], args: [], reply: '', body: strip(text) };
   for (const line of header) {
@@ -51,7 +57,18 @@ export function parse(name: string, text: string): Source {
   if (!source.summary || !source.reply) throw new Error(`${name}.lua: the header needs "-- ${name}: …" and REPLY`);
   checkIndexes(name, source.body, 'KEYS', source.keys);
   checkIndexes(name, source.body, 'ARGV', source.args);
+  source.body = include(name, header, bodies) + source.body;
   return source;
+}
+
+function include(script: string, header: string[], bodies: ReadonlyMap<string, string>): string {
+  const [, names] = /^-- INCLUDE\s+(.*)$/m.exec(header.join('\n')) ?? [];
+  if (names === undefined) return '';
+  const functions = names.split(' ').map((name) => {
+    if (!bodies.has(name)) throw new Error(`${script}.lua: there is no ${name}.lua to include`);
+    return `${name} = function(KEYS, ARGV)\n${bodies.get(name)}\nend,\n`;
+  });
+  return `local scripts = {\n${functions.join('')}}\n`;
 }
 
 function parameter(script: string, text: string): Parameter {
@@ -85,7 +102,7 @@ function emit(source: Source): string {
   const sha = createHash('sha1').update(source.body).digest('hex');
   const parameters = [
     ...source.keys.map((key) => `${key.name}: ${key.list ? 'readonly string[]' : 'string'}`),
-    ...source.args.map((arg) => `${arg.name}: ${arg.list ? 'readonly (string | number)[]' : 'string | number'}`),
+    ...source.args.map((arg) => `${arg.name}: ${arg.list ? 'readonly string[]' : 'string | number'}`),
   ];
   const docs = [...source.keys, ...source.args].map((each) => ` * @param ${each.name} ${each.about}`);
   return [
@@ -108,9 +125,9 @@ function emit(source: Source): string {
 }
 
 function list(parameters: Parameter[], text: boolean): string {
-  if (parameters.length === 1 && parameters[0]!.list && !text) return parameters[0]!.name;
+  if (parameters.length === 1 && parameters[0]!.list) return parameters[0]!.name;
   const item = ({ name, list }: Parameter): string => {
-    if (list) return text ? `...${name}.map(String)` : `...${name}`;
+    if (list) return `...${name}`;
     return text ? `String(${name})` : name;
   };
   return `[${parameters.map(item).join(', ')}]`;

@@ -1,42 +1,40 @@
--- extend: move the end of locks that are still ours, each row for itself. Never makes a key, never touches a stranger's.
--- KEYS   lock[]      string: the holder's token
--- ARGV   token[]     the token that acquired the lock in the same place
--- ARGV   lifetime[]  ms from now until the server frees it; 0: never
--- ARGV   exact[]     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
--- ARGV   notAfter[]  server time in ms at which the holder stops believing in its lock
--- REPLY  [for each row 1 extended | 0 gone | -1 somebody else's | -2 too late; last: server time in ms]
-local rows = #KEYS
+-- extend: move the end of locks that are still ours. Never makes a key, never touches a stranger's.
+-- KEYS   lock[]    string: the holder's token
+-- ARGV   token     the token that acquired them
+-- ARGV   lifetime  ms from now until the server frees them; 0: never
+-- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+-- ARGV   notAfter  server time in ms at which the holder stops believing in its locks
+-- REPLY  [1 extended | 0 gone | -1 somebody else's | -2 too late: nothing was changed, server time in ms]
+local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
+if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+  return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local reply, writes = {}, {}
-for i = 1, rows do
-  local lifetime = tonumber(ARGV[rows + i])
-  if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
-    return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
-  end
+local result, later = 1, {}
+for i = 1, #KEYS do
   local holder = redis.pcall('GET', KEYS[i])
   if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
     return holder
   elseif not holder then
-    reply[i] = 0
-  elseif holder ~= ARGV[i] then
-    reply[i] = -1
-  elseif now > tonumber(ARGV[3 * rows + i]) then
-    reply[i] = -2
+    result = math.min(result, 0)
+  elseif holder ~= ARGV[1] then
+    result = -1
   else
-    reply[i] = 1
     local left = redis.call('PTTL', KEYS[i])
-    if lifetime == 0 then
-      writes[i] = { 'PERSIST', KEYS[i] }
-    elseif ARGV[2 * rows + i] == '1' or (left >= 0 and left < lifetime) then
-      writes[i] = { 'PEXPIRE', KEYS[i], string.format('%.0f', lifetime) }
+    later[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))
+  end
+end
+if result == 1 and now > tonumber(ARGV[4]) then
+  result = -2
+end
+if result == 1 then
+  for i = 1, #KEYS do
+    if later[i] and lifetime == 0 then
+      redis.call('PERSIST', KEYS[i])
+    elseif later[i] then
+      redis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime))
     end
   end
 end
-for i = 1, rows do
-  if writes[i] then
-    redis.call(unpack(writes[i]))
-  end
-end
-reply[rows + 1] = now
-return reply
+return { result, now }

@@ -1,85 +1,88 @@
-// Extensions that come due in the same turn of the event loop go out as one script call, each with its own answer. A batch
-// that Redis refuses as a whole is sent again one by one, so that only the culprit is refused: extending twice is harmless.
-import type { Key } from '../keys';
-import * as scripts from '../scripts/generated';
+// Calls of one tick go out as one script call, in their order, each with its own answer: one call as it is, more as a
+// batch. An error that proves that nothing of the batch ran, and that may be one caller's fault (a key without rights, of
+// another slot, or on the move), sends every call on its own, so that only the culprit is refused.
+import { batch } from '../scripts/generated';
 import type { ScriptCall } from '../scripts/script';
-import type { ExtendRequest } from '../store';
-import { integers, listOf } from './replies';
-
-/** One answer for each key of a request: 1 extended, 0 gone, -1 somebody else's, -2 too late. */
-export interface ExtensionResult {
-  readonly results: readonly number[];
-  readonly serverMs: number;
-}
+import { codeOf, strangeReply } from './replies';
 
 interface Pending {
-  readonly keys: Key;
-  readonly request: ExtendRequest;
-  readonly notAfter: number;
-  readonly resolve: (result: ExtensionResult) => void;
+  readonly call: ScriptCall;
+  readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
 
-export class ExtensionBatch {
+/** What one caller can bring upon a whole batch. */
+const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
+
+export class Batch {
   #pending: Pending[] = [];
   readonly #most: number;
   readonly #send: (call: ScriptCall) => Promise<unknown>;
 
-  /** @param most Requests in one call: 1 for a cluster, whose slots cannot be mixed. */
+  /** @param most Calls in one batch: 1 for a cluster, whose slots cannot be mixed. */
   constructor(most: number, send: (call: ScriptCall) => Promise<unknown>) {
     this.#most = most;
     this.#send = send;
   }
 
-  /** The answer to this request, or the client's own error. */
-  add(request: ExtendRequest, notAfter: number): Promise<ExtensionResult> {
+  /** The reply to this call, or the error that it, or its whole batch, met. */
+  add(call: ScriptCall): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      // setImmediate, not a microtask: timers that come due together run microtasks between one another.
-      if (this.#pending.length === 0) setImmediate(() => this.#flush());
-      this.#pending.push({ keys: request.keys, request, notAfter, resolve, reject });
+      // nextTick runs when the microtasks of this tick are done: every caller that the last replies woke has asked by then.
+      if (this.#pending.length === 0) process.nextTick(this.#flush);
+      this.#pending.push({ call, resolve, reject });
     });
   }
 
-  #flush(): void {
+  readonly #flush = (): void => {
     const pending = this.#pending;
     this.#pending = [];
     for (let from = 0; from < pending.length; from += this.#most) {
-      void this.#exchange(pending.slice(from, from + this.#most));
+      const some = pending.length <= this.#most ? pending : pending.slice(from, from + this.#most);
+      if (some.length === 1) this.#sendAlone(some[0]!);
+      else void this.#sendTogether(some);
     }
+  };
+
+  #sendAlone({ call, resolve, reject }: Pending): void {
+    this.#send(call).then(resolve, reject);
   }
 
-  async #exchange(batch: readonly Pending[]): Promise<void> {
+  async #sendTogether(together: readonly Pending[]): Promise<void> {
     try {
-      const call = extendCall(batch);
-      const reply = integers(await this.#send(call), call.keys.length + 1, batch[0]!.keys);
-      const serverMs = reply.at(-1)!;
-      let from = 0;
-      for (const { keys, resolve } of batch) {
-        const to = from + listOf(keys).length;
-        resolve({ results: reply.slice(from, to), serverMs });
-        from = to;
-      }
+      deal(await this.#send(batchCall(together)), together);
     } catch (error) {
-      if (batch.length === 1) batch[0]!.reject(error);
-      else for (const each of batch) void this.#exchange([each]);
+      const blame = culprits.has(codeOf(String((error as Error).message)) ?? '');
+      for (const each of together) {
+        if (blame) this.#sendAlone(each);
+        else each.reject(error);
+      }
     }
   }
 }
 
-function extendCall(batch: readonly Pending[]): ScriptCall {
+function batchCall(together: readonly Pending[]): ScriptCall {
   const keys: string[] = [];
-  const tokens: string[] = [];
-  const lifetimes: number[] = [];
-  const exacts: number[] = [];
-  const limits: number[] = [];
-  for (const { request, notAfter } of batch) {
-    for (const key of listOf(request.keys)) {
-      keys.push(key);
-      tokens.push(request.token);
-      lifetimes.push(request.lifetimeMs ?? 0);
-      exacts.push(request.exact ? 1 : 0);
-      limits.push(Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER));
+  const parts: string[] = [];
+  for (const { call } of together) {
+    keys.push(...call.keys);
+    parts.push(call.script.name, String(call.keys.length), String(call.args.length), ...call.args);
+  }
+  return batch(keys, parts);
+}
+
+/** To each its answer. An answer that does not add up is nobody's. */
+function deal(reply: unknown, together: readonly Pending[]): void {
+  if (!Array.isArray(reply)) throw strangeReply(reply, together[0]!.call.keys);
+  let at = 0;
+  for (const { resolve, reject } of together) {
+    const count = reply[at];
+    if (count === -1) {
+      reject(new Error(String(reply[at + 1])));
+      at += 2;
+    } else {
+      resolve(reply.slice(at + 1, at + 1 + count));
+      at += 1 + count;
     }
   }
-  return scripts.extend(keys, tokens, lifetimes, exacts, limits);
 }

@@ -16,7 +16,7 @@ import {
   type ReleaseReply,
   type Store,
 } from '../store';
-import { ExtensionBatch } from './batch';
+import { Batch } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { describe, integers, isNoScript, listOf, refusal, strangeReply } from './replies';
 
@@ -49,7 +49,8 @@ class RedisStore implements Store {
   readonly #sent = new Set<string>();
   /** Server time minus monotonic time, in ms; our own wall clock until the first reply. */
   #serverOffsetMs = Date.now() - performance.now();
-  readonly #extensions: ExtensionBatch;
+  readonly #batch: Batch;
+  #turnEnds: Promise<void> | undefined;
   readonly #abandoned = new Set<Promise<void>>();
   #dedicated: Promise<DedicatedClient> | undefined;
   #evictionLooked = false;
@@ -57,7 +58,7 @@ class RedisStore implements Store {
 
   constructor(client: ScriptClient) {
     this.#client = client;
-    this.#extensions = new ExtensionBatch(client.clustered ? 1 : 256, (call) => this.#send(call));
+    this.#batch = new Batch(client.clustered ? 1 : 256, (call) => this.#send(call));
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -87,13 +88,15 @@ class RedisStore implements Store {
     for (let resent = false; ; resent = true) {
       const ready = this.#ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
+      // Renewals that come due together are timers of one turn; each would be a tick of its own.
+      await this.#endOfTurn();
       const sent = now();
-      const extension = this.#extensions.add(request, request.validUntilMs + this.#serverOffsetMs);
-      const { results, serverMs } = await answered(extension, keys, commandTimeoutMs, false);
-      this.#serverOffsetMs = serverMs - sent.monoMs;
-      if (results.every((result) => result === 1)) return { outcome: 'extended', sent };
-      if (results.includes(-1)) return { outcome: 'taken' };
-      if (results.includes(0)) return { outcome: 'missing' };
+      const call = extendCall(request, request.validUntilMs + this.#serverOffsetMs);
+      const reply = await this.#exchange(call, keys, commandTimeoutMs, false);
+      const [result, serverMs] = integers(reply, 2, keys);
+      this.#serverOffsetMs = serverMs! - sent.monoMs;
+      if (result === 1) return { outcome: 'extended', sent };
+      if (result !== -2) return { outcome: result === 0 ? 'missing' : 'taken' };
       if (resent || now().monoMs >= request.validUntilMs) return { outcome: 'late' };
     }
   }
@@ -102,7 +105,7 @@ class RedisStore implements Store {
     const ready = this.#ready(keys, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const list = listOf(keys);
-    const reply = await this.#exchange(scripts.release(list, token), keys, commandTimeoutMs);
+    const reply = await this.#exchange(scripts.release(list, token), keys, commandTimeoutMs, true);
     const results = integers(reply, list.length, keys);
     if (results.every((result) => result === 1)) return 'released';
     return results.includes(-1) ? 'taken' : 'missing';
@@ -119,7 +122,7 @@ class RedisStore implements Store {
     const ready = this.#ready(key, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const call = scripts.inspect(key, companionOf(key, 'fence'));
-    const reply = await this.#exchange(call, key, commandTimeoutMs);
+    const reply = await answered(this.#send(call), key, commandTimeoutMs, true);
     if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
     const [holder, leftMs, fence] = reply as [unknown, number, unknown];
     const locked = holder !== null;
@@ -150,7 +153,7 @@ class RedisStore implements Store {
   }
 
   #run(call: ScriptCall, request: AcquireRequest): Promise<unknown> {
-    return this.#exchange(call, request.keys, request.commandTimeoutMs);
+    return this.#exchange(call, request.keys, request.commandTimeoutMs, true);
   }
 
   /**
@@ -215,8 +218,19 @@ class RedisStore implements Store {
     }
   }
 
-  #exchange(call: ScriptCall, keys: Key, timeoutMs: number): Promise<unknown> {
-    return answered(this.#send(call), keys, timeoutMs, true);
+  /** One call, alone or with others of the same tick, with our own deadline. */
+  #exchange(call: ScriptCall, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
+    return answered(this.#batch.add(call), keys, timeoutMs, waited);
+  }
+
+  #endOfTurn(): Promise<void> {
+    this.#turnEnds ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.#turnEnds = undefined;
+        resolve();
+      });
+    });
+    return this.#turnEnds;
   }
 
   #send({ script, keys, args }: ScriptCall): Promise<unknown> {
@@ -264,6 +278,11 @@ function acquireCall({ keys, token, lifetimeMs, fencing }: AcquireRequest, notAf
   const locks = listOf(keys);
   const fences = fencing ? locks.map((key) => companionOf(key, 'fence')) : [];
   return scripts.acquire(locks, fences, token, lifetimeMs ?? probationMs, Math.ceil(notAfter), locks.length);
+}
+
+function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter: number): ScriptCall {
+  const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
+  return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
 /**

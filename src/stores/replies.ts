@@ -38,7 +38,7 @@ export function isNoScript(error: unknown): boolean {
 }
 
 /** Redis's own word for what it refused; undefined where the text is none of Redis's. */
-function codeOf(text: string): string | undefined {
+export function codeOf(text: string): string | undefined {
   // Inside a script, 7.0 tells a missing right as plain "ERR … can't run this command …" or "… ACL failure …".
   if (/ACL failure|can't (run|access)|no permissions/i.test(text)) return 'NOPERM';
   const first = /^([A-Z]{2,})\b/.exec(text)?.[1];
