@@ -21,7 +21,7 @@ export class Bank {
 
   /** Every account as on the first day. */
   async open() {
-    const opening = this.#client.multi().del(`${this.#prefix}transfers`);
+    const opening = this.#client.multi().set(this.#counter, 0, { PX: KEPT_MS });
     for (const key of this.#keys()) {
       opening.del(key).hSet(key, { balance: FIRST_BALANCE, version: 0, fence: 0 }).pExpire(key, KEPT_MS);
     }
@@ -40,7 +40,7 @@ export class Bank {
     const [from, to] = this.#twoAccounts();
     const amount = 1 + below(50);
 
-    const [payer, payee] = await Promise.all([this.#read(from), this.#read(to)]);
+    const [seen, payer, payee] = await Promise.all([this.#client.get(this.#counter), this.#read(from), this.#read(to)]);
     await sleep(1 + below(4)); // anything worth a lock takes its time: a query, a request, a human
 
     const [, payerMade, , payeeMade, place] = await this.#client
@@ -49,10 +49,11 @@ export class Bank {
       .hIncrBy(this.#key(from), 'version', 1)
       .hSet(this.#key(to), { balance: payee.balance + amount, fence })
       .hIncrBy(this.#key(to), 'version', 1)
-      .incr(`${this.#prefix}transfers`) // the place of this transfer in the order in which Redis wrote them
+      .incr(this.#counter) // the place of this transfer in the order in which Redis wrote them
       .exec();
 
     return {
+      seen: Number(seen),
       place,
       fence,
       updates: [
@@ -78,6 +79,10 @@ export class Bank {
     const from = below(this.#accounts);
     const to = (from + 1 + below(this.#accounts - 1)) % this.#accounts;
     return [from, to];
+  }
+
+  get #counter() {
+    return `${this.#prefix}transfers`;
   }
 
   #keys() {

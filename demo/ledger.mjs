@@ -1,5 +1,5 @@
 // What the records of a phase prove. Nothing is estimated: every write carries the version of the account it had read
-// and the version it made, and every transfer its place in the order in which Redis wrote them.
+// and the version it made, and every transfer how many had been written when it read, and its own place among them.
 
 /** Says what happened to the money, to the updates and to the fences. */
 export function audit({ transfers, before, after, seconds }) {
@@ -13,6 +13,7 @@ export function audit({ transfers, before, after, seconds }) {
     perSecond: transfers.length / seconds,
     moneyBefore: sum(before),
     moneyAfter: sum(after),
+    interrupted: transfers.filter(({ seen, place }) => place !== seen + 1).length,
     lost: sum(updates.map(countLost)),
     wrong: updates.filter((made, account) => before[account] + sumOfDeltas(made) !== after[account]).length,
     accounts: before.length,
@@ -42,25 +43,28 @@ export function auditHolds(transfers) {
   const holds = transfers.toSorted((a, b) => a.got - b.got);
   const waits = [];
   const handOvers = [];
-  let overlaps = 0;
+  const overlaps = [];
   let freeSince = Number.NEGATIVE_INFINITY; // the latest end of all holds before this one
   for (const { asked, got, ended } of holds) {
-    if (got < freeSince) overlaps++;
+    if (got < freeSince) overlaps.push(freeSince - got);
     if (asked < freeSince) waits.push(got - asked);
     if (asked < freeSince && freeSince <= got) handOvers.push(got - freeSince);
     freeSince = Math.max(freeSince, ended);
   }
   return {
     holds,
-    overlaps,
+    overlaps: overlaps.length,
+    longestOverlap: longest(overlaps),
     waited: waits.length,
     medianWait: median(waits),
-    longestWait: waits.reduce((longest, wait) => Math.max(longest, wait), 0),
+    longestWait: longest(waits),
     medianHandOver: median(handOvers),
   };
 }
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+
+const longest = (times) => times.reduce((one, other) => Math.max(one, other), 0);
 
 function median(numbers) {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];

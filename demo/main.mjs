@@ -94,35 +94,37 @@ function tellFigures({ without, locked, holds, scripts }) {
     [
       both('transfers done', ({ done }) => number(done)),
       both('transfers per second', ({ perSecond }) => number(perSecond)),
-      both('money at the start', ({ moneyBefore }) => number(moneyBefore)),
-      both('money at the end', ({ moneyBefore, moneyAfter }) => judged(moneyAfter, moneyAfter === moneyBefore)),
-      both('lost updates ¹', ({ lost }) => judged(lost, lost === 0)),
+      both('interrupted transfers ¹', ({ interrupted }) => judged(interrupted, interrupted === 0)),
+      both('lost updates ²', ({ lost }) => judged(lost, lost === 0)),
       both('accounts with a wrong balance', ({ wrong, accounts }) =>
         judged(wrong, wrong === 0, `${wrong} of ${accounts}`),
       ),
-      lockOnly('acquisitions that waited ²', number(holds.waited)),
+      both('money at the start', ({ moneyBefore }) => number(moneyBefore)),
+      both('money at the end', ({ moneyBefore, moneyAfter }) => judged(moneyAfter, moneyAfter === moneyBefore)),
+      lockOnly('acquisitions that waited ³', number(holds.waited)),
       lockOnly('wait, median', ms(holds.medianWait)),
       lockOnly('wait, longest', ms(holds.waited > 0 ? holds.longestWait : undefined)),
       lockOnly('highest fence', number(locked.highestFence)),
-      lockOnly('fences out of order ³', judged(locked.outOfOrder, locked.outOfOrder === 0)),
-      lockOnly('script calls per acquisition ⁴', scripts === undefined ? '–' : number(scripts / locked.done, 2)),
+      lockOnly('fences out of order ⁴', judged(locked.outOfOrder, locked.outOfOrder === 0)),
+      lockOnly('script calls per acquisition ⁵', scripts === undefined ? '–' : number(scripts / locked.done, 2)),
     ],
   );
   for (const note of [
-    '¹ no longer in the balance: overwritten from an older reading',
-    '² asked while another process still held the lock',
-    '³ not above the fence of the write before, in the order of the writes',
-    '⁴ to take the lock and to give it back; counted on a server of our own',
+    '¹ another one was written between its reading and its writing',
+    '² no longer in the balance: overwritten from an older reading',
+    '³ asked while another process still held the lock',
+    '⁴ not above the fence of the transfer before, in the order Redis wrote them',
+    '⁵ to take the lock and to give it back; counted on a server of our own',
   ]) {
     say(note, 'dim');
   }
 }
 
-function tellHolds({ holds, overlaps, medianHandOver }) {
+function tellHolds({ holds, overlaps, longestOverlap, medianHandOver }) {
   const picture = slice(holds, options.workers);
   const caption =
-    `${picture.count} holds in ${picture.to - picture.from} ms; of all ${number(holds.length)} in the phase, ` +
-    `${overlaps === 0 ? 'none overlapped another' : `${number(overlaps)} OVERLAPPED another`}` +
+    `${picture.count} holds in ${picture.to - picture.from} ms; by the processes' clocks, of all ${number(holds.length)} in the phase ` +
+    `${overlaps === 0 ? 'none overlapped another' : `${number(overlaps)} OVERLAPPED another, by up to ${number(longestOverlap, 3)} ms`}` +
     `${medianHandOver === undefined ? '' : `; hand-over ${number(medianHandOver, 2)} ms (median)`}`;
   show();
   show(style('bold', 'Who held the lock when') + style('dim', '   █ held   · waited'));
@@ -145,6 +147,7 @@ function tellVerdict({ without, locked }) {
       : `${number(Math.abs(difference))} coins ${difference < 0 ? 'vanished' : 'came from nowhere'}`;
   const faults = [
     locked.done === 0 && 'no transfer was made',
+    locked.interrupted > 0 && `${number(locked.interrupted)} transfers were interrupted`,
     locked.lost > 0 && `${number(locked.lost)} updates were lost`,
     locked.wrong > 0 && `${locked.wrong} accounts have a wrong balance`,
     locked.moneyAfter !== locked.moneyBefore &&

@@ -49,6 +49,8 @@ export class Wait {
   #request: AcquireRequest;
   #settled = false;
   #asking = false;
+  /** Whether the attempt under way has left for the store's Redis. */
+  #sent = false;
   #attempts = 0;
   #nextPauseMs: (() => number) | undefined;
   #pause: NodeJS.Timeout | undefined;
@@ -81,6 +83,10 @@ export class Wait {
       fencing: settings.fencing,
       minReplicas: settings.minReplicas,
       commandTimeoutMs: settings.commandTimeoutMs,
+      begin: () => {
+        this.#sent = true;
+        return !this.#settled;
+      },
     };
   }
 
@@ -97,7 +103,7 @@ export class Wait {
 
   /** Ends the wait now, whatever it is doing. */
   giveUp(error: unknown): void {
-    if (this.#asking) this.#ghostUntilMs = performance.now() + this.#settings.commandTimeoutMs;
+    if (this.#asking && this.#sent) this.#ghostUntilMs = performance.now() + this.#settings.commandTimeoutMs;
     this.#fail(error);
   }
 
@@ -116,6 +122,7 @@ export class Wait {
 
   #ask(): void {
     this.#asking = true;
+    this.#sent = false;
     this.#attempts += 1;
     const { token } = this.#request;
     this.#store.acquire(this.#request).then(

@@ -69,5 +69,7 @@ export function warningsWanted(): boolean {
 /** Tells the channel; in development also the process, so that it is seen without any set-up. */
 export function warn(event: WarningEvent): void {
   if (warningChannel.hasSubscribers) warningChannel.publish(event);
-  if (inDevelopment) process.emitWarning(event.message, 'RedisExpLockWarning', event.code);
+  if (!inDevelopment) return;
+  const detail = event.error instanceof Error ? event.error.stack : undefined;
+  process.emitWarning(event.message, { type: 'RedisExpLockWarning', code: event.code, ...(detail && { detail }) });
 }

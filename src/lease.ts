@@ -10,7 +10,7 @@ import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
-import type { Moment, ReleaseReply, Store } from './store';
+import { type Moment, now, type ReleaseReply, type Store } from './store';
 import { describe, listOf } from './stores/replies';
 
 /** What `done` and `release` are: a function that gives the lock back, and what there is to know of it. */
@@ -71,6 +71,8 @@ export interface HoldDetails {
 
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */
 const clockRateShare = 1 / 1000;
+/** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
+const clockStepMs = 2;
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
 const stallMs = 50;
 /** The wall clock is looked at this often where a timer watches over a hold. */
@@ -86,6 +88,12 @@ interface Renewal {
   failed: boolean;
 }
 
+/** An explicit extension of unknown outcome: the end that it may still set, and until when it may run. */
+interface Doubt {
+  readonly end: Moment;
+  readonly untilMs: number;
+}
+
 export class Hold {
   readonly key: Key;
   readonly token: string;
@@ -97,10 +105,12 @@ export class Hold {
   readonly #scope: Scope;
   readonly #ghostUntilMs: number;
   #lifetimeMs: number | null = null;
-  #validMonoMs = 0;
-  #validWallMs = 0;
+  #valid: Moment = { monoMs: 0, wallMs: 0 };
+  #doubt: Doubt | undefined;
   #ended: 'given back' | 'lost' | undefined;
   #releasing: Promise<boolean> | undefined;
+  /** A release went out whose answer we never got: that the key is gone is then no news. */
+  #releaseUnsure = false;
   #extending: Promise<boolean> | undefined;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
@@ -142,11 +152,35 @@ export class Hold {
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   believe(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
     const trustedMs = lifetimeMs === null ? Number.POSITIVE_INFINITY : lifetimeMs * (1 - clockRateShare);
-    if (!exact && sent.monoMs + trustedMs < this.#validMonoMs) return;
+    const least = exact ? { monoMs: 0, wallMs: 0 } : this.#valid;
     this.#lifetimeMs = lifetimeMs;
-    this.#validMonoMs = sent.monoMs + trustedMs;
-    this.#validWallMs = sent.wallMs + trustedMs;
+    this.#valid = {
+      monoMs: Math.max(sent.monoMs + trustedMs, least.monoMs),
+      wallMs: Math.max(sent.wallMs + trustedMs, least.wallMs),
+    };
+    if (this.#doubt !== undefined) this.#mind(this.#doubt, sent);
     if (this.#aborter !== undefined || this.#watch !== undefined) this.#armWatch();
+  }
+
+  #doubtEnd(asked: Moment, lifetimeMs: number, untilMs: number): void {
+    const before = this.#doubt ?? { end: { monoMs: Infinity, wallMs: Infinity }, untilMs: 0 };
+    this.#doubt = {
+      end: {
+        monoMs: Math.min(before.end.monoMs, asked.monoMs + lifetimeMs),
+        wallMs: Math.min(before.end.wallMs, asked.wallMs + lifetimeMs),
+      },
+      untilMs: Math.max(before.untilMs, untilMs + clockStepMs),
+    };
+  }
+
+  /** An extension that was never answered may still set its own end: until it cannot any more, no later end is believed. */
+  #mind(doubt: Doubt, sent: Moment): void {
+    if (sent.monoMs > doubt.untilMs) {
+      this.#doubt = undefined;
+      return;
+    }
+    const { monoMs, wallMs } = this.#valid;
+    this.#valid = { monoMs: Math.min(monoMs, doubt.end.monoMs), wallMs: Math.min(wallMs, doubt.end.wallMs) };
   }
 
   /** Notices the end of the validity. True while it is ours. */
@@ -163,6 +197,7 @@ export class Hold {
       this.#releasing = this.#release();
       this.#releasing.catch((error) => {
         forKey(error, this.key);
+        if (error.unknown) this.#releaseUnsure = true;
         this.#releasing = undefined;
         this.#scope.remove(this);
       });
@@ -224,7 +259,7 @@ export class Hold {
 
   /** Ms to the end of the validity, whatever has become of the hold; negative when it is past. */
   leftMs(): number {
-    return Math.min(this.#validMonoMs - performance.now(), this.#validWallMs - Date.now());
+    return Math.min(this.#valid.monoMs - performance.now(), this.#valid.wallMs - Date.now());
   }
 
   async #release(): Promise<boolean> {
@@ -239,7 +274,7 @@ export class Hold {
 
   #released(reply: ReleaseReply): boolean {
     const released = reply === 'released';
-    if (!released && this.#loss === undefined) this.#note(reply);
+    if (!released && this.#loss === undefined && !this.#releaseUnsure) this.#note(reply);
     this.#scope.remove(this);
     emitRelease({ key: this.key, fence: this.fence, released });
     return released;
@@ -256,14 +291,19 @@ export class Hold {
 
   async #extend(lifetimeMs: number | null, exact: boolean, commandTimeoutMs: number): Promise<boolean> {
     if (!this.check()) return false;
-    const leftMs = this.leftMs();
-    if (exact && lifetimeMs !== null && lifetimeMs < leftMs) {
+    const asked = now();
+    if (exact && lifetimeMs !== null && lifetimeMs < this.leftMs()) {
       // Redis may shorten it without our ever hearing so: believe in no more than what was asked for.
-      this.believe({ monoMs: performance.now(), wallMs: Date.now() }, lifetimeMs, true);
+      this.believe(asked, lifetimeMs, true);
     }
-    const validUntilMs = performance.now() + this.leftMs();
+    // An end that was set by hand must not be set late, when a renewal may have set another.
+    const patienceMs = exact ? Math.min(this.leftMs(), commandTimeoutMs) : this.leftMs();
+    const validUntilMs = asked.monoMs + patienceMs;
     const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
     const reply = await this.#store.extend(request).catch((error) => {
+      if (exact && lifetimeMs !== null && error.unknown) {
+        this.#doubtEnd(asked, lifetimeMs, validUntilMs);
+      }
       throw forKey(error, this.key);
     });
     if (!this.check()) {
@@ -279,15 +319,25 @@ export class Hold {
       return false;
     }
     this.believe(reply.sent, lifetimeMs, exact);
+    if (exact && this.#renewal !== undefined) this.#armRenewal();
     return true;
   }
 
   /** The next renewal when two thirds of the lifetime are left; many holds share a tick, and so a command. */
-  #armRenewal(pauseMs = this.leftMs() - (this.#settings.lifetimeMs! * 2) / 3): void {
+  #armRenewal(pauseMs = this.#untilRenewalMs()): void {
+    const renewal = this.#renewal!;
     const gridMs = Math.max(1, Math.floor(this.#settings.lifetimeMs! / 30));
     const nowMs = performance.now();
     const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
-    this.#renewal!.timer = setTimeout(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+    clearTimeout(renewal.timer);
+    renewal.timer = setTimeout(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+  }
+
+  #untilRenewalMs(): number {
+    const leftMs = this.leftMs();
+    const spareMs = leftMs - (this.#settings.lifetimeMs! * 2) / 3;
+    // Less is left than a renewal would give: it was shortened by hand, or is in doubt.
+    return spareMs > 0 ? spareMs : leftMs / 3;
   }
 
   #renew(): void {

@@ -59,12 +59,18 @@ export class Scope {
   }
 
   async #close(drainMs: number): Promise<void> {
-    // Let `closed` be seen before anybody reacts to the rejections.
-    await undefined;
-    for (const wait of this.waiting) wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
-    await this.#drain(drainMs);
-    await Promise.all([...this.#held].map((hold) => hold.takeAway()));
-    await Promise.all([...this.#stores].map((store) => store.leave()));
+    // What follows has timers that keep no process alive; somebody waits for it now.
+    const awake = setInterval(() => {}, longestTimerMs);
+    try {
+      // Let `closed` be seen before anybody reacts to the rejections.
+      await undefined;
+      for (const wait of this.waiting) wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
+      await this.#drain(drainMs);
+      await Promise.all([...this.#held].map((hold) => hold.takeAway()));
+      await Promise.all([...this.#stores].map((store) => store.leave()));
+    } finally {
+      clearInterval(awake);
+    }
   }
 
   async #drain(drainMs: number): Promise<void> {

@@ -18,6 +18,8 @@ export interface AcquireRequest {
   readonly fencing: boolean;
   readonly minReplicas: number;
   readonly commandTimeoutMs: number;
+  /** Asked just before it is sent: false when nobody waits for it any more, and then it must not be sent. */
+  readonly begin: () => boolean;
 }
 
 /** Busy says how long others still have; a grant says from when it counts. */
@@ -71,7 +73,10 @@ export interface Store {
   inspect(key: string, commandTimeoutMs: number): Promise<LockState>;
   /** One more scope uses this store. */
   join(): void;
-  /** One scope less; resolves once every abandoned token is dealt with. The last to leave closes what the store opened. */
+  /**
+   * One scope less. The last to leave closes what the store opened. Resolves once every abandoned token was released after
+   * the last moment at which it could take anything, or Redis was silent about that.
+   */
   leave(): Promise<void>;
 }
 

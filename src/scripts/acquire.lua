@@ -43,6 +43,13 @@ for i = locks + 1, #KEYS do
   end
   fence = math.max(fence, last)
 end
+local ttl = string.format('%.0f', lifetime)
+for _, key in ipairs(free) do
+  -- Nothing may fail between SETNX and PEXPIRE, so the right to the second is looked at before the first (since 7.0).
+  if redis.acl_check_cmd and not redis.acl_check_cmd('PEXPIRE', key, ttl) then
+    return redis.error_reply('NOPERM this user has no permissions to run PEXPIRE on a lock')
+  end
+end
 
 -- From here on only writes. The fence goes first: when memory or a right is missing, no lock has been touched yet.
 if #KEYS > locks and (#free > 0 or fence == 0) then
@@ -52,12 +59,11 @@ if #KEYS > locks and (#free > 0 or fence == 0) then
     redis.call('SET', KEYS[i], string.format('%.0f', fence), 'PX', string.format('%.0f', keep))
   end
 end
-local ttl = string.format('%.0f', lifetime)
 for _, key in ipairs(free) do
   redis.call('SETNX', key, token)
   local set = redis.pcall('PEXPIRE', key, ttl)
   if type(set) == 'table' then
-    -- Only an ACL without PEXPIRE gets here: a lock that nothing would ever free must not stay.
+    -- Only an ACL without PEXPIRE gets here, on 6.2: a lock that nothing would ever free must not stay.
     redis.call('DEL', key)
     return set
   end

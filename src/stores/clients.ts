@@ -27,16 +27,19 @@ export interface ScriptClient {
   /** What `maxmemory-policy` is; rejects where it may not be read. */
   evictionPolicy(): Promise<string>;
   /** A connection of our own to the same node, for WAIT. */
-  dedicated(): Promise<DedicatedClient>;
+  dedicate(): DedicatedClient;
 }
 
 /** One connection whose commands nobody else's come between. */
 export interface DedicatedClient {
+  /** Resolves when it can be used; rejects when it never could. */
+  readonly opened: Promise<unknown>;
   readonly script: ScriptClient;
   /** How many replicas have everything that this connection wrote, after at most `timeoutMs`. */
   wait(replicas: number, timeoutMs: number): Promise<number>;
   /** Goes up with each new connection. */
   readonly generation: () => number;
+  /** At once, even while it is still being opened. */
   close(): void;
 }
 
@@ -69,7 +72,7 @@ function nodeRedis(client: Record<string, any>): ScriptClient {
       const answer = await client.configGet('maxmemory-policy');
       return String(answer['maxmemory-policy']);
     },
-    async dedicated() {
+    dedicate() {
       if (typeof client.duplicate !== 'function' || typeof client.wait !== 'function') {
         throw optionError('minReplicas', 'a client of a single node, which can be duplicated', client);
       }
@@ -78,7 +81,7 @@ function nodeRedis(client: Record<string, any>): ScriptClient {
   };
 }
 
-async function dedicatedNodeRedis(connection: Record<string, any>): Promise<DedicatedClient> {
+function dedicatedNodeRedis(connection: Record<string, any>): DedicatedClient {
   let generation = 0;
   // Without a listener of ours a dropped socket of this connection would crash the process.
   connection.on('error', () => {});
@@ -87,11 +90,15 @@ async function dedicatedNodeRedis(connection: Record<string, any>): Promise<Dedi
     // Our own connection must not keep a process alive whose own work is done.
     connection.unref();
   });
-  await connection.connect();
   return {
+    opened: connection.connect(),
     script: nodeRedis(connection),
     wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs),
     generation: () => generation,
-    close: () => connection.destroy?.() ?? connection.disconnect?.(),
+    close() {
+      // `destroy` is new in node-redis 5; 4 calls it `disconnect`, whose promise may reject.
+      if (typeof connection.destroy === 'function') connection.destroy();
+      else connection.disconnect().catch(() => {});
+    },
   };
 }

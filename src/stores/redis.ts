@@ -24,6 +24,8 @@ import { describe, integers, isNoScript, listOf, refusal, strangeReply } from '.
 const probationMs = 10_000;
 /** How often a client that is connecting is looked at. */
 const readinessPollMs = 5;
+/** Whoever is silent for longer has let the key end by itself. */
+const keepReleasingMs = 60_000;
 /** A ghost is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
 
@@ -47,12 +49,13 @@ class RedisStore implements Store {
   readonly #client: ScriptClient;
   /** Scripts that this server was sent whole; later calls send the SHA alone. */
   readonly #sent = new Set<string>();
-  /** Server time minus monotonic time, in ms; our own wall clock until the first reply. */
+  /** Server time minus monotonic time, in ms: never more than that really is, so that a request is stale in time. */
   #serverOffsetMs = Date.now() - performance.now();
+  #offsetKnown = false;
   readonly #batch: Batch;
   #turnEnds: Promise<void> | undefined;
   readonly #abandoned = new Set<Promise<void>>();
-  #dedicated: Promise<DedicatedClient> | undefined;
+  #dedicated: DedicatedClient | undefined;
   #evictionLooked = false;
   #scopes = 0;
 
@@ -63,23 +66,32 @@ class RedisStore implements Store {
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
     const { keys, lifetimeMs, commandTimeoutMs } = request;
-    const run = request.minReplicas > 0 ? this.#runReplicated : this.#run;
     for (let resent = false; ; resent = true) {
       const ready = this.#ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
+      const dedicated = request.minReplicas > 0 ? await this.#openDedicated(keys, commandTimeoutMs) : undefined;
+      if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
       const sent = now();
-      const notAfter = sent.monoMs + commandTimeoutMs + this.#serverOffsetMs;
-      const reply = await run.call(this, acquireCall(request, notAfter), request);
+      const call = acquireCall(request, sent.monoMs + commandTimeoutMs + this.#serverOffsetMs);
+      const reply = dedicated
+        ? await this.#replicate(dedicated, call, request)
+        : await this.#exchange(call, keys, commandTimeoutMs, true);
       const [status, fence, leftMs, serverMs] = integers(reply, 4, keys);
-      this.#serverOffsetMs = serverMs! - sent.monoMs;
-      if (status === 1) {
-        if (!this.#evictionLooked && warningsWanted()) this.#lookAtEviction();
-        if (lifetimeMs === null) await this.#makePermanent(request);
-        return { granted: true, fence: fence!, sent };
+      this.#learn(serverMs!, sent.monoMs);
+      switch (status) {
+        case 1:
+          if (!this.#evictionLooked && warningsWanted()) this.#lookAtEviction();
+          if (lifetimeMs === null) await this.#makePermanent(request);
+          return { granted: true, fence: fence!, sent };
+        case 0:
+          return { granted: false, leftMs: leftMs! < 0 ? Number.POSITIVE_INFINITY : leftMs! };
+        case -1:
+          // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
+          if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
+          break;
+        default:
+          throw strangeReply(reply, keys);
       }
-      if (status === 0) return { granted: false, leftMs: leftMs! < 0 ? Number.POSITIVE_INFINITY : leftMs! };
-      // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
-      if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
     }
   }
 
@@ -94,9 +106,11 @@ class RedisStore implements Store {
       const call = extendCall(request, request.validUntilMs + this.#serverOffsetMs);
       const reply = await this.#exchange(call, keys, commandTimeoutMs, false);
       const [result, serverMs] = integers(reply, 2, keys);
-      this.#serverOffsetMs = serverMs! - sent.monoMs;
+      this.#learn(serverMs!, sent.monoMs);
       if (result === 1) return { outcome: 'extended', sent };
-      if (result !== -2) return { outcome: result === 0 ? 'missing' : 'taken' };
+      if (result === 0) return { outcome: 'missing' };
+      if (result === -1) return { outcome: 'taken' };
+      if (result !== -2) throw strangeReply(reply, keys);
       if (resent || now().monoMs >= request.validUntilMs) return { outcome: 'late' };
     }
   }
@@ -112,9 +126,7 @@ class RedisStore implements Store {
   }
 
   abandon(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): void {
-    const work = this.#releaseUntilSure(keys, token, untilMs, commandTimeoutMs).finally(() =>
-      this.#abandoned.delete(work),
-    );
+    const work = this.#releaseTwice(keys, token, untilMs, commandTimeoutMs).finally(() => this.#abandoned.delete(work));
     this.#abandoned.add(work);
   }
 
@@ -142,35 +154,31 @@ class RedisStore implements Store {
 
   async leave(): Promise<void> {
     this.#scopes -= 1;
+    if (this.#scopes === 0) {
+      this.#dedicated?.close();
+      this.#dedicated = undefined;
+    }
     while (this.#abandoned.size > 0) await Promise.all(this.#abandoned);
-    if (this.#scopes > 0) return;
-    const dedicated = this.#dedicated;
-    this.#dedicated = undefined;
-    await dedicated?.then(
-      (connection) => connection.close(),
-      () => {},
-    );
-  }
-
-  #run(call: ScriptCall, request: AcquireRequest): Promise<unknown> {
-    return this.#exchange(call, request.keys, request.commandTimeoutMs, true);
   }
 
   /**
    * The script and WAIT in one go on a connection of our own: WAIT speaks of what its own connection wrote, so a
    * reconnect between the two makes its answer worthless, and both are done again (the token makes that harmless).
    */
-  async #runReplicated(call: ScriptCall, { keys, minReplicas, commandTimeoutMs }: AcquireRequest): Promise<unknown> {
+  async #replicate(
+    connection: DedicatedClient,
+    call: ScriptCall,
+    { keys, minReplicas, commandTimeoutMs }: AcquireRequest,
+  ): Promise<unknown> {
     const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
-    const connection = await answered(this.#dedicatedClient(), keys, commandTimeoutMs, true);
     for (;;) {
-      const readiness = connection.script.readiness();
-      if (readiness !== 'ready') throw notReady(keys, readiness);
       const generation = connection.generation();
       // Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write.
       const written = connection.script.eval(call.script.lua, call.keys, call.args);
       const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
-      const [reply, replicas] = await answered(both, keys, commandTimeoutMs, true);
+      const [reply, replicas] = await answered(both, keys, commandTimeoutMs, true).catch((error) => {
+        throw unsure(error);
+      });
       if (connection.generation() !== generation) continue;
       if (Array.isArray(reply) && reply[0] === 1 && replicas < minReplicas) {
         const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
@@ -180,27 +188,40 @@ class RedisStore implements Store {
     }
   }
 
-  #dedicatedClient(): Promise<DedicatedClient> {
+  async #openDedicated(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
     if (this.#dedicated === undefined) {
-      const opening = this.#client.dedicated();
-      opening.catch(() => {
+      const opening = this.#client.dedicate();
+      opening.opened.catch(() => {
         if (this.#dedicated === opening) this.#dedicated = undefined;
       });
       this.#dedicated = opening;
     }
-    return this.#dedicated;
+    const connection = this.#dedicated;
+    await answered(connection.opened, keys, timeoutMs, true).catch((error) => {
+      throw new LockBackendError(error.message, { key: keys, cause: error });
+    });
+    if (connection.script.readiness() !== 'ready') throw notReady(keys, 'soon');
+    return connection;
+  }
+
+  /** The offset is at least (server time − our time of reading it), and at most (server time − our time of asking). */
+  #learn(serverMs: number, sentMs: number): void {
+    const least = serverMs - performance.now();
+    const most = serverMs + 1 - sentMs;
+    if (!this.#offsetKnown || this.#serverOffsetMs > most) this.#serverOffsetMs = least;
+    else this.#serverOffsetMs = Math.max(this.#serverOffsetMs, least);
+    this.#offsetKnown = true;
   }
 
   async #makePermanent({ keys, token, commandTimeoutMs }: AcquireRequest): Promise<void> {
     const validUntilMs = now().monoMs + probationMs;
     const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs };
-    const { outcome } = await this.extend(request);
-    if (outcome !== 'extended') {
-      throw new LockBackendError(`${describe(keys)} was ${outcome} before it could be made permanent`, {
-        key: keys,
-        unknown: true,
-      });
-    }
+    const { outcome } = await this.extend(request).catch((error) => {
+      throw unsure(error);
+    });
+    if (outcome === 'extended') return;
+    const message = `${describe(keys)} was ${outcome} before it could be made permanent`;
+    throw new LockBackendError(message, { key: keys, unknown: true });
   }
 
   /** undefined: ready now, without a turn of the event loop. Otherwise waits a while for the client to connect. */
@@ -246,7 +267,11 @@ class RedisStore implements Store {
     });
   }
 
-  async #releaseUntilSure(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): Promise<void> {
+  /**
+   * Resolves when a release was tried after the last moment at which the token could take anything. A silent Redis is asked
+   * on for a while, with nobody waiting for that.
+   */
+  async #releaseTwice(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): Promise<void> {
     const release = async (): Promise<boolean> =>
       this.release(keys, token, commandTimeoutMs).then(
         () => true,
@@ -254,11 +279,14 @@ class RedisStore implements Store {
       );
     await release();
     // A ghost that ran before the first release is gone now; one that runs after it, and in time, dies by the second.
-    const sureMs = untilMs + clockStepMs;
-    await idle(sureMs - now().monoMs);
-    // Whoever is silent longer than this has let the key end by itself.
-    const giveUpMs = now().monoMs + 60_000;
-    while (!(await release()) && now().monoMs < giveUpMs) await idle(commandTimeoutMs);
+    await idle(untilMs + clockStepMs - now().monoMs);
+    if (!(await release())) void this.#releaseOn(release, commandTimeoutMs);
+  }
+
+  async #releaseOn(release: () => Promise<boolean>, pauseMs: number): Promise<void> {
+    const endMs = now().monoMs + keepReleasingMs;
+    do await idle(pauseMs);
+    while (!(await release()) && now().monoMs < endMs);
   }
 
   #lookAtEviction(): void {
@@ -310,6 +338,12 @@ function answered<T>(promise: Promise<T>, keys: Key, timeoutMs: number, waited: 
 
 function idle(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, Math.max(ms, 0)).unref());
+}
+
+/** The same error, of which it is not known what it has left behind. */
+function unsure(error: LockBackendError): LockBackendError {
+  const { message, key, cause, redisCode, retryable } = error;
+  return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
 }
 
 function silence(key: Key, timeoutMs: number): LockBackendError {
