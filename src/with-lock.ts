@@ -80,10 +80,7 @@ export function redisExpLock(config?: Options): WithLock {
 
   async function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
     const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    const lease = await traceAcquire(key, async () =>
-      leaseOf(await acquire(key, settings, scope), autoExtend, takenAt),
-    );
-    return checkFresh(lease);
+    return traceAcquire(key, async () => leaseOf(await acquire(key, settings, scope), autoExtend, takenAt));
   }
 
   function withLock(key: Key, ...rest: unknown[]): void {
@@ -165,7 +162,7 @@ function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
 }
 
 async function runUnder<T>(lease: Lease, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T> {
-  const hold = holdOf(lease);
+  const hold = holdOf(checkFresh(lease));
   let result: T;
   try {
     result = await fn(lease);

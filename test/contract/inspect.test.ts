@@ -1,0 +1,134 @@
+// `inspect`: what the place knows of a key. It asks, and changes nothing.
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { uniqueKey } from '../support/redis';
+import { failure } from './outcomes';
+import { describeEach } from './places';
+
+const free = { locked: false, owner: null, remaining: 0, waiters: 0, fence: 0, mode: null };
+
+describeEach('inspect', (here) => {
+  let key: string;
+  let withLock: redisExpLock.WithLock;
+
+  beforeEach(() => {
+    key = uniqueKey();
+    withLock = redisExpLock({ redis: here.redis, lifetime: 10_000 });
+  });
+
+  it('a key that was never held', async () => {
+    expect(await withLock.inspect(key)).to.deep.equal(free);
+    expect(await here.holder(key)).to.equal(null);
+  });
+
+  it('a held key: its owner, its end and its fence, also seen from elsewhere', async () => {
+    const lease = await withLock.promise(key, { owner: 'billing_1' });
+    for (const side of [withLock, redisExpLock({ redis: here.elsewhere })]) {
+      const state = await side.inspect(key);
+      expect(state.remaining).to.be.within(1, 10_000);
+      expect(state).to.deep.equal({
+        locked: true,
+        owner: 'billing_1',
+        remaining: state.remaining,
+        waiters: 0,
+        fence: lease.fence,
+        mode: 'exclusive',
+      });
+    }
+    expect(await here.holder(key)).to.equal(lease.token);
+    await lease();
+  });
+
+  it('a holder without a label has no owner', async () => {
+    const lease = await withLock.promise(key);
+    expect(await withLock.inspect(key)).to.include({ locked: true, owner: null });
+    await lease();
+  });
+
+  it('an owner may be any text, with line breaks and underscores too', async () => {
+    for (const owner of [
+      'a',
+      'a_b',
+      '_',
+      'zwei\nZeilen',
+      'ü😀',
+      ' ',
+      `x_${'0'.repeat(8)}-0000-4000-8000-000000000000`,
+    ]) {
+      const lease = await withLock.promise(key, { owner });
+      expect((await withLock.inspect(key)).owner).to.equal(owner);
+      await lease();
+    }
+  });
+
+  it('a released key is free, and its last fence is remembered', async () => {
+    const lease = await withLock.promise(key);
+    await lease();
+    expect(await withLock.inspect(key)).to.deep.equal({ ...free, fence: lease.fence });
+  });
+
+  it('without fencing no fence is known', async () => {
+    const lease = await withLock.promise(key, { fencing: false });
+    expect(await withLock.inspect(key)).to.include({ locked: true, fence: 0 });
+    await lease();
+  });
+
+  it('what never ends has Infinity left', async () => {
+    const lease = await withLock.promise(key, { lifetime: null });
+    expect(await withLock.inspect(key)).to.include({ locked: true, remaining: Number.POSITIVE_INFINITY });
+    await lease();
+  });
+
+  it('the prefix of the factory counts', async () => {
+    const prefixed = redisExpLock({ redis: here.redis, prefix: 'app:' });
+    const lease = await prefixed.promise(key);
+    expect(await prefixed.inspect(key)).to.include({ locked: true });
+    expect(await withLock.inspect(key)).to.include({ locked: false });
+    expect(await withLock.inspect(`app:${key}`)).to.include({ locked: true });
+    await lease();
+  });
+
+  it('H10: a foreign holder without an end is locked, without an owner, for ever', async () => {
+    await here.seize(key, null);
+    expect(await withLock.tryLock(key)).to.equal(null);
+    expect(await withLock.inspect(key)).to.deep.equal({
+      locked: true,
+      owner: null,
+      remaining: Number.POSITIVE_INFINITY,
+      waiters: 0,
+      fence: 0,
+      mode: 'exclusive',
+    });
+  });
+
+  it('the token is not shown', async () => {
+    const lease = await withLock.promise(key, { owner: 'billing' });
+    expect(JSON.stringify(await withLock.inspect(key))).not.to.contain(lease.token.slice('billing_'.length));
+    await lease();
+  });
+
+  it('H12: an impossible key, or no place to ask, is refused before any I/O', async () => {
+    const line = await here.line();
+    const asking = redisExpLock({ redis: line.redis });
+    for (const bad of ['', 5, null, undefined, [key], {}, 'a\ud800', `${key}:fence`, 'x'.repeat(1025)]) {
+      expect((await failure(asking.inspect(bad as string))).code).to.equal('ERR_LOCK_OPTION');
+    }
+    expect((await failure(redisExpLock().inspect(key))).code).to.equal('ERR_LOCK_OPTION');
+    expect(await line.calls()).to.equal(0);
+  });
+
+  it('H72: a place that cannot be asked is an error, and not "free"', async () => {
+    const error = await failure(redisExpLock({ redis: here.unconnected() }).inspect(key));
+    expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
+    expect(error.message).to.contain('await client.connect()');
+  });
+
+  if (!here.place.faults) return;
+
+  it('H72: a place that is silent is an error', async () => {
+    const line = await here.line();
+    line.proxy.blackHole();
+    const error = await failure(redisExpLock({ redis: line.redis, commandTimeout: 400 }).inspect(key));
+    expect(error).to.include({ code: 'ERR_LOCK_BACKEND', retryable: true });
+  });
+});

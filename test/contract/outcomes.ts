@@ -1,0 +1,94 @@
+/** How things ended, for tests that ask for it: a rejection, what reached a callback, what nobody caught. */
+
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { setImmediate as turn } from 'node:timers/promises';
+import type redisExpLock from '../../src/index';
+
+type WithLock = redisExpLock.WithLock;
+
+/** The error that the promise rejects with. */
+export function failure(promise: Promise<unknown>): Promise<any> {
+  return promise.then(
+    (value) => {
+      throw new Error(`expected a rejection, got ${String(value)}`);
+    },
+    (error) => error,
+  );
+}
+
+/** What the function throws. */
+export function thrown(work: () => unknown): any {
+  try {
+    work();
+  } catch (error) {
+    return error;
+  }
+  throw new Error('expected an exception');
+}
+
+/** How a command ended so far: still under way, or not. */
+export async function pending(promise: Promise<unknown>): Promise<boolean> {
+  const nothing = {};
+  await turn(); // what is settled already shows it by now
+  const settled = promise.then(
+    () => true,
+    () => true,
+  );
+  return (await Promise.race([settled, turn(nothing)])) === nothing;
+}
+
+/** What the callback form called back with, once. */
+export function called(
+  withLock: WithLock,
+  key: redisExpLock.Key,
+  options: redisExpLock.Options = {},
+): Promise<{ err: any; done: redisExpLock.Lease }> {
+  return new Promise((resolve) => withLock(key, options, (err, done) => resolve({ err, done: done! })));
+}
+
+/** The process stands still. */
+export function spin(ms: number): void {
+  const endMs = performance.now() + ms;
+  while (performance.now() < endMs);
+}
+
+/** Tells what was published on a diagnostics channel while `work` ran. */
+export async function published<T = any>(name: string, work: () => unknown): Promise<T[]> {
+  const messages: T[] = [];
+  const listener = (message: unknown): void => void messages.push(message as T);
+  subscribe(name, listener);
+  try {
+    await work();
+  } finally {
+    unsubscribe(name, listener);
+  }
+  return messages;
+}
+
+/** What reached the process because nobody caught it, while `work` ran; mocha does not hear of it. */
+export async function uncaught(work: () => unknown): Promise<{ exceptions: unknown[]; rejections: unknown[] }> {
+  const exceptions: unknown[] = [];
+  const rejections: unknown[] = [];
+  const restore = [
+    replaceListeners('uncaughtException', (error) => exceptions.push(error)),
+    replaceListeners('unhandledRejection', (reason) => rejections.push(reason)),
+  ];
+  try {
+    await work();
+    await turn(); // both are told of at the end of a turn
+    await turn();
+  } finally {
+    for (const undo of restore) undo();
+  }
+  return { exceptions, rejections };
+}
+
+function replaceListeners(event: string, listener: (reason: unknown) => void): () => void {
+  const others = process.rawListeners(event);
+  process.removeAllListeners(event);
+  process.on(event, listener);
+  return () => {
+    process.off(event, listener);
+    for (const other of others) process.on(event, other as () => void);
+  };
+}

@@ -1,0 +1,182 @@
+/**
+ * The places where locks live, and the face that each shows to the contract suite. The suite is a function of one of them:
+ * a further client or store is a further row of `places`, and has to keep every promise that the others keep.
+ *
+ * Invariant: a place is its suite's own. It starts empty, nobody else writes there, and it is gone when the suite has run.
+ */
+
+import type redisExpLock from '../../src/index';
+import { type FaultProxy, startProxy } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
+
+/** What goes into the option `redis`. */
+export type Redis = redisExpLock.RedisLike;
+
+export interface Place {
+  readonly name: string;
+  /** Whether it is reached over a line that can be cut: `Line.proxy` is there. */
+  readonly faults: boolean;
+  create(): Here;
+  /** For a process of its own, that is given the name of the place and `Here.address`. */
+  join(address: string): Promise<{ redis: Redis; leave(): Promise<void> }>;
+}
+
+/** One place, as its suite sees it. */
+export interface Here {
+  readonly place: Place;
+  open(): Promise<void>;
+  close(): Promise<void>;
+  readonly address: string;
+  /** A way in. */
+  readonly redis: Redis;
+  /** A second one: another process, as far as the place can tell. */
+  readonly elsewhere: Redis;
+  /** A way in whose use is counted, and where things can go wrong. */
+  line(): Promise<Line>;
+  /** A way in that nobody has connected. */
+  unconnected(): Redis;
+
+  // What the place itself knows, asked past the library.
+
+  /** The token that holds the key. */
+  holder(key: string): Promise<string | null>;
+  /** Ms until the place frees the key by itself; Infinity: never; 0: it is free. */
+  leftMs(key: string): Promise<number>;
+  /** A stranger takes the key, whoever had it. */
+  seize(key: string, lifetimeMs?: number | null): Promise<void>;
+  /** The holder's key is taken away. */
+  remove(key: string): Promise<void>;
+  /** Every key there is, of any kind. */
+  keys(): Promise<string[]>;
+}
+
+export interface Line {
+  readonly redis: Redis;
+  /** How many requests were made over it, connecting not counted. All that were sent when it is asked count. */
+  calls(): Promise<number>;
+  /** Where `faults`. */
+  readonly proxy: FaultProxy;
+  /** Where `faults`: ends a mode of the proxy, and resolves when the place can be asked again. */
+  heal(): Promise<void>;
+}
+
+/** Who seizes a key. */
+export const stranger = 'a stranger';
+
+const nodeRedis: Place = {
+  name: 'node-redis 6, one Redis',
+  faults: true,
+  create: () => new OneRedis(nodeRedis),
+  async join(address) {
+    const client = await connect(address);
+    return { redis: client, leave: () => client.close() };
+  },
+};
+
+export const places: readonly Place[] = [nodeRedis];
+
+/** Runs a suite at every place. */
+export function describeEach(title: string, suite: (here: Here) => void): void {
+  for (const place of places) {
+    describe(`${title}, on ${place.name}`, () => {
+      const here = place.create();
+      before(() => here.open());
+      after(() => here.close());
+      suite(here);
+    });
+  }
+}
+
+class OneRedis implements Here {
+  readonly place: Place;
+  #server: RedisServer | undefined;
+  #redis: Client | undefined;
+  #elsewhere: Client | undefined;
+  readonly #lines: { client: Client; proxy: FaultProxy }[] = [];
+
+  constructor(place: Place) {
+    this.place = place;
+  }
+
+  async open(): Promise<void> {
+    this.#server = await startRedis();
+    this.#redis = await connect(this.address);
+    this.#elsewhere = await connect(this.address);
+  }
+
+  async close(): Promise<void> {
+    for (const client of [this.#redis, this.#elsewhere, ...this.#lines.map((line) => line.client)]) {
+      if (client?.isOpen) client.destroy();
+    }
+    await Promise.all(this.#lines.map(({ proxy }) => proxy.stop()));
+    await this.#server?.discard();
+  }
+
+  get address(): string {
+    return this.#server!.url;
+  }
+
+  get redis(): Client {
+    return this.#redis!;
+  }
+
+  get elsewhere(): Client {
+    return this.#elsewhere!;
+  }
+
+  async line(): Promise<Line> {
+    const proxy = await startProxy(this.#server!.port);
+    const client = await connect(proxy.url);
+    this.#lines.push({ client, proxy });
+    const uncounted = (): number => proxy.count('PING');
+    await client.ping();
+    const before = proxy.commands.length - uncounted();
+    return {
+      redis: client,
+      proxy,
+      async calls() {
+        await client.ping(); // comes behind everything that was sent before
+        return proxy.commands.length - uncounted() - before;
+      },
+      async heal() {
+        proxy.heal();
+        const answers = (): Promise<boolean> =>
+          client.ping().then(
+            () => true,
+            () => false,
+          );
+        await waitFor(answers, { what: 'the line to be healed' });
+      },
+    };
+  }
+
+  unconnected(): Redis {
+    return unconnectedLike(this.redis);
+  }
+
+  holder(key: string): Promise<string | null> {
+    return this.#server!.command('GET', key);
+  }
+
+  async leftMs(key: string): Promise<number> {
+    const ms = await this.#server!.command<number>('PTTL', key);
+    return ms === -1 ? Number.POSITIVE_INFINITY : Math.max(ms, 0);
+  }
+
+  async seize(key: string, lifetimeMs: number | null = 60_000): Promise<void> {
+    await this.#server!.command('SET', key, stranger, ...(lifetimeMs === null ? [] : ['PX', lifetimeMs]));
+  }
+
+  async remove(key: string): Promise<void> {
+    await this.#server!.command('DEL', key);
+  }
+
+  keys(): Promise<string[]> {
+    return this.#server!.command('KEYS', '*');
+  }
+}
+
+function unconnectedLike(client: Client): Redis {
+  return client.duplicate().on('error', () => {});
+}

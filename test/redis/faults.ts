@@ -1,0 +1,188 @@
+/**
+ * What the tests of faults share: a stage (a server of its own, and for each test a proxy in front of it), how a call ended,
+ * and what a recording says was granted.
+ *
+ * Invariant: what a test opened on a stage is gone when the test is, and nothing that it started touches the next one.
+ */
+
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { type FaultProxy, startProxy } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import {
+  type Client,
+  type ClientOptions,
+  connect,
+  type RecordedCommand,
+  type RedisServer,
+  type ServerOptions,
+  startRedis,
+  uniqueKey,
+} from '../support/redis';
+import { callsIn } from './holding';
+
+/** Long enough that no test sees a key end by itself: what is gone was released. */
+export const LONG_MS = 60_000;
+
+/** Redials at once, and as often as it takes. */
+export const REDIAL: ClientOptions = { socket: { reconnectStrategy: 10 } };
+
+export class Stage {
+  readonly #clients: Client[] = [];
+  readonly #options: ServerOptions;
+  #server: RedisServer | undefined;
+  #proxy: FaultProxy | undefined;
+  /** A name that nobody else uses: a new one in each test. */
+  key = '';
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+  }
+
+  get server(): RedisServer {
+    return this.#server!;
+  }
+
+  get proxy(): FaultProxy {
+    return this.#proxy!;
+  }
+
+  /** A client that goes through the proxy. */
+  async through(options: ClientOptions = REDIAL): Promise<Client> {
+    return this.owns(await connect(this.proxy.url, options));
+  }
+
+  /** A client past the proxy. */
+  async direct(options: ClientOptions = REDIAL): Promise<Client> {
+    return this.owns(await connect(this.server.url, options));
+  }
+
+  /** Closes the client with the test. */
+  owns(client: Client): Client {
+    this.#clients.push(client);
+    return client;
+  }
+
+  async open(): Promise<void> {
+    this.#server = await startRedis(this.#options);
+  }
+
+  async openTest(): Promise<void> {
+    this.#proxy = await startProxy(this.server.port);
+    this.key = uniqueKey();
+  }
+
+  async closeTest(): Promise<void> {
+    for (const client of this.#clients.splice(0)) if (client.isOpen) client.destroy();
+    await this.#proxy?.stop();
+  }
+
+  async close(): Promise<void> {
+    await this.#server?.discard();
+  }
+
+  // What Redis knows.
+
+  holder(key = this.key): Promise<string | null> {
+    return this.server.command('GET', key);
+  }
+
+  /** Ms that the key has left; -1: it never ends, -2: there is none. */
+  leftMs(key = this.key): Promise<number> {
+    return this.server.command('PTTL', key);
+  }
+
+  /** The last fence that Redis remembers; null where there is none. */
+  async fence(key = this.key): Promise<number | null> {
+    const fence = await this.server.command<string | null>('GET', `{${key}}:fence`);
+    return fence === null ? null : Number(fence);
+  }
+
+  /** Waits until nobody holds the key: far less than any lifetime used here. */
+  async freed(key = this.key, timeoutMs = 5_000): Promise<void> {
+    await waitFor(async () => (await this.holder(key)) === null, { timeoutMs, what: `${key} to be free` });
+  }
+
+  /** Somebody else takes the key and gives it back: it is free, and its fences rise. */
+  async expectFree(key = this.key): Promise<void> {
+    expect(await this.holder(key)).to.equal(null);
+    const before = await this.fence(key);
+    const lease = await redisExpLock({ redis: await this.direct() }).promise(key);
+    expect(lease.fence).to.be.greaterThan(before ?? 0);
+    expect(await lease.release()).to.equal(true);
+  }
+}
+
+/** A stage for the tests of one `describe`. */
+export function useStage(options: ServerOptions = {}): Stage {
+  const stage = new Stage(options);
+  before(() => stage.open());
+  beforeEach(() => stage.openTest());
+  afterEach(() => stage.closeTest());
+  after(() => stage.close());
+  return stage;
+}
+
+// Which script a command calls: for rules of the proxy and for recordings.
+
+export const isAcquire = calls('acquire');
+export const isExtend = calls('extend');
+export const isRelease = calls('release');
+export const isInspect = calls('inspect');
+
+function calls(name: string): (args: readonly string[]) => boolean {
+  return (args) => callsIn(args).some((call) => call.name === name);
+}
+
+/** How often the recorded scripts set the key: how often it was granted. */
+export function grantsOf(key: string, commands: readonly RecordedCommand[]): number {
+  return callsOf('setnx', key, commands) + callsOf('set', key, commands);
+}
+
+/** How often a fence was minted for the key. */
+export function fencesOf(key: string, commands: readonly RecordedCommand[]): number {
+  return callsOf('set', `{${key}}:fence`, commands);
+}
+
+/** How often recorded scripts called the command on the key. */
+export function callsOf(name: string, key: string, commands: readonly RecordedCommand[]): number {
+  return commands.filter(({ args, lua }) => lua && args[0]!.toLowerCase() === name && args[1] === key).length;
+}
+
+// How a call ended.
+
+/** The error a promise rejects with; fails the test when it resolves, or does neither for far longer than any deadline here. */
+export async function failure(promise: Promise<unknown>): Promise<any> {
+  const impatience = AbortSignal.timeout(10_000);
+  const silence = new Promise<never>((_, reject) => {
+    impatience.addEventListener('abort', () => reject(new Error('expected a rejection, it never settled')));
+  });
+  const resolved = promise.then(
+    () => undefined,
+    (error) => ({ error }),
+  );
+  const outcome = await Promise.race([resolved, silence]);
+  if (outcome === undefined) throw new Error('expected a rejection, it resolved');
+  return outcome.error;
+}
+
+/** The LockBackendError a promise rejects with. */
+export async function backendError(promise: Promise<unknown>): Promise<redisExpLock.LockBackendError> {
+  const error = await failure(promise);
+  expect(error).to.be.instanceOf(redisExpLock.LockBackendError, String(error?.stack));
+  expect(error.code).to.equal('ERR_LOCK_BACKEND');
+  return error;
+}
+
+/** The error with which the signal of a lease aborts. */
+export async function loss({ signal }: { readonly signal: AbortSignal }): Promise<redisExpLock.LockLostError> {
+  await waitFor(() => signal.aborted, { what: 'the loss to be noticed' });
+  expect(signal.reason).to.be.instanceOf(redisExpLock.LockLostError);
+  return signal.reason;
+}
+
+/** Blocks this process, as a long computation does. */
+export function block(ms: number): void {
+  const endMs = performance.now() + ms;
+  while (performance.now() < endMs);
+}

@@ -1,0 +1,333 @@
+/**
+ * Replicas: what a failover that loses the newest writes does to a lock, and how far `minReplicas` narrows that window. The
+ * double grant cannot be prevented here; it is seen by the fences, and the old holder is told at its next extension.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { FaultProxy, reset, startProxy } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { type Client, connect, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
+import { backendError, failure, isAcquire, isExtend, LONG_MS, loss, REDIAL } from './faults';
+
+describe('a failover to a replica that lags (H59)', () => {
+  let master: RedisServer;
+  let replica: RedisServer;
+  let proxy: FaultProxy;
+  let key: string;
+  const clients: Client[] = [];
+  /** Survives the outage by far, and is renewed soon after it. */
+  const lifetime = 3_000;
+
+  beforeEach(async () => {
+    master = await startRedis();
+    replica = await startReplica(master);
+    proxy = await startProxy(master.port);
+    key = uniqueKey();
+  });
+
+  afterEach(async () => {
+    for (const client of clients.splice(0)) client.destroy();
+    await proxy.stop();
+    await Promise.all([master.discard(), replica.discard()]);
+  });
+
+  async function client(url: string): Promise<Client> {
+    const made = await connect(url, REDIAL);
+    clients.push(made);
+    return made;
+  }
+
+  /** From now on nothing reaches the replica, not even what lies in its socket. */
+  async function stopReplica(): Promise<void> {
+    await replica.pause();
+    await master.command('CLIENT', 'KILL', 'TYPE', 'replica');
+  }
+
+  async function replicated(name: string, value: string): Promise<void> {
+    await waitFor(async () => (await replica.command('GET', name)) === value, { what: `${name} at the replica` });
+  }
+
+  /** The master dies, the replica takes its place; who was connected to the master is still on his way. */
+  async function failOver(): Promise<void> {
+    await master.kill();
+    await replica.resume();
+    await replica.command('REPLICAOF', 'NO', 'ONE');
+  }
+
+  /** Who was connected to the master finds the new one in its place. */
+  async function redirect(): Promise<void> {
+    await proxy.stop();
+    proxy = new FaultProxy(proxy.port, replica.port);
+    await proxy.start();
+  }
+
+  it('grants twice; the old holder is told at its next extension (taken), and its fence is the lower one (H59)', async () => {
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
+    await stopReplica();
+    const old = await withLock.promise(key, { autoExtend: true });
+    await failOver();
+    const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS }).promise(key);
+    expect(old.remaining(), 'both believe').to.be.greaterThan(0);
+    expect(next.remaining(), 'both believe').to.be.greaterThan(0);
+    expect(next.fence).to.be.greaterThan(old.fence);
+
+    await redirect();
+    const error = await loss(old);
+    expect([error.code, error.reason]).to.deep.equal(['ERR_LOCK_LOST', 'taken']);
+    expect(await old.release()).to.equal(false);
+    expect(await replica.command('GET', key)).to.equal(next.token);
+    expect(await next.release()).to.equal(true);
+  });
+
+  it('loses a lock that nobody has taken since; the holder is told at its next extension (missing) (H59)', async () => {
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
+    const { fence } = await withLock.run(key, (lease) => lease);
+    await replicated(`{${key}}:fence`, String(fence));
+    await stopReplica();
+    const error = await failure(
+      withLock.run(key, async (old) => {
+        await failOver();
+        await redirect();
+        expect((await loss(old)).reason).to.equal('missing');
+        return old.fence;
+      }),
+    );
+    expect(error).to.be.instanceOf(redisExpLock.LockLostError);
+    expect(error.reason).to.equal('missing');
+    const next = await withLock.promise(key, { maxRetries: 5 });
+    expect(next.fence).to.be.greaterThan(error.result);
+  });
+
+  it('keeps a lock that had reached the replica: its holder renews it there (H59)', async () => {
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
+    const lease = await withLock.promise(key, { autoExtend: true });
+    await replicated(key, lease.token);
+    await failOver();
+    await redirect();
+    const next = redisExpLock({ redis: await client(replica.url) });
+    expect(await next.tryLock(key)).to.equal(null);
+    expect(String((await proxy.seen({ match: isExtend })).reply)).to.match(/^\*2\r\n:1\r\n/);
+    expect(lease.signal.aborted).to.equal(false);
+    expect(await next.tryLock(key)).to.equal(null);
+    expect(await lease.release()).to.equal(true);
+  });
+
+  it('with minReplicas, what did not reach the replica was not granted: nobody holds it but the next (H59)', async () => {
+    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime, minReplicas: 1, commandTimeout: 300 });
+    await stopReplica();
+    const error = await backendError(withLock.promise(key));
+    expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
+    await failOver();
+    const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS }).promise(key);
+    await redirect();
+    await withLock.close();
+    expect(await replica.command('GET', key)).to.equal(next.token);
+  });
+});
+
+describe('minReplicas (H59)', () => {
+  let master: RedisServer;
+  let replica: RedisServer;
+  let proxy: FaultProxy;
+  let redis: Client;
+  let key: string;
+  let withLock: redisExpLock.WithLock;
+
+  before(async () => {
+    master = await startRedis();
+    replica = await startReplica(master);
+    // Counted is not yet fed: the stream begins with the replica's first acknowledgement, up to a second later.
+    await master.command('SET', 'first', 'x');
+    await waitFor(() => replica.command('GET', 'first'), { what: 'the stream to begin' });
+  });
+
+  after(() => Promise.all([master.discard(), replica.discard()]));
+
+  beforeEach(async () => {
+    proxy = await startProxy(master.port);
+    redis = await connect(proxy.url, REDIAL);
+    key = uniqueKey();
+    withLock = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 1_500 });
+  });
+
+  afterEach(async () => {
+    await replica.resume();
+    proxy.heal();
+    await withLock.close({ drain: false });
+    redis.destroy();
+    await proxy.stop();
+  });
+
+  const holder = (): Promise<string | null> => master.command('GET', key);
+  const connections = async (): Promise<number> =>
+    (await master.command<string>('CLIENT', 'LIST', 'TYPE', 'normal')).trim().split('\n').length;
+
+  async function freed(): Promise<void> {
+    await waitFor(async () => (await holder()) === null, { timeoutMs: 5_000, what: `${key} to be free` });
+  }
+
+  it('of a healthy replica: it has the key when the grant is told (H59)', async () => {
+    for (let round = 0; round < 20; round += 1) {
+      const lease = await withLock.promise(key, { commandTimeout: 5_000 });
+      expect(await replica.command('GET', key)).to.equal(lease.token);
+      expect(await replica.command('GET', `{${key}}:fence`)).to.equal(String(lease.fence));
+      expect(await lease.release()).to.equal(true);
+    }
+  });
+
+  it('more than there are: told, and nothing is held (H59)', async () => {
+    const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 200 }));
+    expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
+    expect(error.message).to.contain('1 of 2');
+    await freed();
+  });
+
+  it('of a replica that stands still: told, and nothing is held (H59)', async () => {
+    await (await withLock.promise(key)).release();
+    await replica.pause();
+    const error = await backendError(withLock.promise(key, { commandTimeout: 300 }));
+    expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
+    await freed();
+  });
+
+  it('of a replica that goes on within the wait: one grant, one fence (H59)', async () => {
+    await replica.pause();
+    const acquired = withLock.promise(key, { timeout: 10_000, commandTimeout: 300 });
+    await sleep(500);
+    const fence = await master.command('GET', `{${key}}:fence`);
+    await replica.resume();
+    const lease = await acquired;
+    expect(String(lease.fence)).to.equal(fence);
+    expect(await replica.command('GET', key)).to.equal(lease.token);
+  });
+
+  it('busy is busy, whatever the replicas say (H59)', async () => {
+    await master.command('SET', key, 'somebody else', 'PX', LONG_MS);
+    await replica.pause();
+    expect(await withLock.tryLock(key, { commandTimeout: 300 })).to.equal(null);
+  });
+
+  it('the reply is lost with the connection: the retry is the same grant (H2, H59)', async () => {
+    await (await withLock.promise(key)).release();
+    const lost = proxy.seen({ match: isAcquire });
+    proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    const lease = await withLock.promise(key, { maxRetries: 50, retryTimeout: 10 });
+    expect(String((await lost).reply)).to.contain(`:${lease.fence}\r\n`);
+    expect(await holder()).to.equal(lease.token);
+    expect(await replica.command('GET', key)).to.equal(lease.token);
+  });
+
+  for (const standsStill of [true, false]) {
+    const title = standsStill ? 'not counted for a replica that never got the key' : 'both are done again';
+    it(`the connection is another one between the write and WAIT: ${title} (H59)`, async () => {
+      const sly = clientWhoseFirstWaitComesOnTheNextConnection();
+      withLock = redisExpLock({ redis: sly, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 1_500 });
+      if (standsStill) await replica.pause();
+      const acquired = withLock.promise(key);
+      if (standsStill) {
+        const error = await backendError(acquired);
+        expect(error.redisCode).to.equal('NOREPLICAS');
+        await freed();
+      } else {
+        const lease = await acquired;
+        expect(await replica.command('GET', key)).to.equal(lease.token);
+        expect(proxy.count('WAIT')).to.equal(2);
+      }
+    });
+  }
+
+  /** WAIT on a connection that wrote nothing is answered at once, for every replica, also for one that stands still. */
+  function clientWhoseFirstWaitComesOnTheNextConnection(): redisExpLock.NodeRedisLike {
+    return {
+      eval: redis.eval.bind(redis),
+      evalSha: redis.evalSha.bind(redis),
+      wait: redis.wait.bind(redis),
+      get isReady() {
+        return redis.isReady;
+      },
+      duplicate() {
+        const connection = redis.duplicate();
+        const wait = connection.wait.bind(connection);
+        let first = true;
+        return Object.assign(connection, {
+          async wait(replicas: number, timeoutMs: number) {
+            if (first) {
+              first = false;
+              const id = await connection.clientId(); // behind the write
+              const ready = new Promise((resolve) => connection.once('ready', resolve));
+              await master.command('CLIENT', 'KILL', 'ID', id);
+              await ready;
+            }
+            return wait(replicas, timeoutMs);
+          },
+        });
+      },
+    } as redisExpLock.NodeRedisLike;
+  }
+
+  it('its connection is one, made when first needed, shared by all who use the client, and gone with the last (H59)', async () => {
+    const before = await connections();
+    const other = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS });
+    await Promise.all([withLock.promise(`${key}-a`), withLock.promise(`${key}-b`), other.promise(`${key}-c`)]);
+    expect(await connections()).to.equal(before + 1);
+    await withLock.close({ drain: false });
+    expect(await (await other.promise(`${key}-d`)).release()).to.equal(true);
+    expect(await connections()).to.equal(before + 1);
+    await other.close({ drain: false });
+    await waitFor(async () => (await connections()) === before, { what: 'the connection to be gone' });
+    expect(await redis.ping()).to.equal('PONG');
+  });
+
+  it('without it there is no further connection (H59)', async () => {
+    const before = await connections();
+    const plain = redisExpLock({ redis });
+    await (await plain.promise(key)).release();
+    expect(await connections()).to.equal(before);
+    await plain.close();
+  });
+
+  it('its connection breaks while nobody uses it: the next acquire works, and nothing crashes (H59)', async () => {
+    await (await withLock.promise(key)).release();
+    proxy.resetAll();
+    const lease = await withLock.promise(key, { timeout: 5_000 });
+    expect(await holder()).to.equal(lease.token);
+  });
+
+  it('no right to WAIT: told at once, by name, and what was written is given back (H54, H59)', async () => {
+    await master.command('ACL', 'SETUSER', 'nowait', 'reset', 'on', '>pw', '~*', '+@all', '-wait');
+    const user = await connect(master.url, { ...REDIAL, username: 'nowait', password: 'pw' });
+    const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 500 });
+    try {
+      const error = await backendError(limited.promise(key, { timeout: LONG_MS }));
+      expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
+      await freed();
+    } finally {
+      await limited.close();
+      user.destroy();
+    }
+  });
+
+  it('close() ends although its connection was never made (H35, H59)', async () => {
+    await redis.ping();
+    proxy.refuse(); // the client itself stays connected
+    await backendError(withLock.promise(key, { commandTimeout: 200 }));
+    const closed = withLock.close().then(() => 'closed');
+    expect(await Promise.race([closed, sleep(5_000, 'still closing')])).to.equal('closed');
+    proxy.heal();
+    await sleep(300);
+    expect(proxy.open, 'a connection that nobody closes any more').to.equal(1);
+  });
+
+  it('its connection is made while its only caller has given up: nothing is written for nobody (H3, H59)', async () => {
+    proxy.refuse();
+    const lost = failure(withLock.promise(key, { timeout: 100 }));
+    expect(await lost).to.be.instanceOf(redisExpLock.LockError);
+    proxy.heal();
+    await waitFor(() => proxy.open === 2, { what: 'the connection for WAIT' });
+    await sleep(300);
+    expect(proxy.count(isAcquire)).to.equal(0);
+    expect(await holder()).to.equal(null);
+  });
+});

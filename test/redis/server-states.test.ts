@@ -1,0 +1,425 @@
+/**
+ * What a server says when it cannot, or will not: states that pass are waited for, within the wait; states that somebody has to
+ * change are told at once, by name. In none of them is a key left that nothing would ever free.
+ */
+
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { createClient } from 'redis';
+import redisExpLock from '../../src/index';
+import { answer, replaceReply, startProxy } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { type Client, connect, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
+import { backendError, isAcquire, LONG_MS, loss, REDIAL, useStage } from './faults';
+
+describe('a state of the server that passes (H54)', () => {
+  const stage = useStage();
+  /** Long enough for any state here to pass. */
+  const patience = { timeout: 15_000, retryTimeout: 20, lifetime: LONG_MS };
+
+  /** Told, with the code, by a call that does not wait; served, once the state has passed, by one that does. */
+  async function waitedFor(redis: Client, code: string, pass: () => Promise<unknown>, key = stage.key): Promise<void> {
+    const withLock = redisExpLock({ redis, commandTimeout: 3_000 });
+    const error = await backendError(withLock.promise(key));
+    expect([error.redisCode, error.retryable]).to.deep.equal([code, true]);
+    const over = await backendError(withLock.promise(key, { timeout: 100 }));
+    expect([over.redisCode, over.retryable]).to.deep.equal([code, true]);
+    const counted = await backendError(withLock.promise(key, { maxRetries: 2 }));
+    expect([counted.redisCode, counted.retryable]).to.deep.equal([code, true]);
+
+    const acquired = withLock.promise(key, patience);
+    await sleep(100);
+    await pass();
+    const lease = await acquired;
+    expect(lease.retries).to.be.greaterThan(0);
+    expect(await lease.release()).to.equal(true);
+  }
+
+  it('BUSY: a script runs for ever, until somebody kills it (H54)', async () => {
+    const { server } = stage;
+    await server.command('CONFIG', 'SET', 'busy-reply-threshold', 20);
+    const culprit = (await stage.direct()).eval('while true do end').catch(() => {});
+    await sleep(100);
+    await waitedFor(await stage.direct(), 'BUSY', () => server.command('SCRIPT', 'KILL'));
+    await culprit;
+  });
+
+  it('NOREPLICAS: not enough replicas to write (H54)', async () => {
+    const { server } = stage;
+    await server.command('CONFIG', 'SET', 'min-replicas-to-write', 1);
+    await waitedFor(await stage.direct(), 'NOREPLICAS', () =>
+      server.command('CONFIG', 'SET', 'min-replicas-to-write', 0),
+    );
+  });
+
+  it('LOADING: the server reads its data back after a restart (H54)', async () => {
+    const slowly = ['--key-load-delay', '2000', '--loading-process-events-interval-bytes', '1024'];
+    const server = await startRedis({ args: slowly });
+    await server.command('EVAL', "for i = 1, 1000 do redis.call('SET', 'filler' .. i, string.rep('x', 100)) end", 0);
+    await server.command('SAVE');
+    const redis = stage.owns(await server.connect(REDIAL));
+    await server.kill();
+    const restarted = server.restart(); // resolves when it has loaded
+    await waitFor(() => redis.isReady); // connected, while it loads
+    await waitedFor(redis, 'LOADING', () => restarted, uniqueKey());
+    await server.discard();
+  });
+
+  it('READONLY: a replica, until it is promoted (H54)', async () => {
+    const replica = await startReplica(stage.server);
+    await waitedFor(stage.owns(await replica.connect(REDIAL)), 'READONLY', () =>
+      replica.command('REPLICAOF', 'NO', 'ONE'),
+    );
+    await replica.discard();
+  });
+
+  it('MASTERDOWN: a replica that lost its master and tells nothing old (H54)', async () => {
+    const master = await startRedis();
+    const replica = await startReplica(master, { args: ['--replica-serve-stale-data', 'no'] });
+    const redis = stage.owns(await replica.connect(REDIAL));
+    await master.discard();
+    await waitFor(async () => /master_link_status:down/.test(await replica.command('INFO', 'replication')));
+    await waitedFor(redis, 'MASTERDOWN', () => replica.command('REPLICAOF', 'NO', 'ONE'));
+    await replica.discard();
+  });
+
+  it('CLUSTERDOWN: a cluster whose slots nobody serves (H54)', async () => {
+    const server = await startRedis({ args: ['--cluster-enabled', 'yes'] });
+    const redis = stage.owns(await server.connect(REDIAL));
+    await waitedFor(redis, 'CLUSTERDOWN', () => server.command('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383));
+    await server.discard();
+  });
+
+  it('TRYAGAIN: the keys of a slot are on their way to another node (H54)', async () => {
+    const { proxy } = stage;
+    const rule = proxy.rule(
+      { match: isAcquire },
+      answer('-TRYAGAIN Multiple keys request during rehashing of slot\r\n'),
+    );
+    await waitedFor(await stage.through(), 'TRYAGAIN', async () => rule.remove());
+  });
+
+  it('max number of clients: a client that is turned away is waited for (H54)', async () => {
+    const { server, key } = stage;
+    await server.command('CONFIG', 'SET', 'maxclients', 1);
+    const redis = stage.owns(createClient({ ...REDIAL, url: server.url }) as unknown as Client);
+    redis.on('error', () => {});
+    const connected = redis.connect();
+    const withLock = redisExpLock({ redis, commandTimeout: 100 });
+    const error = await backendError(withLock.promise(key, { maxRetries: 2 }));
+    expect(error.retryable).to.equal(true);
+    const acquired = withLock.promise(key, patience);
+    await sleep(300);
+    await server.command('CONFIG', 'SET', 'maxclients', 10_000);
+    const lease = await acquired;
+    expect(await stage.holder()).to.equal(lease.token);
+    await connected;
+  });
+
+  it('max number of clients, as an answer: retryable (H54)', async () => {
+    const rule = stage.proxy.rule({ match: isAcquire }, answer('-ERR max number of clients reached\r\n'));
+    const withLock = redisExpLock({ redis: await stage.through() });
+    expect((await backendError(withLock.promise(stage.key))).retryable).to.equal(true);
+    const acquired = withLock.promise(stage.key, patience);
+    await sleep(50);
+    rule.remove();
+    const lease = await acquired;
+    expect(await stage.holder()).to.equal(lease.token);
+  });
+
+  it('a lock held before is kept through such a state, and renewed when it has passed (H14, H54)', async () => {
+    const { server, key } = stage;
+    const lease = await redisExpLock({ redis: await stage.direct(), lifetime: 1_500 }).promise(key, {
+      autoExtend: true,
+    });
+    await server.command('CONFIG', 'SET', 'min-replicas-to-write', 1);
+    await sleep(700);
+    await server.command('CONFIG', 'SET', 'min-replicas-to-write', 0);
+    await sleep(1_200);
+    expect(lease.signal.aborted).to.equal(false);
+    expect(await stage.holder()).to.equal(lease.token);
+    expect(await lease.release()).to.equal(true);
+  });
+});
+
+describe('a state of the server that somebody has to change (H54)', () => {
+  const stage = useStage();
+  const patience = { timeout: LONG_MS, retryTimeout: 5 };
+
+  /** Told by name after one attempt, whatever wait was allowed. */
+  async function toldAtOnce(redis: Client, code: string): Promise<redisExpLock.LockBackendError> {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+    const asked = proxy.count('script');
+    const error = await backendError(withLock.promise(key, patience));
+    expect([error.redisCode, error.retryable]).to.deep.equal([code, false]);
+    await redis.ping().catch(() => {}); // behind everything that was sent
+    expect(proxy.count('script') - asked).to.equal(1);
+    expect(error.message).to.contain(key);
+    return error;
+  }
+
+  it('NOAUTH: who did not say who they are (H54)', async () => {
+    const { server } = stage;
+    await server.command('ACL', 'SETUSER', 'default', 'on', '>secret');
+    try {
+      // RESP2 does without HELLO, so that the refusal comes with the first command.
+      await toldAtOnce(await stage.through({ ...REDIAL, RESP: 2, disableClientInfo: true }), 'NOAUTH');
+    } finally {
+      await server.command('ACL', 'SETUSER', 'default', 'nopass');
+    }
+    expect(await stage.holder()).to.equal(null);
+  });
+
+  it('WRONGPASS: whose password has changed (H54)', async () => {
+    stage.proxy.rule({ match: 'script' }, answer('-WRONGPASS invalid username-password pair or user is disabled.\r\n'));
+    await toldAtOnce(await stage.through(), 'WRONGPASS');
+  });
+
+  it('WRONGTYPE: the key is something else (H10, H54)', async () => {
+    const { server, key } = stage;
+    await server.command('RPUSH', key, 'x');
+    await toldAtOnce(await stage.through(), 'WRONGTYPE');
+    expect(await server.command('TYPE', key)).to.equal('list');
+  });
+
+  it('CROSSSLOT: several keys of different slots, named (H54, H57)', async () => {
+    const { proxy, key } = stage;
+    proxy.rule({ match: isAcquire }, answer("-CROSSSLOT Keys in request don't hash to the same slot\r\n"));
+    const withLock = redisExpLock({ redis: await stage.through() });
+    const error = await backendError(withLock.promise([`${key}-a`, `${key}-b`], patience));
+    expect([error.redisCode, error.retryable]).to.deep.equal(['CROSSSLOT', false]);
+    expect(error.message).to.contain(`${key}-a`).and.to.contain(`${key}-b`);
+    expect(proxy.count(isAcquire)).to.equal(1);
+  });
+
+  it('an unknown command: EVALSHA was renamed away (H54)', async () => {
+    const server = await startRedis({ args: ['--rename-command', 'EVALSHA', ''] });
+    const proxy = await startProxy(server.port);
+    const redis = stage.owns(await connect(proxy.url, REDIAL));
+    const withLock = redisExpLock({ redis });
+    const lease = await withLock.promise(stage.key); // by EVAL: the script is new to the server
+    const error = await backendError(withLock.promise(`${stage.key}-other`, patience));
+    expect(error.retryable).to.equal(false);
+    expect(error.message).to.match(/unknown command/i);
+    expect(proxy.count('EVALSHA')).to.equal(1);
+    expect(await lease.release()).to.equal(true);
+    await proxy.stop();
+    await server.discard();
+  });
+
+  it('an unknown command: neither EVAL nor EVALSHA (H54)', async () => {
+    stage.proxy.rule({ match: 'script' }, replaceReply("-ERR unknown command 'EVAL', with args beginning with: \r\n"));
+    const error = await toldAtOnce(await stage.through(), 'ERR');
+    expect(error.message).to.contain('unknown command');
+  });
+
+  describe('NOPERM', () => {
+    /** What a lock needs, and nothing else. */
+    const commands = ['+get', '+set', '+del', '+setnx', '+pexpire', '+persist', '+pttl', '+time', '+eval', '+evalsha'];
+    const connecting = ['+hello', '+auth', '+ping', '+client', '+command'];
+
+    async function userWith(rights: readonly string[], keys = '~*'): Promise<Client> {
+      const user = { username: `user-${stage.key}`, password: 'pw' };
+      await stage.server.command('ACL', 'SETUSER', user.username, 'reset', 'on', '>pw', keys, '-@all', ...connecting);
+      await stage.server.command('ACL', 'SETUSER', user.username, ...rights);
+      return stage.through({ ...REDIAL, ...user });
+    }
+
+    it('nothing missing: acquire, extend, inspect and release work, also with lifetime null (H58)', async () => {
+      const withLock = redisExpLock({ redis: await userWith(commands), lifetime: LONG_MS });
+      for (const lifetime of [LONG_MS, null]) {
+        const lease = await withLock.promise(stage.key, { lifetime });
+        expect(await lease.extend()).to.equal(true);
+        expect((await withLock.inspect(stage.key)).locked).to.equal(true);
+        expect(await lease.release()).to.equal(true);
+      }
+    });
+
+    for (const missing of ['evalsha', 'eval']) {
+      it(`no ${missing}: told at once (H54)`, async () => {
+        const redis = await userWith(commands.filter((command) => command !== `+${missing}`));
+        if (missing === 'evalsha') await (await redisExpLock({ redis }).promise(`${stage.key}-first`)).release();
+        await toldAtOnce(redis, 'NOPERM');
+        expect(await stage.holder()).to.equal(null);
+      });
+    }
+
+    for (const missing of ['time', 'get', 'set', 'setnx', 'pexpire']) {
+      it(`no ${missing} within the script: told at once, by name, and nothing is left behind (H54)`, async () => {
+        const redis = await userWith(commands.filter((command) => command !== `+${missing}`));
+        await toldAtOnce(redis, 'NOPERM');
+        expect(await stage.holder()).to.equal(null);
+      });
+    }
+
+    it('no pttl within the script: told at once where it is needed (H54)', async () => {
+      await stage.server.command('SET', stage.key, 'somebody else', 'PX', LONG_MS);
+      await toldAtOnce(await userWith(commands.filter((command) => command !== '+pttl')), 'NOPERM');
+      expect(await stage.holder()).to.equal('somebody else');
+    });
+
+    for (const missing of [
+      ['pexpire', 'del'],
+      ['pexpire', 'persist', 'del', 'pttl'],
+    ]) {
+      it(`neither ${missing.join(' nor ')}: no key stays for ever (H54)`, async () => {
+        const redis = await userWith(commands.filter((command) => !missing.includes(command.slice(1))));
+        const error = await backendError(redisExpLock({ redis, lifetime: LONG_MS }).promise(stage.key));
+        expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
+        expect(await stage.leftMs()).not.to.equal(-1);
+      });
+    }
+
+    it('neither pexpire nor del, several keys: no key stays for ever (H54)', async () => {
+      const redis = await userWith(commands.filter((command) => !['+pexpire', '+del'].includes(command)));
+      const keys = [`${stage.key}-a`, `${stage.key}-b`];
+      await backendError(redisExpLock({ redis, lifetime: LONG_MS }).promise(keys));
+      for (const key of keys) expect(await stage.leftMs(key)).not.to.equal(-1);
+    });
+
+    it('no del: the holder is told at the release, and the lifetime frees the key (H54)', async () => {
+      const redis = await userWith(commands.filter((command) => command !== '+del'));
+      const lease = await redisExpLock({ redis, lifetime: 1_000 }).promise(stage.key);
+      const error = await backendError(lease.release());
+      expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
+      expect(await stage.leftMs())
+        .to.be.within(-2, 1_000)
+        .and.not.to.equal(-1);
+    });
+
+    it('no persist, lifetime null: told at once, and what was granted for a start is given back (H54)', async () => {
+      const redis = await userWith(commands.filter((command) => command !== '+persist'));
+      const withLock = redisExpLock({ redis, lifetime: null });
+      const error = await backendError(withLock.promise(stage.key, patience));
+      expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
+      await stage.freed(stage.key, 3_000); // the 10 s it starts with would free it later
+    });
+
+    it('rights taken away from a holder: lost when its validity ends, not before (H54)', async () => {
+      const redis = await userWith(commands);
+      const lease = await redisExpLock({ redis, lifetime: 900 }).promise(stage.key, { autoExtend: true });
+      await stage.server.command('ACL', 'SETUSER', `user-${stage.key}`, '-pexpire');
+      const error = await loss(lease);
+      expect(error.reason).to.equal('unreachable');
+      expect(lease.remaining()).to.equal(0);
+    });
+
+    describe('of keys (H58)', () => {
+      const names = ['~lk:*', '~{lk:*'];
+
+      it('a user who may touch only the lock’s own names can do everything (H58)', async () => {
+        const redis = await userWith([...commands, names[1]!], names[0]);
+        const withLock = redisExpLock({ redis, lifetime: LONG_MS, prefix: 'lk:' });
+        for (const lifetime of [LONG_MS, null]) {
+          const lease = await withLock.promise(stage.key, { lifetime });
+          expect(await lease.extend()).to.equal(true);
+          const state = await withLock.inspect(stage.key);
+          expect([state.locked, state.fence]).to.deep.equal([true, lease.fence]);
+          expect(await withLock.tryLock(stage.key)).to.equal(null);
+          expect(await lease.release()).to.equal(true);
+        }
+        const both = await withLock.promise([`${stage.key}-a`, `${stage.key}-b`]);
+        expect(await both.release()).to.equal(true);
+      });
+
+      it('another name, or no right to the fences: told at once, by name, and nothing is written (H58)', async () => {
+        const redis = await userWith(commands, names[0]);
+        const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+        for (const options of [{ prefix: 'other:' }, { prefix: 'lk:' }]) {
+          const error = await backendError(withLock.promise(stage.key, { ...options, ...patience }));
+          expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
+          expect(await stage.holder(options.prefix + stage.key)).to.equal(null);
+        }
+        const unfenced = await withLock.promise(stage.key, { prefix: 'lk:', fencing: false });
+        expect(await unfenced.release()).to.equal(true);
+      });
+    });
+  });
+});
+
+describe('a server that may not write (H55)', () => {
+  const stage = useStage();
+
+  it('OOM: an acquire is refused by name and writes nothing; what was held before can be kept and given back (H55)', async () => {
+    const { server, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
+    const [held, kept] = [await withLock.promise(`${key}-held`), await withLock.promise(`${key}-kept`)];
+    await server.command('CONFIG', 'SET', 'maxmemory', 1);
+    try {
+      const error = await backendError(withLock.promise(key));
+      expect(error.redisCode).to.equal('OOM');
+      expect(await server.command('EXISTS', key, `{${key}}:fence`)).to.equal(0);
+      expect(await held.extend(2 * LONG_MS)).to.equal(true);
+      expect(await stage.leftMs(`${key}-held`)).to.be.greaterThan(LONG_MS);
+      expect(await held.release()).to.equal(true);
+      expect(await stage.holder(`${key}-held`)).to.equal(null);
+      expect(await kept.release()).to.equal(true);
+      expect((await withLock.inspect(key)).locked).to.equal(false);
+    } finally {
+      await server.command('CONFIG', 'SET', 'maxmemory', 0);
+    }
+    await stage.expectFree();
+  });
+
+  it('OOM that passes: waited for (H54, H55)', async () => {
+    const { server, key } = stage;
+    await server.command('CONFIG', 'SET', 'maxmemory', 1);
+    const acquired = redisExpLock({ redis: await stage.direct() }).promise(key, { timeout: 10_000 });
+    await sleep(100);
+    await server.command('CONFIG', 'SET', 'maxmemory', 0);
+    expect(await (await acquired).release()).to.equal(true);
+  });
+
+  it('MISCONF: even the release fails, and its caller is told; it can be tried again (H55)', async () => {
+    const { key } = stage;
+    // Writes are refused only where snapshots are asked for, and the last one failed.
+    const server = await startRedis({ args: ['--save', '3600 1'] });
+    const withLock = redisExpLock({ redis: stage.owns(await server.connect(REDIAL)), lifetime: LONG_MS });
+    const lease = await withLock.promise(key);
+    await failSnapshot(server);
+
+    for (const call of [withLock.promise(`${key}-other`), lease.release(), lease.release()]) {
+      const error = await backendError(call);
+      expect([error.redisCode, error.retryable]).to.deep.equal(['MISCONF', true]);
+    }
+    expect(await server.command('EXISTS', `${key}-other`, `{${key}-other}:fence`)).to.equal(0);
+    expect(await server.command('GET', key)).to.equal(lease.token);
+    await server.command('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no');
+    expect(await lease.release()).to.equal(true);
+    await server.discard();
+  });
+
+  it('MISCONF under run: the result is kept, and the key is free soon after the state has passed (H24, H55)', async () => {
+    const { key } = stage;
+    const server = await startRedis({ args: ['--save', '3600 1'] });
+    const redis = stage.owns(await server.connect(REDIAL));
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 200 });
+    const result = await withLock.run(key, async () => {
+      await failSnapshot(server);
+      return 'done';
+    });
+    expect(result).to.equal('done');
+    expect(await server.command('EXISTS', key)).to.equal(1);
+    await server.command('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no');
+    await waitFor(async () => (await server.command('EXISTS', key)) === 0, { timeoutMs: 5_000 });
+    await server.discard();
+  });
+
+  /** Kills the child that writes a snapshot: from now on the server refuses every write. */
+  async function failSnapshot(server: RedisServer): Promise<void> {
+    await server.command('CONFIG', 'SET', 'rdb-key-save-delay', 30_000_000);
+    await server.command('SET', 'something to save', 'x');
+    await server.command('BGSAVE');
+    const child = await waitFor(() => childOf(server));
+    process.kill(child, 'SIGKILL');
+    await waitFor(async () => /rdb_last_bgsave_status:err/.test(await server.command('INFO', 'persistence')));
+  }
+
+  /** The process that writes the snapshot, by the server's own word. */
+  function childOf(server: RedisServer): number {
+    const log = readFileSync(`${server.dir}/redis.log`, 'utf8');
+    return Number(/Background saving started by pid (\d+)/.exec(log)?.[1] ?? 0);
+  }
+});

@@ -1,0 +1,599 @@
+/**
+ * An acquire whose outcome the caller does not know: the reply is lost, comes too late, or comes when nobody waits any more.
+ * Either the caller has the lock, once and under one fence, or nobody has it, and soon: never until the lifetime frees it.
+ */
+
+import { tracingChannel } from 'node:diagnostics_channel';
+import { getEventListeners } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import * as scripts from '../../src/scripts/generated';
+import {
+  type Action,
+  close,
+  cutReplyAfter,
+  delayReply,
+  delayRequest,
+  dropReply,
+  duplicateRequest,
+  type FaultProxy,
+  holdReply,
+  holdRequest,
+  reset,
+  startProxy,
+} from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { type Client, type ClientOptions, connect, recordCommands } from '../support/redis';
+import {
+  backendError,
+  block,
+  callsOf,
+  failure,
+  fencesOf,
+  grantsOf,
+  isAcquire,
+  isExtend,
+  isRelease,
+  LONG_MS,
+  REDIAL,
+  useStage,
+} from './faults';
+
+describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
+  const stage = useStage();
+  const commandTimeout = 200;
+  /** Breaks a connection that says nothing, so that there is another one to try again on. */
+  const impatient: ClientOptions = { socket: { socketTimeout: 100, reconnectStrategy: 10 } };
+  const faults: [name: string, Action, ClientOptions][] = [
+    ['by a reset', reset(), REDIAL],
+    ['by the end of the connection', close(), REDIAL],
+    ['in its middle', cutReplyAfter(7), REDIAL],
+    ['in silence', dropReply(), impatient],
+  ];
+
+  for (const [name, action, options] of faults) {
+    for (const wait of [{ maxRetries: 20 }, { timeout: 5_000 }]) {
+      it(`${name}: within ${JSON.stringify(wait)} the caller gets it, one grant, one fence (H2)`, async () => {
+        const { server, proxy, key } = stage;
+        const withLock = redisExpLock({ redis: await stage.through(options), lifetime: LONG_MS, commandTimeout });
+        const recording = await recordCommands(server);
+        const lost = proxy.seen({ match: isAcquire });
+        proxy.rule({ match: isAcquire, nth: 1 }, action);
+
+        const lease = await withLock.promise(key, wait);
+        const commands = await recording.stop();
+
+        expect(lease.retries).to.be.greaterThan(0);
+        expect(grantsOf(key, commands)).to.equal(1);
+        expect(fencesOf(key, commands)).to.equal(1);
+        expect(String((await lost).reply)).to.contain(`:${lease.fence}\r\n`);
+        expect(await stage.fence()).to.equal(lease.fence);
+        expect(await stage.holder()).to.equal(lease.token);
+        expect(lease.remaining()).to.be.greaterThan(0);
+        expect(await lease.release()).to.equal(true);
+        await stage.expectFree();
+      });
+    }
+
+    it(`${name}: with no retries the caller is told, and the key is free soon (H2)`, async () => {
+      const { proxy, key } = stage;
+      const withLock = redisExpLock({ redis: await stage.through(options), lifetime: LONG_MS, commandTimeout });
+      const executed = proxy.seen({ match: isAcquire });
+      proxy.rule({ match: isAcquire, nth: 1 }, action);
+
+      const error = await backendError(withLock.promise(key));
+      await executed;
+      expect(error.retryable).to.equal(true);
+      expect(error.redisCode).to.equal(undefined);
+      await stage.freed();
+      await stage.expectFree();
+    });
+  }
+
+  it('again and again: still one grant, one fence (H2)', async () => {
+    const { server, proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const recording = await recordCommands(server);
+    proxy.rule({ match: isAcquire, nth: 1, times: 5 }, reset());
+    const lease = await withLock.promise(key, { maxRetries: 5 });
+    const commands = await recording.stop();
+    expect(lease.retries).to.equal(5);
+    expect([grantsOf(key, commands), fencesOf(key, commands)]).to.deep.equal([1, 1]);
+    expect(await stage.holder()).to.equal(lease.token);
+  });
+
+  it('of several keys: every key is ours, under one fence, or none is held (H2)', async () => {
+    const { proxy, key } = stage;
+    const keys = [`${key}-a`, `${key}-b`, `${key}-c`];
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const rule = proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    const lease = await withLock.promise(keys, { maxRetries: 5 });
+    for (const each of keys) {
+      expect(await stage.holder(each)).to.equal(lease.token);
+      expect(await stage.fence(each)).to.equal(lease.fence);
+    }
+    expect(await lease.release()).to.equal(true);
+    rule.remove();
+
+    proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    await backendError(withLock.promise(keys));
+    for (const each of keys) await stage.freed(each);
+  });
+
+  it('and an extension of it is no second grant: a caller who got it on a retry keeps it alive (H2)', async () => {
+    const { server, proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: 600, commandTimeout: 200 });
+    const recording = await recordCommands(server);
+    proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    // Longer than the compensations that an unknown outcome sets off, and than the lifetime.
+    await withLock.run(key, { maxRetries: 20 }, async (lease) => {
+      await sleep(900);
+      expect(await stage.holder()).to.equal(lease.token);
+      expect(lease.signal.aborted).to.equal(false);
+    });
+    expect(grantsOf(key, await recording.stop())).to.equal(1);
+    await stage.expectFree();
+  });
+
+  for (const [what, match] of [
+    ['the acquire', isAcquire],
+    ['the step that makes it permanent', isExtend],
+  ] as const) {
+    it(`with lifetime null, the reply to ${what}: the caller gets it for good (H2)`, async () => {
+      const { proxy, key } = stage;
+      const withLock = redisExpLock({ redis: await stage.through(), lifetime: null });
+      proxy.rule({ match, nth: 1 }, reset());
+      const lease = await withLock.promise(key, { maxRetries: 5 });
+      expect(await stage.leftMs()).to.equal(-1);
+      expect(await stage.holder()).to.equal(lease.token);
+      expect(await stage.fence()).to.equal(lease.fence);
+      expect(await lease.release()).to.equal(true);
+      await stage.expectFree();
+    });
+
+    it(`with lifetime null and no retries, the reply to ${what}: no key stays for ever (H2)`, async () => {
+      const { proxy, key } = stage;
+      const withLock = redisExpLock({ redis: await stage.through(), lifetime: null, commandTimeout: 300 });
+      const executed = proxy.seen({ match });
+      proxy.rule({ match, nth: 1 }, reset());
+      await backendError(withLock.promise(key));
+      await executed;
+      await stage.freed();
+    });
+  }
+});
+
+describe('a request that Redis runs after its sender gave up (H3)', () => {
+  const stage = useStage();
+
+  it('by hand: an acquire after its notAfter grants nothing and writes nothing (H3)', async () => {
+    const { server, key } = stage;
+    const client = await stage.direct();
+    const [seconds] = await server.command<string[]>('TIME');
+    const tooLate = Number(seconds) * 1_000 - 5;
+    const reply = await run(client, scripts.acquire([key], [`{${key}}:fence`], 'token', LONG_MS, tooLate, 1));
+    expect(reply.slice(0, 3)).to.deep.equal([-1, 0, 0]);
+    expect(await server.command('EXISTS', key, `{${key}}:fence`)).to.equal(0);
+  });
+
+  it('by hand: an extension after its notAfter changes nothing, not even for a moment (H3, H13)', async () => {
+    const { server, key } = stage;
+    const client = await stage.direct();
+    const [seconds] = await server.command<string[]>('TIME');
+    const tooLate = Number(seconds) * 1_000 - 5;
+    await server.command('SET', key, 'token', 'PX', 5_000);
+    const [result] = await run(client, scripts.extend([key], 'token', LONG_MS, 1, tooLate));
+    expect(result).to.equal(-2);
+    expect(await stage.leftMs()).to.be.within(1, 5_000);
+  });
+
+  for (const [what, give] of [
+    ['its own patience', {}],
+    ['a timeout', { timeout: 50 }],
+  ] as const) {
+    it(`the server gets it only then: given up by ${what}, the key is not held (H3)`, async () => {
+      const { server, proxy, key } = stage;
+      const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout: 200 });
+      await (await withLock.promise(`${key}-before`)).release(); // now the server's clock is known
+      const recording = await recordCommands(server);
+      const held = holdRequest();
+      proxy.rule({ match: isAcquire, nth: 1 }, held);
+      await failure(withLock.promise(key, give));
+      await sleep(250); // past notAfter
+      const ran = proxy.seen({ match: isAcquire });
+      held.release();
+      await ran;
+      expect(grantsOf(key, await recording.stop())).to.equal(0);
+      expect(await stage.holder()).to.equal(null);
+      expect(await stage.fence()).to.equal(null);
+    });
+  }
+
+  it('the server gets it after the releases that came over the next connection: refused (H3)', async () => {
+    const { server, proxy, key } = stage;
+    // Two proxies: the front one breaks the client's connection, the back one still has what was sent over it.
+    const front = await startProxy(proxy.port);
+    const redis = stage.owns(await connect(front.url, REDIAL));
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 300 });
+    await (await withLock.promise(`${key}-before`)).release();
+    const recording = await recordCommands(server);
+    const held = holdRequest();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    const lost = backendError(withLock.promise(key));
+    await held.arrived;
+    const second = proxy.seen({ match: isRelease, nth: 2 });
+    front.resetAll();
+    await lost;
+    await second; // every release that will ever be sent
+    const ran = proxy.seen({ match: isAcquire });
+    held.release();
+    await ran;
+    expect(grantsOf(key, await recording.stop())).to.equal(0);
+    expect(await stage.holder()).to.equal(null);
+    await front.stop();
+  });
+
+  it('an answer that took long does not make later requests live longer than their releases (H3)', async () => {
+    const { server, proxy, key } = stage;
+    const front = await startProxy(proxy.port);
+    const redis = stage.owns(await connect(front.url, REDIAL));
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 1_000 });
+    await (await withLock.promise(`${key}-before`)).release();
+    const slow = proxy.rule({ match: isAcquire, nth: 1 }, delayRequest(700));
+    await withLock.promise(`${key}-slow`);
+    slow.remove();
+
+    const recording = await recordCommands(server);
+    const held = holdRequest();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    const lost = backendError(withLock.promise(key));
+    await held.arrived;
+    const second = proxy.seen({ match: isRelease, nth: 2 });
+    front.resetAll();
+    await lost;
+    await second;
+    const ran = proxy.seen({ match: isAcquire });
+    held.release();
+    await ran;
+    expect(grantsOf(key, await recording.stop())).to.equal(0);
+    expect(await stage.holder()).to.equal(null);
+    await front.stop();
+  });
+
+  for (const disableOfflineQueue of [false, true]) {
+    it(`the client drops out in the tick of the call, disableOfflineQueue ${disableOfflineQueue}: nothing is granted when it is back (H3)`, async () => {
+      const { server, key } = stage;
+      const redis = await stage.direct({ disableOfflineQueue, socket: { reconnectStrategy: () => 1_000 } });
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 200 });
+      await (await withLock.promise(`${key}-before`)).release();
+
+      // From within a timer on, the end of a connection is read before node-redis writes: it still says that it is ready, and
+      // the command stays in its offline queue until it is back, long after the caller was told.
+      await sleep(1);
+      server.process.kill('SIGKILL');
+      block(100);
+      expect(redis.isReady).to.equal(true);
+      const lost = backendError(withLock.promise(key));
+      await server.restart();
+      const recording = await recordCommands(server);
+      await lost;
+
+      await waitFor(() => redis.isReady);
+      await redis.ping();
+      const commands = await recording.stop();
+      expect(commands.some(({ args }) => isAcquire(args) && args.includes(key))).to.equal(!disableOfflineQueue);
+      expect(grantsOf(key, commands)).to.equal(0);
+      expect(await stage.holder()).to.equal(null);
+    });
+  }
+});
+
+describe('a request that Redis runs twice (H4)', () => {
+  const stage = useStage();
+
+  it('one grant, one fence, and the release ends it (H4)', async () => {
+    const { server, proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const recording = await recordCommands(server);
+    proxy.rule({ match: 'script' }, duplicateRequest());
+    const lease = await withLock.promise(key);
+    expect(await stage.holder()).to.equal(lease.token);
+    expect(await stage.fence()).to.equal(lease.fence);
+    expect(await lease.extend()).to.equal(true);
+    expect(await stage.leftMs()).to.be.within(LONG_MS / 2, LONG_MS);
+    expect(await lease.release()).to.equal(true);
+    const commands = await recording.stop();
+    expect(commands.filter(({ args }) => isAcquire(args))).to.have.length(2);
+    expect([grantsOf(key, commands), fencesOf(key, commands)]).to.deep.equal([1, 1]);
+    await stage.expectFree();
+  });
+
+  it('with lifetime null: one grant, and it stays without an end (H4)', async () => {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: null });
+    proxy.rule({ match: 'script' }, duplicateRequest());
+    const lease = await withLock.promise(key);
+    expect(await stage.leftMs()).to.equal(-1);
+    expect(await stage.fence()).to.equal(lease.fence);
+    expect(await lease.release()).to.equal(true);
+    await stage.expectFree();
+  });
+
+  it('by hand: the same fence, and the end only ever moves later (H4)', async () => {
+    const { key } = stage;
+    const client = await stage.direct();
+    const acquire = (lifetimeMs: number): Promise<number[]> =>
+      run(client, scripts.acquire([key], [`{${key}}:fence`], 'token', lifetimeMs, Number.MAX_SAFE_INTEGER, 1));
+    const [granted, fence] = await acquire(20_000);
+    expect(granted).to.equal(1);
+    expect((await acquire(1_000)).slice(0, 2)).to.deep.equal([1, fence]);
+    expect(await stage.leftMs()).to.be.within(10_000, 20_000);
+    expect((await acquire(50_000)).slice(0, 2)).to.deep.equal([1, fence]);
+    expect(await stage.leftMs()).to.be.within(40_000, 50_000);
+    expect(await stage.fence()).to.equal(fence);
+  });
+
+  it('by hand: what was made permanent stays so (H4)', async () => {
+    const { server, key } = stage;
+    const client = await stage.direct();
+    await server.command('SET', key, 'token');
+    const reply = await run(
+      client,
+      scripts.acquire([key], [`{${key}}:fence`], 'token', 1_000, Number.MAX_SAFE_INTEGER, 1),
+    );
+    expect(reply[0]).to.equal(1);
+    expect(await stage.leftMs()).to.equal(-1);
+  });
+
+  it('by hand: a release that comes again, late, leaves the next holder alone (H4)', async () => {
+    const { server, key } = stage;
+    const client = await stage.direct();
+    await server.command('SET', key, 'first', 'PX', LONG_MS);
+    expect(await run(client, scripts.release([key], 'first'))).to.deep.equal([1]);
+    await server.command('SET', key, 'second', 'PX', LONG_MS);
+    expect(await run(client, scripts.release([key], 'first'))).to.deep.equal([-1]);
+    expect(await stage.holder()).to.equal('second');
+  });
+});
+
+describe('a grant that comes too late to be of use (H6, H7)', () => {
+  const stage = useStage();
+  const lifetime = 200;
+
+  it('the reply takes longer than the lifetime: refused, and the next caller gets in (H6)', async () => {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime });
+    proxy.rule({ match: isAcquire, nth: 1 }, delayReply(lifetime + 100));
+    const error = await backendError(withLock.promise(key));
+    expect(error.retryable).to.equal(true);
+    const next = await withLock.promise(key, { lifetime: LONG_MS, timeout: 5_000 });
+    expect(next.remaining()).to.be.greaterThan(0);
+    expect(await stage.holder()).to.equal(next.token);
+  });
+
+  it('the reply takes longer than the lifetime: the retry is a grant of its own, with a fence of its own (H6)', async () => {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime });
+    const first = proxy.seen({ match: isAcquire });
+    proxy.rule({ match: isAcquire, nth: 1 }, delayReply(lifetime + 100));
+    const lease = await withLock.promise(key, { maxRetries: 5 });
+    expect(lease.remaining()).to.be.greaterThan(0);
+    const { command, reply } = await first;
+    expect(command.args).not.to.include(lease.token);
+    expect(lease.fence).to.be.greaterThan(Number(/^\*4\r\n:1\r\n:(\d+)/.exec(String(reply))![1]));
+  });
+
+  it('Redis stood still before it granted: the key that would live on is given back (H6)', async () => {
+    const { server, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 600 });
+    await (await withLock.promise(`${key}-before`)).release();
+    const recording = await recordCommands(server);
+    const asleep = server.command('DEBUG', 'SLEEP', 0.8);
+    await sleep(50);
+    await backendError(withLock.promise(key));
+    await asleep;
+    await stage.freed(key, 300); // granted at the end of the sleep: by itself it would end 600 ms later
+    const commands = await recording.stop();
+    expect(grantsOf(key, commands)).to.equal(1);
+    expect(callsOf('del', key, commands)).to.equal(1);
+    await stage.expectFree();
+  });
+
+  it('this process stood still between the reply and the callback: the callback hears an error, the key is free (H7)', async () => {
+    const { key } = stage;
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 150 });
+    const listeners = { asyncEnd: () => block(200) };
+    const events = tracingChannel<object>('redis-exp-lock:acquire');
+    events.asyncEnd.subscribe(listeners.asyncEnd);
+    try {
+      const [err, done] = await new Promise<unknown[]>((resolve) =>
+        withLock(key, (...args: unknown[]) => resolve(args)),
+      );
+      expect(err).to.be.instanceOf(redisExpLock.LockBackendError);
+      expect(done).to.equal(undefined);
+    } finally {
+      events.asyncEnd.unsubscribe(listeners.asyncEnd);
+    }
+    await stage.freed();
+    await stage.expectFree();
+  });
+
+  it('this process stood still while the reply lay in its socket: refused (H6, H7)', async () => {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: 150, commandTimeout: 1_000 });
+    proxy.afterAnswer({ match: isAcquire, nth: 1 }, () => block(200));
+    await backendError(withLock.promise(key));
+    await stage.expectFree();
+  });
+});
+
+describe('the caller gives up while an attempt is under way that then succeeds (H8, H36)', () => {
+  const stage = useStage();
+  const commandTimeout = 300;
+  const reason = new Error('changed my mind');
+
+  interface Given {
+    readonly withLock: redisExpLock.WithLock;
+    readonly lost: Promise<any>;
+    /** Has it given up, if it does not by itself; resolves when the library says that nothing is left. */
+    giveUp(): void | Promise<void>;
+    expectReason(error: any): void;
+  }
+  const ways: [name: string, start: (withLock: redisExpLock.WithLock, key: string) => Omit<Given, 'withLock'>][] = [
+    [
+      'its timeout',
+      (withLock, key) => ({
+        lost: failure(withLock.promise(key, { timeout: 100 })),
+        giveUp: () => {},
+        expectReason: (error) => expect(error).to.be.instanceOf(redisExpLock.LockTimeoutError),
+      }),
+    ],
+    [
+      'its signal',
+      (withLock, key) => {
+        const controller = new AbortController();
+        return {
+          lost: failure(withLock.promise(key, { signal: controller.signal, timeout: 5_000 })),
+          giveUp: () => controller.abort(reason),
+          expectReason: (error) => {
+            expect(error).to.equal(reason);
+            expect(getEventListeners(controller.signal, 'abort')).to.deep.equal([]);
+          },
+        };
+      },
+    ],
+    [
+      'close()',
+      (withLock, key) => ({
+        lost: failure(withLock.promise(key, { timeout: 5_000 })),
+        giveUp: () => withLock.close(),
+        expectReason: (error) => expect(error).to.be.instanceOf(redisExpLock.LockClosedError),
+      }),
+    ],
+  ];
+
+  async function ready(): Promise<redisExpLock.WithLock> {
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
+    await (await withLock.promise(`${stage.key}-before`)).release();
+    return withLock;
+  }
+
+  for (const [name, start] of ways) {
+    it(`${name}, the reply on its way: told at once, and the key is free before the reply is heard (H8, H36)`, async () => {
+      const { proxy, key } = stage;
+      const withLock = await ready();
+      const held = holdReply();
+      proxy.rule({ match: isAcquire, nth: 1 }, held);
+      const { lost, giveUp, expectReason } = start(withLock, key);
+      await held.arrived;
+      expect(await stage.holder()).not.to.equal(null);
+      void giveUp();
+      expectReason(await lost);
+      await stage.freed();
+      held.release();
+      await quiet(proxy);
+      await stage.expectFree();
+    });
+
+    it(`${name}, the request on its way: what it gets is given back (H8, H36)`, async () => {
+      const { server, proxy, key } = stage;
+      const withLock = await ready();
+      const recording = await recordCommands(server);
+      const held = holdRequest();
+      proxy.rule({ match: isAcquire, nth: 1 }, held);
+      const { lost, giveUp, expectReason } = start(withLock, key);
+      await held.arrived;
+      void giveUp();
+      expectReason(await lost);
+      held.release();
+      await waitFor(() => proxy.count(isRelease) === 3); // one from before, one now, one after notAfter
+      await quiet(proxy);
+      const commands = await recording.stop();
+      expect(grantsOf(key, commands)).to.equal(1);
+      expect(callsOf('del', key, commands)).to.equal(1);
+      await stage.expectFree();
+    });
+
+    it(`${name}, and the first release is lost as well: a second one frees the key (H8, H36)`, async () => {
+      const { proxy, key } = stage;
+      const withLock = await ready();
+      const held = holdReply();
+      proxy.rule({ match: isAcquire, nth: 1 }, held);
+      proxy.rule({ match: isRelease, nth: 1 }, reset('before'));
+      const { lost, giveUp, expectReason } = start(withLock, key);
+      await held.arrived;
+      void giveUp();
+      expectReason(await lost);
+      held.release();
+      await stage.freed();
+      await stage.expectFree();
+    });
+  }
+
+  it('close() resolves when nothing is left to give back, not before (H8, H36)', async () => {
+    const { proxy, key } = stage;
+    const withLock = await ready();
+    const held = holdReply();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    proxy.rule({ match: isRelease, nth: 1 }, reset('before'));
+    const lost = failure(withLock.promise(key, { timeout: 5_000 }));
+    await held.arrived;
+    await Promise.all([withLock.close(), lost]);
+    expect(await stage.holder()).to.equal(null);
+    const asked = proxy.count('script');
+    await sleep(2 * commandTimeout);
+    expect(proxy.count('script')).to.equal(asked);
+  });
+
+  it('a signal that was aborted before: its reason, and nothing is sent (H36)', async () => {
+    const { proxy, key } = stage;
+    const withLock = await ready();
+    const asked = proxy.count('script');
+    expect(await failure(withLock.promise(key, { signal: AbortSignal.abort(reason) }))).to.equal(reason);
+    await quiet(proxy);
+    expect(proxy.count('script')).to.equal(asked);
+  });
+
+  it('a signal that aborts after the grant has no effect (H36)', async () => {
+    const { key } = stage;
+    const withLock = await ready();
+    const controller = new AbortController();
+    const lease = await withLock.promise(key, { signal: controller.signal });
+    controller.abort(reason);
+    await sleep(50);
+    expect(await stage.holder()).to.equal(lease.token);
+    expect(lease.signal.aborted).to.equal(false);
+    expect(await lease.release()).to.equal(true);
+  });
+
+  it('a signal that aborts between two attempts: nothing more is sent for it (H36)', async () => {
+    const { server, proxy, key } = stage;
+    const withLock = await ready();
+    await server.command('SET', key, 'somebody else', 'PX', LONG_MS);
+    const controller = new AbortController();
+    const lost = failure(
+      withLock.promise(key, { signal: controller.signal, maxRetries: 10, retryTimeout: 500, retryRatio: 1 }),
+    );
+    await proxy.seen({ match: isAcquire });
+    await quiet(proxy);
+    const asked = proxy.count('script');
+    controller.abort(reason);
+    expect(await lost).to.equal(reason);
+    await sleep(600);
+    expect(proxy.count('script')).to.equal(asked);
+    expect(await stage.holder()).to.equal('somebody else');
+  });
+});
+
+/** Resolves when the client has heard all that was sent so far. */
+async function quiet(proxy: FaultProxy): Promise<void> {
+  const seen = proxy.commands.length;
+  await sleep(50);
+  if (proxy.commands.length !== seen) await quiet(proxy);
+}
+
+/** Runs a generated call as it stands. */
+async function run(client: Client, { script, keys, args }: ReturnType<typeof scripts.acquire>): Promise<number[]> {
+  return (await client.eval(script.lua, { keys: [...keys], arguments: [...args] })) as number[];
+}
