@@ -295,12 +295,14 @@ export class Hold {
     if (exact && lifetimeMs !== null && lifetimeMs < this.leftMs()) {
       // Redis may shorten it without our ever hearing so: believe in no more than what was asked for.
       this.believe(asked, lifetimeMs, true);
+      if (this.#renewal !== undefined) this.#armRenewal();
     }
     // An end that was set by hand must not be set late, when a renewal may have set another.
     const patienceMs = exact ? Math.min(this.leftMs(), commandTimeoutMs) : this.leftMs();
     const validUntilMs = asked.monoMs + patienceMs;
     const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
-    const reply = await this.#store.extend(request).catch((error) => {
+    const begin = (): boolean => this.check();
+    const reply = await this.#store.extend({ ...request, begin }).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) {
         this.#doubtEnd(asked, lifetimeMs, validUntilMs);
       }

@@ -37,9 +37,11 @@ export interface ExtendRequest {
   /** Monotonic ms at which the holder stops believing: a script that runs later must change nothing. */
   readonly validUntilMs: number;
   readonly commandTimeoutMs: number;
+  /** Asked just before it is sent: false when it was given back or lost meanwhile, and then it must not be sent. */
+  readonly begin: () => boolean;
 }
 
-/** `late`: the script ran after the holder's validity had ended, and changed nothing. */
+/** `late`: it was not sent any more, or ran after the holder's validity had ended; nothing was changed. */
 export type ExtendReply =
   | { readonly outcome: 'extended'; readonly sent: Moment }
   | { readonly outcome: 'missing' | 'taken' | 'late' };

@@ -102,6 +102,7 @@ class RedisStore implements Store {
       if (ready !== undefined) await ready;
       // Renewals that come due together are timers of one turn; each would be a tick of its own.
       await this.#endOfTurn();
+      if (!request.begin()) return { outcome: 'late' };
       const sent = now();
       const call = extendCall(request, request.validUntilMs + this.#serverOffsetMs);
       const reply = await this.#exchange(call, keys, commandTimeoutMs, false);
@@ -215,7 +216,8 @@ class RedisStore implements Store {
 
   async #makePermanent({ keys, token, commandTimeoutMs }: AcquireRequest): Promise<void> {
     const validUntilMs = now().monoMs + probationMs;
-    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs };
+    const begin = (): boolean => true;
+    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin };
     const { outcome } = await this.extend(request).catch((error) => {
       throw unsure(error);
     });

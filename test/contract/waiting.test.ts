@@ -96,8 +96,11 @@ describeEach('waiting', (here) => {
 
     /** Until the wait has heard of its last attempt: it has timers then only if it pauses. */
     async function quiet(): Promise<void> {
-      await line.calls();
-      for (let n = 0; n < 5; n++) await new Promise((resolve) => turn(resolve));
+      // An attempt leaves at the end of its tick: behind the first question, and before the second.
+      for (let twice = 0; twice < 2; twice++) {
+        await line.calls();
+        for (let n = 0; n < 5; n++) await new Promise((resolve) => turn(resolve));
+      }
     }
 
     /** After each time that passes, how many attempts there were. */

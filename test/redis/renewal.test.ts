@@ -576,8 +576,10 @@ describe('renewal', () => {
       await server.command('ACL', 'SETUSER', 'limited', 'on', '>pw', '~*', '&*', '+@all');
       const limited = await server.connect({ username: 'limited', password: 'pw' });
       const lock = redisExpLock({ redis: limited, lifetime: 900, autoExtend: true });
-      const mine = await Promise.all(Array.from({ length: 9 }, (_, i) => lock.promise(`ok:${i}`)));
-      const forbidden = await lock.promise('no:1');
+      // In one tick, so that they are renewed in one.
+      const names = [...Array.from({ length: 9 }, (_, i) => `ok:${i}`), 'no:1'];
+      const mine = await Promise.all(names.map((name) => lock.promise(name)));
+      const forbidden = mine.pop()!;
       const signals = mine.map((lease) => lease.signal);
       await server.command('ACL', 'SETUSER', 'limited', 'resetkeys', '~ok:*');
       const lost = lossOf(forbidden);
@@ -678,6 +680,16 @@ describe('renewal', () => {
       expect(clock.countTimers()).to.equal(0);
       await clock.tickAsync(10_000);
       expect(fake.calls).to.deep.equal(['acquire', 'extend', 'release']);
+    });
+
+    it('H16: an extension asked for in the tick of the release is not sent after it', async () => {
+      const lease = await lock.promise('k');
+      const extended = lease.extend();
+      const released = lease();
+      await clock.tickAsync(10);
+      expect(await released).to.equal(true);
+      expect(await extended).to.be.a('boolean');
+      expect(fake.calls.at(-1)).to.equal('release');
     });
 
     it('H16: nothing is armed any more once the lease is lost, though an extension is in flight', async () => {
