@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { backendError, failure, grantsOf, isAcquire, LONG_MS, REDIAL, useStage } from '../redis/faults';
+import { backendError, grantsOf, LONG_MS, REDIAL, useStage } from '../redis/faults';
+import { isAcquire, rejectionOf } from '../redis/holding';
 import { holdRequest, type Match } from '../support/fault-proxy';
 import { cont, kill9, type NodeChild, startChild, stop } from '../support/processes';
 import { type ClientOptions, recordCommands } from '../support/redis';
@@ -57,7 +58,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
         const recording = await recordCommands(server);
         await server.pause();
         const controller = new AbortController();
-        const lost = failure(withLock.promise(key, { ...given, signal: controller.signal }));
+        const lost = rejectionOf(withLock.promise(key, { ...given, signal: controller.signal }));
         await sleep(50);
         if (way === 'its signal') controller.abort();
         expect(await lost).to.be.instanceOf(Error);
@@ -79,7 +80,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
       await warmUp(withLock);
       const recording = await recordCommands(server);
       await server.pause();
-      expect(await failure(withLock.promise(key, { timeout: 150 }))).to.be.instanceOf(redisExpLock.LockError);
+      expect(await rejectionOf(withLock.promise(key, { timeout: 150 }))).to.be.instanceOf(redisExpLock.LockError);
       await server.resume();
       await server.command('PING'); // it answers again
       await stage.freed(key, commandTimeout + 2_000);

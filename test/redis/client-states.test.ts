@@ -11,7 +11,8 @@ import redisExpLock from '../../src/index';
 import { reset } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, type ClientOptions, recordCommands } from '../support/redis';
-import { backendError, failure, grantsOf, isAcquire, LONG_MS, loss, REDIAL, useStage } from './faults';
+import { backendError, grantsOf, LONG_MS, REDIAL, useStage } from './faults';
+import { isAcquire, lossOf, rejectionOf } from './holding';
 
 const commandTimeout = 200;
 
@@ -55,7 +56,7 @@ describe('a socket that has become a black hole (H17)', () => {
     proxy.blackHole();
     await backendError(withLock.promise(key, { maxRetries: 2 }));
     await backendError(withLock.promise(key, { timeout: 500 }));
-    const early = await failure(withLock.promise(key, { timeout: 50, commandTimeout: LONG_MS }));
+    const early = await rejectionOf(withLock.promise(key, { timeout: 50, commandTimeout: LONG_MS }));
     expect(early).to.be.instanceOf(redisExpLock.LockError);
   });
 
@@ -64,7 +65,7 @@ describe('a socket that has become a black hole (H17)', () => {
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 600, commandTimeout });
     const lease = await withLock.promise(key, { autoExtend: true });
     proxy.blackHole();
-    expect((await loss(lease)).reason).to.equal('unreachable');
+    expect((await lossOf(lease)).reason).to.equal('unreachable');
     expect(lease.remaining()).to.equal(0);
   });
 
@@ -174,7 +175,7 @@ describe('a client that is not connected', () => {
         await dropOut(redis);
         const controller = new AbortController();
         const timeout = way === 'its timeout' ? 100 : 5_000;
-        const lost = failure(withLock.promise(key, { timeout, signal: controller.signal }));
+        const lost = rejectionOf(withLock.promise(key, { timeout, signal: controller.signal }));
         await sleep(50);
         if (way === 'its signal') controller.abort();
         const closed = way === 'close()' ? withLock.close() : undefined;

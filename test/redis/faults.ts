@@ -19,7 +19,7 @@ import {
   startRedis,
   uniqueKey,
 } from '../support/redis';
-import { callsIn } from './holding';
+import { rejectionOf } from './holding';
 
 /** Long enough that no test sees a key end by itself: what is gone was released. */
 export const LONG_MS = 60_000;
@@ -123,16 +123,7 @@ export function useStage(options: ServerOptions = {}): Stage {
   return stage;
 }
 
-// Which script a command calls: for rules of the proxy and for recordings.
-
-export const isAcquire = calls('acquire');
-export const isExtend = calls('extend');
-export const isRelease = calls('release');
-export const isInspect = calls('inspect');
-
-function calls(name: string): (args: readonly string[]) => boolean {
-  return (args) => callsIn(args).some((call) => call.name === name);
-}
+// What a recording says.
 
 /** How often the recorded scripts set the key: how often it was granted. */
 export function grantsOf(key: string, commands: readonly RecordedCommand[]): number {
@@ -151,38 +142,10 @@ export function callsOf(name: string, key: string, commands: readonly RecordedCo
 
 // How a call ended.
 
-/** The error a promise rejects with; fails the test when it resolves, or does neither for far longer than any deadline here. */
-export async function failure(promise: Promise<unknown>): Promise<any> {
-  const impatience = AbortSignal.timeout(10_000);
-  const silence = new Promise<never>((_, reject) => {
-    impatience.addEventListener('abort', () => reject(new Error('expected a rejection, it never settled')));
-  });
-  const resolved = promise.then(
-    () => undefined,
-    (error) => ({ error }),
-  );
-  const outcome = await Promise.race([resolved, silence]);
-  if (outcome === undefined) throw new Error('expected a rejection, it resolved');
-  return outcome.error;
-}
-
 /** The LockBackendError a promise rejects with. */
 export async function backendError(promise: Promise<unknown>): Promise<redisExpLock.LockBackendError> {
-  const error = await failure(promise);
+  const error = await rejectionOf(promise);
   expect(error).to.be.instanceOf(redisExpLock.LockBackendError, String(error?.stack));
   expect(error.code).to.equal('ERR_LOCK_BACKEND');
   return error;
-}
-
-/** The error with which the signal of a lease aborts. */
-export async function loss({ signal }: { readonly signal: AbortSignal }): Promise<redisExpLock.LockLostError> {
-  await waitFor(() => signal.aborted, { what: 'the loss to be noticed' });
-  expect(signal.reason).to.be.instanceOf(redisExpLock.LockLostError);
-  return signal.reason;
-}
-
-/** Blocks this process, as a long computation does. */
-export function block(ms: number): void {
-  const endMs = performance.now() + ms;
-  while (performance.now() < endMs);
 }

@@ -10,7 +10,8 @@ import redisExpLock from '../../src/index';
 import { delayRequest, holdRequest, reset } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { recordCommands } from '../support/redis';
-import { backendError, failure, isAcquire, isExtend, isRelease, LONG_MS, loss, useStage } from './faults';
+import { backendError, LONG_MS, useStage } from './faults';
+import { isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holding';
 
 describe('an extension (H13)', () => {
   const stage = useStage();
@@ -21,7 +22,7 @@ describe('an extension (H13)', () => {
     await server.command('DEL', key);
     expect(await lease.extend()).to.equal(false);
     expect(await stage.holder()).to.equal(null);
-    expect((await loss(lease)).reason).to.equal('missing');
+    expect((await lossOf(lease)).reason).to.equal('missing');
     expect(lease.remaining()).to.equal(0);
   });
 
@@ -32,7 +33,7 @@ describe('an extension (H13)', () => {
     expect(await lease.extend(LONG_MS)).to.equal(false);
     expect(await stage.holder()).to.equal('stranger');
     expect(await stage.leftMs()).to.be.within(1, 5_000);
-    expect((await loss(lease)).reason).to.equal('taken');
+    expect((await lossOf(lease)).reason).to.equal('taken');
     expect(await lease.release()).to.equal(false);
     expect(await stage.holder()).to.equal('stranger');
   });
@@ -54,13 +55,13 @@ describe('an extension (H13)', () => {
     const lease = await withLock.promise(key, { lifetime: 400 });
     await server.command('PEXPIRE', key, 5_000);
     const held = holdRequest();
-    proxy.rule({ match: isExtend, nth: 1 }, held);
-    const extended = failure(lease.extend(LONG_MS));
+    proxy.rule({ match: isExtension, nth: 1 }, held);
+    const extended = rejectionOf(lease.extend(LONG_MS));
     await held.arrived;
     await extended;
     await waitFor(() => lease.remaining() === 0);
     await sleep(10); // two clocks, each read in whole milliseconds
-    const ran = proxy.seen({ match: isExtend });
+    const ran = proxy.seen({ match: isExtension });
     held.release();
     expect(String((await ran).reply)).to.match(/^\*2\r\n:-2\r\n/);
     expect(await stage.leftMs()).to.be.within(1, 5_000);
@@ -74,12 +75,12 @@ describe('an extension (H13)', () => {
     const lease = await withLock.promise(key, { lifetime: 1_500 });
     // Redis frees the key one second after we stop believing: in between nothing may give it a longer life.
     const held = holdRequest();
-    proxy.rule({ match: isExtend, nth: 1 }, held);
+    proxy.rule({ match: isExtension, nth: 1 }, held);
     const extended = lease.extend(LONG_MS);
     await held.arrived;
     await waitFor(() => lease.remaining() === 0);
     await sleep(10);
-    const ran = proxy.seen({ match: isExtend });
+    const ran = proxy.seen({ match: isExtension });
     held.release();
     expect(String((await ran).reply)).to.match(/^\*2\r\n:-2\r\n/);
     expect(await extended).to.equal(false);
@@ -90,13 +91,13 @@ describe('an extension (H13)', () => {
     const { server, proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 300, commandTimeout: 200 });
     const held = holdRequest();
-    proxy.rule({ match: isExtend, nth: 1 }, held);
+    proxy.rule({ match: isExtension, nth: 1 }, held);
     const lease = await withLock.promise(key, { autoExtend: true });
     await server.command('PEXPIRE', key, 5_000);
-    expect((await loss(lease)).reason).to.equal('unreachable');
+    expect((await lossOf(lease)).reason).to.equal('unreachable');
     await sleep(10);
     const recording = await recordCommands(server);
-    const ran = proxy.seen({ match: isExtend });
+    const ran = proxy.seen({ match: isExtension });
     held.release();
     await ran;
     const commands = await recording.stop();
@@ -107,7 +108,7 @@ describe('an extension (H13)', () => {
     const { server, proxy, key } = stage;
     const lease = await redisExpLock({ redis: await stage.through(), lifetime: LONG_MS }).promise(key);
     const held = holdRequest();
-    proxy.rule({ match: isExtend, nth: 1 }, held);
+    proxy.rule({ match: isExtension, nth: 1 }, held);
     const extended = lease.extend();
     await held.arrived;
     const released = [lease.release(), lease(), lease.release()];
@@ -255,7 +256,7 @@ describe('somebody takes the key away from its holder (H60, H61)', () => {
       const lease = await withLock.promise(key, { autoExtend: true });
       expect(lease.signal.aborted).to.equal(false);
       await take(key);
-      const error = await loss(lease);
+      const error = await lossOf(lease);
       expect(error.reason).to.equal(reason);
       expect(error.code).to.equal('ERR_LOCK_LOST');
       expect(await lease.release()).to.equal(false);
@@ -269,10 +270,10 @@ describe('somebody takes the key away from its holder (H60, H61)', () => {
   it('by FLUSHALL: run resolves to nothing, it says what was lost and what fn made (H61)', async () => {
     const { server, key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime });
-    const error = await failure(
+    const error = await rejectionOf(
       withLock.run(key, async (lease) => {
         await server.command('FLUSHALL');
-        await loss(lease);
+        await lossOf(lease);
         return 42;
       }),
     );
@@ -283,7 +284,7 @@ describe('somebody takes the key away from its holder (H60, H61)', () => {
   it('by PERSIST: still ours, and the next renewal leaves it without an end until the release (H61)', async () => {
     const { server, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime });
-    const renewed = stage.proxy.seen({ match: isExtend });
+    const renewed = stage.proxy.seen({ match: isExtension });
     const lease = await withLock.promise(key, { autoExtend: true });
     await server.command('PERSIST', key);
     await renewed;
@@ -300,9 +301,9 @@ describe('somebody takes the key away from its holder (H60, H61)', () => {
     await server.command('CONFIG', 'SET', 'maxmemory-policy', 'volatile-ttl');
     await server.command('CONFIG', 'SET', 'maxmemory', 1);
     try {
-      await failure(server.command('SET', `${key}-full`, 'x')); // evicts what it can: lock and fence
+      await rejectionOf(server.command('SET', `${key}-full`, 'x')); // evicts what it can: lock and fence
       expect(await stage.holder()).to.equal(null);
-      expect((await loss(lease)).reason).to.equal('missing');
+      expect((await lossOf(lease)).reason).to.equal('missing');
     } finally {
       await server.command('CONFIG', 'SET', 'maxmemory', 0);
       await server.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');

@@ -8,7 +8,8 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import redisExpLock from '../../src/index';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
-import { failure, LONG_MS } from './faults';
+import { LONG_MS } from './faults';
+import { rejectionOf } from './holding';
 
 let server: RedisServer;
 let clients: Client[];
@@ -179,7 +180,7 @@ class Abort extends Checked {
 
   override async act(_model: Model, real: Real): Promise<void> {
     const controller = new AbortController();
-    const lost = failure(real.locks[this.#who]!.promise(real.names[this.#key]!, { signal: controller.signal }));
+    const lost = rejectionOf(real.locks[this.#who]!.promise(real.names[this.#key]!, { signal: controller.signal }));
     const reason = new Error('aborted');
     controller.abort(reason);
     expect(await lost).to.equal(reason);

@@ -9,7 +9,8 @@ import redisExpLock from '../../src/index';
 import { FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
-import { backendError, failure, isAcquire, isExtend, LONG_MS, loss, REDIAL } from './faults';
+import { backendError, LONG_MS, REDIAL } from './faults';
+import { isAcquire, isExtension, lossOf, rejectionOf } from './holding';
 
 describe('a failover to a replica that lags (H59)', () => {
   let master: RedisServer;
@@ -74,7 +75,7 @@ describe('a failover to a replica that lags (H59)', () => {
     expect(next.fence).to.be.greaterThan(old.fence);
 
     await redirect();
-    const error = await loss(old);
+    const error = await lossOf(old);
     expect([error.code, error.reason]).to.deep.equal(['ERR_LOCK_LOST', 'taken']);
     expect(await old.release()).to.equal(false);
     expect(await replica.command('GET', key)).to.equal(next.token);
@@ -86,11 +87,11 @@ describe('a failover to a replica that lags (H59)', () => {
     const { fence } = await withLock.run(key, (lease) => lease);
     await replicated(`{${key}}:fence`, String(fence));
     await stopReplica();
-    const error = await failure(
+    const error = await rejectionOf(
       withLock.run(key, async (old) => {
         await failOver();
         await redirect();
-        expect((await loss(old)).reason).to.equal('missing');
+        expect((await lossOf(old)).reason).to.equal('missing');
         return old.fence;
       }),
     );
@@ -108,7 +109,7 @@ describe('a failover to a replica that lags (H59)', () => {
     await redirect();
     const next = redisExpLock({ redis: await client(replica.url) });
     expect(await next.tryLock(key)).to.equal(null);
-    expect(String((await proxy.seen({ match: isExtend })).reply)).to.match(/^\*2\r\n:1\r\n/);
+    expect(String((await proxy.seen({ match: isExtension })).reply)).to.match(/^\*2\r\n:1\r\n/);
     expect(lease.signal.aborted).to.equal(false);
     expect(await next.tryLock(key)).to.equal(null);
     expect(await lease.release()).to.equal(true);
@@ -322,7 +323,7 @@ describe('minReplicas (H59)', () => {
 
   it('its connection is made while its only caller has given up: nothing is written for nobody (H3, H59)', async () => {
     proxy.refuse();
-    const lost = failure(withLock.promise(key, { timeout: 100 }));
+    const lost = rejectionOf(withLock.promise(key, { timeout: 100 }));
     expect(await lost).to.be.instanceOf(redisExpLock.LockError);
     proxy.heal();
     await waitFor(() => proxy.open === 2, { what: 'the connection for WAIT' });

@@ -11,7 +11,8 @@ import redisExpLock from '../../src/index';
 import { answer, replaceReply, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
-import { backendError, isAcquire, LONG_MS, loss, REDIAL, useStage } from './faults';
+import { backendError, LONG_MS, REDIAL, useStage } from './faults';
+import { isAcquire, lossOf } from './holding';
 
 describe('a state of the server that passes (H54)', () => {
   const stage = useStage();
@@ -301,7 +302,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
       const redis = await userWith(commands);
       const lease = await redisExpLock({ redis, lifetime: 900 }).promise(stage.key, { autoExtend: true });
       await stage.server.command('ACL', 'SETUSER', `user-${stage.key}`, '-pexpire');
-      const error = await loss(lease);
+      const error = await lossOf(lease);
       expect(error.reason).to.equal('unreachable');
       expect(lease.remaining()).to.equal(0);
     });
@@ -322,6 +323,19 @@ describe('a state of the server that somebody has to change (H54)', () => {
         }
         const both = await withLock.promise([`${stage.key}-a`, `${stage.key}-b`]);
         expect(await both.release()).to.equal(true);
+      });
+
+      it('callers of one tick: only the one who asks for another name is refused (H58)', async () => {
+        const redis = await userWith([...commands, names[1]!], names[0]);
+        const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+        const [mine, other, more] = await Promise.allSettled([
+          withLock.promise(`lk:${stage.key}-a`),
+          withLock.promise(`other:${stage.key}`),
+          withLock.promise(`lk:${stage.key}-b`),
+        ]);
+        expect([mine.status, other.status, more.status]).to.deep.equal(['fulfilled', 'rejected', 'fulfilled']);
+        expect((other as PromiseRejectedResult).reason.redisCode).to.equal('NOPERM');
+        expect(await stage.holder(`other:${stage.key}`)).to.equal(null);
       });
 
       it('another name, or no right to the fences: told at once, by name, and nothing is written (H58)', async () => {
@@ -361,6 +375,20 @@ describe('a server that may not write (H55)', () => {
       await server.command('CONFIG', 'SET', 'maxmemory', 0);
     }
     await stage.expectFree();
+  });
+
+  it('OOM, callers of one tick: the acquire is refused, the release is not (H55)', async () => {
+    const { server, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
+    const held = await withLock.promise(`${key}-held`);
+    await server.command('CONFIG', 'SET', 'maxmemory', 1);
+    try {
+      const [error, released] = await Promise.all([backendError(withLock.promise(key)), held.release()]);
+      expect([error.redisCode, released]).to.deep.equal(['OOM', true]);
+    } finally {
+      await server.command('CONFIG', 'SET', 'maxmemory', 0);
+    }
+    expect(await server.command('EXISTS', key, `{${key}}:fence`)).to.equal(0);
   });
 
   it('OOM that passes: waited for (H54, H55)', async () => {

@@ -25,20 +25,8 @@ import {
 } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, type ClientOptions, connect, recordCommands } from '../support/redis';
-import {
-  backendError,
-  block,
-  callsOf,
-  failure,
-  fencesOf,
-  grantsOf,
-  isAcquire,
-  isExtend,
-  isRelease,
-  LONG_MS,
-  REDIAL,
-  useStage,
-} from './faults';
+import { backendError, callsOf, fencesOf, grantsOf, LONG_MS, REDIAL, useStage } from './faults';
+import { busyFor, callsIn, isAcquire, isExtension, isRelease, rejectionOf } from './holding';
 
 describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
   const stage = useStage();
@@ -138,7 +126,7 @@ describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
 
   for (const [what, match] of [
     ['the acquire', isAcquire],
-    ['the step that makes it permanent', isExtend],
+    ['the step that makes it permanent', isExtension],
   ] as const) {
     it(`with lifetime null, the reply to ${what}: the caller gets it for good (H2)`, async () => {
       const { proxy, key } = stage;
@@ -199,7 +187,7 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
       const recording = await recordCommands(server);
       const held = holdRequest();
       proxy.rule({ match: isAcquire, nth: 1 }, held);
-      await failure(withLock.promise(key, give));
+      await rejectionOf(withLock.promise(key, give));
       await sleep(250); // past notAfter
       const ran = proxy.seen({ match: isAcquire });
       held.release();
@@ -272,7 +260,7 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
       // the command stays in its offline queue until it is back, long after the caller was told.
       await sleep(1);
       server.process.kill('SIGKILL');
-      block(100);
+      busyFor(100);
       expect(redis.isReady).to.equal(true);
       const lost = backendError(withLock.promise(key));
       await server.restart();
@@ -403,7 +391,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
   it('this process stood still between the reply and the callback: the callback hears an error, the key is free (H7)', async () => {
     const { key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 150 });
-    const listeners = { asyncEnd: () => block(200) };
+    const listeners = { asyncEnd: () => busyFor(200) };
     const events = tracingChannel<object>('redis-exp-lock:acquire');
     events.asyncEnd.subscribe(listeners.asyncEnd);
     try {
@@ -422,7 +410,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
   it('this process stood still while the reply lay in its socket: refused (H6, H7)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 150, commandTimeout: 1_000 });
-    proxy.afterAnswer({ match: isAcquire, nth: 1 }, () => block(200));
+    proxy.afterAnswer({ match: isAcquire, nth: 1 }, () => busyFor(200));
     await backendError(withLock.promise(key));
     await stage.expectFree();
   });
@@ -444,7 +432,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     [
       'its timeout',
       (withLock, key) => ({
-        lost: failure(withLock.promise(key, { timeout: 100 })),
+        lost: rejectionOf(withLock.promise(key, { timeout: 100 })),
         giveUp: () => {},
         expectReason: (error) => expect(error).to.be.instanceOf(redisExpLock.LockTimeoutError),
       }),
@@ -454,7 +442,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
       (withLock, key) => {
         const controller = new AbortController();
         return {
-          lost: failure(withLock.promise(key, { signal: controller.signal, timeout: 5_000 })),
+          lost: rejectionOf(withLock.promise(key, { signal: controller.signal, timeout: 5_000 })),
           giveUp: () => controller.abort(reason),
           expectReason: (error) => {
             expect(error).to.equal(reason);
@@ -466,7 +454,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     [
       'close()',
       (withLock, key) => ({
-        lost: failure(withLock.promise(key, { timeout: 5_000 })),
+        lost: rejectionOf(withLock.promise(key, { timeout: 5_000 })),
         giveUp: () => withLock.close(),
         expectReason: (error) => expect(error).to.be.instanceOf(redisExpLock.LockClosedError),
       }),
@@ -537,7 +525,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     const held = holdReply();
     proxy.rule({ match: isAcquire, nth: 1 }, held);
     proxy.rule({ match: isRelease, nth: 1 }, reset('before'));
-    const lost = failure(withLock.promise(key, { timeout: 5_000 }));
+    const lost = rejectionOf(withLock.promise(key, { timeout: 5_000 }));
     await held.arrived;
     await Promise.all([withLock.close(), lost]);
     expect(await stage.holder()).to.equal(null);
@@ -550,7 +538,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     const { proxy, key } = stage;
     const withLock = await ready();
     const asked = proxy.count('script');
-    expect(await failure(withLock.promise(key, { signal: AbortSignal.abort(reason) }))).to.equal(reason);
+    expect(await rejectionOf(withLock.promise(key, { signal: AbortSignal.abort(reason) }))).to.equal(reason);
     await quiet(proxy);
     expect(proxy.count('script')).to.equal(asked);
   });
@@ -572,7 +560,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     const withLock = await ready();
     await server.command('SET', key, 'somebody else', 'PX', LONG_MS);
     const controller = new AbortController();
-    const lost = failure(
+    const lost = rejectionOf(
       withLock.promise(key, { signal: controller.signal, maxRetries: 10, retryTimeout: 500, retryRatio: 1 }),
     );
     await proxy.seen({ match: isAcquire });
@@ -583,6 +571,125 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     await sleep(600);
     expect(proxy.count('script')).to.equal(asked);
     expect(await stage.holder()).to.equal('somebody else');
+  });
+});
+
+describe('callers of one tick, who share a script call', () => {
+  const stage = useStage();
+  const commandTimeout = 300;
+  let keys: string[];
+
+  beforeEach(() => {
+    keys = Array.from({ length: 20 }, (_, n) => `${stage.key}-${n}`);
+  });
+
+  /** What the first acquire that the proxy saw asked for. */
+  const together = (): number => callsIn(stage.proxy.commands.find(({ args }) => isAcquire(args))!.args).length;
+
+  it('the reply is lost: each gets its own, one grant, one fence (H2)', async () => {
+    const { server, proxy } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const recording = await recordCommands(server);
+    proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    const leases = await Promise.all(keys.map((key) => withLock.promise(key, { maxRetries: 20 })));
+    const commands = await recording.stop();
+    expect(together()).to.equal(keys.length);
+    for (const [n, key] of keys.entries()) {
+      expect([grantsOf(key, commands), fencesOf(key, commands)]).to.deep.equal([1, 1]);
+      expect(await stage.holder(key)).to.equal(leases[n]!.token);
+      expect(await stage.fence(key)).to.equal(leases[n]!.fence);
+    }
+    expect(new Set(leases.map(({ token }) => token)).size).to.equal(keys.length);
+  });
+
+  it('the reply is lost and nobody tries again: each is told, and every key is free soon (H2)', async () => {
+    const { proxy } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
+    const executed = proxy.seen({ match: isAcquire });
+    proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    await Promise.all(keys.map((key) => backendError(withLock.promise(key))));
+    await executed;
+    for (const key of keys) await stage.freed(key);
+  });
+
+  it('Redis runs it after all of them gave up: nothing is granted (H3)', async () => {
+    const { server, proxy } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
+    await (await withLock.promise(`${stage.key}-before`)).release();
+    const recording = await recordCommands(server);
+    const held = holdRequest();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    await Promise.all(keys.map((key) => backendError(withLock.promise(key))));
+    await sleep(50);
+    const ran = proxy.seen({ match: isAcquire });
+    held.release();
+    await ran;
+    const commands = await recording.stop();
+    for (const key of keys) expect(grantsOf(key, commands)).to.equal(0);
+  });
+
+  it('Redis runs it twice: one grant, one fence, each (H4)', async () => {
+    const { server, proxy } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const recording = await recordCommands(server);
+    proxy.rule({ match: 'script' }, duplicateRequest());
+    const leases = await Promise.all(keys.map((key) => withLock.promise(key)));
+    expect(await Promise.all(leases.map((lease) => lease.release()))).to.deep.equal(keys.map(() => true));
+    const commands = await recording.stop();
+    expect(together()).to.equal(keys.length);
+    for (const key of keys) expect([grantsOf(key, commands), fencesOf(key, commands)]).to.deep.equal([1, 1]);
+  });
+
+  it('one gives up, the others do not: only its own grant is given back (H8, H36)', async () => {
+    const { proxy } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
+    const controller = new AbortController();
+    const held = holdReply();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    const [lost, ...others] = keys.map((key, n) => withLock.promise(key, n === 0 ? { signal: controller.signal } : {}));
+    await held.arrived;
+    controller.abort();
+    expect((await rejectionOf(lost!)).name).to.equal('AbortError');
+    held.release();
+    const leases = await Promise.all(others);
+    await stage.freed(keys[0]!);
+    await sleep(2 * commandTimeout); // whatever its giving up has set off
+    for (const [n, lease] of leases.entries()) expect(await stage.holder(keys[n + 1]!)).to.equal(lease.token);
+  });
+
+  it('one of them asks for a key of another kind: only it is refused (H10)', async () => {
+    const { server } = stage;
+    await server.command('RPUSH', keys[7]!, 'x');
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const outcomes = await Promise.allSettled(keys.map((key) => withLock.promise(key)));
+    expect(together()).to.equal(keys.length);
+    expect(outcomes.filter(({ status }) => status === 'fulfilled')).to.have.length(keys.length - 1);
+    expect((outcomes[7] as PromiseRejectedResult).reason.redisCode).to.equal('WRONGTYPE');
+  });
+
+  it('the same key: the first has it, the others are told that it is taken (H44)', async () => {
+    const { key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
+    const [first, ...others] = await Promise.all(keys.map(() => withLock.tryLock(key)));
+    expect(together()).to.equal(keys.length);
+    expect(await stage.holder()).to.equal(first!.token);
+    expect(others).to.deep.equal(others.map(() => null));
+  });
+
+  it('a release whose reply is lost shares it with an acquire: each is told, the key is never stolen (H23)', async () => {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
+    const lease = await withLock.promise(key);
+    proxy.rule({ match: isRelease, nth: 1 }, reset());
+    const [released, acquired] = await Promise.allSettled([
+      lease.release(),
+      withLock.promise(key, { maxRetries: 20 }), // granted behind the release, in the same call
+    ]);
+    expect(released.status).to.equal('rejected');
+    const next = (acquired as PromiseFulfilledResult<redisExpLock.Lease>).value;
+    expect(await lease.release()).to.equal(false);
+    expect(await stage.holder()).to.equal(next.token);
+    expect(next.fence).to.be.greaterThan(lease.fence);
   });
 });
 
