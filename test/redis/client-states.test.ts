@@ -33,13 +33,14 @@ describe('a socket that has become a black hole (H17)', () => {
       const { proxy, key } = stage;
       const withLock = redisExpLock({ redis: await stage.through(options), lifetime: LONG_MS, commandTimeout });
       const lease = await withLock.promise(key, { maxRetries: 5 });
+      const kept = await withLock.promise(`${key}-kept`);
       proxy.blackHole();
       const errors = await Promise.all([
         backendError(withLock.promise(`${key}-other`)),
         backendError(withLock.tryLock(`${key}-other`)),
         backendError(withLock.run(`${key}-other`, () => expect.fail('nothing was granted'))),
         backendError(new Promise((_, reject) => withLock(`${key}-other`, (err) => reject(err)))),
-        backendError(lease.extend()),
+        backendError(kept.extend()),
         backendError(lease.release()),
         backendError(withLock.inspect(key)),
       ]);

@@ -77,13 +77,13 @@ describe('renewal', () => {
     });
 
     it('run renews while its function runs; promise, tryLock and the callback form when autoExtend says so', async () => {
-      const options = { lifetime: 600, autoExtend: true };
+      const options = { lifetime: 1_000, autoExtend: true };
       const leases = [
         await withLock.promise(uniqueKey(), options),
         (await withLock.tryLock(uniqueKey(), options))!,
         await new Promise<redisExpLock.Lease>((resolve) => withLock(uniqueKey(), options, (_, done) => resolve(done!))),
       ];
-      await withLock.run(key, { lifetime: 600 }, async (lease) => {
+      await withLock.run(key, { lifetime: 1_000 }, async (lease) => {
         await sleep(1_300);
         expect(await direct.get(key)).to.equal(lease.token);
       });
@@ -106,8 +106,8 @@ describe('renewal', () => {
     });
 
     it('run renews although its function kept nothing of the lease', async () => {
-      const held = await withLock.run(key, { lifetime: 600 }, async () => {
-        for (let i = 0; i < 10; i += 1) {
+      const held = await withLock.run(key, { lifetime: 1_200 }, async () => {
+        for (let i = 0; i < 15; i += 1) {
           await sleep(100);
           globalThis.gc!();
         }
@@ -165,14 +165,14 @@ describe('renewal', () => {
     });
 
     it('leases held side by side share no token, no signal, no renewal and no end (compare H26, H44)', async () => {
-      const options = { lifetime: 600, autoExtend: true };
+      const options = { lifetime: 1_000, autoExtend: true };
       const [a, b, c] = await Promise.all(['a', 'b', 'c'].map((name) => withLock.promise(`${key}:${name}`, options)));
       expect(new Set([a!.token, b!.token, c!.token]).size).to.equal(3);
       expect(new Set([a!.signal, b!.signal, c!.signal]).size).to.equal(3);
       await a!.release();
       await direct.del(`${key}:b`);
       expect((await lossOf(b!)).reason).to.equal('missing');
-      await sleep(900);
+      await sleep(1_000);
       expect([a!.signal.aborted, b!.signal.aborted, c!.signal.aborted]).to.deep.equal([false, true, false]);
       expect([a!.remaining(), b!.remaining()]).to.deep.equal([0, 0]);
       expect(c!.remaining()).to.be.above(0);
@@ -364,7 +364,7 @@ describe('renewal', () => {
     });
 
     it('one extension of a lease is in flight at a time, whoever asks', async () => {
-      const lease = await withLock.promise(key, { lifetime: 600, autoExtend: true, commandTimeout: 5_000 });
+      const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true, commandTimeout: 5_000 });
       let inFlight = 0;
       let most = 0;
       proxy.onCommand(({ args }) => {

@@ -24,7 +24,7 @@ describe('a state of the server that passes (H54)', () => {
     const withLock = redisExpLock({ redis, commandTimeout: 3_000 });
     const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal([code, true]);
-    const over = await backendError(withLock.promise(key, { timeout: 100 }));
+    const over = await backendError(withLock.promise(key, { timeout: 400 }));
     expect([over.redisCode, over.retryable]).to.deep.equal([code, true]);
     const counted = await backendError(withLock.promise(key, { maxRetries: 2 }));
     expect([counted.redisCode, counted.retryable]).to.deep.equal([code, true]);
@@ -57,7 +57,7 @@ describe('a state of the server that passes (H54)', () => {
   it('LOADING: the server reads its data back after a restart (H54)', async () => {
     const slowly = ['--key-load-delay', '2000', '--loading-process-events-interval-bytes', '1024'];
     const server = await startRedis({ args: slowly });
-    await server.command('EVAL', "for i = 1, 1000 do redis.call('SET', 'filler' .. i, string.rep('x', 100)) end", 0);
+    await server.command('EVAL', "for i = 1, 2000 do redis.call('SET', 'filler' .. i, string.rep('x', 100)) end", 0);
     await server.command('SAVE');
     const redis = stage.owns(await server.connect(REDIAL));
     await server.kill();

@@ -519,6 +519,18 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     });
   }
 
+  it('the releases are lost again and again: they are sent until Redis has answered (H8)', async () => {
+    const { proxy, key } = stage;
+    const withLock = await ready();
+    const executed = proxy.seen({ match: isAcquire });
+    proxy.rule({ match: isAcquire, nth: 1 }, reset());
+    proxy.rule({ match: isRelease, times: 5 }, reset('before'));
+    await backendError(withLock.promise(key));
+    await executed;
+    await stage.freed(key, 10_000);
+    await stage.expectFree();
+  });
+
   it('close() resolves when nothing is left to give back, not before (H8, H36)', async () => {
     const { proxy, key } = stage;
     const withLock = await ready();
