@@ -26,17 +26,13 @@ import { pauses } from './wait/backoff';
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
 export function acquire(key: Key, settings: Settings, scope: Scope): Promise<Hold> {
-  const { keys, store } = checkArguments(key, settings, scope);
+  const keys = lockKeys(key, settings.prefix);
+  const store = scope.store(settings.redis);
   return new Promise((resolve, reject) => {
     if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
     else if (settings.signal?.aborted) reject(abortReason(settings.signal));
     else new Wait(key, keys, settings, scope, store, resolve, reject).start();
   });
-}
-
-/** @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key, or no client that we know. */
-export function checkArguments(key: Key, settings: Settings, scope: Scope): { keys: Key; store: Store } {
-  return { keys: lockKeys(key, settings.prefix), store: scope.store(settings.redis) };
 }
 
 export class Wait {

@@ -33,21 +33,21 @@ export interface WarningEvent {
 }
 
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
-const acquireParts = [
-  acquireChannel.start,
-  acquireChannel.end,
-  acquireChannel.asyncStart,
-  acquireChannel.asyncEnd,
-  acquireChannel.error,
-];
+const { start, end, asyncStart, asyncEnd, error } = acquireChannel;
 const releaseChannel = channel('redis-exp-lock:release');
 const lostChannel = channel('redis-exp-lock:lost');
 const warningChannel = channel('redis-exp-lock:warning');
 
 /** Runs one acquire, traced when somebody listens. */
 export function traceAcquire<T>(key: Key, acquire: () => Promise<T>): Promise<T> {
-  if (!acquireParts.some((part) => part.hasSubscribers)) return acquire();
-  return acquireChannel.tracePromise(acquire, { key });
+  // Asked part by part: the channel itself has no `hasSubscribers` before Node 20.13.
+  const traced =
+    start.hasSubscribers ||
+    end.hasSubscribers ||
+    asyncStart.hasSubscribers ||
+    asyncEnd.hasSubscribers ||
+    error.hasSubscribers;
+  return traced ? acquireChannel.tracePromise(acquire, { key }) : acquire();
 }
 
 export function emitRelease(event: ReleaseEvent): void {

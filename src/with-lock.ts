@@ -1,7 +1,7 @@
 // START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
 // checks its arguments, asks acquire.ts for a hold, and hands out a lease.
 import { promisify } from 'node:util';
-import { acquire, checkArguments } from './acquire';
+import { acquire } from './acquire';
 import { forKey, LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
 import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
@@ -78,15 +78,15 @@ export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const scope = new Scope();
 
-  async function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
+  /** Throws at once for bad arguments; everything else is in the promise. */
+  function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
     const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    return traceAcquire(key, async () => leaseOf(await acquire(key, settings, scope), autoExtend, takenAt));
+    return traceAcquire(key, () => acquire(key, settings, scope).then((hold) => leaseOf(hold, autoExtend, takenAt)));
   }
 
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = settle(options, base);
-    checkArguments(key, settings, scope);
     take(key, settings, settings.autoExtend ?? false).then(
       (lease) => process.nextTick(deliver, lease, callback),
       (error) => process.nextTick(callback, error),

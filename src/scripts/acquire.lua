@@ -53,10 +53,16 @@ end
 
 -- From here on only writes. The fence goes first: when memory or a right is missing, no lock has been touched yet.
 if #KEYS > locks and (#free > 0 or fence == 0) then
-  fence = math.max(fence + 1, micros)
-  local keep = math.max(math.floor(fence / 1000) - now, 0) + 3600000
+  local keep = '3600000'
+  if fence < micros then
+    fence = micros
+  else
+    fence = fence + 1
+    keep = string.format('%.0f', math.max(math.floor(fence / 1000) - now, 0) + 3600000)
+  end
+  local text = string.format('%.0f', fence)
   for i = locks + 1, #KEYS do
-    redis.call('SET', KEYS[i], string.format('%.0f', fence), 'PX', string.format('%.0f', keep))
+    redis.call('SET', KEYS[i], text, 'PX', keep)
   end
 end
 for _, key in ipairs(free) do

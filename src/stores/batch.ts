@@ -5,11 +5,18 @@ import { batch } from '../scripts/generated';
 import type { ScriptCall } from '../scripts/script';
 import { codeOf, strangeReply } from './replies';
 
-interface Pending {
-  readonly call: ScriptCall;
+/** How the answer to one call is told. */
+export interface Answer {
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
 }
+
+interface Pending extends Answer {
+  readonly call: ScriptCall;
+}
+
+/** Sends a call and tells its answer: by callbacks, because each promise on this way is paid for by every lock. */
+export type Send = (call: ScriptCall, answer: Answer) => void;
 
 /** What one caller can bring upon a whole batch. */
 const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
@@ -17,21 +24,19 @@ const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
 export class Batch {
   #pending: Pending[] = [];
   readonly #most: number;
-  readonly #send: (call: ScriptCall) => Promise<unknown>;
+  readonly #send: Send;
 
   /** @param most Calls in one batch: 1 for a cluster, whose slots cannot be mixed. */
-  constructor(most: number, send: (call: ScriptCall) => Promise<unknown>) {
+  constructor(most: number, send: Send) {
     this.#most = most;
     this.#send = send;
   }
 
-  /** The reply to this call, or the error that it, or its whole batch, met. */
-  add(call: ScriptCall): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      // nextTick runs when the microtasks of this tick are done: every caller that the last replies woke has asked by then.
-      if (this.#pending.length === 0) process.nextTick(this.#flush);
-      this.#pending.push({ call, resolve, reject });
-    });
+  /** The answer is the reply to this call, or the error that it, or its whole batch, met. */
+  add(call: ScriptCall, { resolve, reject }: Answer): void {
+    // nextTick runs when the microtasks of this tick are done: every caller that the last replies woke has asked by then.
+    if (this.#pending.length === 0) process.nextTick(this.#flush);
+    this.#pending.push({ call, resolve, reject });
   }
 
   readonly #flush = (): void => {
@@ -39,25 +44,22 @@ export class Batch {
     this.#pending = [];
     for (let from = 0; from < pending.length; from += this.#most) {
       const some = pending.length <= this.#most ? pending : pending.slice(from, from + this.#most);
-      if (some.length === 1) this.#sendAlone(some[0]!);
-      else void this.#sendTogether(some);
+      if (some.length === 1) this.#send(some[0]!.call, some[0]!);
+      else this.#sendTogether(some);
     }
   };
 
-  #sendAlone({ call, resolve, reject }: Pending): void {
-    this.#send(call).then(resolve, reject);
-  }
-
-  async #sendTogether(together: readonly Pending[]): Promise<void> {
-    try {
-      deal(await this.#send(batchCall(together)), together);
-    } catch (error) {
-      const blame = culprits.has(codeOf(String((error as Error).message)) ?? '');
-      for (const each of together) {
-        if (blame) this.#sendAlone(each);
-        else each.reject(error);
-      }
-    }
+  #sendTogether(together: readonly Pending[]): void {
+    this.#send(batchCall(together), {
+      resolve: (reply) => deal(reply, together),
+      reject: (error) => {
+        const blame = culprits.has(codeOf(String((error as Error).message)) ?? '');
+        for (const each of together) {
+          if (blame) this.#send(each.call, each);
+          else each.reject(error);
+        }
+      },
+    });
   }
 }
 
@@ -73,16 +75,18 @@ function batchCall(together: readonly Pending[]): ScriptCall {
 
 /** To each its answer. An answer that does not add up is nobody's. */
 function deal(reply: unknown, together: readonly Pending[]): void {
-  if (!Array.isArray(reply)) throw strangeReply(reply, together[0]!.call.keys);
+  const parts = Array.isArray(reply) ? reply : [];
   let at = 0;
-  for (const { resolve, reject } of together) {
-    const count = reply[at];
+  for (const { call, resolve, reject } of together) {
+    const count = parts[at];
     if (count === -1) {
-      reject(new Error(String(reply[at + 1])));
+      reject(new Error(String(parts[at + 1])));
       at += 2;
-    } else {
-      resolve(reply.slice(at + 1, at + 1 + count));
+    } else if (Number.isSafeInteger(count)) {
+      resolve(parts.slice(at + 1, at + 1 + count));
       at += 1 + count;
+    } else {
+      reject(strangeReply(reply, call.keys));
     }
   }
 }

@@ -16,7 +16,7 @@ import {
   type ReleaseReply,
   type Store,
 } from '../store';
-import { Batch } from './batch';
+import { type Answer, Batch } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { describe, integers, isNoScript, listOf, refusal, strangeReply } from './replies';
 
@@ -61,7 +61,7 @@ class RedisStore implements Store {
 
   constructor(client: ScriptClient) {
     this.#client = client;
-    this.#batch = new Batch(client.clustered ? 1 : 256, (call) => this.#send(call));
+    this.#batch = new Batch(client.clustered ? 1 : 256, (call, answer) => this.#send(call, answer));
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -135,7 +135,7 @@ class RedisStore implements Store {
     const ready = this.#ready(key, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const call = scripts.inspect(key, companionOf(key, 'fence'));
-    const reply = await answered(this.#send(call), key, commandTimeoutMs, true);
+    const reply = await answered((answer) => this.#send(call, answer), key, commandTimeoutMs, true);
     if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
     const [holder, leftMs, fence] = reply as [unknown, number, unknown];
     const locked = holder !== null;
@@ -177,7 +177,12 @@ class RedisStore implements Store {
       // Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write.
       const written = connection.script.eval(call.script.lua, call.keys, call.args);
       const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
-      const [reply, replicas] = await answered(both, keys, commandTimeoutMs, true).catch((error) => {
+      const [reply, replicas] = await answered<[unknown, number]>(
+        ({ resolve, reject }) => void both.then(resolve, reject),
+        keys,
+        commandTimeoutMs,
+        true,
+      ).catch((error) => {
         throw unsure(error);
       });
       if (connection.generation() !== generation) continue;
@@ -198,7 +203,12 @@ class RedisStore implements Store {
       this.#dedicated = opening;
     }
     const connection = this.#dedicated;
-    await answered(connection.opened, keys, timeoutMs, true).catch((error) => {
+    await answered<unknown>(
+      ({ resolve, reject }) => void connection.opened.then(resolve, reject),
+      keys,
+      timeoutMs,
+      true,
+    ).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
     });
     if (connection.script.readiness() !== 'ready') throw notReady(keys, 'soon');
@@ -243,7 +253,7 @@ class RedisStore implements Store {
 
   /** One call, alone or with others of the same tick, with our own deadline. */
   #exchange(call: ScriptCall, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
-    return answered(this.#batch.add(call), keys, timeoutMs, waited);
+    return answered((answer) => this.#batch.add(call, answer), keys, timeoutMs, waited);
   }
 
   #endOfTurn(): Promise<void> {
@@ -256,17 +266,22 @@ class RedisStore implements Store {
     return this.#turnEnds;
   }
 
-  #send({ script, keys, args }: ScriptCall): Promise<unknown> {
-    const whole = async (): Promise<unknown> => {
-      const reply = await this.#client.eval(script.lua, keys, args);
-      this.#sent.add(script.sha);
-      return reply;
+  #send({ script, keys, args }: ScriptCall, { resolve, reject }: Answer): void {
+    const whole = (): void => {
+      this.#client.eval(script.lua, keys, args).then((reply) => {
+        this.#sent.add(script.sha);
+        resolve(reply);
+      }, reject);
     };
-    if (!this.#sent.has(script.sha)) return whole();
-    return this.#client.evalsha(script.sha, keys, args).catch((error: unknown) => {
-      if (isNoScript(error)) return whole();
-      throw error;
-    });
+    try {
+      if (!this.#sent.has(script.sha)) return whole();
+      this.#client.evalsha(script.sha, keys, args).then(resolve, (error) => {
+        if (isNoScript(error)) whole();
+        else reject(error);
+      });
+    } catch (error) {
+      reject(error); // a client that throws instead of rejecting
+    }
   }
 
   /**
@@ -316,25 +331,30 @@ function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter:
 }
 
 /**
- * What `promise` settles to, errors as ours; or silence, when that takes longer than `timeoutMs`. A timer that fires
+ * What `ask` is told, errors as ours; or silence, when that takes longer than `timeoutMs`. A timer that fires
  * because our own event loop was blocked first lets the loop read what has arrived meanwhile.
  *
  * @param waited Somebody waits for the answer, so the timer keeps the process alive.
  */
-function answered<T>(promise: Promise<T>, keys: Key, timeoutMs: number, waited: boolean): Promise<T> {
+function answered<T>(
+  ask: (answer: { resolve(value: T): void; reject(error: unknown): void }) => void,
+  keys: Key,
+  timeoutMs: number,
+  waited: boolean,
+): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => setImmediate(() => reject(silence(keys, timeoutMs))), timeoutMs);
     if (!waited) timer.unref();
-    promise.then(
-      (value) => {
+    ask({
+      resolve(value) {
         clearTimeout(timer);
         resolve(value);
       },
-      (error) => {
+      reject(error) {
         clearTimeout(timer);
         reject(refusal(error, keys));
       },
-    );
+    });
   });
 }
 

@@ -16,7 +16,8 @@ async function main(): Promise<void> {
   const quiet = await withLock.promise(`${key}:quiet`);
   const quietSignal = quiet.signal;
   let finish!: (result: string) => void;
-  const running = withLock.run(`${key}:run`, () => new Promise<string>((resolve) => (finish = resolve)));
+  const work = withLock.run(`${key}:run`, () => new Promise<string>((resolve) => (finish = resolve)));
+  const running = Promise.allSettled([work]); // from now on, so that its rejection is never unhandled
   await sleep(Number(lifetime)); // by now all are held by renewal
 
   process.once('message', async () => {
@@ -25,7 +26,7 @@ async function main(): Promise<void> {
     await sleep(0);
     const reasons = [...signals, quietSignal].map((signal) => signal.reason?.reason ?? 'none');
     const extended = await Promise.all(leases.map((lease) => lease.extend(60_000)));
-    const [run] = await Promise.allSettled([running]);
+    const [run] = await running;
     const { code, reason, result } = run.status === 'rejected' ? run.reason : { result: run.value };
     process.send!({ first, reasons, extended, run: { code, reason, result } });
     client.destroy();
