@@ -226,9 +226,9 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     const { server, proxy, key } = stage;
     const front = await startProxy(proxy.port);
     const redis = stage.owns(await connect(front.url, REDIAL));
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 1_000 });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 600 });
     await (await withLock.promise(`${key}-before`)).release();
-    const slow = proxy.rule({ match: isAcquire, nth: 1 }, delayRequest(700));
+    const slow = proxy.rule({ match: isAcquire, nth: 1 }, delayRequest(400));
     await withLock.promise(`${key}-slow`);
     slow.remove();
 
@@ -246,6 +246,29 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     await ran;
     expect(grantsOf(key, await recording.stop())).to.equal(0);
     expect(await stage.holder()).to.equal(null);
+    await front.stop();
+  });
+
+  it('a first attempt that Redis runs only when the lock that a second one got is given back: freed again (H3)', async () => {
+    const { server, proxy, key } = stage;
+    const front = await startProxy(proxy.port);
+    const redis = stage.owns(await connect(front.url, REDIAL));
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 3_000 });
+    await (await withLock.promise(`${key}-before`)).release();
+    const recording = await recordCommands(server);
+    const held = holdRequest();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    const acquired = withLock.promise(key, { maxRetries: 20 });
+    await held.arrived;
+    front.resetAll();
+    const lease = await acquired;
+    expect(await lease.release()).to.equal(true);
+    const ran = proxy.seen({ match: isAcquire });
+    held.release();
+    await ran;
+    expect(grantsOf(key, await recording.stop())).to.equal(2);
+    await stage.freed(key, 8_000);
+    await stage.expectFree();
     await front.stop();
   });
 
