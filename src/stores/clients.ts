@@ -60,14 +60,16 @@ function hasMethods(value: unknown, ...names: string[]): value is Record<string,
 }
 
 function nodeRedis(client: Record<string, any>): ScriptClient {
+  // Deadlines are ours, and a mapping of types that the owner wants for his own commands must not change our replies.
+  const caller = client.withCommandOptions?.({ timeout: undefined, typeMapping: undefined }) ?? client;
   return {
     clustered: typeof client.slots === 'object' && client.slots !== null,
     readiness() {
       if (client.isReady ?? client.isOpen) return 'ready';
       return client.isOpen === false ? 'closed' : 'soon';
     },
-    evalsha: (sha, keys, args) => client.evalSha(sha, { keys, arguments: args }),
-    eval: (lua, keys, args) => client.eval(lua, { keys, arguments: args }),
+    evalsha: (sha, keys, args) => caller.evalSha(sha, { keys, arguments: args }),
+    eval: (lua, keys, args) => caller.eval(lua, { keys, arguments: args }),
     async evictionPolicy() {
       const answer = await client.configGet('maxmemory-policy');
       return String(answer['maxmemory-policy']);
