@@ -129,6 +129,11 @@ export class Hold {
     this.#ghostUntilMs = details.ghostUntilMs;
   }
 
+  /** Whether it was given back or is known to be lost; the clocks are not looked at. */
+  get ended(): boolean {
+    return this.#ended !== undefined;
+  }
+
   /** What made it lost; undefined while held and after our own release. */
   get loss(): LockLostError | undefined {
     this.check();

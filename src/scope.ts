@@ -81,7 +81,7 @@ export class Scope {
       if (this.#held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
-      for (const hold of this.#held) if (hold.remaining() > 0) waitMs = Math.min(waitMs, hold.leftMs());
+      for (const hold of this.#held) if (!hold.ended) waitMs = Math.min(waitMs, Math.max(hold.leftMs(), 0));
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));
         this.#onChange = () => {

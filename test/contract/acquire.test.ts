@@ -7,7 +7,7 @@ import redisExpLock from '../../src/index';
 import { delayReply, holdReply, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
-import { failure, pending, published, uncaught } from './outcomes';
+import { failure, pending, published, thrown, uncaught } from './outcomes';
 import { describeEach, stranger } from './places';
 
 const uuid4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
@@ -304,6 +304,13 @@ describeEach('acquire', (here) => {
       expect(traces[0]).to.include({ key });
     });
 
+    it('H12: what is impossible is thrown at once also while somebody listens', async () => {
+      await published('tracing:redis-exp-lock:acquire:start', async () => {
+        expect(thrown(() => withLock('', () => {})).code).to.equal('ERR_LOCK_OPTION');
+        expect((await failure(withLock.promise(''))).code).to.equal('ERR_LOCK_OPTION');
+      });
+    });
+
     it('H9: listeners that throw do not reach the lock; what they throw reaches the process', async () => {
       const bad = (): void => {
         throw new Error('a listener threw');
@@ -378,6 +385,19 @@ describeEach('acquire', (here) => {
       const lease = await withLock.promise(key, { timeout: 15_000 });
       // Counted from the first attempt it would be under 9,000.
       expect(lease.remaining()).to.be.within(9_001, 10_000);
+    });
+
+    it('H5: a reply that never comes: an error, and what was granted is given back', async () => {
+      const line = await here.line();
+      line.proxy.halfOpen();
+      const far = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 400 });
+      expect((await failure(far.promise(key))).code).to.equal('ERR_LOCK_BACKEND');
+      await waitFor(async () => (await here.holder(key)) === null);
+      expect(
+        (await here.keys()).some((each) => each.includes(key)),
+        'it was granted',
+      ).to.equal(true);
+      await line.heal();
     });
 
     it('H8: a grant that arrives after the abort is handed back', async () => {

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { holdReply } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
@@ -90,6 +91,31 @@ describeEach('close', (here) => {
     await withLock.promise(key, { lifetime: 500 });
     await withLock.close();
     await waitFor(async () => (await here.holder(key)) === null);
+  });
+
+  it('H35: it ends also when the time of a holder is over between two looks at it', async () => {
+    // A clock that goes on by a little each time it is looked at. Redis's answers alone make the test go on.
+    const clock = sinon.useFakeTimers({ toFake: ['Date', 'performance'], now: Date.now() });
+    const stepMs = 0.01;
+    let nowMs = 1_000;
+    performance.now = () => {
+      nowMs += stepMs;
+      return nowMs;
+    };
+    try {
+      for (let looks = 1; looks <= 100; looks++) {
+        const closing = redisExpLock({ redis: here.redis });
+        const forgotten = await closing.promise(`${key}:${looks}`, { lifetime: 60_000 });
+        const other = await closing.promise(`${key}:${looks}:other`, { lifetime: 600_000 });
+        const closed = closing.close();
+        await sleep(0);
+        nowMs += forgotten.remaining() - looks * stepMs;
+        void other(); // close looks again when it is answered
+        expect(await Promise.race([closed, sleep(2_000, 'hangs')]), `with ${looks} looks left`).to.equal(undefined);
+      }
+    } finally {
+      clock.restore();
+    }
   });
 
   it('`drain` in ms: what is left then is taken away: released, its signal says `closed`', async () => {

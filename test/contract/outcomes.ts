@@ -52,6 +52,30 @@ export function spin(ms: number): void {
   while (performance.now() < endMs);
 }
 
+/**
+ * Counts the timers that the library has set and neither undone nor seen fire. For a fake clock, once it is installed: when
+ * that is restored this is gone too. Clients have timers of their own, and those of other tests go on reconnecting.
+ */
+export function libraryTimers(): () => number {
+  const open = new Set<unknown>();
+  const { setTimeout: set, clearTimeout: clear } = globalThis;
+  Object.assign(globalThis, {
+    setTimeout(callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]) {
+      const timer: unknown = set(() => {
+        open.delete(timer);
+        callback(...args);
+      }, ms);
+      if (new Error().stack!.includes('/src/')) open.add(timer);
+      return timer;
+    },
+    clearTimeout(timer: NodeJS.Timeout | undefined) {
+      open.delete(timer);
+      clear(timer);
+    },
+  });
+  return () => open.size;
+}
+
 /** Tells what was published on a diagnostics channel while `work` ran. */
 export async function published<T = any>(name: string, work: () => unknown): Promise<T[]> {
   const messages: T[] = [];

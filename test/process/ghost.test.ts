@@ -75,7 +75,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 
     it(`${client}; the server goes on in time: what it grants is given back at once (H3)`, async () => {
       const { server, key } = stage;
-      const commandTimeout = 700;
+      const commandTimeout = 1_300;
       const withLock = redisExpLock({ redis: await stage.direct(options), lifetime: LONG_MS, commandTimeout });
       await warmUp(withLock);
       const recording = await recordCommands(server);

@@ -24,6 +24,9 @@ import { rejectionOf } from './holding';
 /** Long enough that no test sees a key end by itself: what is gone was released. */
 export const LONG_MS = 60_000;
 
+/** Why a renewal that is never answered ends in a loss; a machine too busy to notice that in time says that it stood still. */
+export const unreachable = ['unreachable', 'stalled'];
+
 /** Redials at once, and as often as it takes. */
 export const REDIAL: ClientOptions = { socket: { reconnectStrategy: 10 } };
 

@@ -11,7 +11,15 @@ import * as scripts from '../../src/scripts/generated';
 import { failure, published, spin } from '../contract/outcomes';
 import { type FaultProxy, holdReply, replaceReply, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
-import { type Client, connect, type RedisServer, recordCommands, startRedis, uniqueKey } from '../support/redis';
+import {
+  type Client,
+  type ClientOptions,
+  connect,
+  type RedisServer,
+  recordCommands,
+  startRedis,
+  uniqueKey,
+} from '../support/redis';
 
 type WithLock = redisExpLock.WithLock;
 
@@ -44,13 +52,13 @@ describe('wire', () => {
     await server.discard();
   });
 
-  const opened: { proxy: FaultProxy; through: Client }[] = [];
+  // Clients and proxies of one test: gone after it, so that none redials while another test owns the clock.
+  const clients: Client[] = [];
+  const proxies: FaultProxy[] = [];
 
   afterEach(async () => {
-    for (const { proxy, through } of opened.splice(0)) {
-      if (through.isOpen) through.destroy();
-      await proxy.stop();
-    }
+    for (const each of clients.splice(0)) if (each.isOpen) each.destroy();
+    await Promise.all(proxies.splice(0).map((proxy) => proxy.stop()));
   });
 
   beforeEach(() => {
@@ -82,18 +90,23 @@ describe('wire', () => {
     return { sent, called };
   }
 
-  /** A way in through a proxy; both are gone after the test. */
+  async function connected(to: { url: string }, options?: ClientOptions): Promise<Client> {
+    const made = await connect(to.url, options);
+    clients.push(made);
+    return made;
+  }
+
+  /** A way in through a proxy. */
   async function proxied(): Promise<{ proxy: FaultProxy; through: Client }> {
     const proxy = await startProxy(server.port);
-    const through = await connect(proxy.url);
-    opened.push({ proxy, through });
-    return { proxy, through };
+    proxies.push(proxy);
+    return { proxy, through: await connected(proxy) };
   }
 
   describe('how few commands it takes', () => {
     it('one for an attempt and one for a release, from the very first on a fresh server', async () => {
       const fresh = await startRedis();
-      const lock = redisExpLock({ redis: await fresh.connect() });
+      const lock = redisExpLock({ redis: await connected(fresh) });
       let lease!: redisExpLock.Lease;
       for (const [acquired, released] of [
         ['EVAL', 'EVAL'], // the server does not know the scripts yet
@@ -117,6 +130,13 @@ describe('wire', () => {
       expect((await recorded(() => withLock.inspect(key))).sent).to.deep.equal(['EVALSHA']);
       await lease();
       expect((await recorded(() => lease())).sent).to.deep.equal([]);
+    });
+
+    it('a key that is named twice goes over the wire once', async () => {
+      const { called } = await recorded(async () => (await withLock.promise([key, key]))());
+      for (const name of ['SETNX', 'PEXPIRE', 'DEL']) {
+        expect(called.filter(([each]) => each === name)).to.have.length(1);
+      }
     });
 
     it('several keys take no more', async () => {
@@ -218,14 +238,13 @@ describe('wire', () => {
 
     it('a key without rights is the fault of its own caller only', async () => {
       await server.command('ACL', 'SETUSER', 'some', 'on', '>pw', `~*${key}:allowed*`, '+@all');
-      const limited = await server.connect({ username: 'some', password: 'pw' });
+      const limited = await connected(server, { username: 'some', password: 'pw' });
       const lock = redisExpLock({ redis: limited });
       const keys = [`${key}:allowed:a`, `${key}:forbidden`, `${key}:allowed:b`];
       const results = await Promise.allSettled(keys.map((each) => lock.promise(each)));
       expect(results.map(({ status }) => status)).to.deep.equal(['fulfilled', 'rejected', 'fulfilled']);
       const { reason } = results[1] as PromiseRejectedResult;
       expect(reason).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'NOPERM', retryable: false, key: keys[1] });
-      limited.destroy();
     });
 
     it('H53: a server that has forgotten the script gets it once more, for all', async () => {
@@ -292,7 +311,7 @@ describe('wire', () => {
 
     it('a restart: the same factory goes on, and the fence still rises', async () => {
       const own = await startRedis();
-      const lock = redisExpLock({ redis: await own.connect(), lifetime: 10_000, commandTimeout: 5_000 });
+      const lock = redisExpLock({ redis: await connected(own), lifetime: 10_000, commandTimeout: 5_000 });
       const before = await lock.promise(key);
       await own.kill();
       await own.restart();
@@ -949,7 +968,7 @@ describe('wire', () => {
     };
 
     it('warns once, however many locks and factories use the client', async () => {
-      const through = await evicting.connect();
+      const through = await connected(evicting);
       const warnings = await published('redis-exp-lock:warning', async () => {
         for (let n = 0; n < 3; n++) {
           const lock = redisExpLock({ redis: through });
@@ -964,7 +983,7 @@ describe('wire', () => {
     });
 
     it('asks nothing while nobody listens, and once when somebody does', async () => {
-      const through = await evicting.connect();
+      const through = await connected(evicting);
       const lock = redisExpLock({ redis: through });
       const { sent } = await recorded(() => lock.run(key, () => {}), evicting);
       expect(sent).to.deep.equal(['EVAL', 'EVAL']);
@@ -979,7 +998,7 @@ describe('wire', () => {
 
     it('says nothing where nothing is evicted', async () => {
       await evicting.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
-      const through = await evicting.connect();
+      const through = await connected(evicting);
       const lock = redisExpLock({ redis: through });
       const warnings = await published('redis-exp-lock:warning', async () => {
         await lock.run(key, () => {});
@@ -991,7 +1010,7 @@ describe('wire', () => {
 
     it('says nothing where CONFIG may not be read, and locks all the same', async () => {
       await evicting.command('ACL', 'SETUSER', 'lock', 'on', '>pw', '~*', '&*', '+@all', '-config');
-      const through = await evicting.connect({ username: 'lock', password: 'pw' });
+      const through = await connected(evicting, { username: 'lock', password: 'pw' });
       const lock = redisExpLock({ redis: through });
       const warnings = await published('redis-exp-lock:warning', async () => {
         expect(await lock.run(key, () => 'done')).to.equal('done');
