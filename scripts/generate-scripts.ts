@@ -29,8 +29,8 @@ export function generate(): string {
     .filter((file) => file.endsWith('.lua'))
     .sort()
     .map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')] as const);
-  const bodies = new Map(texts.map(([name, text]) => [name, strip(text)]));
-  const sources = texts.map(([name, text]) => parse(name, text, bodies));
+  const all = new Map(texts);
+  const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     "import type { Script, ScriptCall } from './script';",
@@ -43,9 +43,10 @@ export function generate(): string {
 /**
  * Exported for the drift test, which feeds it headers that lie.
  *
- * @param bodies The other scripts, for a header that says INCLUDE: each becomes a function of its keys and arguments.
+ * @param others The other files: for a header that says USES, the part that goes before the body; for one that says
+ *               INCLUDE, scripts of which each becomes a function.
  */
-export function parse(name: string, text: string, bodies: ReadonlyMap<string, string> = new Map()): Source {
+export function parse(name: string, text: string, others: ReadonlyMap<string, string> = new Map()): Source {
   const header = text.split('\n').filter((line) => line.startsWith('-- '));
   const source: Source = { name, summary: '', keys: [], args: [], reply: '', body: strip(text) };
   for (const line of header) {
@@ -57,18 +58,48 @@ export function parse(name: string, text: string, bodies: ReadonlyMap<string, st
   if (!source.summary || !source.reply) throw new Error(`${name}.lua: the header needs "-- ${name}: …" and REPLY`);
   checkIndexes(name, source.body, 'KEYS', source.keys);
   checkIndexes(name, source.body, 'ARGV', source.args);
-  source.body = include(name, header, bodies) + source.body;
+  const included = named(name, text, 'INCLUDE', others);
+  const parts = new Set(
+    [text, ...included.map(([, each]) => each)].flatMap((each) => named(name, each, 'USES', others)),
+  );
+  const used = new Map([...parts].map(([part, each]) => [part, strip(each)]));
+  source.body = [...used.values(), ...functions(included), source.body].join('\n');
   return source;
 }
 
-function include(script: string, header: string[], bodies: ReadonlyMap<string, string>): string {
-  const [, names] = /^-- INCLUDE\s+(.*)$/m.exec(header.join('\n')) ?? [];
-  if (names === undefined) return '';
-  const functions = names.split(' ').map((name) => {
-    if (!bodies.has(name)) throw new Error(`${script}.lua: there is no ${name}.lua to include`);
-    return `${name} = function(KEYS, ARGV)\n${bodies.get(name)}\nend,\n`;
+function isPart(text: string): boolean {
+  return text.startsWith('-- PART ');
+}
+
+/** The other files that a header names. */
+function named(
+  script: string,
+  text: string,
+  section: 'USES' | 'INCLUDE',
+  others: ReadonlyMap<string, string>,
+): [name: string, text: string][] {
+  const [, names = ''] = new RegExp(`^-- ${section}\\s+(.*)$`, 'm').exec(text) ?? [];
+  return names
+    .split(' ')
+    .filter((name) => name !== '')
+    .map((name) => {
+      if (!others.has(name)) throw new Error(`${script}.lua: there is no ${name}.lua`);
+      return [name, others.get(name)!];
+    });
+}
+
+/** Scripts as functions that read their keys and arguments where they stand in a longer list: nothing is copied. */
+function functions(included: [name: string, text: string][]): string[] {
+  if (included.length === 0) return [];
+  const each = included.map(([name, text]) => {
+    const body = strip(text)
+      .replaceAll('#KEYS', 'keyCount')
+      .replaceAll('#ARGV', 'argCount')
+      .replaceAll('KEYS[', 'KEYS[k + ')
+      .replaceAll('ARGV[', 'ARGV[a + ');
+    return `${name} = function(k, a, keyCount, argCount)\n${body}\nend,\n`;
   });
-  return `local scripts = {\n${functions.join('')}}\n`;
+  return [`local scripts = {\n${each.join('')}}`];
 }
 
 function parameter(script: string, text: string): Parameter {
@@ -82,7 +113,8 @@ function checkIndexes(script: string, body: string, table: string, declared: Par
   const fixed = scalars < 0 ? declared.length : scalars;
   const used = new Set([...body.matchAll(new RegExp(`\\b${table}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
   for (const index of used) {
-    if (index < 1 || index > fixed) throw new Error(`${script}.lua: ${table}[${index}] is not declared in the header`);
+    if (index < 1 || (index > fixed && scalars < 0))
+      throw new Error(`${script}.lua: ${table}[${index}] is not declared in the header`);
   }
   for (let index = 1; index <= fixed; index++) {
     if (!used.has(index)) {

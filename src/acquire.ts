@@ -2,18 +2,24 @@
 // once: with a hold, with the last answer's error, or because somebody gives it up (its signal, its timeout, close). Giving
 // up never waits for the store: an attempt under way is abandoned, so that a grant nobody wants any more is handed back.
 //
+// A wait by place asks once by itself, and then stands in a line (wait/queue.ts), which asks for all who stand in it; it is
+// told that it was granted, or gives up its place. Where nobody can be woken, it counts.
+//
 // One wait keeps one token for as long as no release for it was sent: an attempt whose reply was lost is simply made again,
 // finds its own token, and gets the same grant. A wait that ends with an unknown outcome abandons its token; so does a grant
 // that came too late to be of use, and what follows it uses a new one.
-import { v4 as uuid } from 'uuid';
 import { forKey, LockBackendError, LockClosedError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
+import { warn } from './events';
 import { type Key, lockKeys } from './keys';
 import { Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
 import type { AcquireReply, AcquireRequest, Store } from './store';
 import { describe } from './stores/replies';
+import { newToken } from './token';
 import { pauses } from './wait/backoff';
+import type { Lines } from './wait/lines';
+import { type Grant, type Line, tooLate, type Waiter } from './wait/queue';
 
 /**
  * Resolves with what is held once every key is ours. Impossible arguments throw at once, before any I/O.
@@ -35,7 +41,7 @@ export function acquire(key: Key, settings: Settings, scope: Scope): Promise<Hol
   });
 }
 
-export class Wait {
+export class Wait implements Waiter {
   readonly #key: Key;
   readonly #settings: Settings;
   readonly #scope: Scope;
@@ -56,6 +62,8 @@ export class Wait {
   #failure: LockBackendError | undefined;
   /** Monotonic ms until which an attempt of this token, of unknown outcome, may still take effect. */
   #ghostUntilMs = 0;
+  /** Where it stands, once it stands somewhere. */
+  #line: Line | undefined;
 
   constructor(
     key: Key,
@@ -94,13 +102,70 @@ export class Wait {
       this.#deadlineMs = performance.now() + timeoutMs;
       this.#armDeadline();
     }
-    this.#ask();
+    const lines = this.#lines();
+    if (lines?.isOpen) this.#stand(lines);
+    else this.#ask();
+  }
+
+  get commandTimeoutMs(): number {
+    return this.#settings.commandTimeoutMs;
+  }
+
+  get retryTimeoutMs(): number {
+    return this.#settings.retryTimeoutMs;
+  }
+
+  granted({ token, fence, sent, ghostUntilMs }: Grant): Hold {
+    const hold = this.#hold(token, fence, ghostUntilMs, this.#line);
+    hold.believe(sent, this.#settings.lifetimeMs, true);
+    this.#succeed(hold);
+    return hold;
+  }
+
+  failed(error: LockBackendError): void {
+    this.#fail(forKey(error, this.#key));
+  }
+
+  troubled(error: LockBackendError | undefined): void {
+    this.#failure = error && (forKey(error, this.#key) as LockBackendError);
   }
 
   /** Ends the wait now, whatever it is doing. */
   giveUp(error: unknown): void {
     if (this.#asking && this.#sent) this.#ghostUntilMs = performance.now() + this.#settings.commandTimeoutMs;
     this.#fail(error);
+    this.#line?.giveUp(this);
+  }
+
+  /** The lines to wait in, when this is a wait by place, of a kind for which there are places. */
+  #lines(): Lines | undefined {
+    const { byPlace, lifetimeMs, minReplicas } = this.#settings;
+    const hasPlaces = byPlace && lifetimeMs !== null && minReplicas === 0 && typeof this.#request.keys === 'string';
+    return hasPlaces ? this.#scope.lines(this.#store) : undefined;
+  }
+
+  #stand(lines: Lines): void {
+    // What an attempt of its own has left behind; the line asks with a token of its own.
+    if (this.#ghostUntilMs > 0) this.#abandon();
+    const { keys, fencing } = this.#request;
+    const { lifetimeMs, owner } = this.#settings;
+    this.#line = lines.line({ key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner });
+    this.#line.join(this);
+  }
+
+  /** Stands in line once a grant would be heard; counts where it cannot be. */
+  #standOrCount(lines: Lines): void {
+    lines.open().then(
+      () => {
+        if (!this.#settled) this.#stand(lines);
+      },
+      (error) => {
+        if (this.#settled) return;
+        const message = `${describe(this.#key)} is waited for by asking again and again: no message can be heard`;
+        warn({ code: 'no-wake-ups', message, key: this.#key, error });
+        this.#pauseAndAsk();
+      },
+    );
   }
 
   readonly #onAbort = (): void => this.giveUp(abortReason(this.#settings.signal!));
@@ -112,11 +177,12 @@ export class Wait {
 
   #onDeadline(): void {
     if (performance.now() < this.#deadlineMs) this.#armDeadline();
-    else if (this.#asking) this.giveUp(this.#failure ?? this.#timedOut());
+    else if (this.#pause === undefined) this.giveUp(this.#failure ?? this.#timedOut());
     // A pause is cut to end now as well: the last attempt follows it.
   }
 
   #ask(): void {
+    this.#pause = undefined;
     this.#asking = true;
     this.#sent = false;
     this.#attempts += 1;
@@ -135,12 +201,10 @@ export class Wait {
     }
     this.#failure = undefined;
     if (!reply.granted) return this.#next();
-    const hold = this.#hold(reply.fence);
+    const hold = this.#hold(token, reply.fence, this.#ghostUntilMs, undefined);
     hold.believe(reply.sent, this.#request.lifetimeMs, true);
     if (hold.remaining() > 0) return this.#succeed(hold);
-    const lateMs = (performance.now() - reply.sent.monoMs).toFixed(0);
-    const message = `the grant of ${describe(this.#key)} took ${lateMs} ms, its lifetime is ${this.#request.lifetimeMs} ms`;
-    this.#failure = new LockBackendError(message, { key: this.#key });
+    this.#failure = tooLate(this.#key, performance.now() - reply.sent.monoMs, this.#request.lifetimeMs);
     this.#abandon();
     this.#request = { ...this.#request, token: newToken(this.#settings.owner) };
     this.#next();
@@ -163,8 +227,15 @@ export class Wait {
     const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - performance.now();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     if (this.#attempts > maxRetries) return this.#fail(this.#failure ?? this.#tooMany());
+    const lines = this.#failure === undefined ? this.#lines() : undefined;
+    if (lines === undefined) this.#pauseAndAsk();
+    else this.#standOrCount(lines);
+  }
+
+  #pauseAndAsk(): void {
+    const leftMs = this.#deadlineMs - performance.now();
     this.#nextPauseMs ??= pauses(this.#settings);
-    const pauseMs = Math.min(this.#nextPauseMs(), leftMs);
+    const pauseMs = Math.max(Math.min(this.#nextPauseMs(), leftMs), 0);
     this.#pause = setTimeout(() => this.#ask(), pauseMs);
   }
 
@@ -189,30 +260,31 @@ export class Wait {
     this.#scope.waiting.delete(this);
   }
 
-  #hold(fence: number): Hold {
-    const { keys, token } = this.#request;
+  #hold(token: string, fence: number, ghostUntilMs: number, line: Line | undefined): Hold {
     return new Hold({
       key: this.#key,
-      keys,
+      keys: this.#request.keys,
       token,
       fence,
-      retries: this.#attempts - 1,
+      retries: Math.max(this.#attempts - 1, 0),
       settings: this.#settings,
       store: this.#store,
       scope: this.#scope,
-      ghostUntilMs: this.#ghostUntilMs,
+      ghostUntilMs,
+      line,
     });
   }
 
   #abandon(): void {
     const { keys, token, commandTimeoutMs } = this.#request;
-    this.#store.abandon(keys, token, this.#ghostUntilMs, commandTimeoutMs);
+    void this.#store.abandon({ keys, token, commandTimeoutMs }, this.#ghostUntilMs);
     this.#ghostUntilMs = 0;
   }
 
   /** The abandoned attempt succeeded after all. Its release is on the way; this one does not wait for `notAfter`. */
   #handBack(token: string): void {
-    this.#store.release(this.#request.keys, token, this.#request.commandTimeoutMs).catch(() => {});
+    const { keys, commandTimeoutMs } = this.#request;
+    this.#store.release({ keys, token, commandTimeoutMs }).catch(() => {});
   }
 
   #timedOut(): LockTimeoutError {
@@ -224,11 +296,6 @@ export class Wait {
     const message = `Exceeded max retry count: ${describe(this.#key)} is held by somebody else (attempts: ${this.#attempts})`;
     return new TooManyLockAttemptsError(message, { key: this.#key, attempts: this.#attempts });
   }
-}
-
-/** Unguessable, and never used again once a release for it was sent. */
-function newToken(owner: string | undefined): string {
-  return owner === undefined ? uuid() : `${owner}_${uuid()}`;
 }
 
 function abortReason(signal: AbortSignal): unknown {

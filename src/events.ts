@@ -26,7 +26,7 @@ export interface LostEvent {
 
 /** `redis-exp-lock:warning`: something to look at that changes no result. */
 export interface WarningEvent {
-  code: 'never-released' | 'release-failed' | 'eviction' | 'renewal-failed';
+  code: 'never-released' | 'release-failed' | 'eviction' | 'renewal-failed' | 'no-wake-ups';
   message: string;
   key: Key | null;
   error?: unknown;

@@ -10,8 +10,9 @@ import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
-import { type Moment, now, type ReleaseReply, type Store } from './store';
+import { type Moment, now, type ReleaseReply, type ReleaseRequest, type Store, trustedMs } from './store';
 import { describe, listOf } from './stores/replies';
+import type { Line } from './wait/queue';
 
 /** What `done` and `release` are: a function that gives the lock back, and what there is to know of it. */
 export interface Lease {
@@ -67,10 +68,10 @@ export interface HoldDetails {
   readonly store: Store;
   readonly scope: Scope;
   readonly ghostUntilMs: number;
+  /** The line of this process that it was granted in, and in which it may be passed on. */
+  readonly line: Line | undefined;
 }
 
-/** Share of a lifetime that is not trusted: clocks may run at different rates. */
-const clockRateShare = 1 / 1000;
 /** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
 const clockStepMs = 2;
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
@@ -104,6 +105,9 @@ export class Hold {
   readonly #store: Store;
   readonly #scope: Scope;
   readonly #ghostUntilMs: number;
+  readonly #line: Line | undefined;
+  /** Before what Redis last confirmed was sent. */
+  #confirmed: Moment = { monoMs: 0, wallMs: 0 };
   #lifetimeMs: number | null = null;
   #valid: Moment = { monoMs: 0, wallMs: 0 };
   #doubt: Doubt | undefined;
@@ -127,6 +131,7 @@ export class Hold {
     this.#store = details.store;
     this.#scope = details.scope;
     this.#ghostUntilMs = details.ghostUntilMs;
+    this.#line = details.line;
   }
 
   /** Whether it was given back or is known to be lost; the clocks are not looked at. */
@@ -156,15 +161,26 @@ export class Hold {
 
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   believe(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
-    const trustedMs = lifetimeMs === null ? Number.POSITIVE_INFINITY : lifetimeMs * (1 - clockRateShare);
+    const validMs = lifetimeMs === null ? Number.POSITIVE_INFINITY : trustedMs(lifetimeMs);
     const least = exact ? { monoMs: 0, wallMs: 0 } : this.#valid;
     this.#lifetimeMs = lifetimeMs;
+    this.#confirmed = sent;
     this.#valid = {
-      monoMs: Math.max(sent.monoMs + trustedMs, least.monoMs),
-      wallMs: Math.max(sent.wallMs + trustedMs, least.wallMs),
+      monoMs: Math.max(sent.monoMs + validMs, least.monoMs),
+      wallMs: Math.max(sent.wallMs + validMs, least.wallMs),
     };
     if (this.#doubt !== undefined) this.#mind(this.#doubt, sent);
     if (this.#aborter !== undefined || this.#watch !== undefined) this.#armWatch();
+  }
+
+  /**
+   * When Redis last confirmed the lifetime that was asked for at first; undefined where it is lost, where it may be another
+   * by now, or where more is on its way to Redis.
+   */
+  confirmed(): Moment | undefined {
+    const isSure = this.#doubt === undefined && this.#extending === undefined && this.#ghostUntilMs < performance.now();
+    const isSame = this.#lifetimeMs === this.#settings.lifetimeMs;
+    return isSure && isSame && this.#ended !== 'lost' && this.leftMs() > 0 ? this.#confirmed : undefined;
   }
 
   #doubtEnd(asked: Moment, lifetimeMs: number, untilMs: number): void {
@@ -245,7 +261,7 @@ export class Hold {
         error,
       });
       const { commandTimeoutMs } = this.#settings;
-      this.#store.abandon(this.#keys, this.token, performance.now() + commandTimeoutMs, commandTimeoutMs);
+      void this.#store.abandon(this.#request(-1), performance.now() + commandTimeoutMs);
       return undefined;
     }
   }
@@ -268,13 +284,27 @@ export class Hold {
   }
 
   async #release(): Promise<boolean> {
-    const { commandTimeoutMs } = this.#settings;
-    const reply = await this.#store.release(this.#keys, this.token, commandTimeoutMs);
+    if (this.#line?.passOn(this)) return this.#released('released');
+    const reply = await this.#giveBack();
     if (this.#ghostUntilMs > performance.now()) {
       // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
-      this.#store.abandon(this.#keys, this.token, this.#ghostUntilMs, commandTimeoutMs);
+      void this.#store.abandon(this.#request(-1), this.#ghostUntilMs);
     }
     return this.#released(reply);
+  }
+
+  /** Together with the question of whoever is next in our line; alone where nobody is. */
+  #giveBack(): Promise<ReleaseReply> {
+    const line = this.#line;
+    if (line === undefined) return this.#store.release(this.#request(0));
+    return new Promise((resolve, reject) => {
+      if (!line.giveBack(this, { resolve, reject })) this.#store.release(this.#request(0)).then(resolve, reject);
+    });
+  }
+
+  #request(ticket: number): ReleaseRequest {
+    const { commandTimeoutMs, retryTimeoutMs } = this.#settings;
+    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket, restMs: Math.ceil(retryTimeoutMs) };
   }
 
   #released(reply: ReleaseReply): boolean {
@@ -394,6 +424,7 @@ export class Hold {
     this.#ended = 'lost';
     this.#stopTimers();
     this.#scope.remove(this);
+    this.#line?.forget(this);
     this.#note(reason);
     this.#aborter?.abort(this.#loss);
   }

@@ -54,6 +54,8 @@ export interface Settings {
   readonly lifetimeMs: number | null;
   readonly maxRetries: number;
   readonly timeoutMs: number | undefined;
+  /** Only `timeout` was given: wait by place in a line, where there is one. */
+  readonly byPlace: boolean;
   readonly retryTimeoutMs: number;
   readonly retryRatio: number;
   readonly maxRetryTimeoutMs: number | undefined;
@@ -162,6 +164,7 @@ const defaults: Settings = {
   lifetimeMs: 1000,
   maxRetries: 0,
   timeoutMs: undefined,
+  byPlace: false,
   retryTimeoutMs: 5,
   retryRatio: 1,
   maxRetryTimeoutMs: undefined,
@@ -189,6 +192,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
     maxRetries: base.maxRetries,
     timeoutMs: base.timeoutMs,
+    byPlace: base.byPlace,
     retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
     retryRatio: given.retryRatio ?? base.retryRatio,
     maxRetryTimeoutMs: given.maxRetryTimeout ?? base.maxRetryTimeoutMs,
@@ -206,6 +210,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (given.timeout !== undefined || given.maxRetries !== undefined) {
     settings.timeoutMs = given.timeout;
     settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
+    settings.byPlace = given.maxRetries === undefined && given.timeout !== 0;
   }
   return settings;
 }

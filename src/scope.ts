@@ -7,6 +7,7 @@ import { longestTimerMs } from './options';
 import type { Store } from './store';
 import type { ClientLike } from './stores/clients';
 import { redisStore } from './stores/redis';
+import { type Lines, linesOf } from './wait/lines';
 
 const smallestSweep = 64;
 
@@ -14,6 +15,7 @@ export class Scope {
   readonly waiting = new Set<Wait>();
   readonly #held = new Set<Hold>();
   readonly #stores = new Set<Store>();
+  readonly #lines = new Set<Lines>();
   #lastClient: ClientLike | undefined;
   #lastStore: Store | undefined;
   #sweepAt = smallestSweep;
@@ -37,6 +39,16 @@ export class Scope {
     this.#lastClient = client;
     this.#lastStore = store;
     return store;
+  }
+
+  /** The lines of a store of this scope; undefined where waiting there means counting. */
+  lines(store: Store): Lines | undefined {
+    const lines = linesOf(store);
+    if (lines !== undefined && !this.#lines.has(lines)) {
+      this.#lines.add(lines);
+      lines.join();
+    }
+    return lines;
   }
 
   add(hold: Hold): void {
@@ -68,6 +80,7 @@ export class Scope {
       await this.#drain(drainMs);
       await Promise.all([...this.#held].map((hold) => hold.takeAway()));
       await Promise.all([...this.#stores].map((store) => store.leave()));
+      for (const lines of this.#lines) lines.part();
     } finally {
       clearInterval(awake);
     }

@@ -20,12 +20,33 @@ export interface AcquireRequest {
   readonly commandTimeoutMs: number;
   /** Asked just before it is sent: false when nobody waits for it any more, and then it must not be sent. */
   readonly begin: () => boolean;
+  /** Fences to mint, for a line that passes the lock on by itself. Default 1. */
+  readonly fences?: number | undefined;
+  /** Given by who stands in line when it is busy. */
+  readonly place?: Place | undefined;
 }
 
-/** Busy says how long others still have; a grant says from when it counts. */
+/** Where a process stands in line: its own channel, and the entry that it waits with. */
+export interface Place {
+  readonly channel: string;
+  readonly id: string;
+  /** What it was given when it first stood there; 0: it has not stood there yet. */
+  readonly ticket: number;
+}
+
+/** How somebody stands in line. */
+export interface Stand {
+  readonly ticket: number;
+  /** How many stand before. */
+  readonly before: number;
+  /** The holder came by another door: its release wakes nobody. */
+  readonly outside: boolean;
+}
+
+/** Busy says how long others still have (-1: no end); a grant says from when it counts, and how many others wait in line. */
 export type AcquireReply =
-  | { readonly granted: true; readonly fence: number; readonly sent: Moment }
-  | { readonly granted: false; readonly leftMs: number };
+  | { readonly granted: true; readonly fence: number; readonly sent: Moment; readonly others?: number }
+  | { readonly granted: false; readonly leftMs: number; readonly stand?: Stand | undefined };
 
 export interface ExtendRequest {
   readonly keys: Key;
@@ -46,6 +67,16 @@ export type ExtendReply =
   | { readonly outcome: 'extended'; readonly sent: Moment }
   | { readonly outcome: 'missing' | 'taken' | 'late' };
 
+export interface ReleaseRequest {
+  readonly keys: Key;
+  readonly token: string;
+  readonly commandTimeoutMs: number;
+  /** How long the lock is left free for callers outside its line, when it is their turn. Default 0: not at all. */
+  readonly restMs?: number | undefined;
+  /** The ticket that the token stands in line with; -1 where that is not known. Default 0: it stands nowhere. */
+  readonly ticket?: number | undefined;
+}
+
 export type ReleaseReply = 'released' | 'missing' | 'taken';
 
 export interface LockState {
@@ -63,15 +94,26 @@ export interface LockState {
   mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
 }
 
+/** An open ear. */
+export interface Listening {
+  close(): void;
+}
+
 export interface Store {
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   extend(request: ExtendRequest): Promise<ExtendReply>;
-  release(keys: Key, token: string, commandTimeoutMs: number): Promise<ReleaseReply>;
+  release(request: ReleaseRequest): Promise<ReleaseReply>;
+  /** Gives a lock back, and asks for it again with another token, in one go. */
+  releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**
-   * Makes sure that `token` holds nothing, without anybody waiting for it: releases now, and again once no request sent
-   * before `untilMs` (monotonic) can take effect any more. The token must never be used again.
+   * Makes sure that the token holds nothing and stands in no line, without anybody waiting for that: releases now, and again
+   * once no request sent before `untilMs` (monotonic) can take effect any more. The token must never be used again.
    */
-  abandon(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): void;
+  abandon(request: ReleaseRequest, untilMs: number): Promise<void>;
+  /** Hears what is told to a channel; undefined where this store can wake nobody. `onGap`: something may have been missed. */
+  readonly listen:
+    | ((channel: string, onMessage: (text: string) => void, onGap: () => void) => Promise<Listening>)
+    | undefined;
   inspect(key: string, commandTimeoutMs: number): Promise<LockState>;
   /** One more scope uses this store. */
   join(): void;
@@ -80,6 +122,14 @@ export interface Store {
    * the last moment at which it could take anything, or Redis was silent about that.
    */
   leave(): Promise<void>;
+}
+
+/** Share of a lifetime that is not trusted: clocks may run at different rates. */
+const clockRateShare = 1 / 1000;
+
+/** For how long a lock is believed to be ours, from before what Redis confirmed was sent. */
+export function trustedMs(lifetimeMs: number): number {
+  return lifetimeMs * (1 - clockRateShare);
 }
 
 /** Now, on both clocks. */

@@ -99,7 +99,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
-    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined };
+    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, byPlace: false };
     try {
       return await take(key, settings, settings.autoExtend ?? false);
     } catch (error) {

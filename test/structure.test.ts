@@ -14,7 +14,7 @@ const rooms: readonly (readonly string[])[] = [
   ['acquire'],
   ['scope', 'lease', 'wait/'],
   ['stores/'],
-  ['scripts/', 'options', 'keys', 'store', 'events'],
+  ['scripts/', 'options', 'keys', 'store', 'events', 'token'],
   ['errors'],
 ];
 

@@ -1,29 +1,33 @@
--- acquire: take every lock or none, for one lifetime, under one fence.
+-- acquire: take every lock or none, for one lifetime, under one fence; or stand in line.
+-- USES line
 -- KEYS   lock[]    string: the holder's token
--- KEYS   fence[]   string: the last fence minted for the lock in the same place; none where fencing is off
+-- KEYS   fence[]   string: the last fence minted for the lock in the same place
+-- KEYS   queue[]   sorted set: who stands in line for the lock in the same place
 -- ARGV   token     who asks; a lock that holds it already is ours, and this is a resend
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which nobody waits for this request any more
--- ARGV   locks     how many of the KEYS are locks
--- REPLY  [1 granted | 0 busy | -1 too late, fence, ms that others have left (-1: they never end), server time in ms]
-local token, lifetime, notAfter, locks = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-if token == '' or not lifetime or lifetime % 1 ~= 0 or lifetime < 1 or lifetime > 9007199254740991 then
-  return redis.error_reply('ERR expected a token and a lifetime in whole milliseconds, at least 1')
+-- ARGV   fences    how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
+-- ARGV   place[]   for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet)
+-- REPLY  [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+local token, ttl, count = ARGV[1], milliseconds(ARGV[2]), tonumber(ARGV[4])
+local lifetime, notAfter = tonumber(ttl), tonumber(ARGV[3])
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then
+  return redis.error_reply('ERR expected a token, a moment, and how many fences')
 end
-local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = math.floor(micros / 1000)
+clock()
 if now > notAfter then
   return { -1, 0, 0, now }
 end
 
-local free, ours, left, busy = {}, {}, 0, false
+local locks, placed = #KEYS / 3, #ARGV > 4
+local holders, free, ours, left, busy = {}, {}, {}, 0, false
 for i = 1, locks do
-  local holder = redis.call('GET', KEYS[i])
+  local holder = call('GET', KEYS[i])
+  holders[i] = holder
   if not holder then
     free[#free + 1] = KEYS[i]
   else
-    local ms = redis.call('PTTL', KEYS[i])
+    local ms = call('PTTL', KEYS[i])
     if holder ~= token then
       busy = true
       left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
@@ -32,50 +36,44 @@ for i = 1, locks do
     end
   end
 end
+for i = 1, busy and 0 or locks do
+  local lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]
+  if not holders[i] and call('ZCARD', queue) > 0 then
+    if placed then
+      stand(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+    end
+    local whose, value = grant(lock, fence, queue, placed and token, 0, false)
+    if whose == 'mine' then
+      return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+    end
+    if whose == 'given' or placed then
+      busy = true
+      left = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0
+      break
+    end
+  end
+end
 if busy then
-  return { 0, 0, left, now }
-end
-local fence = 0
-for i = locks + 1, #KEYS do
-  local last = tonumber(redis.call('GET', KEYS[i]) or 0)
-  if not last then
-    return redis.error_reply('WRONGTYPE the fence of this lock is not a number')
+  if placed then
+    return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
   end
-  fence = math.max(fence, last)
-end
-local ttl = string.format('%.0f', lifetime)
-for _, key in ipairs(free) do
-  -- Nothing may fail between SETNX and PEXPIRE, so the right to the second is looked at before the first (since 7.0).
-  if redis.acl_check_cmd and not redis.acl_check_cmd('PEXPIRE', key, ttl) then
-    return redis.error_reply('NOPERM this user has no permissions to run PEXPIRE on a lock')
-  end
+  return { 0, left, 0, now }
 end
 
--- From here on only writes. The fence goes first: when memory or a right is missing, no lock has been touched yet.
-if #KEYS > locks and (#free > 0 or fence == 0) then
-  local keep = '3600000'
-  if fence < micros then
-    fence = micros
-  else
-    fence = fence + 1
-    keep = string.format('%.0f', math.max(math.floor(fence / 1000) - now, 0) + 3600000)
-  end
-  local text = string.format('%.0f', fence)
-  for i = locks + 1, #KEYS do
-    redis.call('SET', KEYS[i], text, 'PX', keep)
+local fence, fences = 0, {}
+if count > 0 then
+  for i = locks + 1, 2 * locks do
+    fences[#fences + 1] = KEYS[i]
+    fence = math.max(fence, lastFence(KEYS[i]))
   end
 end
-for _, key in ipairs(free) do
-  redis.call('SETNX', key, token)
-  local set = redis.pcall('PEXPIRE', key, ttl)
-  if type(set) == 'table' then
-    -- Only an ACL without PEXPIRE gets here, on 6.2: a lock that nothing would ever free must not stay.
-    redis.call('DEL', key)
-    return set
-  end
+if #free == 0 and fence > 0 then
+  fence = fence - count + 1
+else
+  fence = take(free, fences, token, ttl, fence, count)
 end
 -- Written even where nothing changes: WAIT after it then speaks of this very connection.
-for _, own in ipairs(ours) do
-  redis.call('PEXPIRE', own[1], string.format('%.0f', own[2]))
+for i = 1, #ours do
+  call('PEXPIRE', ours[i][1], string.format('%.0f', ours[i][2]))
 end
-return { 1, fence, 0, now }
+return { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }

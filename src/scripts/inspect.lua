@@ -1,6 +1,8 @@
 -- inspect: what Redis knows of a lock. Changes nothing.
 -- KEYS   lock   string: the holder's token
 -- KEYS   fence  string: the last fence minted for it
--- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil]
+-- KEYS   queue  sorted set: who stands in line for it
+-- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line]
+local waiters = redis.pcall('ZCOUNT', KEYS[3], 0, '+inf')
 local holder = redis.call('GET', KEYS[1])
-return { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }
+return { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), type(waiters) == 'number' and waiters or 0 }

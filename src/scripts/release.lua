@@ -1,18 +1,67 @@
--- release: give locks back, each if it is still ours.
+-- release: give locks back, each if it is still ours, and let the next in line have it. Also how an entry leaves its line.
+-- USES line
 -- KEYS   lock[]   string: the holder's token
+-- KEYS   fence[]  string: the last fence minted for the lock in the same place
+-- KEYS   queue[]  sorted set: who stands in line for the lock in the same place
 -- ARGV   token    the token that acquired them
--- REPLY  [for each lock 1 released | 0 gone | -1 somebody else's: left alone]
-local reply = {}
-for i = 1, #KEYS do
+-- ARGV   ticket   what the token stands in line with: 0 it does not; -1 perhaps, with a ticket that is not known
+-- ARGV   rest     ms for which the lock is left free, when it is the turn of callers outside the line
+-- ARGV   next[]   who stands in line for the same process from now on (one lock): token, lifetime, fences, channel, id, ticket
+-- REPLY  [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, where somebody stands next, the reply of its acquire]
+local token, ticket, rest, locks = ARGV[1], ARGV[2], tonumber(ARGV[3]), #KEYS / 3
+local reply, lined = {}, {}
+for i = 1, locks do
   local holder = redis.pcall('GET', KEYS[i])
   if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
     return holder
   end
-  reply[i] = not holder and 0 or holder == ARGV[1] and 1 or -1
+  reply[i] = not holder and 0 or holder == token and 1 or -1
+  local length = redis.pcall('ZCARD', KEYS[2 * locks + i])
+  lined[i] = #ARGV > 3 or type(length) == 'number' and length > 0
 end
-for i = 1, #KEYS do
+for i = 1, locks do
   if reply[i] == 1 then
-    redis.call('DEL', KEYS[i])
+    call('DEL', KEYS[i])
+  end
+end
+
+local function passOn(lock, fence, queue, status)
+  clock()
+  if ticket ~= '0' then
+    local found = tonumber(ticket) > 0 and call('ZRANGEBYSCORE', queue, ticket, ticket)
+      or call('ZRANGEBYSCORE', queue, 0, '+inf')
+    for i = 1, #found do
+      local _, _, _, _, _, whose = entry(found[i])
+      if whose == token then
+        call('ZREM', queue, found[i])
+      end
+    end
+  end
+  local next = #ARGV > 3 and ARGV[4]
+  if next then
+    stand(queue, next, milliseconds(ARGV[5]), ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+  end
+  local whose, value
+  if status >= 0 then
+    whose, value = grant(lock, fence, queue, next, rest, status == 1)
+  end
+  if whose == 'mine' then
+    return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+  elseif next then
+    local left = whose == 'resting' and value - now or whose == 'none' and 0 or nil
+    return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], left)
+  end
+end
+for i = 1, locks do
+  if lined[i] then
+    -- What was given back stays given back, whatever is wrong with the line: who stands there asks for himself.
+    local ran, next = pcall(passOn, KEYS[i], KEYS[locks + i], KEYS[2 * locks + i], reply[i])
+    if #ARGV > 3 then
+      next = ran and next or { 0, 0, 0, 0, 0, 0 }
+      for n = 1, #next do
+        reply[#reply + 1] = next[n]
+      end
+    end
   end
 end
 return reply

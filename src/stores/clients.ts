@@ -26,8 +26,17 @@ export interface ScriptClient {
   readonly clustered: boolean;
   /** What `maxmemory-policy` is; rejects where it may not be read. */
   evictionPolicy(): Promise<string>;
+  /**
+   * Hears a channel, on a connection of our own; absent where the client cannot. `onGap`: the connection was lost, and is back.
+   */
+  readonly subscribe?: (channel: string, onMessage: (text: string) => void, onGap: () => void) => Promise<Subscription>;
   /** A connection of our own to the same node, for WAIT. */
   dedicate(): DedicatedClient;
+}
+
+/** An open ear. */
+export interface Subscription {
+  close(): void;
 }
 
 /** One connection whose commands nobody else's come between. */
@@ -74,6 +83,7 @@ function nodeRedis(client: Record<string, any>): ScriptClient {
       const answer = await client.configGet('maxmemory-policy');
       return String(answer['maxmemory-policy']);
     },
+    ...(typeof client.duplicate === 'function' && { subscribe: subscriber(client) }),
     dedicate() {
       if (typeof client.duplicate !== 'function' || typeof client.wait !== 'function') {
         throw optionError('minReplicas', 'a client of a single node, which can be duplicated', client);
@@ -81,6 +91,38 @@ function nodeRedis(client: Record<string, any>): ScriptClient {
       return dedicatedNodeRedis(client.duplicate());
     },
   };
+}
+
+function subscriber(client: Record<string, any>): NonNullable<ScriptClient['subscribe']> {
+  return async (channel, onMessage, onGap) => {
+    const connection = client.duplicate();
+    const close = (): void => destroy(connection);
+    let isHeard = false;
+    // Without a listener of ours a dropped socket of this connection would crash the process.
+    connection.on('error', () => {});
+    connection.on('ready', () => {
+      // Nobody's process is kept alive by what it might hear.
+      connection.unref();
+      // node-redis subscribes again before it is ready again.
+      if (isHeard) onGap();
+    });
+    try {
+      await connection.connect();
+      await connection.subscribe(channel, onMessage);
+      isHeard = true;
+    } catch (error) {
+      close();
+      throw error;
+    }
+    return { close };
+  };
+}
+
+/** At once, whatever is under way. */
+function destroy(connection: Record<string, any>): void {
+  // `destroy` is new in node-redis 5; 4 calls it `disconnect`, whose promise may reject.
+  if (typeof connection.destroy === 'function') connection.destroy();
+  else connection.disconnect().catch(() => {});
 }
 
 function dedicatedNodeRedis(connection: Record<string, any>): DedicatedClient {
@@ -97,10 +139,6 @@ function dedicatedNodeRedis(connection: Record<string, any>): DedicatedClient {
     script: nodeRedis(connection),
     wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs),
     generation: () => generation,
-    close() {
-      // `destroy` is new in node-redis 5; 4 calls it `disconnect`, whose promise may reject.
-      if (typeof connection.destroy === 'function') connection.destroy();
-      else connection.disconnect().catch(() => {});
-    },
+    close: () => destroy(connection),
   };
 }

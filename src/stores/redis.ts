@@ -12,8 +12,10 @@ import {
   type ExtendReply,
   type ExtendRequest,
   type LockState,
+  type Moment,
   now,
   type ReleaseReply,
+  type ReleaseRequest,
   type Store,
 } from '../store';
 import { type Answer, Batch } from './batch';
@@ -22,6 +24,9 @@ import { describe, integers, isNoScript, listOf, refusal, strangeReply } from '.
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
 const probationMs = 10_000;
+/** Integers in the reply of an acquire, and in that to somebody who stands in line. */
+const acquireLength = 4;
+const placedLength = 6;
 /** How often a client that is connecting is looked at. */
 const readinessPollMs = 5;
 /** Whoever is silent for longer has let the key end by itself. */
@@ -46,6 +51,7 @@ export function redisStore(client: object): Store {
 }
 
 class RedisStore implements Store {
+  readonly listen: Store['listen'];
   readonly #client: ScriptClient;
   /** Scripts that this server was sent whole; later calls send the SHA alone. */
   readonly #sent = new Set<string>();
@@ -61,6 +67,7 @@ class RedisStore implements Store {
 
   constructor(client: ScriptClient) {
     this.#client = client;
+    this.listen = client.subscribe;
     this.#batch = new Batch(client.clustered ? 1 : 256, (call, answer) => this.#send(call, answer));
   }
 
@@ -76,23 +83,37 @@ class RedisStore implements Store {
       const reply = dedicated
         ? await this.#replicate(dedicated, call, request)
         : await this.#exchange(call, keys, commandTimeoutMs, true);
-      const [status, fence, leftMs, serverMs] = integers(reply, 4, keys);
-      this.#learn(serverMs!, sent.monoMs);
-      switch (status) {
-        case 1:
-          if (!this.#evictionLooked && warningsWanted()) this.#lookAtEviction();
-          if (lifetimeMs === null) await this.#makePermanent(request);
-          return { granted: true, fence: fence!, sent };
-        case 0:
-          return { granted: false, leftMs: leftMs! < 0 ? Number.POSITIVE_INFINITY : leftMs! };
-        case -1:
-          // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
-          if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
-          break;
-        default:
-          throw strangeReply(reply, keys);
+      const acquired = this.#acquired(reply, request, sent);
+      if (acquired !== undefined) {
+        if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request);
+        return acquired;
       }
+      // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
+      if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
     }
+  }
+
+  /** undefined: it ran after the last moment at which it was of use. */
+  #acquired(reply: unknown, { keys, place }: AcquireRequest, sent: Moment): AcquireReply | undefined {
+    const isLong = Array.isArray(reply) && reply.length > acquireLength;
+    const numbers = integers(reply, isLong && place ? placedLength : acquireLength, keys) as [number, ...number[]];
+    const [status, value, third, serverMs, before, outside] = numbers as [
+      number,
+      number,
+      number,
+      number,
+      number,
+      number,
+    ];
+    if (serverMs > 0) this.#learn(serverMs, sent.monoMs);
+    if (status === 1) {
+      if (!this.#evictionLooked && warningsWanted()) this.#lookAtEviction();
+      return { granted: true, fence: value, sent, others: third };
+    }
+    if (status === -1) return undefined;
+    if (status !== 0) throw strangeReply(reply, keys);
+    const stand = isLong ? { ticket: third, before, outside: outside === 1 } : undefined;
+    return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand };
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
@@ -116,34 +137,46 @@ class RedisStore implements Store {
     }
   }
 
-  async release(keys: Key, token: string, commandTimeoutMs: number): Promise<ReleaseReply> {
+  async release({ keys, token, commandTimeoutMs, ...how }: ReleaseRequest): Promise<ReleaseReply> {
     const ready = this.#ready(keys, commandTimeoutMs);
     if (ready !== undefined) await ready;
-    const list = listOf(keys);
-    const reply = await this.#exchange(scripts.release(list, token), keys, commandTimeoutMs, true);
-    const results = integers(reply, list.length, keys);
-    if (results.every((result) => result === 1)) return 'released';
-    return results.includes(-1) ? 'taken' : 'missing';
+    const call = releaseCall(keys, token, how);
+    return released(await this.#exchange(call, keys, commandTimeoutMs, true), keys);
   }
 
-  abandon(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): void {
-    const work = this.#releaseTwice(keys, token, untilMs, commandTimeoutMs).finally(() => this.#abandoned.delete(work));
+  async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
+    const { keys, token, commandTimeoutMs } = release;
+    const ready = this.#ready(keys, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const sent = now();
+    const call = releaseCall(keys, token, release, acquire);
+    const reply = await this.#exchange(call, keys, commandTimeoutMs, true);
+    if (!Array.isArray(reply)) throw strangeReply(reply, keys);
+    const count = listOf(keys).length;
+    const acquired = this.#acquired(reply.slice(count), acquire, sent);
+    if (acquired === undefined) throw strangeReply(reply, keys);
+    return [released(reply.slice(0, count), keys), acquired];
+  }
+
+  abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
+    const work = this.#releaseTwice(request, untilMs).finally(() => this.#abandoned.delete(work));
     this.#abandoned.add(work);
+    return work;
   }
 
   async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
     const ready = this.#ready(key, commandTimeoutMs);
     if (ready !== undefined) await ready;
-    const call = scripts.inspect(key, companionOf(key, 'fence'));
+    const call = scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
     const reply = await answered((answer) => this.#send(call, answer), key, commandTimeoutMs, true);
-    if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
-    const [holder, leftMs, fence] = reply as [unknown, number, unknown];
+    if (!Array.isArray(reply) || reply.length !== 4) throw strangeReply(reply, key);
+    const [holder, leftMs, fence, waiters] = reply as [unknown, number, unknown, number];
     const locked = holder !== null;
     return {
       locked,
       owner: ownerOf(holder),
       remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
-      waiters: 0,
+      waiters,
       fence: fence === null ? 0 : Number(fence),
       mode: locked ? 'exclusive' : null,
     };
@@ -288,16 +321,18 @@ class RedisStore implements Store {
    * Resolves when a release was tried after the last moment at which the token could take anything. A silent Redis is asked
    * on for a while, with nobody waiting for that.
    */
-  async #releaseTwice(keys: Key, token: string, untilMs: number, commandTimeoutMs: number): Promise<void> {
+  async #releaseTwice(request: ReleaseRequest, untilMs: number): Promise<void> {
     const release = async (): Promise<boolean> =>
-      this.release(keys, token, commandTimeoutMs).then(
+      this.release(request).then(
         () => true,
         (error: LockBackendError) => !error.retryable,
       );
-    await release();
+    const isReleased = await release();
+    const leftMs = untilMs - now().monoMs;
+    if (isReleased && leftMs <= 0) return;
     // A ghost that ran before the first release is gone now; one that runs after it, and in time, dies by the second.
-    await idle(untilMs + clockStepMs - now().monoMs);
-    if (!(await release())) void this.#releaseOn(release, commandTimeoutMs);
+    await idle(leftMs + clockStepMs);
+    if (!(await release())) void this.#releaseOn(release, request.commandTimeoutMs);
   }
 
   async #releaseOn(release: () => Promise<boolean>, pauseMs: number): Promise<void> {
@@ -319,10 +354,41 @@ class RedisStore implements Store {
   }
 }
 
-function acquireCall({ keys, token, lifetimeMs, fencing }: AcquireRequest, notAfter: number): ScriptCall {
-  const locks = listOf(keys);
-  const fences = fencing ? locks.map((key) => companionOf(key, 'fence')) : [];
-  return scripts.acquire(locks, fences, token, lifetimeMs ?? probationMs, Math.ceil(notAfter), locks.length);
+function acquireCall(request: AcquireRequest, notAfter: number): ScriptCall {
+  const { keys, token, lifetimeMs, place } = request;
+  const where = place === undefined ? [] : [place.channel, place.id, String(place.ticket)];
+  const until = Math.ceil(notAfter);
+  return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
+}
+
+function releaseCall(
+  keys: Key,
+  token: string,
+  { ticket = 0, restMs = 0 }: Pick<ReleaseRequest, 'ticket' | 'restMs'>,
+  next?: AcquireRequest,
+): ScriptCall {
+  return scripts.release(...keysOf(keys), token, ticket, restMs, next === undefined ? [] : nextOf(next));
+}
+
+function nextOf(request: AcquireRequest): string[] {
+  const { channel, id, ticket } = request.place!;
+  return [request.token, String(request.lifetimeMs), String(fencesOf(request)), channel, id, String(ticket)];
+}
+
+function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
+  return fencing ? fences : 0;
+}
+
+/** The locks and their companions, as every script wants them. */
+function keysOf(keys: Key): [lock: readonly string[], fence: readonly string[], queue: readonly string[]] {
+  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'fence')], [companionOf(keys, 'queue')]];
+  return [keys, keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
+}
+
+function released(reply: unknown, keys: Key): ReleaseReply {
+  const results = integers(reply, listOf(keys).length, keys);
+  if (results.every((result) => result === 1)) return 'released';
+  return results.includes(-1) ? 'taken' : 'missing';
 }
 
 function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter: number): ScriptCall {

@@ -140,14 +140,14 @@ describeEach('waiting', (here) => {
     });
 
     it('`timeout` cuts the last pause: one more attempt at its end, and then LockTimeoutError', async () => {
-      const waiting = withLock.promise(key, { timeout: 2_500, retryTimeout: 1_000 });
+      const waiting = withLock.promise(key, { timeout: 2_500, maxRetries: Infinity, retryTimeout: 1_000 });
       expect(await attemptsAfter(waiting, 1_000, 1_000, 499, 1)).to.deep.equal([1, 2, 3, 3, 4]);
       expect(await failure(waiting)).to.include({ code: 'ERR_LOCK_TIMEOUT', key });
       expect(timers()).to.equal(0);
     });
 
     it('a lock that becomes free in a pause is granted at its end', async () => {
-      const waiting = withLock.promise(key, { timeout: hourMs, retryTimeout: 60_000 });
+      const waiting = withLock.promise(key, { timeout: hourMs, maxRetries: Infinity, retryTimeout: 60_000 });
       expect(await attemptsAfter(waiting, 60_000)).to.deep.equal([1, 2]);
       await here.remove(key);
       clock.tick(60_000);
@@ -161,6 +161,7 @@ describeEach('waiting', (here) => {
     it('a timeout beyond the longest timer of Node does not end at once', async () => {
       const waiting = withLock.promise(key, {
         timeout: 2 ** 40,
+        maxRetries: Infinity,
         retryTimeout: 2 ** 31 - 1,
         maxRetryTimeout: 2 ** 31 - 1,
       });
@@ -174,7 +175,7 @@ describeEach('waiting', (here) => {
     });
 
     it('`timeout: Infinity` and `maxRetries: Infinity` go on', async () => {
-      const both = [{ timeout: Number.POSITIVE_INFINITY }, { maxRetries: Number.POSITIVE_INFINITY }];
+      const both = [{ timeout: Infinity, maxRetries: Infinity }, { maxRetries: Infinity }];
       const waits = both.map((options) => withLock.promise(key, { ...options, retryTimeout: 400 }));
       for (const wait of waits) wait.catch(() => {});
       await attemptsAfter(waits[0]!, ...new Array(20).fill(400));
@@ -186,7 +187,7 @@ describeEach('waiting', (here) => {
 
     it('H36: an abort in a pause ends the wait now: no further attempt, no timer, no listener', async () => {
       const abort = new AbortController();
-      const waiting = withLock.promise(key, { timeout: hourMs, retryTimeout: 1_000, signal: abort.signal });
+      const waiting = withLock.promise(key, { timeout: hourMs, maxRetries: Infinity, retryTimeout: 1_000, signal: abort.signal });
       expect(await attemptsAfter(waiting, 1_000)).to.deep.equal([1, 2]);
       expect(getEventListeners(abort.signal, 'abort')).to.have.length(1);
       abort.abort();

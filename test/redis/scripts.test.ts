@@ -9,7 +9,12 @@ import * as generated from '../../src/scripts/generated';
 
 const root = join(__dirname, '..', '..');
 const folder = join(root, 'src', 'scripts');
-const files = readdirSync(folder).filter((file) => file.endsWith('.lua'));
+const texts = new Map(
+  readdirSync(folder)
+    .filter((file) => file.endsWith('.lua'))
+    .map((file) => [file, readFileSync(join(folder, file), 'utf8')]),
+);
+const files = [...texts].filter(([, text]) => !text.startsWith('-- PART ')).map(([file]) => file);
 
 /** A script that is as it should be; each test makes one thing of it wrong. */
 const sound = [
@@ -21,6 +26,11 @@ const sound = [
   "redis.call('SET', KEYS[1], ARGV[1])",
   'return 1',
 ].join('\n');
+
+function bare(text: string): string {
+  const lines = text.split('\n').map((line) => line.trim());
+  return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
+}
 
 describe('scripts', () => {
   it('generated.ts is what the .lua files make: it has not drifted', () => {
@@ -36,22 +46,21 @@ describe('scripts', () => {
   it('every .lua file is there, without its comments, under the SHA-1 that Redis will know it by', () => {
     expect(generated.scripts.map(({ name }) => `${name}.lua`)).to.have.members(files);
     for (const { name, lua, sha } of generated.scripts) {
-      const body = readFileSync(join(folder, `${name}.lua`), 'utf8')
-        .split('\n')
-        .map((line) => line.trim())
-        .filter((line) => line !== '' && !line.startsWith('--'));
-      // What a script includes stands before its own text.
-      expect(lua.endsWith(body.join('\n')), name).to.equal(true);
-      if (!lua.startsWith('local scripts')) expect(lua).to.equal(body.join('\n'));
+      const text = texts.get(`${name}.lua`)!;
+      const parts = [...text.matchAll(/^-- USES +(.*)$/gm)].map(([, part]) => bare(texts.get(`${part}.lua`)!));
+      // What a script uses or includes stands before its own text.
+      if (!text.includes('\n-- INCLUDE ')) expect(lua, name).to.equal([...parts, bare(text)].join('\n'));
+      expect(lua.endsWith(bare(text)), name).to.equal(true);
+      expect(lua).not.to.match(/^\s*--/m);
       expect(sha).to.equal(createHash('sha1').update(lua).digest('hex'));
     }
   });
 
-  it('no script names a key that it was not given', () => {
+  it('no script makes up the name of a key: each comes from KEYS, by an index or under its parameter’s name', () => {
     for (const { name, lua } of generated.scripts) {
-      for (const [call] of lua.matchAll(/redis\.p?call\([^)]*\)/g)) {
-        if (call.includes("'TIME'") || call.includes("'PUBLISH'") || call.includes('unpack(')) continue;
-        expect(call, name).to.match(/^redis\.p?call\('[A-Z]+', (KEYS\[|key\b|own\[1\])/);
+      for (const [command] of lua.matchAll(/\b(?:redis\.p?)?call\('[A-Z]+'[^)]*\)/g)) {
+        if (command.includes("'TIME'") || command.includes("'PUBLISH'")) continue;
+        expect(command, name).to.match(/call\('[A-Z]+', (KEYS\[|(lock|fence|queue|key)\b|(locks|fences)\[i\]|ours\[i\]\[1\])/);
       }
     }
   });
@@ -69,7 +78,7 @@ describe('scripts', () => {
   });
 
   const lies: [what: string, from: string | RegExp, to: string, message: RegExp][] = [
-    ['an ARGV that the header does not declare', 'return 1', 'return ARGV[2]', /ARGV\[2\] is not declared/],
+    ['an ARGV that the header does not declare', /-- ARGV   rest.*\n/, '-- \nlocal x = ARGV[2]\n', /ARGV\[2\] is not declared/],
     ['a KEYS that the header does not declare', 'return 1', 'return KEYS[2]', /KEYS\[2\] is not declared/],
     ['an index below the first', 'return 1', 'return KEYS[0]', /KEYS\[0\] is not declared/],
     ['a key that the body never uses', 'KEYS[1]', "'k'", /KEYS lock is declared.*never used/],

@@ -228,7 +228,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
 
   describe('NOPERM', () => {
     /** What a lock needs, and nothing else. */
-    const commands = ['+get', '+set', '+del', '+setnx', '+pexpire', '+persist', '+pttl', '+time', '+eval', '+evalsha'];
+    const commands = ['+get', '+set', '+del', '+setnx', '+pexpire', '+persist', '+pttl', '+time', '+zcard', '+zcount', '+eval', '+evalsha'];
     const connecting = ['+hello', '+auth', '+ping', '+client', '+command'];
 
     async function userWith(rights: readonly string[], keys = '~*'): Promise<Client> {
@@ -257,7 +257,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
       });
     }
 
-    for (const missing of ['time', 'get', 'set', 'setnx', 'pexpire']) {
+    for (const missing of ['time', 'get', 'zcard', 'set', 'setnx', 'pexpire']) {
       it(`no ${missing} within the script: told at once, by name, and nothing is left behind (H54)`, async () => {
         const redis = await userWith(commands.filter((command) => command !== `+${missing}`));
         await toldAtOnce(redis, 'NOPERM');

@@ -160,7 +160,10 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     const client = await stage.direct();
     const [seconds] = await server.command<string[]>('TIME');
     const tooLate = Number(seconds) * 1_000 - 5;
-    const reply = await run(client, scripts.acquire([key], [`{${key}}:fence`], 'token', LONG_MS, tooLate, 1));
+    const reply = await run(
+      client,
+      scripts.acquire([key], [`{${key}}:fence`], [`{${key}}:queue`], 'token', LONG_MS, tooLate, 1, []),
+    );
     expect(reply.slice(0, 3)).to.deep.equal([-1, 0, 0]);
     expect(await server.command('EXISTS', key, `{${key}}:fence`)).to.equal(0);
   });
@@ -337,7 +340,19 @@ describe('a request that Redis runs twice (H4)', () => {
     const { key } = stage;
     const client = await stage.direct();
     const acquire = (lifetimeMs: number): Promise<number[]> =>
-      run(client, scripts.acquire([key], [`{${key}}:fence`], 'token', lifetimeMs, Number.MAX_SAFE_INTEGER, 1));
+      run(
+        client,
+        scripts.acquire(
+          [key],
+          [`{${key}}:fence`],
+          [`{${key}}:queue`],
+          'token',
+          lifetimeMs,
+          Number.MAX_SAFE_INTEGER,
+          1,
+          [],
+        ),
+      );
     const [granted, fence] = await acquire(20_000);
     expect(granted).to.equal(1);
     expect((await acquire(1_000)).slice(0, 2)).to.deep.equal([1, fence]);
@@ -353,7 +368,7 @@ describe('a request that Redis runs twice (H4)', () => {
     await server.command('SET', key, 'token');
     const reply = await run(
       client,
-      scripts.acquire([key], [`{${key}}:fence`], 'token', 1_000, Number.MAX_SAFE_INTEGER, 1),
+      scripts.acquire([key], [`{${key}}:fence`], [`{${key}}:queue`], 'token', 1_000, Number.MAX_SAFE_INTEGER, 1, []),
     );
     expect(reply[0]).to.equal(1);
     expect(await stage.leftMs()).to.equal(-1);
@@ -363,9 +378,13 @@ describe('a request that Redis runs twice (H4)', () => {
     const { server, key } = stage;
     const client = await stage.direct();
     await server.command('SET', key, 'first', 'PX', LONG_MS);
-    expect(await run(client, scripts.release([key], 'first'))).to.deep.equal([1]);
+    expect(
+      await run(client, scripts.release([key], [`{${key}}:fence`], [`{${key}}:queue`], 'first', 0, 0, [])),
+    ).to.deep.equal([1]);
     await server.command('SET', key, 'second', 'PX', LONG_MS);
-    expect(await run(client, scripts.release([key], 'first'))).to.deep.equal([-1]);
+    expect(
+      await run(client, scripts.release([key], [`{${key}}:fence`], [`{${key}}:queue`], 'first', 0, 0, [])),
+    ).to.deep.equal([-1]);
     expect(await stage.holder()).to.equal('second');
   });
 });

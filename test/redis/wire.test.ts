@@ -334,11 +334,12 @@ describe('wire', () => {
     it('an acquire reads first, then writes, and ends with SETNX and PEXPIRE', async () => {
       const { called } = await recorded(() => withLock.promise(key));
       const fence = `{${key}}:fence`;
+      const queue = `{${key}}:queue`;
       const token = await holder();
-      expect(called.map(([name]) => name)).to.deep.equal(['TIME', 'GET', 'GET', 'SET', 'SETNX', 'PEXPIRE']);
-      expect(called.slice(1).map(([, name]) => name)).to.deep.equal([key, fence, fence, key, key]);
-      expect(called[4]).to.deep.equal(['SETNX', key, token]);
-      expect(called[5]).to.deep.equal(['PEXPIRE', key, '10000']);
+      expect(called.map(([name]) => name)).to.deep.equal(['TIME', 'GET', 'ZCARD', 'GET', 'SET', 'SETNX', 'PEXPIRE']);
+      expect(called.slice(1).map(([, name]) => name)).to.deep.equal([key, queue, fence, fence, key, key]);
+      expect(called[5]).to.deep.equal(['SETNX', key, token]);
+      expect(called[6]).to.deep.equal(['PEXPIRE', key, '10000']);
     });
 
     it('a busy attempt writes nothing', async () => {
@@ -349,18 +350,24 @@ describe('wire', () => {
     });
 
     it('a release reads, and deletes the key only if it is ours', async () => {
+      const queue = `{${key}}:queue`;
+      const looked = [
+        ['GET', key],
+        ['ZCARD', queue],
+      ];
       const ours = await withLock.promise(key);
       expect((await recorded(() => ours())).called).to.deep.equal([
         ['GET', key],
+        ['ZCARD', queue],
         ['DEL', key],
       ]);
       const lost = await withLock.promise(key);
       await server.command('SET', key, 'a stranger');
-      expect((await recorded(() => lost())).called).to.deep.equal([['GET', key]]);
+      expect((await recorded(() => lost())).called).to.deep.equal(looked);
       await server.command('DEL', key);
       const gone = await withLock.promise(key);
       await server.command('DEL', key);
-      expect((await recorded(() => gone())).called).to.deep.equal([['GET', key]]);
+      expect((await recorded(() => gone())).called).to.deep.equal(looked);
     });
 
     it('an extension sets the time to live of our own key, and makes none', async () => {
@@ -627,7 +634,7 @@ describe('wire', () => {
       it(`acquire with a lifetime of ${JSON.stringify(lifetime)}: an error, and no key at all`, async () => {
         const fence = `{${key}}:fence`;
         const error = await failure(
-          run(scripts.acquire([key], [fence], 'token', lifetime, Number.MAX_SAFE_INTEGER, 1)),
+          run(scripts.acquire([key], [fence], [`{${key}}:queue`], 'token', lifetime, Number.MAX_SAFE_INTEGER, 1, [])),
         );
         expect(error.message).to.contain('lifetime');
         expect(await server.command('EXISTS', key, fence)).to.equal(0);
@@ -636,21 +643,22 @@ describe('wire', () => {
 
     it('acquire without a token, or with a deadline or a count that is no number: an error, and no key at all', async () => {
       const fence = `{${key}}:fence`;
-      for (const [token, notAfter, locks] of [
+      for (const [token, notAfter, fences] of [
         ['', Number.MAX_SAFE_INTEGER, 1],
         ['token', '', 1],
         ['token', 'abc', 1],
         ['token', Number.MAX_SAFE_INTEGER, ''],
         ['token', Number.MAX_SAFE_INTEGER, 'abc'],
-        ['token', Number.MAX_SAFE_INTEGER, 3],
+        ['token', Number.MAX_SAFE_INTEGER, -1],
+        ['token', Number.MAX_SAFE_INTEGER, 1.5],
       ] as const) {
-        await failure(run(scripts.acquire([key], [fence], token, 1_000, notAfter, locks)));
+        await failure(run(scripts.acquire([key], [fence], [`{${key}}:queue`], token, 1_000, notAfter, fences, [])));
         expect(await server.command('EXISTS', key, fence)).to.equal(0);
       }
     });
 
     it('acquire that runs too late takes nothing, and says so', async () => {
-      const reply = await run(scripts.acquire([key], [`{${key}}:fence`], 'token', 1_000, 5, 1));
+      const reply = await run(scripts.acquire([key], [`{${key}}:fence`], [`{${key}}:queue`], 'token', 1_000, 5, 1, []));
       expect(reply).to.have.length(4).and.include.members([-1]);
       expect(await server.command('EXISTS', key, `{${key}}:fence`)).to.equal(0);
     });

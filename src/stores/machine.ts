@@ -1,0 +1,264 @@
+// What the scripts do, as plain TypeScript over a table in memory: the executable specification. The simulation runs the
+// waiting protocol against it, random commands must give the same replies here and in Redis, and the memory store is this
+// with a clock. Whoever reads the .lua files reads the same steps in the same order.
+//
+// A row is one lock: who holds it until when, its last fence, and who stands in line for it. Nothing here waits; time comes
+// with each command, as Redis's own clock does.
+import type { Place, Stand } from '../store';
+import { isOurs } from '../token';
+
+export interface AcquireCommand {
+  readonly keys: readonly string[];
+  readonly token: string;
+  readonly lifetimeMs: number;
+  /** Server time in ms after which nobody waits for this request any more. */
+  readonly notAfterMs: number;
+  /** Fences to mint: 0 none, 1, or as many as a line may hand out by itself. */
+  readonly fences: number;
+  /** Given by who wants to stand in line when it is busy. One key only. */
+  readonly place?: Place | undefined;
+}
+
+export interface ReleaseCommand {
+  readonly keys: readonly string[];
+  readonly token: string;
+  /** The ticket that the token stands in line with; 0 where it never stood there, -1 where its ticket is not known. */
+  readonly ticket: number;
+  /** How long the key is left free for callers outside the line, when it is their turn. */
+  readonly restMs: number;
+  /** Who stands in line next for the same process. One key only. */
+  readonly next?: Claim | undefined;
+}
+
+export type Acquired =
+  | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }
+  | { readonly outcome: 'busy'; readonly leftMs: number; readonly stand?: Stand | undefined }
+  | { readonly outcome: 'late' };
+
+export type Extended = 'extended' | 'missing' | 'taken' | 'late';
+
+export type Released = 'released' | 'missing' | 'taken';
+
+export interface Limits {
+  /** A grant that nobody has confirmed yet lasts no longer. */
+  readonly provisionalMs: number;
+  /** Who stands in line asks again after this long at the latest; twice that without a sign, and it is passed over. */
+  readonly askMs: number;
+  /** So many stand in line at that pace; those behind them ask more rarely, each in proportion to its place. */
+  readonly askers: number;
+  /** How many entries one grant looks at. */
+  readonly looks: number;
+  /** After so many grants in a row without being free, the key is left free for a moment. */
+  readonly passes: number;
+}
+
+/** The same numbers stand in line.lua. */
+export const limits: Limits = { provisionalMs: 2000, askMs: 1000, askers: 8, looks: 32, passes: 64 };
+
+const fenceKeptMs = 3_600_000;
+
+interface Entry {
+  readonly ticket: number;
+  readonly channel: string;
+  readonly id: string;
+  readonly token: string;
+  readonly lifetimeMs: number;
+  readonly fences: number;
+  readonly deadlineMs: number;
+}
+
+interface Row {
+  readonly key: string;
+  token: string | undefined;
+  /** Infinity: never ends. */
+  endMs: number;
+  fence: number;
+  fenceEndMs: number;
+  queue: Entry[];
+  passes: number;
+  restUntilMs: number;
+}
+
+/** What is asked for, whether by a command or by an entry of the line. */
+type Claim = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'place'>;
+
+interface Giving {
+  /** The token of whoever gave this command: it needs no message, and no confirmation. */
+  readonly mine: string | undefined;
+  readonly restMs: number;
+  /** From one holder to the next, without being free. */
+  readonly passed: boolean;
+}
+
+export type Publish = (channel: string, id: string, key: string) => void;
+
+export class Machine {
+  readonly #rows = new Map<string, Row>();
+  readonly #publish: Publish;
+  readonly #limits: Limits;
+
+  constructor(publish: Publish, most: Limits = limits) {
+    this.#publish = publish;
+    this.#limits = most;
+  }
+
+  acquire(command: AcquireCommand, micros: number): Acquired {
+    const { keys, token, place } = command;
+    const nowMs = Math.floor(micros / 1000);
+    if (nowMs > command.notAfterMs) return { outcome: 'late' };
+    const rows = keys.map((key) => this.#row(key, nowMs));
+    const strangers = rows.filter((row) => row.token !== undefined && row.token !== token);
+    if (strangers.length > 0) {
+      return this.#busy(rows[0]!, Math.max(...strangers.map((row) => row.endMs)), command, micros);
+    }
+    for (const row of rows) {
+      if (row.token !== undefined || !isLined(row)) continue;
+      if (place) this.#stand(row, command, place, micros);
+      const whose = this.#grant(row, micros, { mine: place && token, restMs: 0, passed: false });
+      if (whose === 'mine') return granted(row, command.fences);
+      if (whose === 'given') return this.#busy(row, row.endMs, command, micros);
+      if (place) return this.#busy(row, row.restUntilMs, command, micros);
+    }
+    return this.#take(rows, command, micros);
+  }
+
+  extend(
+    keys: readonly string[],
+    token: string,
+    lifetimeMs: number,
+    exact: boolean,
+    notAfterMs: number,
+    micros: number,
+  ): Extended {
+    const nowMs = Math.floor(micros / 1000);
+    const rows = keys.map((key) => this.#row(key, nowMs));
+    if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
+    if (rows.some((row) => row.token === undefined)) return 'missing';
+    if (nowMs > notAfterMs) return 'late';
+    for (const row of rows) if (exact || row.endMs < nowMs + lifetimeMs) row.endMs = nowMs + lifetimeMs;
+    return 'extended';
+  }
+
+  release(command: ReleaseCommand, micros: number): { results: Released[]; next: Acquired | undefined } {
+    const { keys, token, ticket, restMs, next } = command;
+    const nowMs = Math.floor(micros / 1000);
+    let answer: Acquired | undefined;
+    const results = keys.map((key): Released => {
+      const row = this.#row(key, nowMs);
+      const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken';
+      if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
+      if (next) this.#stand(row, next, next.place!, micros);
+      if (result === 'taken') {
+        if (next) answer = this.#busy(row, row.endMs, next, micros);
+        return result;
+      }
+      row.token = undefined;
+      const whose = this.#grant(row, micros, { mine: next?.token, restMs, passed: result === 'released' });
+      if (whose === 'mine') answer = granted(row, next!.fences);
+      else if (next) answer = this.#busy(row, whose === 'given' ? row.endMs : row.restUntilMs, next, micros);
+      return result;
+    });
+    return { results, next: answer };
+  }
+
+  /** Who holds a key. */
+  holder(key: string, micros: number): string | undefined {
+    return this.#row(key, Math.floor(micros / 1000)).token;
+  }
+
+  /** The last fence minted for a key; 0 where none is remembered. */
+  fence(key: string): number {
+    return this.#rows.get(key)?.fence ?? 0;
+  }
+
+  /** What somebody does to a key who knows nothing of fences and lines. */
+  put(key: string, token: string | undefined, endMs: number): void {
+    Object.assign(this.#row(key, 0), { token, endMs });
+  }
+
+  /** The lock of nobody is dropped, so that a table does not grow with every key that was ever used. */
+  #row(key: string, nowMs: number): Row {
+    let row = this.#rows.get(key);
+    if (row === undefined) {
+      row = { key, token: undefined, endMs: 0, fence: 0, fenceEndMs: 0, queue: [], passes: 0, restUntilMs: 0 };
+      this.#rows.set(key, row);
+    }
+    if (row.endMs <= nowMs) row.token = undefined;
+    if (row.fenceEndMs <= nowMs) row.fence = 0;
+    return row;
+  }
+
+  /** Writes down where somebody stands, under the first ticket that it was given. */
+  #stand(row: Row, { token, lifetimeMs, fences }: Claim, { channel, id, ticket }: Place, micros: number): Stand {
+    const old = row.queue.find((entry) => entry.token === token);
+    const last = row.queue.at(-1)?.ticket ?? 0;
+    const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
+    const others = row.queue.filter((entry) => entry !== old);
+    const before = others.filter((entry) => entry.ticket < mine).length;
+    const deadlineMs = Math.floor(micros / 1000) + 2 * askEveryMs(before, this.#limits);
+    others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
+    row.queue = others;
+    return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
+  }
+
+  /** Gives a free lock to the first live entry of its line. Says whether anybody got it, and whether that is `mine`. */
+  #grant(row: Row, micros: number, { mine, restMs, passed }: Giving): 'mine' | 'given' | 'resting' | 'none' {
+    const nowMs = Math.floor(micros / 1000);
+    const live = row.queue.slice(0, this.#limits.looks).findIndex((entry) => entry.deadlineMs >= nowMs);
+    row.queue.splice(0, live < 0 ? this.#limits.looks : live);
+    if (live < 0) {
+      if (row.queue.length === 0) row.passes = row.restUntilMs = 0;
+      return 'none';
+    }
+    if (row.restUntilMs > nowMs) return 'resting';
+    const passes = passed && row.restUntilMs === 0 ? row.passes : 0;
+    row.restUntilMs = 0;
+    const first = row.queue[0]!;
+    if (passes >= this.#limits.passes && restMs > 0) {
+      row.restUntilMs = nowMs + restMs;
+      if (first.token !== mine) this.#publish(first.channel, first.id, row.key);
+      return 'resting';
+    }
+    row.passes = passed ? passes + 1 : 0;
+    row.queue.shift();
+    const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
+    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, micros);
+    if (first.token === mine) return 'mine';
+    this.#publish(first.channel, first.id, row.key);
+    return 'given';
+  }
+
+  #busy(row: Row, untilMs: number, claim: Claim, micros: number): Acquired {
+    const leftMs = Math.max(untilMs - Math.floor(micros / 1000), 0);
+    return { outcome: 'busy', leftMs, stand: claim.place && this.#stand(row, claim, claim.place, micros) };
+  }
+
+  /** Free locks become ours under one fence; what is ours already only ever lives longer, and keeps its fence. */
+  #take(rows: readonly Row[], { token, lifetimeMs, fences }: Claim, micros: number): Acquired {
+    const nowMs = Math.floor(micros / 1000);
+    const last = Math.max(...rows.map((row) => row.fence));
+    if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
+      const fence = Math.max(last + 1, micros) + fences - 1;
+      const fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
+      for (const row of rows) Object.assign(row, { fence, fenceEndMs });
+    }
+    for (const row of rows) {
+      row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
+      row.token = token;
+    }
+    return granted(rows[0]!, fences);
+  }
+}
+
+/** How often somebody asks who has `before` others before it. */
+export function askEveryMs(before: number, { askMs, askers }: Limits = limits): number {
+  return askMs * Math.max(1, (before + 1) / askers);
+}
+
+function isLined(row: Row): boolean {
+  return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0;
+}
+
+function granted(row: Row, fences: number): Acquired {
+  return { outcome: 'granted', fence: fences === 0 ? 0 : row.fence - fences + 1, others: row.queue.length };
+}

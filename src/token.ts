@@ -1,0 +1,16 @@
+// Who holds a lock, in Redis's words: an unguessable token, never used again once a release for it was sent. Ours end as their
+// uuid begins, so that a script can tell them from those of clients whose release wakes nobody who stands in line.
+import { v4 as uuid } from 'uuid';
+
+const uuidLength = 36;
+const markLength = 4;
+
+export function newToken(owner: string | undefined): string {
+  const id = uuid();
+  const marked = id.slice(0, -markLength) + id.slice(0, markLength);
+  return owner === undefined ? marked : `${owner}_${marked}`;
+}
+
+export function isOurs(token: string): boolean {
+  return token.length >= uuidLength && token.slice(-markLength) === token.slice(-uuidLength, markLength - uuidLength);
+}

@@ -1,0 +1,177 @@
+// The lines of one store, and the one channel on which this process hears that it was granted a lock. The channel is open
+// before the first entry is sent, so that no grant falls between the two; when it was closed for a while, every line asks.
+import { v4 as uuid } from 'uuid';
+import type { AcquireReply, AcquireRequest, Listening, ReleaseRequest, Store } from '../store';
+import { newToken } from '../token';
+import {
+  type Answer,
+  type Claim,
+  type Entry,
+  fencesInBlock,
+  Line,
+  type ReleaseAndStand,
+  type Waiter,
+  type World,
+} from './queue';
+
+/** The version is that of the messages, as each entry has that of the entries. */
+const channelPrefix = 'redis-exp-lock:1:';
+
+const linesOfStores = new WeakMap<Store, Lines>();
+
+/** The lines of a store; undefined where it can wake nobody, so that waiting means counting. */
+export function linesOf(store: Store): Lines | undefined {
+  if (store.listen === undefined) return undefined;
+  let lines = linesOfStores.get(store);
+  if (lines === undefined) {
+    lines = new Lines(store, store.listen);
+    linesOfStores.set(store, lines);
+  }
+  return lines;
+}
+
+export class Lines implements World {
+  readonly #store: Store;
+  readonly #listen: NonNullable<Store['listen']>;
+  readonly #channel = channelPrefix + uuid();
+  readonly #lines = new Map<string, Line>();
+  /** Whose entries are on their way, or stand in line. */
+  readonly #entries = new Map<string, Line>();
+  /** Entries on their way out of a line: should one of them be granted all the same, it is given back at once. */
+  readonly #leaving = new Map<string, ReleaseRequest>();
+  #opening: Promise<Listening> | undefined;
+  #isOpen = false;
+  #ids = 0;
+  #scopes = 0;
+
+  constructor(store: Store, listen: NonNullable<Store['listen']>) {
+    this.#store = store;
+    this.#listen = listen;
+  }
+
+  /** Whether a grant would be heard. */
+  get isOpen(): boolean {
+    return this.#isOpen;
+  }
+
+  /** Rejects where the channel cannot be heard; the next call tries again. */
+  async open(): Promise<void> {
+    this.#opening ??= this.#listen(this.#channel, this.#onMessage, this.#onGap);
+    try {
+      await this.#opening;
+      this.#isOpen = true;
+    } catch (error) {
+      this.#opening = undefined;
+      throw error;
+    }
+  }
+
+  /** One more scope waits in these lines. */
+  join(): void {
+    this.#scopes += 1;
+  }
+
+  /** One scope less; with the last one the channel closes. */
+  part(): void {
+    this.#scopes -= 1;
+    if (this.#scopes > 0) return;
+    this.#opening?.then(
+      (listening) => listening.close(),
+      () => {},
+    );
+    this.#opening = undefined;
+    this.#isOpen = false;
+  }
+
+  line(claim: Claim): Line {
+    const name = nameOf(claim);
+    let line = this.#lines.get(name);
+    if (line === undefined) {
+      line = new Line(claim, this);
+      this.#lines.set(name, line);
+    }
+    return line;
+  }
+
+  empty({ claim }: Line): void {
+    this.#lines.delete(nameOf(claim));
+  }
+
+  nowMs(): number {
+    return performance.now();
+  }
+
+  random(): number {
+    return Math.random();
+  }
+
+  later(work: () => void, ms: number): NodeJS.Timeout {
+    return setTimeout(work, ms);
+  }
+
+  never(timer: unknown): void {
+    clearTimeout(timer as NodeJS.Timeout);
+  }
+
+  newEntry(owner: string | undefined): Entry {
+    this.#ids += 1;
+    return { token: newToken(owner), id: String(this.#ids), ticket: 0, ghostUntilMs: 0, sent: false };
+  }
+
+  ask(line: Line, entry: Entry, commandTimeoutMs: number, { resolve, reject }: Answer<AcquireReply>): void {
+    this.#store.acquire(this.#request(line, entry, commandTimeoutMs)).then((reply) => {
+      if (reply.granted) this.#entries.delete(entry.id);
+      resolve(reply);
+    }, reject);
+  }
+
+  releaseAndStand(line: Line, token: string, entry: Entry, waiter: Waiter, answer: Answer<ReleaseAndStand>): void {
+    const { commandTimeoutMs, retryTimeoutMs } = waiter;
+    const release = { keys: line.claim.key, token, commandTimeoutMs, restMs: Math.ceil(retryTimeoutMs) };
+    this.#store.releaseAndAcquire(release, this.#request(line, entry, commandTimeoutMs)).then(([result, next]) => {
+      if (next.granted) this.#entries.delete(entry.id);
+      answer.resolve({ result, next });
+    }, answer.reject);
+  }
+
+  leave({ claim }: Line, { token, id, ticket, ghostUntilMs }: Entry, commandTimeoutMs: number): void {
+    const request = { keys: claim.key, token, commandTimeoutMs, ticket: ticket || -1 };
+    this.#entries.delete(id);
+    this.#leaving.set(id, request);
+    void this.#store.abandon(request, ghostUntilMs).then(() => this.#leaving.delete(id));
+  }
+
+  #request(line: Line, { token, id, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
+    const { claim } = line;
+    this.#entries.set(id, line);
+    return {
+      keys: claim.key,
+      token,
+      lifetimeMs: claim.lifetimeMs,
+      fencing: claim.fencing,
+      fences: fencesInBlock,
+      minReplicas: 0,
+      commandTimeoutMs,
+      // What gave up before it was sent has been abandoned, and its release is behind it in the same tick.
+      begin: () => !this.#leaving.has(id),
+      place: { channel: this.#channel, id, ticket },
+    };
+  }
+
+  /** `<entry> <lock>`: the name comes last, so that whatever it contains cannot be taken for anything else. */
+  readonly #onMessage = (text: string): void => {
+    const id = text.slice(0, text.indexOf(' '));
+    const line = this.#entries.get(id);
+    if (line?.claim.key === text.slice(id.length + 1) && line.hint(id)) return;
+    const request = this.#leaving.get(id);
+    if (request !== undefined) this.#store.release(request).catch(() => {});
+  };
+
+  readonly #onGap = (): void => {
+    for (const line of this.#lines.values()) line.gap();
+  };
+}
+
+function nameOf({ key, lifetimeMs, fencing, owner }: Claim): string {
+  return `${lifetimeMs} ${fencing} ${owner?.length} ${owner} ${key}`;
+}

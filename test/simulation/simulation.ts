@@ -1,0 +1,661 @@
+/**
+ * A world in which the waiting protocol is run to be broken: the real lines of several processes, the real machine as their
+ * Redis, and between them a network that delays, loses and repeats, and processes that die, stand still and change their mind.
+ * Time is virtual and every choice comes from one seed, so a world that breaks a promise breaks it again.
+ *
+ * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
+ */
+import { LockBackendError } from '../../src/errors';
+import { type Moment, trustedMs } from '../../src/store';
+import { Machine } from '../../src/stores/machine';
+import {
+  type Answer,
+  type Entry,
+  fencesInBlock,
+  type Grant,
+  type Holder,
+  Line,
+  passesAlone,
+  passesAmongOthers,
+  type Waiter,
+  type World,
+} from '../../src/wait/queue';
+
+export interface Rules {
+  readonly processes: number;
+  readonly usersEach: number;
+  readonly turnsEach: number;
+  readonly lifetimeMs: number;
+  readonly holdMs: number;
+  readonly commandTimeoutMs: number;
+  /** Chances, 0 to 1, while faults last. */
+  readonly lose: number;
+  readonly repeat: number;
+  readonly loseMessage: number;
+  readonly die: number;
+  readonly pause: number;
+  readonly abandonHold: number;
+  readonly giveUp: number;
+  /** A client that knows nothing of lines: SETNX, PEXPIRE, GET and DEL. */
+  readonly outsiders: number;
+  readonly counters: number;
+  /** Deliberate faults of the protocol itself. */
+  readonly broken?: Broken | undefined;
+}
+
+export type Broken = 'release without compare' | 'no confirmation' | 'releases first' | 'no rescue';
+
+export class BrokenPromise extends Error {}
+
+/** Faults happen until then; after it everybody must get on. */
+const faultsEndMs = 15_000;
+/** Nobody may still wait so long after the last fault. */
+const patienceMs = 60_000;
+const pollMs = 5;
+const epochMicros = 1_700_000_000_000_000;
+const key = 'the lock';
+
+/** One world, run to its end. Throws a BrokenPromise that tells the end of its history. */
+export function simulate(seed: number, rules: Rules): Simulation {
+  const world = new Simulation(seed, rules);
+  world.run();
+  return world;
+}
+
+interface Event {
+  atMs: number;
+  order: number;
+  readonly process: Process | undefined;
+  readonly work: () => void;
+  gone: boolean;
+}
+
+interface Grantee extends Holder {
+  readonly untilMs: number;
+  readonly name: string;
+  ended: boolean;
+}
+
+export class Simulation {
+  readonly rules: Rules;
+  readonly machine: Machine;
+  readonly history: string[] = [];
+  nowMs = 0;
+  grants = 0;
+  commands = 0;
+  unfinished = 0;
+  readonly #random: () => number;
+  readonly #events = new Heap();
+  readonly #processes: Process[] = [];
+  #order = 0;
+  #holder: Grantee | undefined;
+  #lastFence = 0;
+  /** Grants that had been made when an entry first stood in line, and how many stood before it. */
+  readonly #stood = new Map<string, { grants: number; before: number }>();
+  readonly #givenBack = new Set<string>();
+
+  constructor(seed: number, rules: Rules) {
+    this.rules = rules;
+    this.#random = mulberry32(seed);
+    this.machine = new Machine((channel, id) => this.#tell(channel, id));
+  }
+
+  run(): void {
+    const { processes, usersEach, outsiders, counters } = this.rules;
+    for (let n = 0; n < processes; n++) this.#processes.push(new Process(this, `p${n}`));
+    for (const process of this.#processes) for (let n = 0; n < usersEach; n++) new User(this, process, n).start();
+    for (let n = 0; n < outsiders; n++) new Poller(this, `outsider${n}`, false).start();
+    for (let n = 0; n < counters; n++) new Poller(this, `counter${n}`, true).start();
+    for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
+      if (event.gone || event.process?.dead) continue;
+      if (event.process !== undefined && event.process.pausedUntilMs > event.atMs) {
+        event.atMs = event.process.pausedUntilMs;
+        event.order = this.#order++;
+        this.#events.push(event);
+        continue;
+      }
+      this.nowMs = event.atMs;
+      if (this.nowMs > faultsEndMs + patienceMs)
+        this.broken(`somebody still waits (${this.unfinished} users unfinished)`);
+      event.work();
+      if (this.unfinished === 0) break;
+    }
+    if (this.unfinished > 0) this.broken(`nothing will ever happen again, and ${this.unfinished} users are unfinished`);
+  }
+
+  get faulty(): boolean {
+    return this.nowMs < faultsEndMs;
+  }
+
+  get micros(): number {
+    return epochMicros + Math.floor(this.nowMs * 1000);
+  }
+
+  random(): number {
+    return this.#random();
+  }
+
+  chance(share: number): boolean {
+    return share > 0 && this.faulty && this.#random() < share;
+  }
+
+  at(atMs: number, process: Process | undefined, work: () => void): Event {
+    const event = { atMs, order: this.#order++, process, work, gone: false };
+    this.#events.push(event);
+    return event;
+  }
+
+  after(ms: number, process: Process | undefined, work: () => void): Event {
+    return this.at(this.nowMs + ms, process, work);
+  }
+
+  note(what: string): void {
+    this.history.push(`${this.nowMs.toFixed(3)} ${what}`);
+  }
+
+  broken(promise: string): never {
+    throw new BrokenPromise(`${promise}\n${this.history.slice(-60).join('\n')}`);
+  }
+
+  /** Somebody believes that the lock is his from now on. */
+  granted(to: Grantee): void {
+    this.note(`${to.name} holds ${to.token} under ${to.fence - epochMicros} until ${to.untilMs.toFixed(1)}`);
+    const before = this.#holder;
+    if (before !== undefined && !before.ended && before.untilMs > this.nowMs) {
+      this.broken(`${to.name} and ${before.name} hold it`);
+    }
+    if (to.fence > 0 && to.fence <= this.#lastFence) this.broken(`fence ${to.fence} after ${this.#lastFence}`);
+    this.#lastFence = Math.max(this.#lastFence, to.fence);
+    this.#holder = to;
+    this.grants += 1;
+    this.#checkOvertaken(to.token);
+  }
+
+  #checkOvertaken(token: string): void {
+    const stood = this.#stood.get(token);
+    this.#stood.delete(token);
+    if (stood === undefined || !this.isCalm) return;
+    const overtakers = this.grants - 1 - stood.grants;
+    const most = passesAlone + 1 + (passesAmongOthers + 1) * stood.before;
+    if (overtakers > most) this.broken(`${overtakers} grants passed ${token}, which had ${stood.before} before it`);
+  }
+
+  /** No fault of any kind, and nobody who comes by another door. */
+  get isCalm(): boolean {
+    const { die, pause, outsiders, counters, abandonHold } = this.rules;
+    return this.isOrderly && die + pause + outsiders + counters + abandonHold === 0;
+  }
+
+  /** The network does what a connection does. */
+  get isOrderly(): boolean {
+    const { lose, repeat } = this.rules;
+    return lose + repeat === 0;
+  }
+
+  /** What the machine did is looked at here. */
+  acquire(command: Parameters<Machine['acquire']>[0], by: string): ReturnType<Machine['acquire']> {
+    this.commands += 1;
+    const reply = this.machine.acquire(command, this.micros);
+    this.note(`${by} asks with ${command.token}: ${JSON.stringify(reply)}`);
+    const stand = reply.outcome === 'busy' ? reply.stand : undefined;
+    if (stand && !this.#stood.has(command.token)) {
+      this.#stood.set(command.token, { grants: this.grants, before: stand.before });
+    }
+    this.#checkGivenBack();
+    return reply;
+  }
+
+  release(command: Parameters<Machine['release']>[0], by: string): ReturnType<Machine['release']> {
+    this.commands += 1;
+    const holder = this.machine.holder(key, this.micros);
+    const careless = this.rules.broken === 'release without compare' && holder !== undefined;
+    const reply = this.machine.release(careless ? { ...command, token: holder } : command, this.micros);
+    this.note(`${by} gives ${command.token} back: ${JSON.stringify(reply)}`);
+    this.#givenBack.add(command.token);
+    this.#checkGivenBack();
+    return reply;
+  }
+
+  #checkGivenBack(): void {
+    const holder = this.machine.holder(key, this.micros);
+    if (this.isOrderly && holder !== undefined && this.#givenBack.has(holder)) {
+      this.broken(`${holder} was given back, and holds the lock again`);
+    }
+  }
+
+  #tell(channel: string, id: string): void {
+    const process = this.#processes.find((each) => each.channel === channel)!;
+    const times = this.chance(this.rules.repeat) ? 2 : 1;
+    for (let n = 0; n < times; n++) {
+      if (this.chance(this.rules.loseMessage)) continue;
+      this.after(this.delayMs(), process, () => process.hear(id));
+    }
+  }
+
+  delayMs(): number {
+    // Mostly short; now and then as long as a patience.
+    return this.chance(0.01) ? this.random() * 1500 : 0.05 + this.random() * 2;
+  }
+}
+
+/** A process: its own lines, its own connection. */
+class Process implements World {
+  readonly channel: string;
+  dead = false;
+  pausedUntilMs = 0;
+  readonly #world: Simulation;
+  readonly #lines = new Map<string, Line>();
+  readonly #left = new Map<string, () => void>();
+  #ids = 0;
+  #arrivalMs = 0;
+  #answeredMs = 0;
+  #unsent: { isRelease: boolean; send: () => void }[] = [];
+  #hinting = false;
+
+  constructor(world: Simulation, name: string) {
+    this.#world = world;
+    this.channel = name;
+    this.#misfortunes();
+  }
+
+  line(lifetimeMs: number): Line {
+    const name = String(lifetimeMs);
+    let line = this.#lines.get(name);
+    if (line === undefined) {
+      line = new Line({ key, lifetimeMs, fencing: true, owner: undefined }, this);
+      this.#lines.set(name, line);
+    }
+    return line;
+  }
+
+  hear(id: string): void {
+    this.#world.note(`${this.channel} hears of ${id}`);
+    this.#hinting = true;
+    const known = [...this.#lines.values()].some((line) => line.hint(id));
+    this.#hinting = false;
+    // Granted to somebody who has left: given back at once.
+    if (!known) this.#left.get(id)?.();
+  }
+
+  #misfortunes(): void {
+    const { die, pause } = this.#world.rules;
+    const look = (): void => {
+      if (this.#world.chance(die)) {
+        this.#world.note(`${this.channel} dies`);
+        this.dead = true;
+        for (const each of User.of(this)) each.end();
+        return;
+      }
+      if (this.#world.chance(pause)) {
+        this.pausedUntilMs = this.#world.nowMs + this.#world.random() * 4000;
+        this.#world.note(`${this.channel} stands still until ${this.pausedUntilMs.toFixed(1)}`);
+      }
+      if (this.#world.faulty) this.#world.after(50, this, look);
+    };
+    if (die + pause > 0) this.#world.after(this.#world.random() * 50, this, look);
+  }
+
+  nowMs(): number {
+    return this.#world.nowMs;
+  }
+
+  random(): number {
+    return this.#world.random();
+  }
+
+  later(work: () => void, ms: number): unknown {
+    if (this.#world.rules.broken === 'no rescue') return {};
+    return this.#world.after(ms, this, work);
+  }
+
+  never(timer: unknown): void {
+    (timer as Event).gone = true;
+  }
+
+  newEntry(): Entry {
+    const id = `${this.channel}.${this.#ids++}`;
+    // As our tokens are: the end repeats the beginning of the last 36 characters.
+    const token = `token-${id}`.padEnd(36, ' ');
+    return { token: `${token.slice(0, 32)}${token.slice(0, 4)}`, id, ticket: 0, ghostUntilMs: 0, sent: false };
+  }
+
+  ask(line: Line, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
+    const sent = this.#moment();
+    if (this.#hinting && this.#world.rules.broken === 'no confirmation') {
+      const fence = this.#world.machine.fence(key) - fencesInBlock + 1;
+      this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
+      return;
+    }
+    const command = { ...this.#claim(line, entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
+    const run = (): unknown => this.#world.acquire(command, this.channel);
+    this.#call(run, commandTimeoutMs, false, {
+      resolve: (reply) => acquired(reply, sent, answer),
+      reject: answer.reject,
+    });
+  }
+
+  releaseAndStand(line: Line, token: string, entry: Entry, waiter: Waiter, answer: Answer<any>): void {
+    const sent = this.#moment();
+    const next = this.#claim(line, entry);
+    const command = { keys: [key], token, ticket: 0, restMs: waiter.retryTimeoutMs, next };
+    const run = (): unknown => this.#world.release(command, this.channel);
+    this.#call(run, waiter.commandTimeoutMs, true, {
+      resolve: (reply) => {
+        const result = reply.results[0];
+        acquired(reply.next, sent, {
+          resolve: (acquire) => answer.resolve({ result, next: acquire }),
+          reject: answer.reject,
+        });
+      },
+      reject: answer.reject,
+    });
+  }
+
+  /** As a hold does that nobody in its line waits for. */
+  release(token: string, ghostUntilMs: number, commandTimeoutMs: number): void {
+    const { nowMs } = this.#world;
+    if (ghostUntilMs > nowMs) this.#releaseTwice(token, `released.${token}`, ghostUntilMs, commandTimeoutMs, -1);
+    else this.#releaseUntilAnswered(token, commandTimeoutMs, 0);
+  }
+
+  leave(_line: Line, entry: Entry, commandTimeoutMs: number): void {
+    this.#releaseTwice(entry.token, entry.id, entry.ghostUntilMs, commandTimeoutMs, entry.ticket || -1);
+  }
+
+  empty(line: Line): void {
+    this.#lines.delete(String(line.claim.lifetimeMs));
+  }
+
+  #releaseTwice(token: string, id: string, untilMs: number, commandTimeoutMs: number, ticket: number): void {
+    const release = (done?: () => void): void => this.#releaseUntilAnswered(token, commandTimeoutMs, ticket, done);
+    this.#left.set(id, () => release());
+    release(() => {
+      if (untilMs <= this.#world.nowMs) return void this.#left.delete(id);
+      this.#world.after(untilMs + 2 - this.#world.nowMs, this, () => release(() => this.#left.delete(id)));
+    });
+  }
+
+  #releaseUntilAnswered(token: string, commandTimeoutMs: number, ticket: number, done?: () => void): void {
+    const command = { keys: [key], token, ticket, restMs: pollMs };
+    this.#call(() => this.#world.release(command, this.channel), commandTimeoutMs, true, {
+      resolve: () => done?.(),
+      reject: () => this.#releaseUntilAnswered(token, commandTimeoutMs, ticket, done),
+    });
+  }
+
+  #claim(line: Line, { token, id, ticket }: Entry) {
+    const { lifetimeMs } = line.claim;
+    return { token, lifetimeMs, fences: fencesInBlock, place: { channel: this.channel, id, ticket } };
+  }
+
+  #moment(): Moment {
+    return { monoMs: this.#world.nowMs, wallMs: this.#world.nowMs };
+  }
+
+  #notAfterMs(commandTimeoutMs: number): number {
+    return Math.floor(this.#world.micros / 1000) + commandTimeoutMs;
+  }
+
+  /** What is sent in one tick arrives together, in its order; so do the answers. Each may be lost, or its command run twice. */
+  #call(run: () => unknown, commandTimeoutMs: number, isRelease: boolean, answer: Answer<any>): void {
+    const world = this.#world;
+    let settled = false;
+    const once = (settle: () => void): void => {
+      if (!settled) settle();
+      settled = true;
+    };
+    const deadline = world.after(commandTimeoutMs, this, () => {
+      once(() => answer.reject(new LockBackendError('silence', { unknown: true })));
+    });
+    const arrive = (): void => {
+      const reply = run();
+      if (world.chance(world.rules.lose)) return world.note(`the answer to ${this.channel} is lost`);
+      this.#answeredMs = Math.max(this.#answeredMs, world.nowMs + world.delayMs());
+      world.at(this.#answeredMs, this, () => {
+        deadline.gone = true;
+        once(() => answer.resolve(reply));
+      });
+    };
+    const send = (): void => {
+      if (world.chance(world.rules.lose)) return world.note(`a command of ${this.channel} is lost`);
+      world.at(this.#arrivalMs, undefined, arrive);
+      if (world.chance(world.rules.repeat)) world.at(this.#arrivalMs + world.delayMs(), undefined, run as () => void);
+    };
+    if (this.#unsent.push({ isRelease, send }) === 1) world.after(0, this, () => this.#flush());
+  }
+
+  #flush(): void {
+    const together = this.#unsent;
+    this.#unsent = [];
+    if (this.#world.rules.broken === 'releases first')
+      together.sort((a, b) => Number(b.isRelease) - Number(a.isRelease));
+    this.#arrivalMs = Math.max(this.#arrivalMs, this.#world.nowMs + this.#world.delayMs());
+    for (const { send } of together) send();
+  }
+}
+
+function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>): void {
+  if (reply.outcome === 'late') return reject(new LockBackendError('too late'));
+  resolve(reply.outcome === 'granted' ? { ...reply, granted: true, sent } : { ...reply, granted: false });
+}
+
+/** Somebody in a process who waits, works, gives back, and comes again. */
+class User implements Waiter {
+  static readonly #all = new WeakMap<Process, User[]>();
+  readonly commandTimeoutMs: number;
+  readonly retryTimeoutMs = pollMs;
+  readonly #world: Simulation;
+  readonly #process: Process;
+  readonly #name: string;
+  #turnsLeft: number;
+  #line!: Line;
+  #waiting = false;
+  #change: Event | undefined;
+
+  static of(process: Process): readonly User[] {
+    return User.#all.get(process) ?? [];
+  }
+
+  constructor(world: Simulation, process: Process, number: number) {
+    this.#world = world;
+    this.#process = process;
+    this.#name = `${process.channel}/${number}`;
+    this.#turnsLeft = world.rules.turnsEach;
+    this.commandTimeoutMs = world.rules.commandTimeoutMs;
+    User.#all.set(process, [...User.of(process), this]);
+  }
+
+  start(): void {
+    this.#world.unfinished += 1;
+    this.#world.after(this.#world.random() * 20, this.#process, () => this.#turn());
+  }
+
+  end(): void {
+    if (this.#turnsLeft >= 0) this.#world.unfinished -= 1;
+    this.#turnsLeft = -1;
+  }
+
+  #turn(): void {
+    this.#turnsLeft -= 1;
+    if (this.#turnsLeft < 0) {
+      this.#world.unfinished -= 1;
+      return;
+    }
+    const { lifetimeMs, giveUp } = this.#world.rules;
+    this.#line = this.#process.line(this.#world.random() < 0.9 ? lifetimeMs : lifetimeMs * 2);
+    this.#waiting = true;
+    this.#line.join(this);
+    if (this.#world.random() >= giveUp) return;
+    const changeMindMs = this.#world.random() < 0.3 ? 0 : this.#world.random() * 300;
+    const change = (): void => {
+      if (!this.#waiting) return;
+      this.#waiting = false;
+      this.#world.note(`${this.#name} gives up`);
+      this.#line.giveUp(this);
+      this.#pauseThenTurn();
+    };
+    if (changeMindMs === 0) change();
+    else this.#change = this.#world.after(changeMindMs, this.#process, change);
+  }
+
+  granted({ token, fence, sent, ghostUntilMs }: Grant): Holder {
+    if (!this.#waiting) this.#world.broken(`${this.#name} is given a lock that it does not wait for`);
+    this.#waiting = false;
+    if (this.#change) this.#change.gone = true;
+    const world = this.#world;
+    const line = this.#line;
+    const untilMs = sent.monoMs + trustedMs(line.claim.lifetimeMs);
+    const holder: Grantee = {
+      token,
+      fence,
+      untilMs,
+      name: this.#name,
+      ended: false,
+      leftMs: () => untilMs - world.nowMs,
+      confirmed: () => (untilMs > world.nowMs ? sent : undefined),
+    };
+    world.granted(holder);
+    const { holdMs, abandonHold } = world.rules;
+    if (world.chance(abandonHold)) {
+      world.after(untilMs - world.nowMs, this.#process, () => line.forget(holder));
+      this.#pauseThenTurn();
+      return holder;
+    }
+    world.after(world.random() * 2 * holdMs, this.#process, () => {
+      holder.ended = true;
+      this.#giveBack(line, holder, ghostUntilMs);
+      this.#pauseThenTurn();
+    });
+    return holder;
+  }
+
+  #giveBack(line: Line, holder: Grantee, ghostUntilMs: number): void {
+    if (line.passOn(holder)) return;
+    const again = (): void => this.#process.release(holder.token, ghostUntilMs, this.commandTimeoutMs);
+    if (!line.giveBack(holder, { resolve: () => ghostUntilMs > this.#world.nowMs && again(), reject: again })) again();
+  }
+
+  #pauseThenTurn(): void {
+    this.#world.after(this.#world.random() < 0.5 ? 0 : this.#world.random() * 30, this.#process, () => this.#turn());
+  }
+
+  failed(error: LockBackendError): void {
+    this.#world.broken(`${this.#name} failed: ${error.message}`);
+  }
+
+  troubled(): void {}
+}
+
+/** Somebody who asks again and again: one of ours that counts, or an old client that knows nothing of lines. */
+class Poller {
+  readonly #world: Simulation;
+  readonly #name: string;
+  readonly #knowsLines: boolean;
+  #turns = 0;
+  #turnsLeft: number;
+
+  constructor(world: Simulation, name: string, knowsLines: boolean) {
+    this.#world = world;
+    this.#name = name;
+    this.#knowsLines = knowsLines;
+    this.#turnsLeft = Math.ceil(world.rules.turnsEach / 2);
+  }
+
+  start(): void {
+    this.#world.unfinished += 1;
+    this.#ask();
+  }
+
+  #ask(): void {
+    const world = this.#world;
+    const { lifetimeMs, holdMs } = world.rules;
+    const sentMs = world.nowMs;
+    const token = `${this.#name}.${this.#turns}`;
+    const fence = this.#knowsLines ? this.#askAsOurs(token) : this.#setnx(token);
+    if (fence === undefined) return void world.after(pollMs, undefined, () => this.#ask());
+    this.#turns += 1;
+    const untilMs = sentMs + trustedMs(lifetimeMs);
+    const holder: Grantee = {
+      token,
+      fence,
+      untilMs,
+      name: this.#name,
+      ended: false,
+      leftMs: () => untilMs - world.nowMs,
+      confirmed: () => undefined,
+    };
+    world.granted(holder);
+    world.after(world.random() * holdMs, undefined, () => {
+      holder.ended = true;
+      if (this.#knowsLines) world.release({ keys: [key], token, ticket: 0, restMs: pollMs }, this.#name);
+      else if (world.machine.holder(key, world.micros) === token) world.machine.put(key, undefined, 0);
+      this.#turnsLeft -= 1;
+      if (this.#turnsLeft > 0) world.after(world.random() * 20, undefined, () => this.#ask());
+      else world.unfinished -= 1;
+    });
+  }
+
+  #askAsOurs(token: string): number | undefined {
+    const { lifetimeMs } = this.#world.rules;
+    const notAfterMs = Number.MAX_SAFE_INTEGER;
+    const reply = this.#world.acquire({ keys: [key], token, lifetimeMs, notAfterMs, fences: 1 }, this.#name);
+    return reply.outcome === 'granted' ? reply.fence : undefined;
+  }
+
+  #setnx(token: string): number | undefined {
+    const { machine, micros, rules } = this.#world;
+    if (machine.holder(key, micros) !== undefined) return undefined;
+    machine.put(key, token, Math.floor(micros / 1000) + rules.lifetimeMs);
+    return 0;
+  }
+}
+
+/** A binary heap, by time and then by order. */
+class Heap {
+  readonly #events: Event[] = [];
+
+  push(event: Event): void {
+    const events = this.#events;
+    let at = events.push(event) - 1;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!isBefore(event, events[parent]!)) break;
+      events[at] = events[parent]!;
+      at = parent;
+    }
+    events[at] = event;
+  }
+
+  pop(): Event | undefined {
+    const events = this.#events;
+    const top = events[0];
+    const last = events.pop();
+    if (last === undefined || last === top) return top;
+    let at = 0;
+    for (;;) {
+      let child = 2 * at + 1;
+      if (child >= events.length) break;
+      if (child + 1 < events.length && isBefore(events[child + 1]!, events[child]!)) child += 1;
+      if (!isBefore(events[child]!, last)) break;
+      events[at] = events[child]!;
+      at = child;
+    }
+    events[at] = last;
+    return top;
+  }
+}
+
+function isBefore(a: Event, b: Event): boolean {
+  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
+}
+
+/** A small generator of random numbers, 0 to 1, from a seed. By Tommy Ettinger, public domain. */
+function mulberry32(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
