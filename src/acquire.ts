@@ -32,8 +32,8 @@ import { type Grant, type Line, tooLate, type Waiter } from './wait/queue';
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
 export function acquire(key: Key, settings: Settings, scope: Scope): Promise<Hold> {
-  const keys = lockKeys(key, settings.prefix);
   const store = scope.store(settings.redis);
+  const keys = lockKeys(key, store.keyPrefix + settings.prefix);
   return new Promise((resolve, reject) => {
     if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
     else if (settings.signal?.aborted) reject(abortReason(settings.signal));

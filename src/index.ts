@@ -27,6 +27,8 @@ namespace redisExpLock {
   export import LockClosedError = errors.LockClosedError;
 
   export type NodeRedisLike = clients.NodeRedisLike;
+  export type IORedisLike = clients.IORedisLike;
+  export type GlideLike = clients.GlideLike;
   export type RedisLike = clients.ClientLike;
   export type Key = keys.Key;
   export type WaitOptions = options.WaitOptions;

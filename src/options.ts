@@ -22,7 +22,10 @@ export interface WaitOptions {
 
 /** For the factory and, overriding it, for each call. `undefined` means "not given". */
 export interface Options extends WaitOptions {
-  /** A connected node-redis client (4 to 6). Connected, and closed, by its owner. */
+  /**
+   * A connected client: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client, Cluster), iovalkey, Valkey
+   * GLIDE. Connected, and closed, by its owner. A `keyPrefix` of the client counts as part of each key, before `prefix`.
+   */
   redis?: ClientLike | undefined;
   /** Ms until Redis frees the key by itself. Default 1000; integer ≥ 1; `null`: never (not recommended). */
   lifetime?: number | null | undefined;
@@ -101,7 +104,7 @@ export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of 
 
 const rules: Readonly<Record<keyof Options, Rule>> = {
   redis: {
-    expected: 'a connected Redis client',
+    expected: 'a connected client of node-redis, ioredis, iovalkey or Valkey GLIDE',
     kind: (value) => (typeof value === 'object' || typeof value === 'function') && value !== null,
     possible: always,
   },

@@ -28,8 +28,7 @@ export class Scope {
 
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
   store(client: ClientLike | undefined): Store {
-    if (client === undefined)
-      throw optionError('redis', 'a connected Redis client, in the factory or the call', client);
+    if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
     if (client === this.#lastClient) return this.#lastStore!;
     const store = redisStore(client);
     if (!this.#stores.has(store)) {

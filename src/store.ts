@@ -100,6 +100,8 @@ export interface Listening {
 }
 
 export interface Store {
+  /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
+  readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   extend(request: ExtendRequest): Promise<ExtendReply>;
   release(request: ReleaseRequest): Promise<ReleaseReply>;

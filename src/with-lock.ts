@@ -116,9 +116,10 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   async function inspect(key: string): Promise<LockState> {
-    const full = lockKey(key, base.prefix);
+    const store = scope.store(base.redis);
+    const full = lockKey(key, store.keyPrefix + base.prefix);
     try {
-      return await scope.store(base.redis).inspect(full, base.commandTimeoutMs);
+      return await store.inspect(full, base.commandTimeoutMs);
     } catch (error) {
       throw forKey(error, key);
     }

@@ -1,6 +1,11 @@
-// Every kind of Redis client behind one small face: is it ready, and run this script. A client is known by its shape,
-// never by its constructor's name, so that several majors and copies of a package work side by side.
+// Every kind of Redis client behind one small face: is it ready, run this script, tell me of messages. A client is known by
+// its shape, never by its constructor's name, so that several majors and copies of a package work side by side; none is
+// imported. Names of keys are always whole here: a prefix that a client would put before them is known, and left to us.
 import { optionError } from '../errors';
+import { glide, isGlide } from './clients/glide';
+import { ioredis, isIORedis } from './clients/ioredis';
+import type { Subscribe } from './clients/messages';
+import { isNodeRedis, nodeRedis } from './clients/node-redis';
 
 /** node-redis 4 to 6: client, cluster, sentinel, pool. Connected, and closed, by its owner. */
 export interface NodeRedisLike {
@@ -8,8 +13,21 @@ export interface NodeRedisLike {
   evalSha(...args: any[]): Promise<any>;
 }
 
+/** ioredis 5 and 6 (client, Cluster), iovalkey. Connected, and closed, by its owner. */
+export interface IORedisLike {
+  eval(...args: any[]): any;
+  evalsha(...args: any[]): any;
+  defineCommand(...args: any[]): any;
+}
+
+/** Valkey GLIDE (standalone, cluster). Made, and closed, by its owner. */
+export interface GlideLike {
+  customCommand(...args: any[]): Promise<any>;
+  invokeScript(...args: any[]): Promise<any>;
+}
+
 /** Where locks live. */
-export type ClientLike = NodeRedisLike;
+export type ClientLike = NodeRedisLike | IORedisLike | GlideLike;
 
 export type Readiness =
   | 'ready'
@@ -19,24 +37,20 @@ export type Readiness =
   | 'closed';
 
 export interface ScriptClient {
+  /** What the owner told the client to put before every key; '' for nothing. Counts as part of each lock's key. */
+  readonly keyPrefix: string;
   readiness(): Readiness;
+  /** Keys by their whole names: none is put before them. */
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   /** Many keys of different slots cannot go in one script. */
   readonly clustered: boolean;
   /** What `maxmemory-policy` is; rejects where it may not be read. */
   evictionPolicy(): Promise<string>;
-  /**
-   * Hears a channel, on a connection of our own; absent where the client cannot. `onGap`: the connection was lost, and is back.
-   */
-  readonly subscribe?: (channel: string, onMessage: (text: string) => void, onGap: () => void) => Promise<Subscription>;
-  /** A connection of our own to the same node, for WAIT. */
+  /** A connection of our own to the same node, for WAIT. @throws {TypeError} where such a client has none to give. */
   dedicate(): DedicatedClient;
-}
-
-/** An open ear. */
-export interface Subscription {
-  close(): void;
+  /** Messages by PUBLISH, on a connection of our own; absent where such a client has none to give. */
+  readonly subscribe?: Subscribe | undefined;
 }
 
 /** One connection whose commands nobody else's come between. */
@@ -58,87 +72,13 @@ export interface DedicatedClient {
  * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no client that we know.
  */
 export function scriptClient(client: unknown): ScriptClient {
-  if (hasMethods(client, 'evalSha', 'eval')) return nodeRedis(client);
-  throw optionError('redis', 'a connected node-redis client (4 to 6)', client);
-}
-
-function hasMethods(value: unknown, ...names: string[]): value is Record<string, any> {
-  return (
-    typeof value === 'object' && value !== null && names.every((name) => typeof (value as any)[name] === 'function')
+  if (isGlide(client)) return glide(client);
+  if (isNodeRedis(client)) return nodeRedis(client);
+  if (isIORedis(client)) return ioredis(client);
+  throw optionError(
+    'redis',
+    'a client of node-redis (4 to 6: client, cluster, sentinel, pool), ioredis (5, 6: client, Cluster), iovalkey or ' +
+      'Valkey GLIDE; no legacy, multi or pipeline object of one',
+    client,
   );
-}
-
-function nodeRedis(client: Record<string, any>): ScriptClient {
-  // Deadlines are ours, and a mapping of types that the owner wants for his own commands must not change our replies.
-  const caller = client.withCommandOptions?.({ timeout: undefined, typeMapping: undefined }) ?? client;
-  return {
-    clustered: typeof client.slots === 'object' && client.slots !== null,
-    readiness() {
-      if (client.isReady ?? client.isOpen) return 'ready';
-      return client.isOpen === false ? 'closed' : 'soon';
-    },
-    evalsha: (sha, keys, args) => caller.evalSha(sha, { keys, arguments: args }),
-    eval: (lua, keys, args) => caller.eval(lua, { keys, arguments: args }),
-    async evictionPolicy() {
-      const answer = await client.configGet('maxmemory-policy');
-      return String(answer['maxmemory-policy']);
-    },
-    ...(typeof client.duplicate === 'function' && { subscribe: subscriber(client) }),
-    dedicate() {
-      if (typeof client.duplicate !== 'function' || typeof client.wait !== 'function') {
-        throw optionError('minReplicas', 'a client of a single node, which can be duplicated', client);
-      }
-      return dedicatedNodeRedis(client.duplicate());
-    },
-  };
-}
-
-function subscriber(client: Record<string, any>): NonNullable<ScriptClient['subscribe']> {
-  return async (channel, onMessage, onGap) => {
-    const connection = client.duplicate();
-    const close = (): void => destroy(connection);
-    let isHeard = false;
-    // Without a listener of ours a dropped socket of this connection would crash the process.
-    connection.on('error', () => {});
-    connection.on('ready', () => {
-      // Nobody's process is kept alive by what it might hear.
-      connection.unref();
-      // node-redis subscribes again before it is ready again.
-      if (isHeard) onGap();
-    });
-    try {
-      await connection.connect();
-      await connection.subscribe(channel, onMessage);
-      isHeard = true;
-    } catch (error) {
-      close();
-      throw error;
-    }
-    return { close };
-  };
-}
-
-/** At once, whatever is under way. */
-function destroy(connection: Record<string, any>): void {
-  // `destroy` is new in node-redis 5; 4 calls it `disconnect`, whose promise may reject.
-  if (typeof connection.destroy === 'function') connection.destroy();
-  else connection.disconnect().catch(() => {});
-}
-
-function dedicatedNodeRedis(connection: Record<string, any>): DedicatedClient {
-  let generation = 0;
-  // Without a listener of ours a dropped socket of this connection would crash the process.
-  connection.on('error', () => {});
-  connection.on('ready', () => {
-    generation += 1;
-    // Our own connection must not keep a process alive whose own work is done.
-    connection.unref();
-  });
-  return {
-    opened: connection.connect(),
-    script: nodeRedis(connection),
-    wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs),
-    generation: () => generation,
-    close: () => destroy(connection),
-  };
 }

@@ -52,6 +52,7 @@ export function redisStore(client: object): Store {
 
 class RedisStore implements Store {
   readonly listen: Store['listen'];
+  readonly keyPrefix: string;
   readonly #client: ScriptClient;
   /** Scripts that this server was sent whole; later calls send the SHA alone. */
   readonly #sent = new Set<string>();
@@ -68,6 +69,7 @@ class RedisStore implements Store {
   constructor(client: ScriptClient) {
     this.#client = client;
     this.listen = client.subscribe;
+    this.keyPrefix = client.keyPrefix;
     this.#batch = new Batch(client.clustered ? 1 : 256, (call, answer) => this.#send(call, answer));
   }
 

@@ -5,7 +5,7 @@
  * Invariant: a place is its suite's own. It starts empty, nobody else writes there, and it is gone when the suite has run.
  */
 
-import { setImmediate as turn } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import type redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -65,25 +65,56 @@ export interface Line {
 /** Who seizes a key. */
 export const stranger = 'a stranger';
 
-/** Every major of node-redis that the library promises to work with, by the name it has among our packages. */
-export const places: readonly Place[] = [
-  ['node-redis 6, one Redis', 'redis'],
-  ['node-redis 5, one Redis', 'redis-5'],
-  ['node-redis 4, one Redis', 'redis-4'],
-].map(([name, packageName]) => nodeRedis(name!, packageName!));
+/** A client, and the words of its package for what a suite needs of it beyond the library. */
+interface Way {
+  readonly redis: Redis;
+  ping(): Promise<unknown>;
+  isReady(): boolean | Promise<boolean>;
+  /** Another one, that nobody has connected. */
+  unconnected(): Redis;
+  /** Now; also a second time. */
+  close(): void;
+}
 
-function nodeRedis(name: string, packageName: string): Place {
-  const dial = packageName === 'redis' ? connect : (url: string) => dialOlder(packageName, url);
+type Dial = (url: string) => Promise<Way>;
+
+/** Every client and major that the library promises to work with, by the name it has among our packages. */
+export const places: readonly Place[] = [
+  oneRedis('node-redis 6', dialNodeRedis('redis')),
+  oneRedis('node-redis 5', dialNodeRedis('redis-5')),
+  oneRedis('node-redis 4', dialNodeRedis('redis-4')),
+  oneRedis('ioredis 6', dialIORedis('ioredis')),
+  oneRedis('ioredis 5', dialIORedis('ioredis-5')),
+  oneRedis('iovalkey', dialIORedis('iovalkey')),
+  oneRedis('Valkey GLIDE', dialGlide),
+];
+
+function oneRedis(client: string, dial: Dial): Place {
   const place: Place = {
-    name,
+    name: `${client}, one Redis`,
     faults: true,
     create: () => new OneRedis(place, dial),
     async join(address) {
-      const client = await dial(address);
-      return { redis: client, leave: () => client.close() };
+      const way = await dial(address);
+      return { redis: way.redis, leave: async () => way.close() };
     },
   };
   return place;
+}
+
+function dialNodeRedis(packageName: string): Dial {
+  return async (url) => {
+    const client = packageName === 'redis' ? await connect(url) : await dialOlder(packageName, url);
+    return {
+      redis: client,
+      ping: () => client.ping(),
+      isReady: () => client.isReady,
+      unconnected: () => client.duplicate().on('error', () => {}),
+      close() {
+        if (client.isOpen) client.destroy();
+      },
+    };
+  };
 }
 
 /** A client of an older major, with the words of the newest where they were others. */
@@ -92,9 +123,42 @@ async function dialOlder(packageName: string, url: string): Promise<Client> {
   const client = createClient({ url });
   client.on('error', () => {});
   client.destroy ??= () => void client.disconnect().catch(() => {});
-  client.close ??= () => client.quit();
   await client.connect();
   return client;
+}
+
+function dialIORedis(packageName: string): Dial {
+  return async (url) => {
+    const IORedis = require(packageName);
+    const make = () => new IORedis(url, { lazyConnect: true }).on('error', () => {});
+    const client = make();
+    await client.connect();
+    return {
+      redis: client,
+      ping: () => client.ping(),
+      isReady: () => client.status === 'ready',
+      unconnected: make,
+      close: () => client.disconnect(),
+    };
+  };
+}
+
+/** It is connected when it is made; one that nobody connected is therefore one that was closed. It tells nobody its state. */
+async function dialGlide(url: string): Promise<Way> {
+  const { GlideClient, Logger } = require('@valkey/valkey-glide');
+  Logger.init('off'); // it would write every error of the server to stderr
+  const { hostname, port } = new URL(url);
+  const make = () =>
+    GlideClient.createClient({ addresses: [{ host: hostname, port: Number(port) }], requestTimeout: 60_000 });
+  const [client, closed] = await Promise.all([make(), make()]);
+  closed.close();
+  return {
+    redis: client,
+    ping: () => client.ping(),
+    isReady: () => Promise.race([client.ping().then(Boolean, () => false), sleep(100, false)]),
+    unconnected: () => closed,
+    close: () => client.close(),
+  };
 }
 
 /** Runs a suite at every place. */
@@ -111,28 +175,25 @@ export function describeEach(title: string, suite: (here: Here) => void): void {
 
 class OneRedis implements Here {
   readonly place: Place;
+  readonly #dial: Dial;
   #server: RedisServer | undefined;
-  #redis: Client | undefined;
-  #elsewhere: Client | undefined;
-  readonly #lines: { client: Client; proxy: FaultProxy }[] = [];
+  #way: Way | undefined;
+  #elsewhere: Way | undefined;
+  readonly #lines: { way: Way; proxy: FaultProxy }[] = [];
 
-  readonly #dial: (url: string) => Promise<Client>;
-
-  constructor(place: Place, dial: (url: string) => Promise<Client>) {
+  constructor(place: Place, dial: Dial) {
     this.place = place;
     this.#dial = dial;
   }
 
   async open(): Promise<void> {
     this.#server = await startRedis();
-    this.#redis = await this.#dial(this.address);
+    this.#way = await this.#dial(this.address);
     this.#elsewhere = await this.#dial(this.address);
   }
 
   async close(): Promise<void> {
-    for (const client of [this.#redis, this.#elsewhere, ...this.#lines.map((line) => line.client)]) {
-      if (client?.isOpen) client.destroy();
-    }
+    for (const way of [this.#way, this.#elsewhere, ...this.#lines.map((line) => line.way)]) way?.close();
     await Promise.all(this.#lines.map(({ proxy }) => proxy.stop()));
     await this.#server?.discard();
   }
@@ -141,28 +202,28 @@ class OneRedis implements Here {
     return this.#server!.url;
   }
 
-  get redis(): Client {
-    return this.#redis!;
+  get redis(): Redis {
+    return this.#way!.redis;
   }
 
-  get elsewhere(): Client {
-    return this.#elsewhere!;
+  get elsewhere(): Redis {
+    return this.#elsewhere!.redis;
   }
 
   async line(): Promise<Line> {
     const proxy = await startProxy(this.#server!.port);
-    const client = await this.#dial(proxy.url);
-    this.#lines.push({ client, proxy });
+    const way = await this.#dial(proxy.url);
+    this.#lines.push({ way, proxy });
     const uncounted = (): number => proxy.count('PING');
-    await client.ping();
+    await way.ping();
     const before = proxy.commands.length - uncounted();
     return {
-      redis: client,
+      redis: way.redis,
       proxy,
       async calls() {
         await turn(); // what was asked for in this tick may leave at its end, or at that of the turn
         await turn();
-        await client.ping(); // comes behind everything that was sent before
+        await way.ping(); // comes behind everything that was sent before
         return proxy.commands.length - uncounted() - before;
       },
       async heal() {
@@ -170,14 +231,14 @@ class OneRedis implements Here {
         proxy.heal();
         proxy.resetAll(); // whatever was lost or not: what is ready below is a new connection, and not one that is about to end
         // Not asked before: node-redis 5 never comes back when it is asked in the moment in which its connection is reset.
-        const isBack = (): boolean => proxy.connections > before && client.isReady;
+        const isBack = () => proxy.connections > before && way.isReady();
         await waitFor(isBack, { what: 'the line to be healed' });
       },
     };
   }
 
   unconnected(): Redis {
-    return unconnectedLike(this.redis);
+    return this.#way!.unconnected();
   }
 
   holder(key: string): Promise<string | null> {
@@ -200,8 +261,4 @@ class OneRedis implements Here {
   keys(): Promise<string[]> {
     return this.#server!.command('KEYS', '*');
   }
-}
-
-function unconnectedLike(client: Client): Redis {
-  return client.duplicate().on('error', () => {});
 }

@@ -5,15 +5,16 @@ import type { promisify } from 'node:util';
 import type ours = require('../../src/index');
 import type face = require('./face');
 
-// ---- what callers give: all that the face allows, except that so far locks live in one node-redis client
+// ---- what callers give: all that the face allows, except that so far locks live in one client
 
-type Given = Omit<face.Options, 'redis'> & { redis?: face.NodeRedisLike | undefined };
+type Client = face.NodeRedisLike | face.IORedisLike | face.GlideLike;
+type Given = Omit<face.Options, 'redis'> & { redis?: Client | undefined };
 
 export const options = (given: Given): ours.Options => given;
 export const waitOptions = (given: face.WaitOptions): ours.WaitOptions => given;
 export const closeOptions = (given: face.CloseOptions): ours.CloseOptions => given;
 export const key = (given: face.Key): ours.Key => given;
-export const redis = (given: face.NodeRedisLike): ours.RedisLike => given;
+export const redis = (given: Client): ours.RedisLike => given;
 export const callback = (given: face.LockCallback): ours.LockCallback => given;
 
 // ---- what they keep in a variable of our type

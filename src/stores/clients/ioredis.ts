@@ -1,0 +1,114 @@
+// ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
+import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
+import { type OpenLine, subscriber } from './messages';
+import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+
+/** A pipeline has the same methods, and no state. */
+export function isIORedis(client: unknown): client is Foreign {
+  return hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof (client as Foreign).status === 'string';
+}
+
+export function ioredis(client: Foreign): ScriptClient {
+  const commands = plain(client);
+  const clustered = client.isCluster === true;
+  const asNumbers = client.options.stringNumbers === true ? (reply: Promise<unknown>) => reply.then(numbers) : same;
+  return {
+    keyPrefix: String(client.options.keyPrefix ?? ''),
+    clustered,
+    readiness: () => readinessOf(client.status),
+    evalsha: (sha, keys, args) => asNumbers(commands.evalsha(sha, keys.length, ...keys, ...args)),
+    eval: (lua, keys, args) => asNumbers(commands.eval(lua, keys.length, ...keys, ...args)),
+    async evictionPolicy() {
+      return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
+    },
+    dedicate() {
+      if (clustered) throw noDedicated(client);
+      return dedicated(client);
+    },
+    subscribe: subscriber(lineOver(clustered ? () => anyNode(client) : () => client)),
+  };
+}
+
+/**
+ * The same client, whose commands are made without `keyPrefix`, which would go before each key by itself, inside or outside of
+ * the braces, and without its own pipelining, which would put our calls behind those of a later tick. ioredis reads both from
+ * the object that a command is called on; everything else, sending included, stays with the client itself.
+ */
+function plain(client: Foreign): Foreign {
+  const options = Object.create(client.options, { keyPrefix: { value: '' }, enableAutoPipelining: { value: false } });
+  return Object.create(client, {
+    options: { value: options },
+    sendCommand: { value: (...args: unknown[]) => client.sendCommand(...args) },
+  });
+}
+
+function same<T>(value: T): T {
+  return value;
+}
+
+/** With `stringNumbers` integers come as text. */
+function numbers(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(numbers);
+  return typeof reply === 'string' && /^-?\d{1,16}$/.test(reply) ? Number(reply) : reply;
+}
+
+function readinessOf(status: string): Readiness {
+  if (status === 'ready') return 'ready';
+  return status === 'wait' || status === 'end' || status === 'disconnecting' ? 'closed' : 'soon';
+}
+
+/** PUBLISH is broadcast in a cluster: any node will do, and after a loss perhaps another. */
+function anyNode(cluster: Foreign): Foreign {
+  const nodes = cluster.nodes('master');
+  const ready = nodes.filter(({ status }: Foreign) => status === 'ready');
+  const some = ready.length > 0 ? ready : nodes;
+  return some[Math.floor(Math.random() * some.length)];
+}
+
+/** For a connection of our own. Offline, resending and subscribing again are ours to decide; channels have no prefix. */
+const ownOptions = {
+  lazyConnect: true,
+  keyPrefix: '',
+  enableAutoPipelining: false,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+};
+
+function dedicated(client: Foreign): DedicatedClient {
+  const retryStrategy = (times: number): number | null =>
+    readinessOf(client.status) === 'closed' ? null : Math.min(times * 50, 500);
+  const connection = client.duplicate({ ...ownOptions, retryStrategy });
+  let generation = 0;
+  connection.on('error', () => {});
+  connection.on('ready', () => {
+    generation += 1;
+    // Our own connection must not keep a process alive whose own work is done.
+    connection.stream.unref();
+  });
+  const opened: Promise<unknown> = connection.connect();
+  // It would go on redialling, and nobody would know of it any more.
+  opened.catch(() => connection.disconnect());
+  return {
+    opened,
+    script: ioredis(connection),
+    wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs).then(Number),
+    generation: () => generation,
+    close: () => connection.disconnect(),
+  };
+}
+
+function lineOver(node: () => Foreign): OpenLine {
+  return async (onMessage, onEnd) => {
+    const connection = node().duplicate({ ...ownOptions, retryStrategy: null });
+    connection.on('error', () => {});
+    connection.on('end', onEnd);
+    connection.on('message', onMessage);
+    await connection.connect();
+    connection.stream.unref();
+    return {
+      subscribe: (channel) => connection.subscribe(channel),
+      unsubscribe: (channel) => connection.unsubscribe(channel),
+      close: () => connection.disconnect(),
+    };
+  };
+}

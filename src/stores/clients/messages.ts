@@ -1,0 +1,161 @@
+// Messages on one connection of our own, whatever the client. The connection never redials by itself: when it ends we make
+// another, perhaps to another node, subscribe again, and only then tell everybody that messages may have been missed.
+//
+// Invariant: without a subscription there is no connection; neither it nor the pause before the next keeps a process alive.
+
+/**
+ * Resolves once Redis has confirmed; rejects when the connection for it cannot be made. Redis is asked again later only for
+ * who has subscribed.
+ *
+ * @param onGap Messages may have been missed: the connection was lost, and is subscribed again.
+ */
+export type Subscribe = (
+  channel: string,
+  onMessage: (message: string) => void,
+  onGap: () => void,
+) => Promise<Subscription>;
+
+export interface Subscription {
+  /** At once and for good; a second call does nothing. Others on the same channel stay. */
+  close(): void;
+}
+
+/** A connection for messages. What it rejects with, or throws, matters to nobody once it has ended. */
+export interface Line {
+  subscribe(channel: string): Promise<unknown>;
+  unsubscribe(channel: string): Promise<unknown>;
+  close(): void;
+}
+
+/** Resolves with a line that is connected. `onEnd`: it will never bring a message again; may be called more than once. */
+export type OpenLine = (onMessage: (channel: string, message: string) => void, onEnd: () => void) => Promise<Line>;
+
+interface Listener {
+  readonly onMessage: (message: string) => void;
+  readonly onGap: () => void;
+}
+
+const firstPauseMs = 20;
+const longestPauseMs = 1000;
+
+export function subscriber(open: OpenLine): Subscribe {
+  const messages = new Messages(open);
+  return (channel, onMessage, onGap) => messages.subscribe(channel, { onMessage, onGap });
+}
+
+class Messages {
+  readonly #open: OpenLine;
+  readonly #listeners = new Map<string, Set<Listener>>();
+  #current: Current | undefined;
+  #recovering = false;
+
+  constructor(open: OpenLine) {
+    this.#open = open;
+  }
+
+  async subscribe(channel: string, listener: Listener): Promise<Subscription> {
+    const listeners = this.#listeners.get(channel) ?? new Set();
+    this.#listeners.set(channel, listeners.add(listener));
+    const close = (): void => this.#remove(channel, listener);
+    try {
+      await this.#line().confirm(channel);
+    } catch (error) {
+      close();
+      throw error;
+    }
+    return { close };
+  }
+
+  #line(): Current {
+    this.#current ??= new Current(this.#open, this.#deliver, this.#lost);
+    return this.#current;
+  }
+
+  readonly #deliver = (channel: string, message: string): void => {
+    for (const { onMessage } of this.#listeners.get(channel) ?? []) onMessage(message);
+  };
+
+  readonly #lost = (line: Current): void => {
+    if (this.#current !== line) return;
+    this.#current = undefined;
+    line.close();
+    void this.#recover();
+  };
+
+  async #recover(): Promise<void> {
+    if (this.#recovering) return;
+    this.#recovering = true;
+    let recovered = false;
+    for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
+      await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+      pauseMs = Math.min(2 * pauseMs, longestPauseMs);
+      recovered = await this.#confirmAll();
+    }
+    this.#recovering = false;
+    if (!recovered) return;
+    for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
+  }
+
+  /** Every channel again. Who closed his meanwhile must not bring a connection back. */
+  async #confirmAll(): Promise<boolean> {
+    if (this.#listeners.size === 0) return false;
+    const line = this.#line();
+    const all = [...this.#listeners.keys()].map((channel) => line.confirm(channel));
+    return Promise.all(all).then(
+      () => this.#current === line,
+      () => false,
+    );
+  }
+
+  #remove(channel: string, listener: Listener): void {
+    const listeners = this.#listeners.get(channel);
+    if (!listeners?.delete(listener) || listeners.size > 0) return;
+    this.#listeners.delete(channel);
+    this.#current?.leave(channel);
+    if (this.#listeners.size > 0) return;
+    this.#current?.close();
+    this.#current = undefined;
+  }
+}
+
+/** One line from its opening to its end, and the channels that Redis has confirmed on it, or is asked to. */
+class Current {
+  readonly #opened: Promise<Line>;
+  readonly #channels = new Map<string, Promise<unknown>>();
+  /** Never resolves. A client may leave a question without an answer when its connection ends. */
+  readonly #ended: Promise<never>;
+  #end!: () => void;
+
+  constructor(open: OpenLine, onMessage: (channel: string, message: string) => void, onLost: (line: Current) => void) {
+    this.#ended = new Promise((_, reject) => {
+      this.#end = () => reject(new Error('the connection for messages was lost'));
+    });
+    this.#ended.catch(() => {});
+    const ended = (): void => {
+      this.#end();
+      onLost(this);
+    };
+    this.#opened = open(onMessage, ended);
+    this.#opened.catch(ended);
+  }
+
+  confirm(channel: string): Promise<unknown> {
+    let confirmed = this.#channels.get(channel);
+    if (confirmed === undefined) {
+      const asked = this.#opened.then((line) => line.subscribe(channel));
+      confirmed = Promise.race([asked, this.#ended]);
+      confirmed.catch(() => this.#channels.delete(channel));
+      this.#channels.set(channel, confirmed);
+    }
+    return confirmed;
+  }
+
+  leave(channel: string): void {
+    if (this.#channels.delete(channel)) this.#opened.then((line) => line.unsubscribe(channel)).catch(() => {});
+  }
+
+  close(): void {
+    this.#end();
+    this.#opened.then((line) => line.close()).catch(() => {});
+  }
+}

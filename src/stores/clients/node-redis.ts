@@ -1,0 +1,173 @@
+// node-redis 4, 5 and 6: client, cluster, sentinel and pool. They run scripts alike; the rest differs by kind and major.
+import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
+import { type Line, type OpenLine, subscriber } from './messages';
+import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+
+/** A way to run commands has a state: the objects of multi() and legacy() have the same methods, and none. */
+export function isNodeRedis(client: unknown): client is Foreign {
+  if (!hasMethods(client, 'evalSha', 'eval')) return false;
+  const { isReady, isOpen } = client as Foreign;
+  return typeof isReady === 'boolean' || typeof isOpen === 'boolean';
+}
+
+type Kind = 'client' | 'cluster' | 'sentinel' | 'pool';
+
+function kindOf(client: Foreign): Kind {
+  if (hasMethods(client, 'nodeClient')) return 'cluster';
+  if (hasMethods(client, 'getMasterNode')) return 'sentinel';
+  return typeof client.totalClients === 'number' ? 'pool' : 'client';
+}
+
+export function nodeRedis(client: Foreign): ScriptClient {
+  const kind = kindOf(client);
+  const commands = plain(client);
+  const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
+  const openLine = lineOf(client, kind);
+  return {
+    keyPrefix,
+    clustered: kind === 'cluster',
+    readiness: readinessOf(client, kind),
+    ...(keyPrefix === '' ? scripts(commands) : unprefixedScripts(commands, kind)),
+    async evictionPolicy() {
+      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
+      return policyIn(await node.configGet('maxmemory-policy'));
+    },
+    dedicate() {
+      if (kind !== 'client' || !hasMethods(client, 'duplicate', 'wait')) throw noDedicated(client);
+      return dedicated(duplicateOf(client));
+    },
+    subscribe: openLine && subscriber(openLine),
+  };
+}
+
+/**
+ * The same client without what its owner wants for his own commands: deadlines are ours (and an AbortSignal for each
+ * command costs a lot), and a mapping of types must not change our replies. 4 has no such options, but a legacy mode
+ * whose methods take callbacks.
+ */
+function plain(client: Foreign): Foreign {
+  if (client.options?.legacyMode) return client.v4;
+  return client.withCommandOptions?.({ timeout: undefined, typeMapping: undefined }) ?? client;
+}
+
+type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
+
+function scripts(commands: Foreign): Scripts {
+  return {
+    evalsha: (sha, keys, args) => commands.evalSha(sha, { keys, arguments: args }),
+    eval: (lua, keys, args) => commands.eval(lua, { keys, arguments: args }),
+  };
+}
+
+/** `keyPrefix` (since 6) goes before each key by itself, inside or outside of the braces. What is sent raw it leaves alone. */
+function unprefixedScripts(commands: Foreign, kind: Kind): Scripts {
+  const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
+    const words = [name, script, String(keys.length), ...keys, ...args];
+    if (kind === 'cluster') return commands.sendCommand(keys[0], false, words);
+    return kind === 'sentinel' ? commands.sendCommand(false, words) : commands.sendCommand(words);
+  };
+  return {
+    evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
+    eval: (lua, keys, args) => send('EVAL', lua, keys, args),
+  };
+}
+
+function readinessOf(client: Foreign, kind: Kind): () => Readiness {
+  const isReady = (): boolean => {
+    if (kind === 'pool') return client.isOpen && !client.isClosing;
+    // A cluster of 4 or 5 is open while it is still asking for the slots, and would fail on them.
+    if (kind === 'cluster') return (client.isReady ?? client.isOpen) && client.masters.length > 0;
+    return client.isReady ?? client.isOpen;
+  };
+  return () => {
+    if (isReady()) return 'ready';
+    return client.isOpen === false || client.isClosing === true ? 'closed' : 'soon';
+  };
+}
+
+/** A connection of our own. Without a listener of ours a dropped socket of it would crash the process. */
+function duplicateOf(client: Foreign, options?: object): Foreign {
+  const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
+  const connection = client.duplicate({ ...legacy, ...options });
+  connection.on('error', () => {});
+  return connection;
+}
+
+/** `destroy` is new in 5; 4 calls it `disconnect`, whose promise may reject. Either may throw when it is closed already. */
+function destroy(connection: Foreign): void {
+  try {
+    if (typeof connection.destroy === 'function') connection.destroy();
+    else connection.disconnect().catch(() => {});
+  } catch {
+    // closed already
+  }
+}
+
+function dedicated(connection: Foreign): DedicatedClient {
+  let generation = 0;
+  connection.on('ready', () => {
+    generation += 1;
+    // Our own connection must not keep a process alive whose own work is done.
+    connection.unref();
+  });
+  return {
+    opened: connection.connect(),
+    script: nodeRedis(connection),
+    wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs),
+    generation: () => generation,
+    close: () => destroy(connection),
+  };
+}
+
+function lineOf(client: Foreign, kind: Kind): OpenLine | undefined {
+  if (kind === 'sentinel') return sentinelLine(client);
+  if (kind === 'cluster') return lineOver(() => client.nodeClient(anyOf(client.masters)));
+  return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? lineOver(() => client) : undefined;
+}
+
+/** PUBLISH is broadcast in a cluster: any node will do, and after a loss perhaps another. */
+function anyOf<T>(nodes: readonly T[]): T {
+  return nodes[Math.floor(Math.random() * nodes.length)]!;
+}
+
+function lineOver(node: () => Foreign | Promise<Foreign>): OpenLine {
+  return async (onMessage, onEnd) => {
+    const client = await node();
+    const connection = duplicateOf(client, { socket: { ...client.options?.socket, reconnectStrategy: false } });
+    // It does not redial, so an error is its end; closed by us it ends without one.
+    connection.on('error', onEnd);
+    await connection.connect();
+    connection.unref();
+    return {
+      subscribe: (channel) => connection.subscribe(channel, (message: string) => onMessage(channel, message)),
+      unsubscribe: (channel) => connection.unsubscribe(channel),
+      close: () => destroy(connection),
+    };
+  };
+}
+
+/**
+ * A sentinel's own connection for messages, which it moves along with the master; it says only that something was wrong.
+ * Subscribing anew is confirmed once that connection stands again.
+ */
+function sentinelLine(sentinel: Foreign): OpenLine {
+  return async (onMessage, onEnd): Promise<Line> => {
+    const listeners = new Map<string, (message: string) => void>();
+    const unsubscribe = (channel: string): Promise<unknown> => sentinel.unsubscribe(channel, listeners.get(channel));
+    sentinel.on('error', onEnd);
+    sentinel.on('topology-change', onEnd);
+    return {
+      subscribe(channel) {
+        const listener = (message: string): void => onMessage(channel, message);
+        listeners.set(channel, listener);
+        return sentinel.subscribe(channel, listener);
+      },
+      unsubscribe,
+      close() {
+        sentinel.removeListener('error', onEnd);
+        sentinel.removeListener('topology-change', onEnd);
+        for (const channel of listeners.keys()) unsubscribe(channel).catch(() => {});
+      },
+    };
+  };
+}

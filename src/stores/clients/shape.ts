@@ -1,0 +1,25 @@
+// What the kinds of clients have in common: they are told apart by their methods.
+import { optionError } from '../../errors';
+
+/** A client of somebody else's package, which is not there at compile time. */
+export type Foreign = Record<string, any>;
+
+export function hasMethods(value: unknown, ...names: string[]): boolean {
+  return (
+    typeof value === 'object' && value !== null && names.every((name) => typeof (value as any)[name] === 'function')
+  );
+}
+
+/** For `minReplicas`: WAIT speaks of one connection only, and this client has none of its own to give. */
+export function noDedicated(client: unknown): TypeError | RangeError {
+  const expected =
+    '0 for this client: it needs a client of a single node that can be duplicated (node-redis createClient, ioredis Redis)';
+  return optionError('minReplicas', expected, client);
+}
+
+/** The answer to CONFIG GET: a list, a map or an object, as client and protocol will have it. */
+export function policyIn(answer: any): string {
+  const name = 'maxmemory-policy';
+  if (Array.isArray(answer)) return String(answer[1]);
+  return String(answer instanceof Map ? answer.get(name) : answer[name]);
+}
