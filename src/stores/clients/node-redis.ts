@@ -27,7 +27,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
     keyPrefix,
     clustered: kind === 'cluster',
     readiness: readinessOf(client, kind),
-    ...(keyPrefix === '' ? scripts(commands) : unprefixedScripts(commands, kind)),
+    ...(kind === 'cluster' || keyPrefix !== '' ? rawScripts(commands, kind) : scripts(commands)),
     async evictionPolicy() {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
@@ -59,8 +59,11 @@ function scripts(commands: Foreign): Scripts {
   };
 }
 
-/** `keyPrefix` (since 6) goes before each key by itself, inside or outside of the braces. What is sent raw it leaves alone. */
-function unprefixedScripts(commands: Foreign, kind: Kind): Scripts {
+/**
+ * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
+ * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
+ */
+function rawScripts(commands: Foreign, kind: Kind): Scripts {
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
     if (kind === 'cluster') return commands.sendCommand(keys[0], false, words);
