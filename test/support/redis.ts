@@ -351,7 +351,7 @@ function urlOf(port: number): string {
 }
 
 /** The binary that the shared server runs on too: package.json's `redisMemoryServer`, or REDISMS_SYSTEM_BINARY. */
-function serverBinary(): Promise<string> {
+export function serverBinary(): Promise<string> {
   binary ??= RedisBinary.getPath();
   return binary;
 }

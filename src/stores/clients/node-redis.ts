@@ -47,8 +47,11 @@ export function nodeRedis(client: Foreign): ScriptClient {
  */
 function plain(client: Foreign): Foreign {
   if (client.options?.legacyMode) return client.v4;
-  return client.withCommandOptions?.({ timeout: undefined, typeMapping: undefined }) ?? client;
+  return client.withCommandOptions?.(ourOptions) ?? client;
 }
+
+/** Named, because what is not named stays as the owner has it. */
+const ourOptions = { timeout: undefined, typeMapping: undefined };
 
 type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 
@@ -66,8 +69,11 @@ function scripts(commands: Foreign): Scripts {
 function rawScripts(commands: Foreign, kind: Kind): Scripts {
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
-    if (kind === 'cluster') return commands.sendCommand(keys[0], false, words);
-    return kind === 'sentinel' ? commands.sendCommand(false, words) : commands.sendCommand(words);
+    // In 5 the options of `commands` are not those of its sendCommand.
+    if (kind === 'cluster') return commands.sendCommand(keys[0], false, words, ourOptions);
+    return kind === 'sentinel'
+      ? commands.sendCommand(false, words, ourOptions)
+      : commands.sendCommand(words, ourOptions);
   };
   return {
     evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
