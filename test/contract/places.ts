@@ -18,6 +18,8 @@ export interface Place {
   readonly name: string;
   /** Whether it is reached over a line that can be cut: `Line.proxy` is there. */
   readonly faults: boolean;
+  /** Whether the client sends by itself again, on its next connection, what had no answer on the last (H4). */
+  readonly resends: boolean;
   create(): Here;
   /** For a process of its own, that is given the name of the place and `Here.address`. */
   join(address: string): Promise<{ redis: Redis; leave(): Promise<void> }>;
@@ -83,16 +85,17 @@ export const places: readonly Place[] = [
   oneRedis('node-redis 6', dialNodeRedis('redis')),
   oneRedis('node-redis 5', dialNodeRedis('redis-5')),
   oneRedis('node-redis 4', dialNodeRedis('redis-4')),
-  oneRedis('ioredis 6', dialIORedis('ioredis')),
-  oneRedis('ioredis 5', dialIORedis('ioredis-5')),
-  oneRedis('iovalkey', dialIORedis('iovalkey')),
+  oneRedis('ioredis 6', dialIORedis('ioredis'), true),
+  oneRedis('ioredis 5', dialIORedis('ioredis-5'), true),
+  oneRedis('iovalkey', dialIORedis('iovalkey'), true),
   oneRedis('Valkey GLIDE', dialGlide),
 ];
 
-function oneRedis(client: string, dial: Dial): Place {
+function oneRedis(client: string, dial: Dial, resends = false): Place {
   const place: Place = {
     name: `${client}, one Redis`,
     faults: true,
+    resends,
     create: () => new OneRedis(place, dial),
     async join(address) {
       const way = await dial(address);
