@@ -13,13 +13,13 @@ interface Way {
   readonly redis: any;
   close(): void;
 }
-type Dial = (ports: readonly number[], keyPrefix?: string) => Promise<Way>;
+type Dial = (ports: readonly number[], options?: object) => Promise<Way>;
 
 function nodeRedis(packageName: string): Dial {
-  return async (ports, keyPrefix) => {
+  return async (ports, options) => {
     const { createCluster } = require(packageName);
     const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
-    const cluster = createCluster({ rootNodes, ...(keyPrefix && { keyPrefix }) });
+    const cluster = createCluster({ rootNodes, ...options });
     cluster.on('error', () => {});
     await cluster.connect();
     return { redis: cluster, close: () => void (cluster.destroy ?? cluster.disconnect).call(cluster) };
@@ -27,11 +27,11 @@ function nodeRedis(packageName: string): Dial {
 }
 
 function ioredis(packageName: string): Dial {
-  return async (ports, keyPrefix) => {
+  return async (ports, options) => {
     const { Cluster } = require(packageName);
     const cluster = new Cluster(
       ports.map((port) => ({ port, host: '127.0.0.1' })),
-      { lazyConnect: true, ...(keyPrefix && { keyPrefix }) },
+      { lazyConnect: true, ...options },
     );
     cluster.on('error', () => {});
     await cluster.connect();
@@ -39,22 +39,34 @@ function ioredis(packageName: string): Dial {
   };
 }
 
-const glide: Dial = async (ports) => {
+const glide: Dial = async (ports, options) => {
   const { GlideClusterClient, Logger } = require('@valkey/valkey-glide');
   Logger.init('off');
   const addresses = ports.map((port) => ({ port, host: '127.0.0.1' }));
-  const client = await GlideClusterClient.createClient({ addresses, requestTimeout: 10_000 });
+  const client = await GlideClusterClient.createClient({ addresses, requestTimeout: 10_000, ...options });
   return { redis: client, close: () => client.close() };
 };
 
-const clients: [name: string, dial: Dial, prefixes: boolean, subscribes: boolean][] = [
-  ['node-redis 6', nodeRedis('redis'), true, true],
-  ['node-redis 5', nodeRedis('redis-5'), false, true],
-  ['node-redis 4', nodeRedis('redis-4'), false, true],
-  ['ioredis 6', ioredis('ioredis'), true, true],
-  ['ioredis 5', ioredis('ioredis-5'), true, true],
-  ['iovalkey', ioredis('iovalkey'), true, true],
-  ['Valkey GLIDE', glide, false, false],
+interface Kind {
+  readonly name: string;
+  readonly dial: Dial;
+  /** Options by which its owner gets other types for himself; none where there are none. */
+  readonly mapped?: object;
+  readonly prefixes?: boolean;
+  readonly subscribes?: boolean;
+}
+
+const mapped = { commandOptions: { typeMapping: { 36: Buffer, 58: String } } };
+const stringNumbers = { redisOptions: { stringNumbers: true } };
+
+const kinds: readonly Kind[] = [
+  { name: 'node-redis 6', dial: nodeRedis('redis'), mapped, prefixes: true, subscribes: true },
+  { name: 'node-redis 5', dial: nodeRedis('redis-5'), mapped, subscribes: true },
+  { name: 'node-redis 4', dial: nodeRedis('redis-4'), subscribes: true },
+  { name: 'ioredis 6', dial: ioredis('ioredis'), mapped: stringNumbers, prefixes: true, subscribes: true },
+  { name: 'ioredis 5', dial: ioredis('ioredis-5'), mapped: stringNumbers, prefixes: true, subscribes: true },
+  { name: 'iovalkey', dial: ioredis('iovalkey'), mapped: stringNumbers, prefixes: true, subscribes: true },
+  { name: 'Valkey GLIDE', dial: glide, mapped: { defaultDecoder: 0 } },
 ];
 
 describe('a cluster', () => {
@@ -69,16 +81,16 @@ describe('a cluster', () => {
   });
   after(() => cluster.stop());
 
-  async function connected(dial: Dial, keyPrefix?: string): Promise<any> {
+  async function connected(dial: Dial, options?: object): Promise<any> {
     const way = await dial(
       cluster.nodes.map(({ port }) => port),
-      keyPrefix,
+      options,
     );
     open.push(way);
     return way.redis;
   }
 
-  for (const [name, dial, prefixes, subscribes] of clients) {
+  for (const { name, dial, mapped, prefixes, subscribes } of kinds) {
     describe(`through ${name}`, () => {
       it('acquire, busy, inspect, extend, release: on every node, many in one tick (H58)', async () => {
         const redis = await connected(dial);
@@ -128,10 +140,21 @@ describe('a cluster', () => {
         expect(await scriptClient(await connected(dial)).evictionPolicy()).to.equal('noeviction');
       });
 
+      if (mapped) {
+        it('types as the owner wants them for himself change nothing (H5)', async () => {
+          const withLock = redisExpLock({ redis: await connected(dial, mapped), lifetime: 10_000, owner: 'me' });
+          const key = uniqueKey();
+          const lease = await withLock.promise(key);
+          expect(await withLock.inspect(key)).to.include({ locked: true, owner: 'me', fence: lease.fence });
+          expect(await lease.extend()).to.equal(true);
+          expect(await lease()).to.equal(true);
+        });
+      }
+
       if (prefixes) {
         it('keyPrefix counts: the lock and its companion stay in one slot', async () => {
           for (const prefix of ['p:', '{p}:']) {
-            const withLock = redisExpLock({ redis: await connected(dial, prefix), lifetime: 10_000 });
+            const withLock = redisExpLock({ redis: await connected(dial, { keyPrefix: prefix }), lifetime: 10_000 });
             const key = uniqueKey();
             const lease = await withLock.promise(key);
             const node = await cluster.nodeOf(prefix + key);

@@ -11,7 +11,8 @@ export function isIORedis(client: unknown): client is Foreign {
 export function ioredis(client: Foreign): ScriptClient {
   const commands = plain(client);
   const clustered = client.isCluster === true;
-  const asNumbers = client.options.stringNumbers === true ? (reply: Promise<unknown>) => reply.then(numbers) : same;
+  const { stringNumbers = client.options.redisOptions?.stringNumbers } = client.options;
+  const asNumbers = stringNumbers === true ? (reply: Promise<unknown>) => reply.then(numbers) : same;
   return {
     keyPrefix: String(client.options.keyPrefix ?? ''),
     clustered,

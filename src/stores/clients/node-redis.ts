@@ -113,6 +113,7 @@ function destroy(connection: Foreign): void {
 }
 
 function dedicated(connection: Foreign): DedicatedClient {
+  const commands = plain(connection);
   let generation = 0;
   connection.on('ready', () => {
     generation += 1;
@@ -122,7 +123,7 @@ function dedicated(connection: Foreign): DedicatedClient {
   return {
     opened: connection.connect(),
     script: nodeRedis(connection),
-    wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs),
+    wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
     generation: () => generation,
     close: () => destroy(connection),
   };
