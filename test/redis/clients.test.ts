@@ -8,7 +8,7 @@ import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import { type ScriptClient, scriptClient } from '../../src/stores/clients';
 import { places } from '../contract/places';
-import { type FaultProxy, reset, startProxy } from '../support/fault-proxy';
+import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, startRedis, startReplica, uniqueKey } from '../support/redis';
 import { startSentinel, type TestSentinel } from '../support/sentinel';
@@ -175,6 +175,37 @@ describe('a client of its kind', () => {
         expect(error.message).to.contain('closed');
       });
     }
+  });
+
+  describe('Valkey GLIDE without a connection (H3)', () => {
+    it('it tells nobody: an attempt is of unknown outcome, and whatever still runs leaves nothing behind', async () => {
+      const proxy = await startProxy(server.port);
+      closing.push(() => proxy.stop());
+      const redis = await glide({ requestTimeout: 10_000 }, proxy.port);
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 300 });
+      await (await withLock.promise(uniqueKey()))();
+      proxy.refuse();
+      proxy.resetAll();
+      const keys = Array.from({ length: 5 }, () => uniqueKey());
+      for (const key of keys) expect((await backendError(withLock.promise(key))).retryable).to.equal(true);
+      proxy.heal();
+      await redis.ping();
+      await withLock.close();
+      for (const key of keys) await waitFor(async () => (await server.command('EXISTS', key)) === 0);
+      const lease = await redisExpLock({ redis, lifetime: LONG_MS }).promise(keys[0]!);
+      expect(await lease()).to.equal(true);
+    });
+
+    it('the owner’s own short time-out for each request is an unknown outcome too', async () => {
+      const proxy = await startProxy(server.port);
+      closing.push(() => proxy.stop());
+      const redis = await glide({ requestTimeout: 50 }, proxy.port);
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+      proxy.rule({ match: isAcquire, nth: 1 }, delayReply(200));
+      const key = uniqueKey();
+      await backendError(withLock.promise(key));
+      await waitFor(async () => (await server.command('EXISTS', key)) === 0, { what: 'what it took to be given back' });
+    });
   });
 
   describe('keyPrefix', () => {
@@ -484,6 +515,24 @@ describe('a client of its kind', () => {
         const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 400 }));
         expect(error.redisCode).to.equal('NOREPLICAS');
         await withLock.close();
+      });
+    }
+
+    const makers: [name: string, make: () => Promise<any>][] = [
+      ...nodeRedisMajors.map((major): [string, () => Promise<any>] => [major, () => nodeRedis(major)]),
+      ...ioredisKinds.map((kind): [string, () => Promise<any>] => [kind, () => ioredis(kind)]),
+    ];
+    for (const [name, make] of makers) {
+      it(`${name}: the connection is in the database that the client has selected meanwhile`, async () => {
+        const redis = await make();
+        await redis.select(3);
+        const dedicated = scriptClient(redis).dedicate();
+        await dedicated.opened;
+        const key = uniqueKey();
+        await dedicated.script.eval("return redis.call('SET', KEYS[1], 'x')", [key], []);
+        expect(await dedicated.wait(0, 1)).to.be.a('number');
+        expect(await redis.get(key)).to.equal('x');
+        dedicated.close();
       });
     }
 

@@ -198,3 +198,32 @@ describe('a cluster', () => {
     });
   }
 });
+
+describe('a cluster of which a node dies', () => {
+  for (const { name, dial } of kinds.filter(({ subscribes }) => subscribes)) {
+    it(`${name}: messages come by another node, once the gap was told`, async () => {
+      const cluster = await startCluster();
+      const way = await dial(cluster.nodes.map(({ port }) => port));
+      try {
+        const channel = uniqueKey();
+        const seen: string[] = [];
+        const { subscribe } = scriptClient(way.redis);
+        const subscription = await subscribe!(
+          channel,
+          (message) => seen.push(message),
+          () => seen.push('a gap'),
+        );
+        const counts = await Promise.all(cluster.nodes.map((node) => node.command('PUBSUB', 'NUMSUB', channel)));
+        const dying = counts.findIndex(([, count]) => count === 1);
+        await cluster.nodes[dying]!.kill();
+        await waitFor(() => seen.at(-1) === 'a gap', { what: 'the gap to be told' });
+        await cluster.nodes[(dying + 1) % 3]!.command('PUBLISH', channel, 'from another');
+        await waitFor(() => seen.at(-1) === 'from another', { what: 'a message' });
+        subscription.close();
+      } finally {
+        way.close();
+        await cluster.stop();
+      }
+    });
+  }
+});

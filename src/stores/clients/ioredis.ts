@@ -78,7 +78,9 @@ const ownOptions = {
 function dedicated(client: Foreign): DedicatedClient {
   const retryStrategy = (times: number): number | null =>
     readinessOf(client.status) === 'closed' ? null : Math.min(times * 50, 500);
-  const connection = client.duplicate({ ...ownOptions, retryStrategy });
+  // The database may have been selected since the client was made.
+  const db = client.condition?.select ?? client.options.db;
+  const connection = client.duplicate({ ...ownOptions, db, retryStrategy });
   let generation = 0;
   connection.on('error', () => {});
   connection.on('ready', () => {
@@ -104,7 +106,10 @@ function lineOver(node: () => Foreign): OpenLine {
     connection.on('error', () => {});
     connection.on('end', onEnd);
     connection.on('message', onMessage);
-    await connection.connect();
+    await connection.connect().catch((error: unknown) => {
+      connection.disconnect();
+      throw error;
+    });
     connection.stream.unref();
     return {
       subscribe: (channel) => connection.subscribe(channel),

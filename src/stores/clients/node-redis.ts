@@ -34,7 +34,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
     },
     dedicate() {
       if (kind !== 'client' || !hasMethods(client, 'duplicate', 'wait')) throw noDedicated(client);
-      return dedicated(duplicateOf(client));
+      return dedicated(client);
     },
     subscribe: openLine && subscriber(openLine),
   };
@@ -97,7 +97,8 @@ function readinessOf(client: Foreign, kind: Kind): () => Readiness {
 /** A connection of our own. Without a listener of ours a dropped socket of it would crash the process. */
 function duplicateOf(client: Foreign, options?: object): Foreign {
   const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
-  const connection = client.duplicate({ ...legacy, ...options });
+  // Nothing of ours is cached, and the end of our connection would clear a cache that it shared.
+  const connection = client.duplicate({ clientSideCache: undefined, ...legacy, ...options });
   connection.on('error', () => {});
   return connection;
 }
@@ -112,7 +113,8 @@ function destroy(connection: Foreign): void {
   }
 }
 
-function dedicated(connection: Foreign): DedicatedClient {
+function dedicated(client: Foreign): DedicatedClient {
+  const connection = duplicateOf(client);
   const commands = plain(connection);
   let generation = 0;
   connection.on('ready', () => {
@@ -120,13 +122,32 @@ function dedicated(connection: Foreign): DedicatedClient {
     // Our own connection must not keep a process alive whose own work is done.
     connection.unref();
   });
+  const opened = openLike(client, connection);
+  // It would go on redialling, and nobody would know of it any more.
+  opened.catch(() => destroy(connection));
   return {
-    opened: connection.connect(),
+    opened,
     script: nodeRedis(connection),
     wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
     generation: () => generation,
     close: () => destroy(connection),
   };
+}
+
+/** A duplicate begins in the database of the options; its owner may have selected another one since. */
+async function openLike(client: Foreign, connection: Foreign): Promise<void> {
+  await connection.connect();
+  const database = await databaseOf(client);
+  if (database !== (client.options?.database ?? 0)) await connection.select(database);
+}
+
+/** That of the options where it may not be asked. */
+async function databaseOf(client: Foreign): Promise<number> {
+  try {
+    return (await plain(client).clientInfo()).db;
+  } catch {
+    return client.options?.database ?? 0;
+  }
 }
 
 function lineOf(client: Foreign, kind: Kind): OpenLine | undefined {
