@@ -1,51 +1,227 @@
-// Who is measured. Each contender gets a connected node-redis client and takes and gives back one lock, the way its own
-// documentation shows. `commands` are those that it sends itself: what its scripts call inside Redis is not counted.
+// Who is measured: every contender behind one small face, set up the way its own documentation shows. A contender names the
+// settings to try; main takes the best of them in each scenario and says which.
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
 import type { RedisClientType } from 'redis';
-import redisExpLock from '../src/index';
+
+export type ClientKind = 'node-redis' | 'ioredis' | 'ioredis, auto-pipelining' | 'none';
+
+/** What may be chosen for a contender, for its own good. */
+export interface Setting {
+  readonly client: ClientKind;
+  /** Pause between attempts of one that polls. */
+  readonly retryMs?: number;
+  /** Of node-redis, whose default of 5 s is too short for a thousand attempts at once. */
+  readonly commandTimeoutMs?: number;
+}
+
+/** What the scenario asks of everybody. */
+export interface Terms {
+  readonly lifetimeMs: number;
+  /** Somebody else may hold the key: wait for it. */
+  readonly contended: boolean;
+  /** For those that mint fences. */
+  readonly fencing: boolean;
+}
+
+export type Release = () => Promise<unknown>;
+
+export interface Locks {
+  acquire(key: string): Promise<Release>;
+}
 
 export interface Contender {
-  /** Takes the lock and gives it back once. */
-  pair(key: string): Promise<void>;
-  close(): Promise<void>;
+  /** The package whose version is told. */
+  readonly package: string;
+  /** Another library, to be compared with: neither a hand-written floor, nor the bound, nor ourselves. */
+  readonly peer: boolean;
+  settings(contended: boolean): readonly Setting[];
+  /** `client` is the connected one that the setting asks for. */
+  make(client: any, setting: Setting, terms: Terms): Locks;
 }
 
-export interface Entry {
-  readonly commands: readonly string[];
-  make(client: RedisClientType): Promise<Contender>;
-}
+/** A crowd of 1,000 takes some of them very long. */
+const waitMs = 60_000;
 
 const compareAndDelete =
   "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
 
-export const contenders: Readonly<Record<string, Entry>> = {
-  /** The hand-written pair: SET NX PX, and EVALSHA of compare-and-delete. The floor: no fence, no validity, no retries. */
+const only = (client: ClientKind) => () => [{ client }];
+
+/** Auto-pipelining on or off; and where others may hold the key, three pauses with it, one without. */
+const ioredisSettings = (contended: boolean): readonly Setting[] =>
+  contended
+    ? [
+        ...[1, 5, 20].map((retryMs): Setting => ({ client: 'ioredis, auto-pipelining', retryMs })),
+        { client: 'ioredis', retryMs: 5 },
+      ]
+    : [{ client: 'ioredis' }, { client: 'ioredis, auto-pipelining' }];
+
+/** The hand-written pair: SET NX PX (again each 5 ms), and EVALSHA of compare-and-delete. No fence, no validity. */
+function raw(
+  set: (key: string, token: string) => Promise<string | null>,
+  evalsha: (sha: string, key: string, token: string) => Promise<unknown>,
+  load: () => Promise<string>,
+): Locks {
+  let sha: Promise<string> | undefined;
+  return {
+    async acquire(key) {
+      sha ??= load();
+      const loaded = await sha;
+      const token = randomUUID();
+      while ((await set(key, token)) !== 'OK') await sleep(5);
+      return () => evalsha(loaded, key, token);
+    },
+  };
+}
+
+const rawIoredis = (client: ClientKind): Contender => ({
+  package: 'ioredis',
+  peer: false,
+  settings: only(client),
+  make: (redis: Redis, _, { lifetimeMs }) =>
+    raw(
+      (key, token) => redis.set(key, token, 'PX', lifetimeMs, 'NX'),
+      (sha, key, token) => redis.evalsha(sha, 1, key, token),
+      () => redis.script('LOAD', compareAndDelete) as Promise<string>,
+    ),
+});
+
+/** Both Redlocks: endless attempts for the acquire only, since a release that is refused would be repeated too. */
+function redlock(instance: any, { retryMs = 5 }: Setting, { lifetimeMs, contended }: Terms): Locks {
+  const retries = { retryCount: contended ? -1 : 0, retryDelay: retryMs, retryJitter: Math.ceil(retryMs / 2) };
+  return {
+    async acquire(key) {
+      const lock = await instance.acquire([key], lifetimeMs, retries);
+      return () => lock.release();
+    },
+  };
+}
+
+export const contenders: Readonly<Record<string, Contender>> = {
   'raw node-redis': {
-    commands: ['set', 'evalsha'],
-    async make(client) {
-      const sha = await client.scriptLoad(compareAndDelete);
+    package: 'redis',
+    peer: false,
+    settings: only('node-redis'),
+    make: (client: RedisClientType, _, { lifetimeMs }) =>
+      raw(
+        (key, token) => client.set(key, token, { condition: 'NX', expiration: { type: 'PX', value: lifetimeMs } }),
+        (sha, key, token) => client.evalSha(sha, { keys: [key], arguments: [token] }),
+        () => client.scriptLoad(compareAndDelete),
+      ),
+  },
+  'raw ioredis': rawIoredis('ioredis'),
+  'raw ioredis, auto-pipelining': rawIoredis('ioredis, auto-pipelining'),
+  redlock: {
+    package: 'redlock',
+    peer: true,
+    settings: ioredisSettings,
+    make(client, setting, terms) {
+      const { default: Redlock } = require('redlock'); // its types cannot be found through its `exports`
+      return redlock(new Redlock([client], { retryCount: 0 }), setting, terms);
+    },
+  },
+  '@sesamecare-oss/redlock': {
+    package: '@sesamecare-oss/redlock',
+    peer: true,
+    settings: ioredisSettings,
+    make(client, setting, terms) {
+      const { Redlock } = require('@sesamecare-oss/redlock') as typeof import('@sesamecare-oss/redlock');
+      return redlock(new Redlock([client], { retryCount: 0 }), setting, terms);
+    },
+  },
+  'redis-semaphore': {
+    package: 'redis-semaphore',
+    peer: true,
+    settings: ioredisSettings,
+    make(client, { retryMs = 5 }, { lifetimeMs, contended }) {
+      const { Mutex } = require('redis-semaphore') as typeof import('redis-semaphore');
+      const options = {
+        lockTimeout: lifetimeMs,
+        refreshInterval: 0, // else a timer for each lock
+        retryInterval: retryMs,
+        ...(contended ? { acquireTimeout: waitMs } : { acquireAttemptsLimit: 1 }),
+      };
       return {
-        async pair(key) {
-          const token = randomUUID();
-          const answer = await client.set(key, token, { condition: 'NX', expiration: { type: 'PX', value: 10_000 } });
-          if (answer !== 'OK') throw new Error('not ours');
-          await client.evalSha(sha, { keys: [key], arguments: [token] });
+        async acquire(key) {
+          const mutex = new Mutex(client, key, options);
+          await mutex.acquire();
+          return () => mutex.release();
         },
-        async close() {},
+      };
+    },
+  },
+  'redlock-universal': {
+    package: 'redlock-universal',
+    peer: true,
+    settings: (contended) => [
+      ...ioredisSettings(contended),
+      { client: 'node-redis', ...(contended && { retryMs: 5 }) },
+    ],
+    make(client, setting, { lifetimeMs, contended }) {
+      const { createLock, IoredisAdapter, NodeRedisAdapter } =
+        require('redlock-universal') as typeof import('redlock-universal');
+      const adapter =
+        setting.client === 'node-redis' ? NodeRedisAdapter.from(client) : IoredisAdapter.from(client as any);
+      const { retryMs = 5 } = setting;
+      const retryAttempts = contended ? Math.ceil(waitMs / retryMs) : 0;
+      return {
+        async acquire(key) {
+          // Lean is its fastest; a lock of its own for each holder, as its handles want.
+          const options = { adapter, key, ttl: lifetimeMs, retryAttempts, retryDelay: retryMs };
+          const lock = createLock({ ...options, performance: 'lean' });
+          const handle = await lock.acquire();
+          return () => lock.release(handle);
+        },
+      };
+    },
+  },
+  'simple-redis-mutex': {
+    package: 'simple-redis-mutex',
+    peer: true,
+    // It is told of releases by Pub/Sub; the pause is that of its safety net.
+    settings: (contended) =>
+      contended
+        ? [10_000, 1000].map((retryMs) => ({ client: 'node-redis', retryMs, commandTimeoutMs: waitMs }))
+        : [{ client: 'node-redis' }],
+    make(client, { retryMs = 10_000 }, { lifetimeMs, contended }) {
+      const { lock } = require('simple-redis-mutex') as typeof import('simple-redis-mutex');
+      const options = { timeout: lifetimeMs, pollingInterval: retryMs, ...(contended && { failAfter: waitMs }) };
+      return { acquire: (key) => lock(client, key, options) };
+    },
+  },
+  /** The bound of one process: no Redis at all. */
+  'async-mutex': {
+    package: 'async-mutex',
+    peer: false,
+    settings: only('none'),
+    make() {
+      const { Mutex } = require('async-mutex') as typeof import('async-mutex');
+      const mutexes = new Map<string, import('async-mutex').Mutex>();
+      return {
+        async acquire(key) {
+          const mutex = mutexes.get(key) ?? new Mutex();
+          mutexes.set(key, mutex);
+          const release = await mutex.acquire();
+          return async () => release();
+        },
       };
     },
   },
   'redis-exp-lock': {
-    commands: ['eval', 'evalsha'],
-    async make(client) {
-      const withLock = redisExpLock({ redis: client, lifetime: 10_000 });
-      return {
-        async pair(key) {
-          const release = await withLock.promise(key);
-          await release();
-        },
-        close: () => withLock.close(),
-      };
+    package: '..',
+    peer: false,
+    settings: only('node-redis'),
+    make(client, _, { lifetimeMs, contended, fencing }) {
+      const redisExpLock = require('../src/index') as typeof import('../src/index');
+      const withLock = redisExpLock({
+        redis: client,
+        lifetime: lifetimeMs,
+        fencing,
+        ...(contended && { timeout: waitMs }),
+      });
+      return { acquire: (key) => withLock.promise(key) };
     },
   },
 };

@@ -1,47 +1,311 @@
-// One round of one contender in a fresh process: `tsx bench/round.ts <url> <contender> <milliseconds>`. Warms up, runs
-// sequential pairs for the time given, and prints what it saw as one line of JSON.
+// One process of one round, in a fresh Node: sets its contender up, warms up, says that it is ready, does its job when it is
+// told to, and sends back what it saw. Talks over IPC; measure.ts is the other end, and ends it.
+//
+// Stamps are milliseconds of the clock that all processes of a machine share, so that those of different processes may be
+// compared: holders that overlapped are found afterwards, without a command and without a pause.
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import Redis from 'ioredis';
 import { createClient, type RedisClientType } from 'redis';
-import { contenders } from './contenders';
+import { contenders, type Locks, type Release, type Setting } from './contenders';
 
-export interface Round {
-  pairs: number;
-  wallMicros: number;
-  cpuMicros: number;
-  commands: number;
+export type Job =
+  /** `inFlight` loops, each with a key of its own. */
+  | { readonly kind: 'pairs'; readonly inFlight: number }
+  /** So many ask for one key at once, and each takes it once; then the next burst. */
+  | { readonly kind: 'burst'; readonly waiters: number; readonly holdMs: number }
+  /** `waiters` loops in each process, all on one key. `probed`: measures PUBLISH → message beside it. */
+  | {
+      readonly kind: 'steady';
+      readonly processes: number;
+      readonly waiters: number;
+      readonly holdMs: number;
+      readonly probed?: boolean;
+    }
+  /** So many locks taken and held. */
+  | { readonly kind: 'memory'; readonly locks: number };
+
+export type JobOf<Kind extends Job['kind']> = Extract<Job, { readonly kind: Kind }>;
+type Admin = RedisClientType;
+
+export interface RoundSpec {
+  readonly url: string;
+  readonly contender: string;
+  readonly setting: Setting;
+  readonly fencing: boolean;
+  readonly job: Job;
+  /** Which of the job's processes this is. */
+  readonly index: number;
+  readonly ms: number;
+  readonly warmUpMs: number;
 }
 
-const warmUpPairs = 2000;
+/** What the server counted, by name of the command. */
+export type Calls = Readonly<Record<string, number>>;
 
-async function main(url: string, name: string, milliseconds: number): Promise<Round> {
-  const entry = contenders[name]!;
-  const client = createClient({ url });
-  await client.connect();
-  const contender = await entry.make(client as RedisClientType);
-  const key = `bench:${name}`;
-  for (let pair = 0; pair < warmUpPairs; pair++) await contender.pair(key);
-  const before = await calls(client as RedisClientType, entry.commands);
-  const cpu = process.cpuUsage();
-  const start = performance.now();
-  let pairs = 0;
-  while (performance.now() - start < milliseconds) {
-    for (let some = 0; some < 50; some++) await contender.pair(key);
-    pairs += 50;
+export interface Window {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Of pairs and bursts. */
+export interface CountSeen {
+  readonly elapsedMs: number;
+  readonly acquisitions: number;
+  readonly cpuMs: number;
+  readonly calls: Calls;
+  readonly violations: number;
+}
+
+/** [waiter, asked, acquired, about to release] */
+export type Turn = readonly [waiter: number, asked: number, acquired: number, releasing: number];
+
+export interface SteadySeen {
+  readonly window: Window;
+  readonly waiters: number;
+  readonly turns: readonly Turn[];
+  /** When those asked who still wait. */
+  readonly pending: readonly number[];
+  /** [when, ms] of PUBLISH → message from the process before this one. */
+  readonly probes: readonly (readonly [at: number, ms: number])[];
+  readonly calls: Calls;
+  readonly violations: number;
+}
+
+export interface MemorySeen {
+  readonly nodeBytes: number;
+  readonly redisBytes: number;
+  readonly violations: number;
+}
+
+const chunk = 1000;
+const probeEveryMs = 20;
+const warmBurst = 20;
+
+/** The machine's monotonic clock, the same in all its processes; `performance.now()` begins anew in each. */
+const now = (): number => Number(process.hrtime.bigint()) / 1e6;
+
+async function main(spec: RoundSpec): Promise<void> {
+  const { job, url, setting, fencing } = spec;
+  const terms = {
+    lifetimeMs: job.kind === 'memory' ? 600_000 : 10_000,
+    contended: job.kind === 'burst' || job.kind === 'steady',
+    fencing,
+  };
+  const locks = contenders[spec.contender]!.make(await connect(url, setting), setting, terms);
+  const admin = await connectNodeRedis(url);
+
+  const told = new Promise((resolve) => process.once('message', resolve));
+  process.send!('ready');
+  await told;
+  const seen = await {
+    pairs: () => pairs(spec, job as any, locks, admin),
+    burst: () => burst(spec, job as any, locks, admin),
+    steady: () => steady(spec, job as any, locks, admin),
+    memory: () => memory(job as any, locks, admin),
+  }[job.kind]();
+  process.send!(seen);
+}
+
+async function pairs(spec: RoundSpec, { inFlight }: JobOf<'pairs'>, locks: Locks, admin: Admin): Promise<CountSeen> {
+  const door = new Door(inFlight);
+  const loop = async (index: number, endMs: number): Promise<void> => {
+    const key = `bench:pairs:${index}`;
+    while (performance.now() < endMs) {
+      const release = await locks.acquire(key);
+      door.enter(index);
+      door.leave(index);
+      await release();
+    }
+  };
+  return counted(spec, admin, door, async (ms) => {
+    const start = performance.now();
+    await Promise.all(Array.from({ length: inFlight }, (_, index) => loop(index, start + ms)));
+    return performance.now() - start;
+  });
+}
+
+async function burst(
+  spec: RoundSpec,
+  { waiters, holdMs }: JobOf<'burst'>,
+  locks: Locks,
+  admin: Admin,
+): Promise<CountSeen> {
+  const door = new Door(1);
+  const once = async (): Promise<void> => {
+    const release = await locks.acquire('bench:burst');
+    door.enter(0);
+    if (holdMs > 0) await sleep(holdMs);
+    door.leave(0);
+    await release();
+  };
+  return counted(spec, admin, door, async (ms, warm) => {
+    const length = warm ? Math.min(waiters, warmBurst) : waiters;
+    let elapsedMs = 0;
+    do {
+      const start = performance.now();
+      await Promise.all(Array.from({ length }, once));
+      elapsedMs += performance.now() - start;
+      await turn(); // timers and sockets have their turn, off the clock
+    } while (elapsedMs < ms);
+    return elapsedMs;
+  });
+}
+
+/** Counts who is in, for each key: more than one is a violation. */
+class Door {
+  entered = 0;
+  violations = 0;
+  readonly #inside: Uint8Array;
+
+  constructor(keys: number) {
+    this.#inside = new Uint8Array(keys);
   }
-  const wallMicros = (performance.now() - start) * 1000;
+
+  enter(key: number): void {
+    this.entered++;
+    if (++this.#inside[key]! !== 1) this.violations++;
+  }
+
+  leave(key: number): void {
+    this.#inside[key]!--;
+  }
+}
+
+/** All stands still when the server is asked, before and after: what it counts belongs to these acquisitions alone. */
+async function counted(
+  spec: RoundSpec,
+  admin: Admin,
+  door: Door,
+  run: (ms: number, warm: boolean) => Promise<number>,
+): Promise<CountSeen> {
+  await run(spec.warmUpMs, true);
+  const before = await calls(admin);
+  const cpu = process.cpuUsage();
+  door.entered = 0;
+  const elapsedMs = await run(spec.ms, false);
   const { user, system } = process.cpuUsage(cpu);
-  const after = await calls(client as RedisClientType, entry.commands);
-  await contender.close();
-  await client.close();
-  return { pairs, wallMicros, cpuMicros: user + system, commands: after - before };
+  const { entered: acquisitions, violations } = door;
+  const cpuMs = (user + system) / 1000;
+  return { elapsedMs, acquisitions, cpuMs, calls: difference(before, await calls(admin)), violations };
 }
 
-async function calls(client: RedisClientType, commands: readonly string[]): Promise<number> {
-  const stats = await client.info('commandstats');
-  return commands.reduce((sum, name) => {
-    const [, count] = new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats) ?? [];
-    return sum + Number(count ?? 0);
-  }, 0);
+/** Everybody goes on until this process is ended, so that the window sees a steady crowd, neither gathering nor leaving. */
+async function steady(spec: RoundSpec, job: JobOf<'steady'>, locks: Locks, admin: Admin): Promise<SteadySeen> {
+  const turns: Turn[] = [];
+  const pending = new Map<number, number>();
+  const door = new Door(1);
+  const loop = async (waiter: number): Promise<never> => {
+    for (;;) {
+      const asked = now();
+      pending.set(waiter, asked);
+      const release = await locks.acquire('bench:steady');
+      const acquired = now();
+      pending.delete(waiter);
+      door.enter(0);
+      await sleep(job.holdMs);
+      door.leave(0);
+      turns.push([waiter, asked, acquired, now()]);
+      await release();
+    }
+  };
+
+  const probes = job.probed ? await probe(spec, job.processes) : [];
+  for (let waiter = 0; waiter < job.waiters; waiter++) {
+    loop(spec.index * job.waiters + waiter).catch((error) => {
+      console.error(error);
+      process.exit(1);
+    });
+  }
+  await sleep(spec.warmUpMs);
+  const before = await calls(admin);
+  const from = now();
+  await sleep(spec.ms);
+  const after = await calls(admin);
+  const to = now();
+  return {
+    window: { from, to },
+    waiters: job.waiters,
+    turns: turns.filter(([, , acquired]) => acquired >= from - margin && acquired <= to + margin),
+    pending: [...pending.values()],
+    probes,
+    calls: difference(before, after),
+    violations: door.violations,
+  };
 }
 
-const [, , url, name, milliseconds] = process.argv;
-main(url!, name!, Number(milliseconds)).then((round) => console.log(JSON.stringify(round)));
+/** The windows of several processes differ by this much at most; the first one's counts. */
+const margin = 500;
+
+/** PUBLISH to the next process and hear from the one before, over connections of their own. */
+async function probe({ url, index }: RoundSpec, processes: number): Promise<(readonly [at: number, ms: number])[]> {
+  const heard: (readonly [number, number])[] = [];
+  const [publisher, subscriber] = await Promise.all([connectNodeRedis(url), connectNodeRedis(url)]);
+  await subscriber.subscribe(`bench:probe:${index}`, (sentAt) => heard.push([now(), now() - Number(sentAt)]));
+  setInterval(() => {
+    void publisher.publish(`bench:probe:${(index + 1) % processes}`, String(now()));
+  }, probeEveryMs);
+  return heard;
+}
+
+async function memory({ locks: count }: JobOf<'memory'>, locks: Locks, admin: Admin): Promise<MemorySeen> {
+  for (let warm = 0; warm < chunk; warm++) await (await locks.acquire('bench:warm'))();
+  const held: Release[] = new Array(count).fill(undefined);
+  const before = await bytes(admin);
+  for (let from = 0; from < count; from += chunk) {
+    const indexes = Array.from({ length: Math.min(chunk, count - from) }, (_, offset) => from + offset);
+    await Promise.all(
+      indexes.map(async (index) => {
+        held[index] = await locks.acquire(`bench:memory:${index}`);
+      }),
+    );
+  }
+  const after = await bytes(admin);
+  const keys = await admin.dbSize();
+  return {
+    nodeBytes: (after.node - before.node) / count,
+    redisBytes: (after.redis - before.redis) / count,
+    // Each is held by whoever took it, or Redis would have fewer keys. `held` is read here so that it lives until now.
+    violations: Math.max(0, held.length - keys),
+  };
+}
+
+async function bytes(admin: Admin): Promise<{ node: number; redis: number }> {
+  await sleep(100); // buffers go, tables finish growing
+  for (let times = 0; times < 3; times++) {
+    global.gc!();
+    await turn();
+  }
+  const { heapUsed, external } = process.memoryUsage();
+  return { node: heapUsed + external, redis: Number(/used_memory:(\d+)/.exec(await admin.info('memory'))![1]) };
+}
+
+async function calls(admin: Admin): Promise<Calls> {
+  const lines = (await admin.info('commandstats')).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
+  return Object.fromEntries([...lines].map(([, name, count]) => [name!, Number(count)]));
+}
+
+/** What was called in between, without the asking itself. */
+function difference(before: Calls, after: Calls): Calls {
+  const calls = Object.entries(after).map(([name, total]) => [name, total - (before[name] ?? 0)] as const);
+  return Object.fromEntries(calls.filter(([name, count]) => count !== 0 && name !== 'info'));
+}
+
+async function connect(url: string, { client, commandTimeoutMs }: Setting): Promise<Admin | Redis | undefined> {
+  if (client === 'none') return undefined;
+  if (client === 'node-redis') return connectNodeRedis(url, commandTimeoutMs);
+  const redis = new Redis(url, { enableAutoPipelining: client === 'ioredis, auto-pipelining', lazyConnect: true });
+  await redis.connect();
+  return redis;
+}
+
+async function connectNodeRedis(url: string, timeout?: number): Promise<Admin> {
+  const client = createClient({ url, ...(timeout !== undefined && { commandOptions: { timeout } }) });
+  client.on('error', (error) => console.error(error));
+  await client.connect();
+  return client as RedisClientType;
+}
+
+void main(JSON.parse(process.argv[2]!)).catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

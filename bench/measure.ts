@@ -1,0 +1,298 @@
+// Measures one scenario on one server that nobody else uses: every contender's best setting is found, what it sends is told
+// apart from what its scripts call, and then rounds go in turn, each in fresh processes, the order turned round every time,
+// so that a machine that changes its speed changes it for everybody.
+//
+// Commands are counted by the server (INFO commandstats). That, like total_commands_processed, counts what scripts call as
+// well; so in one rehearsal of each contender MONITOR, which marks those, tells which commands it sends and which its scripts
+// call, and is checked against commandstats call by call. A round of which that leaves a doubt is marked `atMost`.
+//
+// Invariant: a round in which two held the same lock ends the bench, and no process outlives its round.
+
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { kill9, type NodeChild, startChild, waitFor } from '../test/support/processes';
+import { type RedisServer, recordCommands } from '../test/support/redis';
+import { contenders, type Setting } from './contenders';
+import type { Calls, CountSeen, Job, MemorySeen, RoundSpec, SteadySeen } from './round';
+import { sumUp } from './sum-up';
+
+/** One line of a scenario's table. */
+export interface Row {
+  readonly id: string;
+  readonly contender: string;
+  readonly job: Job;
+  /** Default true. */
+  readonly fencing?: boolean;
+}
+
+export interface Plan {
+  readonly rounds: number;
+  readonly ms: number;
+  readonly warmUpMs: number;
+}
+
+export const metrics = {
+  perSecond: 'a second',
+  micros: 'µs each',
+  cpuMicros: 'client CPU µs each',
+  commands: 'commands each',
+  jain: 'Jain',
+  longestMs: 'longest wait, ms',
+  handOffMs: 'hand-off, ms',
+  publishMs: 'PUBLISH → message, ms',
+  nodeBytes: 'B in Node',
+  redisBytes: 'B in Redis',
+} as const;
+
+export type Metric = keyof typeof metrics;
+export type Figures = Partial<Record<Metric, number>>;
+
+export interface MeasuredRow {
+  readonly id: string;
+  readonly contender: string;
+  readonly setting: Setting;
+  readonly rounds: readonly Figures[];
+  /** Its commands were counted with some that its scripts may have called. */
+  readonly atMost: boolean;
+  /** Why a peer has no (more) rounds: it did not come to an end. */
+  readonly failed?: string;
+}
+
+/** The best setting is the one with most of this. */
+const decisive: Metric = 'perSecond';
+/** A peer that hangs is an error, not an endless bench. */
+const patienceMs = 60_000;
+
+export async function measure(rows: readonly Row[], server: RedisServer, plan: Plan, log: (line: string) => void) {
+  const runs: Run[] = [];
+  for (const row of rows) {
+    log(`${row.id}: settings`);
+    const run = new Run(row);
+    await run.attempt(() => run.prepare(server, plan));
+    runs.push(run);
+  }
+  for (let round = 0; round < plan.rounds; round++) {
+    for (const run of round % 2 === 0 ? runs : [...runs].reverse()) {
+      log(`round ${round + 1} of ${plan.rounds}: ${run.id}`);
+      await run.attempt(() => run.round(server, plan));
+    }
+  }
+  return runs.map((run) => run.measured());
+}
+
+async function bestSetting(row: Row, server: RedisServer, plan: Plan): Promise<Setting> {
+  const settings = contenders[row.contender]!.settings(isContended(row.job));
+  if (settings.length === 1 || row.job.kind === 'memory') return settings[0]!;
+  let best: { setting: Setting; speed: number } | undefined;
+  let failure: unknown;
+  for (const setting of settings) {
+    try {
+      const { figures } = await runRound(row, setting, server, plan);
+      const speed = figures[decisive]!;
+      if (!best || speed > best.speed) best = { setting, speed };
+    } catch (error) {
+      if (error instanceof NotExclusive) throw error;
+      failure = error;
+    }
+  }
+  if (!best) throw failure;
+  return best.setting;
+}
+
+class Run {
+  readonly #row: Row;
+  readonly #rounds: Figures[] = [];
+  #setting: Setting;
+  #roles: Roles = noRoles;
+  #atMost = false;
+  #failed: string | undefined;
+
+  constructor(row: Row) {
+    this.#row = row;
+    this.#setting = contenders[row.contender]!.settings(isContended(row.job))[0]!;
+  }
+
+  get id(): string {
+    return this.#row.id;
+  }
+
+  /** A peer that breaks down is out, and the bench goes on; anything else ends it. */
+  async attempt(work: () => Promise<void>): Promise<void> {
+    if (this.#failed !== undefined) return;
+    try {
+      await work();
+    } catch (error) {
+      if (!contenders[this.#row.contender]!.peer || error instanceof NotExclusive) throw error;
+      // The stack that a child left says more than that it ended.
+      this.#failed =
+        /\b\w*Error\b[^\n]*$/m.exec((error as Error).message)?.[0] ?? (error as Error).message.split('\n')[0]!;
+    }
+  }
+
+  async prepare(server: RedisServer, plan: Plan): Promise<void> {
+    this.#setting = await bestSetting(this.#row, server, plan);
+    this.#roles = await rehearse(this.#row, this.#setting, server);
+  }
+
+  async round(server: RedisServer, plan: Plan): Promise<void> {
+    const { figures, calls, times } = await runRound(this.#row, this.#setting, server, plan);
+    const { sent, exact } = countSent(calls, this.#roles);
+    if (!exact) this.#atMost = true;
+    this.#rounds.push(times > 0 ? { ...figures, commands: sent / times } : figures);
+  }
+
+  measured(): MeasuredRow {
+    const { id, contender } = this.#row;
+    const failed = this.#failed === undefined ? {} : { failed: this.#failed };
+    return { id, contender, setting: this.#setting, rounds: this.#rounds, atMost: this.#atMost, ...failed };
+  }
+}
+
+/** Two held the same lock. */
+class NotExclusive extends Error {}
+
+const isContended = ({ kind }: Job): boolean => kind === 'burst' || kind === 'steady';
+
+// One round.
+
+interface Round {
+  readonly figures: Figures;
+  readonly calls: Calls;
+  /** What the calls are to be divided by. */
+  readonly times: number;
+}
+
+type Times = Pick<Plan, 'ms' | 'warmUpMs'>;
+
+async function runRound(row: Row, setting: Setting, server: RedisServer, times: Times): Promise<Round> {
+  const clientsBefore = await connectedClients(server);
+  const children: NodeChild[] = [];
+  const impatience = setTimeout(() => children.forEach(kill9), patienceMs + times.ms);
+  try {
+    const processes = row.job.kind === 'steady' ? row.job.processes : 1;
+    for (let index = 0; index < processes; index++) children.push(start(row, setting, server, times, index));
+    await Promise.all(children.map((child) => child.receive()));
+    for (const child of children) child.send('go');
+    return roundOf(row, await Promise.all(children.map((child) => child.receive())));
+  } finally {
+    clearTimeout(impatience);
+    await Promise.all(children.map(kill9));
+    await waitFor(async () => (await connectedClients(server)) <= clientsBefore, { what: 'a round’s clients to go' });
+    await server.command('FLUSHALL');
+  }
+}
+
+function start(row: Row, setting: Setting, server: RedisServer, { ms, warmUpMs }: Times, index: number): NodeChild {
+  const { contender, fencing = true, job } = row;
+  const spec: RoundSpec = { url: server.url, contender, setting, fencing, job, index, ms, warmUpMs };
+  return startChild(join(__dirname, 'round.ts'), [JSON.stringify(spec)], { execArgv: ['--expose-gc'] });
+}
+
+async function connectedClients(server: RedisServer): Promise<number> {
+  return Number(/connected_clients:(\d+)/.exec(await server.command('INFO', 'clients'))![1]);
+}
+
+function roundOf(row: Row, seen: readonly unknown[]): Round {
+  const round = {
+    pairs: () => countRound(seen[0] as CountSeen),
+    burst: () => countRound(seen[0] as CountSeen),
+    steady: () => steadyRound(seen as readonly SteadySeen[]),
+    memory: () => memoryRound(seen[0] as MemorySeen),
+  }[row.job.kind]();
+  if (round.violations > 0)
+    throw new NotExclusive(`${row.id}: ${round.violations} times somebody else held the lock too`);
+  return round;
+}
+
+type Checked = Round & { readonly violations: number };
+
+function countRound({ elapsedMs, acquisitions, cpuMs, calls, violations }: CountSeen): Checked {
+  const figures = {
+    perSecond: (acquisitions / elapsedMs) * 1000,
+    micros: (elapsedMs * 1000) / acquisitions,
+    cpuMicros: (cpuMs * 1000) / acquisitions,
+  };
+  return { figures, calls, times: acquisitions, violations };
+}
+
+function steadyRound(seen: readonly SteadySeen[]): Checked {
+  const { acquisitions, elapsedMs, jain, longestMs, handOffMs, publishMs, calls, violations } = sumUp(seen);
+  const figures = {
+    perSecond: (acquisitions / elapsedMs) * 1000,
+    jain,
+    longestMs,
+    ...(handOffMs !== null && { handOffMs }),
+    ...(publishMs !== null && { publishMs }),
+  };
+  return { figures, calls, times: acquisitions, violations };
+}
+
+function memoryRound({ nodeBytes, redisBytes, violations }: MemorySeen): Checked {
+  return { figures: { nodeBytes, redisBytes }, calls: {}, times: 0, violations };
+}
+
+// Counting.
+
+/** Names of commands, without subcommands. */
+interface Roles {
+  readonly sent: ReadonlySet<string>;
+  readonly byScripts: ReadonlySet<string>;
+}
+
+const noRoles: Roles = { sent: new Set(), byScripts: new Set() };
+const ours = new Set(['info', 'monitor', 'echo', 'flushall']);
+const rehearsal: Times = { ms: 100, warmUpMs: 50 };
+
+async function rehearse(row: Row, setting: Setting, server: RedisServer): Promise<Roles> {
+  if (setting.client === 'none' || row.job.kind === 'memory') return noRoles;
+  const before = await serverCalls(server);
+  const recording = await recordCommands(server);
+  await sleep(10);
+  await runRound({ ...row, job: smaller(row.job) }, setting, server, rehearsal);
+  const recorded = await recording.stop();
+  const after = await serverCalls(server);
+
+  const commands = recorded.map(({ args, lua }) => ({ name: args[0]!.toLowerCase(), lua }));
+  const seen = tally(commands.map(({ name }) => name));
+  for (const name of new Set([...after.keys(), ...seen.keys()])) {
+    if (ours.has(name)) continue;
+    const counted = (after.get(name) ?? 0) - (before.get(name) ?? 0);
+    if (counted === (seen.get(name) ?? 0)) continue;
+    throw new Error(`${row.id}: the server counted ${counted} × ${name}, and MONITOR saw ${seen.get(name) ?? 0}`);
+  }
+  const names = (lua: boolean) => new Set(commands.filter((each) => each.lua === lua).map(({ name }) => name));
+  return { sent: names(false), byScripts: names(true) };
+}
+
+/** A thousand who poll would send more than MONITOR needs to show. */
+function smaller(job: Job): Job {
+  return job.kind === 'burst' ? { ...job, waiters: Math.min(job.waiters, 10) } : job;
+}
+
+function countSent(calls: Calls, { sent, byScripts }: Roles): { sent: number; exact: boolean } {
+  let count = 0;
+  let exact = true;
+  for (const [name, times] of Object.entries(calls)) {
+    const word = name.split('|')[0]!;
+    if (byScripts.has(word) && !sent.has(word)) continue;
+    if (byScripts.has(word) || !sent.has(word)) exact = false;
+    count += times;
+  }
+  return { sent: count, exact };
+}
+
+async function serverCalls(server: RedisServer): Promise<Map<string, number>> {
+  const lines: string[] = (await server.command<string>('INFO', 'commandstats')).split('\r\n');
+  const calls = new Map<string, number>();
+  for (const line of lines) {
+    const [, name, count] = /^cmdstat_([^:|]+)[^:]*:calls=(\d+)/.exec(line) ?? [];
+    if (name) calls.set(name, (calls.get(name) ?? 0) + Number(count));
+  }
+  return calls;
+}
+
+function tally(names: readonly string[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return counts;
+}

@@ -1,0 +1,124 @@
+// RESULTS.md, made from the figures: nothing in it is typed by hand.
+import { contenders } from './contenders';
+import { type MeasuredRow, type Metric, metrics } from './measure';
+import { type Goal, medianOf, type Scenario, Seen } from './scenarios';
+
+/** Everything that is kept of a run, in plots/figures.json. */
+export interface MeasuredScenario {
+  readonly at: string;
+  readonly rounds: number;
+  readonly ms: number;
+  readonly machine: string;
+  readonly versions: Readonly<Record<string, string>>;
+  readonly rows: readonly MeasuredRow[];
+}
+
+export type Book = Readonly<Record<string, MeasuredScenario>>;
+
+export function report(scenarios: readonly Scenario[], book: Book): string {
+  const measured = scenarios.filter(({ name }) => book[name]);
+  return [
+    '# Results',
+    '',
+    'Made by `npm run bench`. Do not edit: measure again.',
+    '',
+    ...unique(measured.map(({ name }) => `- Machine: ${book[name]!.machine}, Redis on loopback`)),
+    ...unique(measured.map(({ name }) => `- Versions: ${list(book[name]!.versions)}`)),
+    '- Rounds are interleaved, their order turned round every time, each in fresh processes after a warm-up. Figures are medians of the rounds, ratios those of medians.',
+    '- Contenders stand at the best of the settings that bench/contenders.ts names, found in each scenario by one round of each.',
+    '- Commands are those that clients sent, counted by the server; ≤ where its count may hold some that scripts called.',
+    '- In every round it was checked that nobody held a lock that somebody else held: by a count in the process, and across processes by comparing the times of all holders on the machine’s clock.',
+    '',
+    '## Goals',
+    '',
+    '| scenario | goal | asked | seen | |',
+    '|---|---|---|---|---|',
+    ...measured.flatMap((scenario) =>
+      scenario.goals(new Seen(book[scenario.name]!.rows)).map((goal) => goalRow(scenario, goal)),
+    ),
+    '',
+    ...measured.flatMap((scenario) => section(scenario, book[scenario.name]!)),
+  ].join('\n');
+}
+
+function goalRow({ title }: Scenario, goal: Goal): string {
+  const asked = goal.atLeast === undefined ? `≤ ${goal.atMost}` : `≥ ${goal.atLeast}`;
+  return `| ${title} | ${goal.text} | ${asked} | ${number(goal.value)} | ${reached(goal) ? 'reached' : '**not reached**'} |`;
+}
+
+export function reached({
+  value,
+  atLeast = Number.NEGATIVE_INFINITY,
+  atMost = Number.POSITIVE_INFINITY,
+}: Goal): boolean {
+  return value >= atLeast && value <= atMost; // NaN reaches nothing
+}
+
+function section(scenario: Scenario, { at, rounds, ms, rows }: MeasuredScenario): string[] {
+  const [first, ...others] = scenario.columns;
+  const heads = [
+    'contender',
+    metrics[first!],
+    'from, to',
+    ...(scenario.floor ? ['speed'] : []),
+    ...others.map((each) => metrics[each]),
+  ];
+  const seen = new Seen(rows);
+  const lines = rows.map((row) => {
+    const figures = row.rounds.map((round) => round[first!]).filter((value) => value !== undefined);
+    const spread = figures.length > 0 ? `${number(Math.min(...figures))} to ${number(Math.max(...figures))}` : '–';
+    const cells = [
+      row.id + settingOf(row) + (row.failed ? `; failed: ${row.failed}` : ''),
+      cell(row, first!),
+      spread,
+      ...(scenario.floor ? [speed(seen, row.id, scenario.floor(row))] : []),
+      ...others.map((metric) => cell(row, metric)),
+    ];
+    return `| ${cells.join(' | ')} |`;
+  });
+  const floors = scenario.floor
+    ? unique(rows.map(scenario.floor)).filter((id) => rows.some((row) => row.id === id))
+    : [];
+  return [
+    `## ${scenario.title}`,
+    '',
+    `${scenario.text}${floors.length === 1 ? ` Speed is against ${floors[0]}.` : ''}`,
+    `Rounds: ${rounds} of ${ms} ms, on ${at}.`,
+    '',
+    `![${scenario.title}](plots/${scenario.name}.svg)`,
+    '',
+    `| ${heads.join(' | ')} |`,
+    `|${'---|'.repeat(heads.length)}`,
+    ...lines,
+    '',
+  ];
+}
+
+function cell({ rounds, atMost }: MeasuredRow, metric: Metric): string {
+  const value = medianOf(rounds, metric);
+  return `${metric === 'commands' && atMost ? '≤ ' : ''}${metric === 'commands' ? exact(value) : number(value)}`;
+}
+
+function speed(seen: Seen, id: string, floor: string): string {
+  return number(seen.of(id, 'perSecond') / seen.of(floor, 'perSecond'));
+}
+
+/** What was chosen for it, where there was a choice. */
+function settingOf({ contender, setting: { client, retryMs } }: MeasuredRow): string {
+  if ([false, true].every((contended) => contenders[contender]!.settings(contended).length === 1)) return '';
+  const words = [...(client === 'none' ? [] : [client]), ...(retryMs === undefined ? [] : [`every ${retryMs} ms`])];
+  return words.length === 0 ? '' : ` (${words.join(', ')})`;
+}
+
+/** Three digits, or all before the point. */
+function number(value: number): string {
+  if (!Number.isFinite(value)) return '–';
+  return value >= 100 ? Math.round(value).toLocaleString('en-US') : String(value.toPrecision(3));
+}
+
+const exact = (value: number): string => (Number.isFinite(value) ? value.toFixed(3) : '–');
+const list = (versions: Readonly<Record<string, string>>): string =>
+  Object.entries(versions)
+    .map(([name, version]) => `${name} ${version}`)
+    .join(', ');
+const unique = (lines: readonly string[]): string[] => [...new Set(lines)];

@@ -1,0 +1,230 @@
+// What is measured, and what must be reached. Goals are computed from the figures of one run; peers stand there at their best.
+import { contenders } from './contenders';
+import type { Figures, MeasuredRow, Metric, Row } from './measure';
+import type { Job } from './round';
+import { median } from './sum-up';
+
+export interface Scenario {
+  readonly name: string;
+  readonly title: string;
+  /** What happens, in a sentence or two. */
+  readonly text: string;
+  readonly rows: readonly Row[];
+  /** The first one is drawn, with its spread. */
+  readonly columns: readonly Metric[];
+  /** What the ratios of the first column are to; default: nothing. */
+  readonly floor?: (row: MeasuredRow) => string;
+  /** Fewer rounds, longer by this. */
+  readonly heavy?: number;
+  goals(seen: Seen): readonly Goal[];
+}
+
+export interface Goal {
+  readonly text: string;
+  readonly value: number;
+  readonly atLeast?: number;
+  readonly atMost?: number;
+}
+
+/** The figures of one scenario, asked for by name. */
+export class Seen {
+  readonly rows: readonly MeasuredRow[];
+
+  constructor(rows: readonly MeasuredRow[]) {
+    this.rows = rows;
+  }
+
+  /** The median of all rounds; NaN where there is none. */
+  of(id: string, metric: Metric): number {
+    const row = this.rows.find((each) => each.id === id);
+    return row ? medianOf(row.rounds, metric) : Number.NaN;
+  }
+
+  best(metric: Metric, which: 'most' | 'least' = 'most'): number {
+    const values = this.rows
+      .filter(({ contender }) => contenders[contender]!.peer)
+      .map(({ id }) => this.of(id, metric))
+      .filter((value) => !Number.isNaN(value));
+    return which === 'most' ? Math.max(...values) : Math.min(...values);
+  }
+}
+
+export function medianOf(rounds: readonly Figures[], metric: Metric): number {
+  const values = rounds.map((figures) => figures[metric]).filter((value) => value !== undefined);
+  return values.length === 0 ? Number.NaN : median(values);
+}
+
+const we = 'redis-exp-lock';
+const peers = Object.keys(contenders).filter((name) => contenders[name]!.peer);
+const raws = ['raw node-redis', 'raw ioredis', 'raw ioredis, auto-pipelining'];
+const everybody = [...raws, ...peers, we];
+
+const rowsOf = (names: readonly string[], job: Job): Row[] =>
+  names.map((contender) => ({ id: contender, contender, job }));
+const toRaw = (): string => 'raw node-redis';
+
+/** The raw pair on the same client, set up the same way. */
+const toRawOfSameClient = ({ setting }: MeasuredRow): string => `raw ${setting.client}`;
+
+const pairs = (inFlight: number): Job => ({ kind: 'pairs', inFlight });
+const burst = (waiters: number, holdMs: number): Job => ({ kind: 'burst', waiters, holdMs });
+const steady = (probed: boolean): Job => ({ kind: 'steady', processes: 4, waiters: 25, holdMs: 1, probed });
+const crowds = [10, 100, 1000];
+const inCrowd = (contender: string, count: number): string => `${contender}, ${count} waiters`;
+
+export const scenarios: readonly Scenario[] = [
+  {
+    name: 'sequential',
+    title: 'One lock taken and given back, one after the other',
+    text: 'One process, one key, nobody else wants it. Speed against the raw pair on the same client.',
+    rows: rowsOf([...everybody, 'async-mutex'], pairs(1)),
+    columns: ['micros', 'cpuMicros', 'commands'],
+    floor: toRawOfSameClient,
+    goals: (seen) => [
+      {
+        text: 'speed, of the raw pair on the same client',
+        value: seen.of(we, 'perSecond') / seen.of('raw node-redis', 'perSecond'),
+        atLeast: 0.95,
+      },
+    ],
+  },
+  {
+    name: 'flight',
+    title: '256 in flight',
+    text: 'One process, 256 loops that each take and give back a key of their own: pairs a second.',
+    rows: rowsOf(everybody, pairs(256)),
+    columns: ['perSecond', 'cpuMicros', 'commands'],
+    floor: toRaw,
+    goals: (seen) => [
+      {
+        text: 'pairs a second, × raw node-redis',
+        value: seen.of(we, 'perSecond') / seen.of('raw node-redis', 'perSecond'),
+        atLeast: 3.7,
+      },
+      {
+        text: 'pairs a second, × the best peer',
+        value: seen.of(we, 'perSecond') / seen.best('perSecond'),
+        atLeast: 2.6,
+      },
+      { text: 'commands a pair', value: seen.of(we, 'commands'), atMost: 0.02 },
+    ],
+  },
+  {
+    name: 'hold-0',
+    title: '100 waiters in one process, given back at once',
+    text: '100 ask for one key at once and each takes it once, again and again: acquisitions a second. async-mutex is the bound.',
+    rows: rowsOf(['raw node-redis', ...peers, 'async-mutex', we], burst(100, 0)),
+    columns: ['perSecond', 'commands', 'cpuMicros'],
+    floor: toRaw,
+    goals: (seen) => [
+      {
+        text: 'acquisitions a second, × the best peer',
+        value: seen.of(we, 'perSecond') / seen.best('perSecond'),
+        atLeast: 20,
+      },
+      { text: 'commands an acquisition', value: seen.of(we, 'commands'), atMost: 0.15 },
+    ],
+  },
+  {
+    name: 'hold-1',
+    title: '100 waiters in one process, held for 1 ms',
+    text: 'The same, each holding it for a timer of 1 ms. async-mutex is the bound.',
+    rows: rowsOf(['raw node-redis', ...peers, 'async-mutex', we], burst(100, 1)),
+    columns: ['perSecond', 'commands', 'cpuMicros'],
+    floor: () => 'async-mutex',
+    goals: (seen) => [
+      {
+        text: 'acquisitions a second, of async-mutex',
+        value: seen.of(we, 'perSecond') / seen.of('async-mutex', 'perSecond'),
+        atLeast: 0.95,
+      },
+    ],
+  },
+  {
+    name: 'processes',
+    title: '4 processes of 25 waiters, held for 1 ms',
+    text: '25 loops in each of four processes, all on one key. Jain’s index is over the 100 loops; a wait that has not ended counts with what it has lasted.',
+    rows: rowsOf(['raw node-redis', ...peers, we], steady(false)),
+    columns: ['perSecond', 'commands', 'jain', 'longestMs'],
+    floor: toRaw,
+    heavy: 2,
+    goals: (seen) => [
+      {
+        text: 'acquisitions a second, × the best peer',
+        value: seen.of(we, 'perSecond') / seen.best('perSecond'),
+        atLeast: 1.4,
+      },
+      { text: 'Jain’s index', value: seen.of(we, 'jain'), atLeast: 0.99 },
+      {
+        text: 'longest wait, of the shortest among peers',
+        value: seen.of(we, 'longestMs') / seen.best('longestMs', 'least'),
+        atMost: 0.25,
+      },
+      { text: 'commands an acquisition', value: seen.of(we, 'commands'), atMost: 0.3 },
+    ],
+  },
+  {
+    name: 'scale',
+    title: '10, 100 and 1,000 waiters',
+    text: 'So many ask for one key at once in one process and each takes it once, held for 1 ms: commands an acquisition.',
+    rows: crowds.flatMap((count) =>
+      ['raw node-redis', ...peers, we].map((contender) => ({
+        id: inCrowd(contender, count),
+        contender,
+        job: burst(count, 1),
+      })),
+    ),
+    columns: ['commands', 'perSecond', 'cpuMicros'],
+    heavy: 1,
+    goals: (seen) => {
+      const commands = (count: number): number => seen.of(inCrowd(we, count), 'commands');
+      return [100, 1000].map((count) => ({
+        text: `commands an acquisition, ${count} waiters against 10`,
+        value: commands(count) / commands(10),
+        atMost: 1,
+      }));
+    },
+  },
+  {
+    name: 'hand-off',
+    title: 'Hand-off to another process',
+    text:
+      'As with 4 processes of 25 waiters; from the call that gives the lock back to the grant in another process. Beside it each ' +
+      'process PUBLISHes to the next one every 20 ms, over connections of their own: PUBLISH → message under the same load.',
+    rows: rowsOf(['raw node-redis', ...peers, we], steady(true)),
+    columns: ['handOffMs', 'publishMs'],
+    heavy: 2,
+    goals: (seen) => [
+      {
+        text: 'median hand-off, × PUBLISH → message',
+        value: seen.of(we, 'handOffMs') / seen.of(we, 'publishMs'),
+        atMost: 3,
+      },
+    ],
+  },
+  {
+    name: 'memory',
+    title: 'Memory of 100,000 held locks',
+    text: 'Bytes per lock, what gives it back kept with it: heap and external memory in Node after a collection, used_memory in Redis.',
+    rows: [
+      ...rowsOf(['raw node-redis', ...peers, we], { kind: 'memory', locks: 100_000 }),
+      { id: `${we}, fencing: false`, contender: we, job: { kind: 'memory', locks: 100_000 }, fencing: false },
+    ],
+    columns: ['nodeBytes', 'redisBytes'],
+    heavy: 1,
+    goals: (seen) => [
+      {
+        text: 'in Node, of the raw client’s',
+        value: seen.of(we, 'nodeBytes') / seen.of('raw node-redis', 'nodeBytes'),
+        atMost: 1.3,
+      },
+      {
+        text:
+          'in Redis without fences, of the raw client’s ' +
+          `(each fence: ${(seen.of(we, 'redisBytes') - seen.of(`${we}, fencing: false`, 'redisBytes')).toFixed(0)} B)`,
+        value: seen.of(`${we}, fencing: false`, 'redisBytes') / seen.of('raw node-redis', 'redisBytes'),
+        atMost: 1.1,
+      },
+    ],
+  },
+];
