@@ -83,8 +83,8 @@ export function extend(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '3e0dbbc4e671cdcb396da96eb1fface78cb0fa68',
-  lua: "local waiters = redis.pcall('ZCOUNT', KEYS[3], 0, '+inf')\nlocal holder = redis.call('GET', KEYS[1])\nreturn { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), type(waiters) == 'number' and waiters or 0 }",
+  sha: '14bfc20a01b0890d6bdd15166ccf9d0ddf511162',
+  lua: "local holder = redis.call('GET', KEYS[1])\nreturn { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf') }",
 };
 
 /**

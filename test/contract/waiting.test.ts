@@ -187,7 +187,12 @@ describeEach('waiting', (here) => {
 
     it('H36: an abort in a pause ends the wait now: no further attempt, no timer, no listener', async () => {
       const abort = new AbortController();
-      const waiting = withLock.promise(key, { timeout: hourMs, maxRetries: Infinity, retryTimeout: 1_000, signal: abort.signal });
+      const waiting = withLock.promise(key, {
+        timeout: hourMs,
+        maxRetries: Infinity,
+        retryTimeout: 1_000,
+        signal: abort.signal,
+      });
       expect(await attemptsAfter(waiting, 1_000)).to.deep.equal([1, 2]);
       expect(getEventListeners(abort.signal, 'abort')).to.have.length(1);
       abort.abort();

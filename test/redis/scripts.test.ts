@@ -60,7 +60,9 @@ describe('scripts', () => {
     for (const { name, lua } of generated.scripts) {
       for (const [command] of lua.matchAll(/\b(?:redis\.p?)?call\('[A-Z]+'[^)]*\)/g)) {
         if (command.includes("'TIME'") || command.includes("'PUBLISH'")) continue;
-        expect(command, name).to.match(/call\('[A-Z]+', (KEYS\[|(lock|fence|queue|key)\b|(locks|fences)\[i\]|ours\[i\]\[1\])/);
+        expect(command, name).to.match(
+          /call\('[A-Z]+', (KEYS\[|(lock|fence|queue|key)\b|(locks|fences)\[i\]|ours\[i\]\[1\])/,
+        );
       }
     }
   });
@@ -78,7 +80,12 @@ describe('scripts', () => {
   });
 
   const lies: [what: string, from: string | RegExp, to: string, message: RegExp][] = [
-    ['an ARGV that the header does not declare', /-- ARGV   rest.*\n/, '-- \nlocal x = ARGV[2]\n', /ARGV\[2\] is not declared/],
+    [
+      'an ARGV that the header does not declare',
+      /-- ARGV {3}rest.*\n/,
+      '-- \nlocal x = ARGV[2]\n',
+      /ARGV\[2\] is not declared/,
+    ],
     ['a KEYS that the header does not declare', 'return 1', 'return KEYS[2]', /KEYS\[2\] is not declared/],
     ['an index below the first', 'return 1', 'return KEYS[0]', /KEYS\[0\] is not declared/],
     ['a key that the body never uses', 'KEYS[1]', "'k'", /KEYS lock is declared.*never used/],
