@@ -59,12 +59,21 @@ export function parse(name: string, text: string, others: ReadonlyMap<string, st
   checkIndexes(name, source.body, 'KEYS', source.keys);
   checkIndexes(name, source.body, 'ARGV', source.args);
   const included = named(name, text, 'INCLUDE', others);
-  const parts = new Set(
-    [text, ...included.map(([, each]) => each)].flatMap((each) => named(name, each, 'USES', others)),
-  );
-  const used = new Map([...parts].map(([part, each]) => [part, strip(each)]));
-  source.body = [...used.values(), ...functions(included), source.body].join('\n');
+  if (included.length === 0)
+    source.body = [...named(name, text, 'USES', others), [name, put(name, text, others)]]
+      .map(([, each]) => strip(each!))
+      .join('\n');
+  else source.body = together(name, included, others) + source.body;
   return source;
+}
+
+/** A part that only the rarer calls need stands where `-- THEN` names it: the others end before they come to it. */
+function put(name: string, text: string, others: ReadonlyMap<string, string>): string {
+  return text.replace(/^-- THEN .*$/m, (line) =>
+    named(name, line, 'THEN', others)
+      .map(([, each]) => each)
+      .join('\n'),
+  );
 }
 
 function isPart(text: string): boolean {
@@ -75,7 +84,7 @@ function isPart(text: string): boolean {
 function named(
   script: string,
   text: string,
-  section: 'USES' | 'INCLUDE',
+  section: 'USES' | 'INCLUDE' | 'THEN',
   others: ReadonlyMap<string, string>,
 ): [name: string, text: string][] {
   const [, names = ''] = new RegExp(`^-- ${section}\\s+(.*)$`, 'm').exec(text) ?? [];
@@ -89,17 +98,24 @@ function named(
 }
 
 /** Scripts as functions that read their keys and arguments where they stand in a longer list: nothing is copied. */
-function functions(included: [name: string, text: string][]): string[] {
-  if (included.length === 0) return [];
-  const each = included.map(([name, text]) => {
+function together(
+  name: string,
+  included: readonly [name: string, text: string][],
+  others: ReadonlyMap<string, string>,
+): string {
+  const parts = (['USES', 'THEN'] as const).flatMap((section) =>
+    included.flatMap(([, text]) => named(name, text, section, others)),
+  );
+  const functions = included.map(([script, text]) => {
     const body = strip(text)
       .replaceAll('#KEYS', 'keyCount')
       .replaceAll('#ARGV', 'argCount')
       .replaceAll('KEYS[', 'KEYS[k + ')
       .replaceAll('ARGV[', 'ARGV[a + ');
-    return `${name} = function(k, a, keyCount, argCount)\n${body}\nend,\n`;
+    return `${script} = function(k, a, keyCount, argCount)\n${body}\nend,\n`;
   });
-  return [`local scripts = {\n${each.join('')}}`];
+  const used = [...new Map(parts).values()].map((text) => `${strip(text)}\n`);
+  return `${used.join('')}local scripts = {\n${functions.join('')}}\n`;
 }
 
 function parameter(script: string, text: string): Parameter {

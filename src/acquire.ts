@@ -22,7 +22,7 @@ import type { Lines } from './wait/lines';
 import { type Grant, type Line, tooLate, type Waiter } from './wait/queue';
 
 /**
- * Resolves with what is held once every key is ours. Impossible arguments throw at once, before any I/O.
+ * Resolves with what `wrap` makes of the hold, once every key is ours. Impossible arguments throw at once, before any I/O.
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or a missing client.
  * @throws {TooManyLockAttemptsError} (rejects) `maxRetries` used up. Nothing is held.
@@ -31,13 +31,13 @@ import { type Grant, type Line, tooLate, type Waiter } from './wait/queue';
  * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
-export function acquire(key: Key, settings: Settings, scope: Scope): Promise<Hold> {
+export function acquire<T>(key: Key, settings: Settings, scope: Scope, wrap: (hold: Hold) => T): Promise<T> {
   const store = scope.store(settings.redis);
   const keys = lockKeys(key, store.keyPrefix + settings.prefix);
   return new Promise((resolve, reject) => {
     if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
     else if (settings.signal?.aborted) reject(abortReason(settings.signal));
-    else new Wait(key, keys, settings, scope, store, resolve, reject).start();
+    else new Wait(key, keys, settings, scope, store, (hold) => resolve(wrap(hold)), reject).start();
   });
 }
 

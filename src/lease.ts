@@ -215,13 +215,7 @@ export class Hold {
       this.check();
       this.#ended ??= 'given back';
       this.#stopTimers();
-      this.#releasing = this.#release();
-      this.#releasing.catch((error) => {
-        forKey(error, this.key);
-        if (error.unknown) this.#releaseUnsure = true;
-        this.#releasing = undefined;
-        this.#scope.remove(this);
-      });
+      this.#releasing = this.#line?.passOn(this) ? Promise.resolve(this.#released('released')) : this.#release();
     }
     return this.#releasing;
   }
@@ -283,14 +277,25 @@ export class Hold {
     return Math.min(this.#valid.monoMs - performance.now(), this.#valid.wallMs - Date.now());
   }
 
-  async #release(): Promise<boolean> {
-    if (this.#line?.passOn(this)) return this.#released('released');
-    const reply = await this.#giveBack();
-    if (this.#ghostUntilMs > performance.now()) {
-      // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
-      void this.#store.abandon(this.#request(-1), this.#ghostUntilMs);
-    }
-    return this.#released(reply);
+  #release(): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      this.#giveBack().then(
+        (reply) => {
+          // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
+          if (this.#ghostUntilMs > performance.now()) void this.#store.abandon(this.#request(-1), this.#ghostUntilMs);
+          resolve(this.#released(reply));
+        },
+        (error) => {
+          forKey(error, this.key);
+          if (error.unknown) this.#releaseUnsure = true;
+          // Counts as handled; who awaits it still sees it.
+          this.#releasing!.catch(() => {});
+          this.#releasing = undefined;
+          this.#scope.remove(this);
+          reject(error);
+        },
+      );
+    });
   }
 
   /** Together with the question of whoever is next in our line; alone where nobody is. */

@@ -1,5 +1,5 @@
 -- acquire: take every lock or none, for one lifetime, under one fence; or stand in line.
--- USES line
+-- USES moment
 -- KEYS   lock[]    string: the holder's token
 -- KEYS   fence[]   string: the last fence minted for the lock in the same place
 -- KEYS   queue[]   sorted set: who stands in line for the lock in the same place
@@ -9,36 +9,65 @@
 -- ARGV   fences    how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
 -- ARGV   place[]   for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet)
 -- REPLY  [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
-local token, ttl, count = ARGV[1], milliseconds(ARGV[2]), tonumber(ARGV[4])
-local lifetime, notAfter = tonumber(ttl), tonumber(ARGV[3])
+local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
+if ttl ~= checked then
+  local ms = tonumber(ttl)
+  if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
+    return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
+  end
+  checked = ttl
+end
 if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then
   return redis.error_reply('ERR expected a token, a moment, and how many fences')
 end
-clock()
+if not now then
+  local time = call('TIME')
+  micros = time[1] * 1000000 + time[2]
+  now = math.floor(micros / 1000)
+end
 if now > notAfter then
   return { -1, 0, 0, now }
 end
 
+-- Nearly every call ends here: one lock, free, nobody in line, and a fence older than the clock. The same as what follows,
+-- without its functions and tables, which would cost more than the work.
+local holder = call('GET', KEYS[1])
+if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
+  local last = 0
+  if count == 1 then
+    last = tonumber(call('GET', KEYS[2]) or 0)
+  end
+  if last and last < micros and mayCheck('PEXPIRE', KEYS[1], ttl) then
+    if count == 1 then
+      fenceText = fenceText or string.format('%.0f', micros)
+      call('PSETEX', KEYS[2], '3600000', fenceText)
+    end
+    call('SETNX', KEYS[1], token)
+    call('PEXPIRE', KEYS[1], ttl)
+    return { 1, micros * count, 0, now }
+  end
+end
+-- THEN take line
+
 local locks, placed = #KEYS / 3, #ARGV > 4
-local holders, free, ours, left, busy = {}, {}, {}, 0, false
+local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
-  local holder = call('GET', KEYS[i])
-  holders[i] = holder
+  holder = i == 1 and holder or call('GET', KEYS[i])
   if not holder then
-    free[#free + 1] = KEYS[i]
+    free[i] = true
   else
     local ms = call('PTTL', KEYS[i])
     if holder ~= token then
       busy = true
       left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
     elseif ms >= 0 then
-      ours[#ours + 1] = { KEYS[i], math.max(ms, lifetime) }
+      ours[i] = math.max(ms, tonumber(ttl))
     end
   end
 end
 for i = 1, busy and 0 or locks do
   local lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]
-  if not holders[i] and call('ZCARD', queue) > 0 then
+  if free[i] and call('ZCARD', queue) > 0 then
     if placed then
       stand(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
     end
@@ -60,20 +89,32 @@ if busy then
   return { 0, left, 0, now }
 end
 
-local fence, fences = 0, {}
-if count > 0 then
+local fence = 0
+for i = locks + 1, count > 0 and 2 * locks or 0 do
+  fence = math.max(fence, lastFence(KEYS[i]))
+end
+if next(free) == nil and fence > 0 then
+  fence = fence - count + 1
+elseif count > 0 then
+  for i = 1, locks do
+    mayExpire(KEYS[i], ttl)
+  end
+  fence = math.max(fence + 1, micros)
   for i = locks + 1, 2 * locks do
-    fences[#fences + 1] = KEYS[i]
-    fence = math.max(fence, lastFence(KEYS[i]))
+    setFence(KEYS[i], fence + count - 1)
   end
 end
-if #free == 0 and fence > 0 then
-  fence = fence - count + 1
-else
-  fence = take(free, fences, token, ttl, fence, count)
+-- What is ours already is written even where nothing changes: WAIT after it then speaks of this very connection.
+for i = 1, locks do
+  if free[i] then
+    mayExpire(KEYS[i], ttl)
+  end
 end
--- Written even where nothing changes: WAIT after it then speaks of this very connection.
-for i = 1, #ours do
-  call('PEXPIRE', ours[i][1], string.format('%.0f', ours[i][2]))
+for i = 1, locks do
+  if free[i] then
+    take(KEYS[i], token, ttl)
+  elseif ours[i] then
+    call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
+  end
 end
 return { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }

@@ -1,19 +1,27 @@
 -- batch: run several calls in the order given, each on its own keys, arguments and fate.
 -- INCLUDE acquire extend release
 -- KEYS   key[]   the keys of all calls, one after the other
--- ARGV   part[]  for each call: its script, how many keys, how many arguments, and these arguments
+-- ARGV   part[]  for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
 -- REPLY  [for each call how many integers it answers, and they; or -1 and the text of its error]
-local reply, size, keysDone, argsDone, keyCount, argCount = {}, 0, 0, 0, 0, 0
+local shapes = {}
+local reply, size, keysDone, argsDone = {}, 0, 0, 0
 while argsDone < #ARGV do
-  keyCount, argCount = tonumber(ARGV[argsDone + 2]), tonumber(ARGV[argsDone + 3])
-  local ran, answer = pcall(scripts[ARGV[argsDone + 1]], keysDone, argsDone + 3, keyCount, argCount)
-  keysDone, argsDone = keysDone + keyCount, argsDone + 3 + argCount
+  local text = ARGV[argsDone + 1]
+  local shape = shapes[text]
+  if not shape then
+    local name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')
+    shape = { scripts[name], tonumber(keys), tonumber(args) }
+    shapes[text] = shape
+  end
+  local ran, answer = pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3])
+  keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
   if ran and not answer.err then
-    reply[size + 1] = #answer
-    for i = 1, #answer do
+    local count = #answer
+    reply[size + 1] = count
+    for i = 1, count do
       reply[size + 1 + i] = answer[i]
     end
-    size = size + 1 + #answer
+    size = size + 1 + count
   else
     reply[size + 1] = -1
     reply[size + 2] = type(answer) == 'table' and answer.err or answer

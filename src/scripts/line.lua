@@ -1,26 +1,7 @@
--- PART line: giving a lock to a token, and the line of those who stand before it.
+-- PART line: those who stand in line for a lock, and giving it to the first of them.
 -- A line is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
 -- where 1 is the version of this format. The member `passes` comes first: minus how often the lock went on without being
 -- free, or minus the server time in ms until which it is left free for callers outside the line.
-local call = redis.call
-local micros, now
-local function clock()
-  if not now then
-    local time = call('TIME')
-    micros = time[1] * 1000000 + time[2]
-    now = math.floor(micros / 1000)
-  end
-end
-
--- A lifetime as PEXPIRE surely takes it: nothing may fail between SETNX and PEXPIRE.
-local function milliseconds(text)
-  local ms = tonumber(text)
-  if not ms or ms % 1 ~= 0 or ms < 1 or ms > 9007199254740991 then
-    error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
-  end
-  return string.format('%.0f', ms)
-end
-
 local otherVersion = 'VERSION the line of this lock was written by another version of redis-exp-lock'
 local function entry(member)
   local version, deadline, id, lifetime, fences, channel, token =
@@ -29,47 +10,6 @@ local function entry(member)
     error(otherVersion, 0)
   end
   return tonumber(deadline), id, lifetime, tonumber(fences), channel, token
-end
-
--- Free locks become ours under one fence. The fence goes first: when memory or a right is missing, no lock was touched yet.
-local function take(locks, fences, token, ttl, last, count)
-  local fence = 0
-  for i = 1, #locks do
-    -- Nothing may fail between SETNX and PEXPIRE, so the right to the second is looked at before the first (since 7.0).
-    if redis.acl_check_cmd and not redis.acl_check_cmd('PEXPIRE', locks[i], ttl) then
-      error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
-    end
-  end
-  if count > 0 then
-    local keep = '3600000'
-    fence = micros > last and micros or last + 1
-    local top = fence + count - 1
-    if top > micros then
-      keep = string.format('%.0f', math.max(math.floor(top / 1000) - now, 0) + 3600000)
-    end
-    local text = string.format('%.0f', top)
-    for i = 1, #fences do
-      call('SET', fences[i], text, 'PX', keep)
-    end
-  end
-  for i = 1, #locks do
-    call('SETNX', locks[i], token)
-    local set = redis.pcall('PEXPIRE', locks[i], ttl)
-    if type(set) == 'table' then
-      -- Only an ACL without PEXPIRE gets here, on 6.2: a lock that nothing would ever free must not stay.
-      call('DEL', locks[i])
-      error(set.err, 0)
-    end
-  end
-  return fence
-end
-
-local function lastFence(key)
-  local last = tonumber(call('GET', key) or 0)
-  if not last then
-    error('WRONGTYPE the fence of this lock is not a number', 0)
-  end
-  return last
 end
 
 -- Writes down where `token` stands: under its first ticket, whatever happened meanwhile. Who gives no sign for two questions
@@ -131,13 +71,14 @@ local function grant(lock, fence, queue, mine, rest, passed)
   if passes >= 64 and rest > 0 then
     call('ZADD', queue, string.format('%.0f', -(now + rest)), 'passes')
     if token ~= mine then
-      redis.pcall('PUBLISH', channel, id .. ' ' .. lock)
+      attempt('PUBLISH', channel, id .. ' ' .. lock)
     end
     return 'resting', now + rest
   end
-  local last = fences > 0 and lastFence(fence) or 0
   local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
-  local minted = take({ lock }, { fence }, token, ttl, last, fences)
+  mayExpire(lock, ttl)
+  local minted = mint(fence, fences)
+  take(lock, token, ttl)
   if passed then
     call('ZADD', queue, -(passes + 1), 'passes')
   elseif mark > 0 then
@@ -147,7 +88,7 @@ local function grant(lock, fence, queue, mine, rest, passed)
   if token == mine then
     return 'mine', minted
   end
-  redis.pcall('PUBLISH', channel, id .. ' ' .. lock)
+  attempt('PUBLISH', channel, id .. ' ' .. lock)
   return 'given'
 end
 

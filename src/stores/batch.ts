@@ -11,7 +11,8 @@ export interface Answer {
   readonly reject: (error: unknown) => void;
 }
 
-interface Pending extends Answer {
+/** Somebody's call, and how he is told the answer. */
+export interface Pending extends Answer {
   readonly call: ScriptCall;
 }
 
@@ -33,21 +34,24 @@ export class Batch {
   }
 
   /** The answer is the reply to this call, or the error that it, or its whole batch, met. */
-  add(call: ScriptCall, { resolve, reject }: Answer): void {
+  add(pending: Pending): void {
     // nextTick runs when the microtasks of this tick are done: every caller that the last replies woke has asked by then.
     if (this.#pending.length === 0) process.nextTick(this.#flush);
-    this.#pending.push({ call, resolve, reject });
+    this.#pending.push(pending);
   }
 
   readonly #flush = (): void => {
-    const pending = this.#pending;
-    this.#pending = [];
-    for (let from = 0; from < pending.length; from += this.#most) {
-      const some = pending.length <= this.#most ? pending : pending.slice(from, from + this.#most);
-      if (some.length === 1) this.#send(some[0]!.call, some[0]!);
-      else this.#sendTogether(some);
-    }
+    if (this.#most === 1) return this.#sendEach();
+    const some = this.#pending.splice(0, this.#most);
+    // What is left over leaves in the next turn: Redis works on these while we still write and read those.
+    if (this.#pending.length > 0) setImmediate(this.#flush);
+    if (some.length === 1) this.#send(some[0]!.call, some[0]!);
+    else this.#sendTogether(some);
   };
+
+  #sendEach(): void {
+    for (const each of this.#pending.splice(0)) this.#send(each.call, each);
+  }
 
   #sendTogether(together: readonly Pending[]): void {
     this.#send(batchCall(together), {
@@ -67,8 +71,9 @@ function batchCall(together: readonly Pending[]): ScriptCall {
   const keys: string[] = [];
   const parts: string[] = [];
   for (const { call } of together) {
-    keys.push(...call.keys);
-    parts.push(call.script.name, String(call.keys.length), String(call.args.length), ...call.args);
+    for (const key of call.keys) keys.push(key);
+    parts.push(`${call.script.name} ${call.keys.length} ${call.args.length}`);
+    for (const arg of call.args) parts.push(arg);
   }
   return batch(keys, parts);
 }
@@ -77,16 +82,16 @@ function batchCall(together: readonly Pending[]): ScriptCall {
 function deal(reply: unknown, together: readonly Pending[]): void {
   const parts = Array.isArray(reply) ? reply : [];
   let at = 0;
-  for (const { call, resolve, reject } of together) {
+  for (const each of together) {
     const count = parts[at];
     if (count === -1) {
-      reject(new Error(String(parts[at + 1])));
+      each.reject(new Error(String(parts[at + 1])));
       at += 2;
     } else if (Number.isSafeInteger(count)) {
-      resolve(parts.slice(at + 1, at + 1 + count));
+      each.resolve(parts.slice(at + 1, at + 1 + count));
       at += 1 + count;
     } else {
-      reject(strangeReply(reply, call.keys));
+      each.reject(strangeReply(reply, each.call.keys));
     }
   }
 }

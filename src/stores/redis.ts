@@ -20,10 +20,13 @@ import {
 } from '../store';
 import { type Answer, Batch } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
-import { describe, integers, isNoScript, listOf, refusal, strangeReply } from './replies';
+import { CallQuestion, Question } from './questions';
+import { describe, integers, isNoScript, listOf, strangeReply } from './replies';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
 const probationMs = 10_000;
+/** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
+const mostInBatch = 128;
 /** Integers in the reply of an acquire, and in that to somebody who stands in line. */
 const acquireLength = 4;
 const placedLength = 6;
@@ -70,12 +73,23 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
-    this.#batch = new Batch(client.clustered ? 1 : 256, (call, answer) => this.#send(call, answer));
+    this.#batch = new Batch(client.clustered ? 1 : mostInBatch, (call, answer) => this.#send(call, answer));
   }
 
-  async acquire(request: AcquireRequest): Promise<AcquireReply> {
+  acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null;
+    if (!isPlain || this.#client.readiness() !== 'ready' || !request.begin()) return this.#acquire(request, false);
+    const sent = now();
+    const call = acquireCall(request, sent.monoMs + request.commandTimeoutMs + this.#serverOffsetMs);
+    return this.#told(call, request.keys, request.commandTimeoutMs, (reply) => {
+      return this.#acquired(reply, request, sent) ?? this.#acquire(request, true);
+    });
+  }
+
+  /** Whatever it takes: a client that is not ready yet, replicas that must know, a clock that was known badly. */
+  async #acquire(request: AcquireRequest, wasLate: boolean): Promise<AcquireReply> {
     const { keys, lifetimeMs, commandTimeoutMs } = request;
-    for (let resent = false; ; resent = true) {
+    for (let resent = wasLate; ; resent = true) {
       const ready = this.#ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
       const dedicated = request.minReplicas > 0 ? await this.#openDedicated(keys, commandTimeoutMs) : undefined;
@@ -139,19 +153,20 @@ class RedisStore implements Store {
     }
   }
 
-  async release({ keys, token, commandTimeoutMs, ...how }: ReleaseRequest): Promise<ReleaseReply> {
+  release(request: ReleaseRequest): Promise<ReleaseReply> {
+    const { keys, commandTimeoutMs } = request;
+    const send = (): Promise<ReleaseReply> =>
+      this.#told(releaseCall(request), keys, commandTimeoutMs, (reply) => released(reply, keys));
     const ready = this.#ready(keys, commandTimeoutMs);
-    if (ready !== undefined) await ready;
-    const call = releaseCall(keys, token, how);
-    return released(await this.#exchange(call, keys, commandTimeoutMs, true), keys);
+    return ready === undefined ? send() : ready.then(send);
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
-    const { keys, token, commandTimeoutMs } = release;
+    const { keys, commandTimeoutMs } = release;
     const ready = this.#ready(keys, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const sent = now();
-    const call = releaseCall(keys, token, release, acquire);
+    const call = releaseCall(release, acquire);
     const reply = await this.#exchange(call, keys, commandTimeoutMs, true);
     if (!Array.isArray(reply)) throw strangeReply(reply, keys);
     const count = listOf(keys).length;
@@ -170,7 +185,9 @@ class RedisStore implements Store {
     const ready = this.#ready(key, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const call = scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
-    const reply = await answered((answer) => this.#send(call, answer), key, commandTimeoutMs, true);
+    const reply = await new Promise((resolve, reject) => {
+      this.#send(call, new Question(key, commandTimeoutMs, true, resolve, reject));
+    });
     if (!Array.isArray(reply) || reply.length !== 4) throw strangeReply(reply, key);
     const [holder, leftMs, fence, waiters] = reply as [unknown, number, unknown, number];
     const locked = holder !== null;
@@ -212,12 +229,7 @@ class RedisStore implements Store {
       // Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write.
       const written = connection.script.eval(call.script.lua, call.keys, call.args);
       const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
-      const [reply, replicas] = await answered<[unknown, number]>(
-        ({ resolve, reject }) => void both.then(resolve, reject),
-        keys,
-        commandTimeoutMs,
-        true,
-      ).catch((error) => {
+      const [reply, replicas] = await answered(both, keys, commandTimeoutMs).catch((error) => {
         throw unsure(error);
       });
       if (connection.generation() !== generation) continue;
@@ -238,12 +250,7 @@ class RedisStore implements Store {
       this.#dedicated = opening;
     }
     const connection = this.#dedicated;
-    await answered<unknown>(
-      ({ resolve, reject }) => void connection.opened.then(resolve, reject),
-      keys,
-      timeoutMs,
-      true,
-    ).catch((error) => {
+    await answered(connection.opened, keys, timeoutMs).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
     });
     if (connection.script.readiness() !== 'ready') throw notReady(keys, 'soon');
@@ -286,9 +293,25 @@ class RedisStore implements Store {
     }
   }
 
+  /** What `read` makes of the reply to one call. One promise, because every lock pays for each. */
+  #told<T>(call: ScriptCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const onReply = (reply: unknown): void => {
+        try {
+          resolve(read(reply));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      this.#batch.add(new CallQuestion(call, keys, timeoutMs, true, onReply, reject));
+    });
+  }
+
   /** One call, alone or with others of the same tick, with our own deadline. */
   #exchange(call: ScriptCall, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
-    return answered((answer) => this.#batch.add(call, answer), keys, timeoutMs, waited);
+    return new Promise((resolve, reject) => {
+      this.#batch.add(new CallQuestion(call, keys, timeoutMs, waited, resolve, reject));
+    });
   }
 
   #endOfTurn(): Promise<void> {
@@ -301,22 +324,30 @@ class RedisStore implements Store {
     return this.#turnEnds;
   }
 
-  #send({ script, keys, args }: ScriptCall, { resolve, reject }: Answer): void {
-    const whole = (): void => {
-      this.#client.eval(script.lua, keys, args).then((reply) => {
-        this.#sent.add(script.sha);
-        resolve(reply);
-      }, reject);
-    };
+  #send(call: ScriptCall, answer: Answer): void {
+    const { script, keys, args } = call;
     try {
-      if (!this.#sent.has(script.sha)) return whole();
-      this.#client.evalsha(script.sha, keys, args).then(resolve, (error) => {
-        if (isNoScript(error)) whole();
-        else reject(error);
-      });
+      if (!this.#sent.has(script.sha)) return this.#sendWhole(call, answer);
+      this.#client.evalsha(script.sha, keys, args).then(
+        (reply) => answer.resolve(reply),
+        (error) => {
+          if (isNoScript(error)) this.#sendWhole(call, answer);
+          else answer.reject(error);
+        },
+      );
     } catch (error) {
-      reject(error); // a client that throws instead of rejecting
+      answer.reject(error); // a client that throws instead of rejecting
     }
+  }
+
+  #sendWhole({ script, keys, args }: ScriptCall, answer: Answer): void {
+    this.#client.eval(script.lua, keys, args).then(
+      (reply) => {
+        this.#sent.add(script.sha);
+        answer.resolve(reply);
+      },
+      (error) => answer.reject(error),
+    );
   }
 
   /**
@@ -363,12 +394,7 @@ function acquireCall(request: AcquireRequest, notAfter: number): ScriptCall {
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
 }
 
-function releaseCall(
-  keys: Key,
-  token: string,
-  { ticket = 0, restMs = 0 }: Pick<ReleaseRequest, 'ticket' | 'restMs'>,
-  next?: AcquireRequest,
-): ScriptCall {
+function releaseCall({ keys, token, ticket = 0, restMs = 0 }: ReleaseRequest, next?: AcquireRequest): ScriptCall {
   return scripts.release(...keysOf(keys), token, ticket, restMs, next === undefined ? [] : nextOf(next));
 }
 
@@ -398,31 +424,14 @@ function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter:
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-/**
- * What `ask` is told, errors as ours; or silence, when that takes longer than `timeoutMs`. A timer that fires
- * because our own event loop was blocked first lets the loop read what has arrived meanwhile.
- *
- * @param waited Somebody waits for the answer, so the timer keeps the process alive.
- */
-function answered<T>(
-  ask: (answer: { resolve(value: T): void; reject(error: unknown): void }) => void,
-  keys: Key,
-  timeoutMs: number,
-  waited: boolean,
-): Promise<T> {
+/** What a promise comes to, errors as ours; or silence, when that takes longer than `timeoutMs`. */
+function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => setImmediate(() => reject(silence(keys, timeoutMs))), timeoutMs);
-    if (!waited) timer.unref();
-    ask({
-      resolve(value) {
-        clearTimeout(timer);
-        resolve(value);
-      },
-      reject(error) {
-        clearTimeout(timer);
-        reject(refusal(error, keys));
-      },
-    });
+    const question = new Question(keys, timeoutMs, true, (value) => resolve(value as T), reject);
+    work.then(
+      (value) => question.resolve(value),
+      (error) => question.reject(error),
+    );
   });
 }
 
@@ -434,10 +443,6 @@ function idle(ms: number): Promise<void> {
 function unsure(error: LockBackendError): LockBackendError {
   const { message, key, cause, redisCode, retryable } = error;
   return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
-}
-
-function silence(key: Key, timeoutMs: number): LockBackendError {
-  return new LockBackendError(`Redis was silent about ${describe(key)} for ${timeoutMs} ms`, { key, unknown: true });
 }
 
 function notReady(key: Key, readiness: string): LockBackendError {

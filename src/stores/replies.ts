@@ -59,6 +59,10 @@ export function strangeReply(reply: unknown, key: Key): LockBackendError {
   return new LockBackendError(message, { key, unknown: true });
 }
 
+export function silence(key: Key, timeoutMs: number): LockBackendError {
+  return new LockBackendError(`Redis was silent about ${describe(key)} for ${timeoutMs} ms`, { key, unknown: true });
+}
+
 /** A key, or several, for a message. */
 export function describe(key: Key): string {
   return listOf(key)

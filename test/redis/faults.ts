@@ -135,7 +135,7 @@ export function grantsOf(key: string, commands: readonly RecordedCommand[]): num
 
 /** How often a fence was minted for the key. */
 export function fencesOf(key: string, commands: readonly RecordedCommand[]): number {
-  return callsOf('set', `{${key}}:fence`, commands);
+  return callsOf('psetex', `{${key}}:fence`, commands);
 }
 
 /** How often recorded scripts called the command on the key. */

@@ -28,13 +28,13 @@ function split(name: string, keys: readonly string[], args: readonly string[]): 
   if (name !== 'batch') return [{ name: name as ScriptName, keys, args }];
   const calls: Call[] = [];
   for (let keysDone = 0, argsDone = 0; argsDone < args.length; ) {
-    const [each, keyCount, argCount] = args.slice(argsDone, argsDone + 3);
+    const [each, keyCount, argCount] = args[argsDone]!.split(' ');
     const keysEnd = keysDone + Number(keyCount);
-    const argsEnd = argsDone + 3 + Number(argCount);
+    const argsEnd = argsDone + 1 + Number(argCount);
     calls.push({
       name: each as ScriptName,
       keys: keys.slice(keysDone, keysEnd),
-      args: args.slice(argsDone + 3, argsEnd),
+      args: args.slice(argsDone + 1, argsEnd),
     });
     keysDone = keysEnd;
     argsDone = argsEnd;
@@ -137,7 +137,7 @@ export class FakeRedis {
   #acquire(key: string, [token, lifetimeMs, notAfter]: readonly string[], serverMs: number): number[] {
     if (serverMs > Number(notAfter)) return [-1, 0, 0, serverMs];
     const lock = this.locks.get(key);
-    if (lock !== undefined && lock.token !== token) return [0, 0, Math.ceil(lock.endMs - serverMs), serverMs];
+    if (lock !== undefined && lock.token !== token) return [0, Math.ceil(lock.endMs - serverMs), 0, serverMs];
     this.locks.set(key, { token: token!, endMs: serverMs + Number(lifetimeMs) });
     this.#fence += 1;
     return [1, this.#fence, 0, serverMs];

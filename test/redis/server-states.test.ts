@@ -230,7 +230,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
     /** What a lock needs, and nothing else. */
     const commands = [
       '+get',
-      '+set',
+      '+psetex',
       '+del',
       '+setnx',
       '+pexpire',
@@ -270,7 +270,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
       });
     }
 
-    for (const missing of ['time', 'get', 'zcard', 'set', 'setnx', 'pexpire']) {
+    for (const missing of ['time', 'get', 'zcard', 'psetex', 'setnx', 'pexpire']) {
       it(`no ${missing} within the script: told at once, by name, and nothing is left behind (H54)`, async () => {
         const redis = await userWith(commands.filter((command) => command !== `+${missing}`));
         await toldAtOnce(redis, 'NOPERM');

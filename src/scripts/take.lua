@@ -1,0 +1,58 @@
+-- PART take: a free lock becomes somebody's, under a fence. Whoever uses this looks first, and writes then.
+local function clock()
+  if not now then
+    local time = call('TIME')
+    micros = time[1] * 1000000 + time[2]
+    now = math.floor(micros / 1000)
+  end
+end
+
+-- A lifetime is checked as PEXPIRE will read it: nothing may fail between SETNX and PEXPIRE.
+local function checkLifetime(text)
+  local ms = tonumber(text)
+  if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
+    error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
+  end
+end
+
+-- For the same reason the right to PEXPIRE is looked at before anything is written (since 7.0).
+local function mayExpire(lock, ttl)
+  if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
+    error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
+  end
+end
+
+local function lastFence(key)
+  local last = call('GET', key)
+  if not last then
+    return 0
+  end
+  return tonumber(last) or error('WRONGTYPE the fence of this lock is not a number', 0)
+end
+
+local function setFence(key, top)
+  local ahead = math.max(math.floor(top / 1000) - now, 0)
+  call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
+end
+
+-- Mints so many fences, and returns the first. The fence is written before the lock: when memory or a right is missing, no
+-- lock was touched yet.
+local function mint(key, count)
+  if count == 0 then
+    return 0
+  end
+  local last = lastFence(key)
+  local fence = micros > last and micros or last + 1
+  setFence(key, fence + count - 1)
+  return fence
+end
+
+local function take(lock, token, ttl)
+  call('SETNX', lock, token)
+  local set = attempt('PEXPIRE', lock, ttl)
+  if type(set) == 'table' then
+    -- Only an ACL without PEXPIRE gets here, on 6.2: a lock that nothing would ever free must not stay.
+    call('DEL', lock)
+    error(set.err, 0)
+  end
+end
