@@ -64,6 +64,9 @@ export class Wait implements Waiter {
   #ghostUntilMs = 0;
   /** Where it stands, once it stands somewhere. */
   #line: Line | undefined;
+  /** No message could be heard so far: it does not wait for that again. */
+  #isDeaf = false;
+  #opening: NodeJS.Timeout | undefined;
 
   constructor(
     key: Key,
@@ -104,6 +107,8 @@ export class Wait implements Waiter {
     }
     const lines = this.#lines();
     if (lines?.isOpen) this.#stand(lines);
+    // Behind those who wait for the same already, until a grant would be heard.
+    else if (lines?.isAwaited(this.#request.keys as string)) this.#standOrCount(lines);
     else this.#ask();
   }
 
@@ -140,7 +145,8 @@ export class Wait implements Waiter {
   /** The lines to wait in, when this is a wait by place, of a kind for which there are places. */
   #lines(): Lines | undefined {
     const { byPlace, lifetimeMs, minReplicas } = this.#settings;
-    const hasPlaces = byPlace && lifetimeMs !== null && minReplicas === 0 && typeof this.#request.keys === 'string';
+    const hasPlaces =
+      byPlace && !this.#isDeaf && lifetimeMs !== null && minReplicas === 0 && typeof this.#request.keys === 'string';
     return hasPlaces ? this.#scope.lines(this.#store) : undefined;
   }
 
@@ -153,19 +159,23 @@ export class Wait implements Waiter {
     this.#line.join(this);
   }
 
-  /** Stands in line once a grant would be heard; counts where it cannot be. */
+  /** Stands in line once a grant would be heard; counts where it cannot be, or where that takes too long. */
   #standOrCount(lines: Lines): void {
-    lines.open().then(
-      () => {
-        if (!this.#settled) this.#stand(lines);
-      },
-      (error) => {
-        if (this.#settled) return;
-        const message = `${describe(this.#key)} is waited for by asking again and again: no message can be heard`;
-        warn({ code: 'no-wake-ups', message, key: this.#key, error });
-        this.#pauseAndAsk();
-      },
-    );
+    const count = (error: unknown): void => {
+      if (this.#settled || this.#isDeaf) return;
+      this.#isDeaf = true;
+      const message = `${describe(this.#key)} is waited for by asking again and again: no message can be heard`;
+      warn({ code: 'no-wake-ups', message, key: this.#key, error });
+      if (this.#attempts === 0) this.#ask();
+      else this.#pauseAndAsk();
+    };
+    this.#opening = setTimeout(() => count(undefined), this.commandTimeoutMs);
+    lines
+      .open(this.#request.keys as string)
+      .finally(() => clearTimeout(this.#opening))
+      .then(() => {
+        if (!this.#settled && !this.#isDeaf) this.#stand(lines);
+      }, count);
   }
 
   readonly #onAbort = (): void => this.giveUp(abortReason(this.#settings.signal!));
@@ -228,7 +238,8 @@ export class Wait implements Waiter {
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     if (this.#attempts > maxRetries) return this.#fail(this.#failure ?? this.#tooMany());
     const lines = this.#failure === undefined ? this.#lines() : undefined;
-    if (lines === undefined) this.#pauseAndAsk();
+    if (lines?.isOpen) this.#stand(lines);
+    else if (lines === undefined || this.#isDeaf) this.#pauseAndAsk();
     else this.#standOrCount(lines);
   }
 
@@ -256,6 +267,7 @@ export class Wait implements Waiter {
     this.#settled = true;
     clearTimeout(this.#pause);
     clearTimeout(this.#deadline);
+    clearTimeout(this.#opening);
     this.#settings.signal?.removeEventListener('abort', this.#onAbort);
     this.#scope.waiting.delete(this);
   }

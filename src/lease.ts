@@ -10,7 +10,7 @@ import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
-import { type Moment, now, type ReleaseReply, type ReleaseRequest, type Store, trustedMs } from './store';
+import { type Moment, now, type ReleaseReply, type ReleaseRequest, restMs, type Store, trustedMs } from './store';
 import { describe, listOf } from './stores/replies';
 import type { Line } from './wait/queue';
 
@@ -309,7 +309,7 @@ export class Hold {
 
   #request(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.#settings;
-    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket, restMs: Math.ceil(retryTimeoutMs) };
+    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs) };
   }
 
   #released(reply: ReleaseReply): boolean {

@@ -134,6 +134,11 @@ export function trustedMs(lifetimeMs: number): number {
   return lifetimeMs * (1 - clockRateShare);
 }
 
+/** How long a lock is left free for callers outside its line, when it is their turn: one pause of theirs. */
+export function restMs(retryTimeoutMs: number): number {
+  return Math.max(1, Math.ceil(retryTimeoutMs));
+}
+
 /** Now, on both clocks. */
 export function now(): Moment {
   return { monoMs: performance.now(), wallMs: Date.now() };

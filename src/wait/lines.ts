@@ -1,8 +1,16 @@
 // The lines of one store, and the one channel on which this process hears that it was granted a lock. The channel is open
 // before the first entry is sent, so that no grant falls between the two; when it was closed for a while, every line asks.
 import { v4 as uuid } from 'uuid';
-import type { AcquireReply, AcquireRequest, Listening, ReleaseRequest, Store } from '../store';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type Listening,
+  type ReleaseRequest,
+  restMs,
+  type Store,
+} from '../store';
 import { newToken } from '../token';
+
 import {
   type Answer,
   type Claim,
@@ -39,6 +47,8 @@ export class Lines implements World {
   readonly #entries = new Map<string, Line>();
   /** Entries on their way out of a line: should one of them be granted all the same, it is given back at once. */
   readonly #leaving = new Map<string, ReleaseRequest>();
+  /** How many wait for the channel to open, for each key. */
+  readonly #awaited = new Map<string, number>();
   #opening: Promise<Listening> | undefined;
   #isOpen = false;
   #ids = 0;
@@ -54,15 +64,27 @@ export class Lines implements World {
     return this.#isOpen;
   }
 
-  /** Rejects where the channel cannot be heard; the next call tries again. */
-  async open(): Promise<void> {
+  /** Whether somebody waits for that, to stand in line for this key. */
+  isAwaited(key: string): boolean {
+    return this.#awaited.has(key);
+  }
+
+  /** Resolves once a grant of `key` would be heard. Rejects where the channel cannot be heard; the next call tries again. */
+  async open(key: string): Promise<void> {
+    this.#awaited.set(key, (this.#awaited.get(key) ?? 0) + 1);
     this.#opening ??= this.#listen(this.#channel, this.#onMessage, this.#onGap);
+    const opening = this.#opening;
     try {
-      await this.#opening;
-      this.#isOpen = true;
+      await opening;
+      // Everybody may have left while it was being opened; then it is closed again.
+      if (this.#opening === opening) this.#isOpen = true;
     } catch (error) {
-      this.#opening = undefined;
+      if (this.#opening === opening) this.#opening = undefined;
       throw error;
+    } finally {
+      const others = this.#awaited.get(key)! - 1;
+      if (others > 0) this.#awaited.set(key, others);
+      else this.#awaited.delete(key);
     }
   }
 
@@ -127,7 +149,7 @@ export class Lines implements World {
 
   releaseAndStand(line: Line, token: string, entry: Entry, waiter: Waiter, answer: Answer<ReleaseAndStand>): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
-    const release = { keys: line.claim.key, token, commandTimeoutMs, restMs: Math.ceil(retryTimeoutMs) };
+    const release = { keys: line.claim.key, token, commandTimeoutMs, restMs: restMs(retryTimeoutMs) };
     this.#store.releaseAndAcquire(release, this.#request(line, entry, commandTimeoutMs)).then(([result, next]) => {
       if (next.granted) this.#entries.delete(entry.id);
       answer.resolve({ result, next });
