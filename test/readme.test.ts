@@ -22,6 +22,7 @@ const scratch = join(root, 'test', '.readme');
 const yours = `
 import { createClient } from 'redis';
 const work = async () => {};
+const print = async () => {};
 const transfer = async ({ fence }) => { if (!(fence > 0)) throw new Error('no fence'); };
 const readAndUpdate = async () => 100;
 const fetchPage = async () => {};
@@ -54,7 +55,8 @@ describe('README: every code block works as printed', () => {
     } else {
       it(title, async () => {
         expect(text).to.match(/^ACL SETUSER /);
-        await checkRights(text.trim());
+        if (text.includes('+subscribe')) await checkRightsInLine(text.trim());
+        else await checkRights(text.trim());
       });
     }
   }
@@ -103,9 +105,44 @@ async function checkFencedUpdate(sql: string): Promise<void> {
   db.close();
 }
 
+function wordsOf(line: string): string[] {
+  return line.split(' ').map((word) => word.replaceAll("'", ''));
+}
+
+/** On top of the line before it. */
+async function checkRightsInLine(line: string): Promise<void> {
+  const basic = blocks.find(({ text }) => text.startsWith('ACL SETUSER'))!.text.trim();
+  const words = wordsOf(line);
+  const wait = async (without?: string): Promise<string> => {
+    const server = await startRedis();
+    for (const each of [basic, line]) await server.command(...wordsOf(each));
+    if (without?.startsWith('&')) await server.command('ACL', 'SETUSER', 'lock', 'resetchannels');
+    else if (without) await server.command('ACL', 'SETUSER', 'lock', `-${without.slice(1)}`);
+    const clients = await Promise.all([1, 2].map(() => server.connect({ username: 'lock', password: 'password' })));
+    const [one, two] = clients.map((redis) => redisExpLock({ redis, prefix: 'lk:', lifetime: 1500, retryTimeout: 20 }));
+    const held = await one!.promise('a');
+    const waiting = two!.run('a', { timeout: 5000 }, async (lease) =>
+      lease.retries === 0 ? 'in line' : 'by counting',
+    );
+    const outcomeOf = waiting.catch((error) => error.redisCode);
+    // One who waits has stood in line, or has asked more than once.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await held();
+    const outcome = await outcomeOf;
+    for (const client of clients) client.destroy();
+    await server.discard();
+    return outcome;
+  };
+  expect(await wait()).to.equal('in line');
+  for (const right of words.filter((word) => /^[+&]/.test(word) && !/unsubscribe/.test(word))) {
+    const expected = /subscribe|^&/.test(right) ? 'by counting' : right === '+publish' ? 'in line' : 'NOPERM';
+    expect(await wait(right), `without ${right}`).to.equal(expected);
+  }
+}
+
 async function checkRights(line: string): Promise<void> {
   const server = await startRedis();
-  const words = line.split(' ').map((word) => word.replaceAll("'", ''));
+  const words = wordsOf(line);
   await server.command(...words);
   const use = async (): Promise<void> => {
     const client = await server.connect({ username: 'lock', password: 'password' });

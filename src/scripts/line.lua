@@ -16,16 +16,15 @@ end
 -- is passed over. Returns the ticket, and how many stand before it.
 local function stand(queue, token, lifetime, fences, channel, id, ticket)
   local score = tonumber(ticket)
-  local found
-  if score > 0 then
-    found = call('ZRANGEBYSCORE', queue, ticket, ticket)
-  else
-    found = call('ZRANGEBYSCORE', queue, 0, '+inf')
+  local from, to = ticket, ticket
+  if score <= 0 then
+    from, to = 0, '+inf'
   end
-  for i = 1, #found do
+  local found = call('ZRANGEBYSCORE', queue, from, to, 'WITHSCORES')
+  for i = 1, #found, 2 do
     local _, _, _, _, _, whose = entry(found[i])
     if whose == token then
-      score = tonumber(call('ZSCORE', queue, found[i]))
+      score = tonumber(found[i + 1])
       call('ZREM', queue, found[i])
     end
   end
@@ -77,6 +76,7 @@ local function grant(lock, fence, queue, mine, rest, passed)
   end
   local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
   mayExpire(lock, ttl)
+  call('ZREM', queue, first)
   local minted = mint(fence, fences)
   take(lock, token, ttl)
   if passed then
@@ -84,7 +84,6 @@ local function grant(lock, fence, queue, mine, rest, passed)
   elseif mark > 0 then
     call('ZREM', queue, 'passes')
   end
-  call('ZREM', queue, first)
   if token == mine then
     return 'mine', minted
   end
