@@ -300,7 +300,8 @@ export class Wait implements Waiter {
   }
 
   #timedOut(): LockTimeoutError {
-    const message = `${describe(this.#key)} was not free within ${this.#settings.timeoutMs} ms (attempts: ${this.#attempts})`;
+    const how = this.#line === undefined ? `attempts: ${this.#attempts}` : 'it stood in line';
+    const message = `${describe(this.#key)} was not free within ${this.#settings.timeoutMs} ms (${how})`;
     return new LockTimeoutError(message, { key: this.#key });
   }
 

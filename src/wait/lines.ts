@@ -115,8 +115,9 @@ export class Lines implements World {
     return line;
   }
 
-  empty({ claim }: Line): void {
-    this.#lines.delete(nameOf(claim));
+  empty(line: Line): void {
+    const name = nameOf(line.claim);
+    if (this.#lines.get(name) === line) this.#lines.delete(name);
   }
 
   nowMs(): number {

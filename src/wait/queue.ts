@@ -172,6 +172,7 @@ export class Line {
     if (holder !== this.#holder) return;
     this.#holder = undefined;
     if (this.#waiters.size === 0) this.#world.empty(this);
+    else if (!this.#asking) this.#ask();
   }
 
   /** `holder` is being given back. True: the answer will tell, and this line stands in Redis's line again. */
@@ -245,6 +246,8 @@ export class Line {
     }
     this.#passesLeft = others > 0 ? passesAmongOthers : passesAlone;
     this.#waiters.delete(head);
+    // Whoever held it before has lost it, and may be noticed to only while this one is being told.
+    this.#holder = undefined;
     this.#holder = head.granted({ token: entry.token, fence, sent, ghostUntilMs: entry.ghostUntilMs });
     if (this.#waiters.size > 0) this.#lookLater(this.#holder);
   }
