@@ -279,9 +279,7 @@ export class Wait implements Waiter {
       token,
       fence,
       retries: Math.max(this.#attempts - 1, 0),
-      settings: this.#settings,
-      store: this.#store,
-      scope: this.#scope,
+      ground: this.#scope.ground(this.#settings, this.#store),
       ghostUntilMs,
       line,
     });

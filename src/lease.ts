@@ -58,15 +58,20 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** What all holds of one kind have in common. One object for many: a held lock should not cost much. */
+export interface Ground {
+  readonly settings: Settings;
+  readonly store: Store;
+  readonly scope: Scope;
+}
+
 export interface HoldDetails {
   readonly key: Key;
   readonly keys: Key;
   readonly token: string;
   readonly fence: number;
   readonly retries: number;
-  readonly settings: Settings;
-  readonly store: Store;
-  readonly scope: Scope;
+  readonly ground: Ground;
   readonly ghostUntilMs: number;
   /** The line of this process that it was granted in, and in which it may be passed on. */
   readonly line: Line | undefined;
@@ -95,31 +100,35 @@ interface Doubt {
   readonly untilMs: number;
 }
 
+class Rare {
+  doubt: Doubt | undefined;
+  /** A release went out whose answer we never got: that the key is gone is then no news. */
+  releaseUnsure = false;
+  extending: Promise<boolean> | undefined;
+  renewal: Renewal | undefined;
+  watch: NodeJS.Timeout | undefined;
+  aborter: AbortController | undefined;
+  loss: LockLostError | undefined;
+}
+
 export class Hold {
   readonly key: Key;
   readonly token: string;
   readonly fence: number;
   readonly retries: number;
   readonly #keys: Key;
-  readonly #settings: Settings;
-  readonly #store: Store;
-  readonly #scope: Scope;
+  readonly #ground: Ground;
   readonly #ghostUntilMs: number;
   readonly #line: Line | undefined;
   /** Before what Redis last confirmed was sent. */
   #confirmed: Moment = { monoMs: 0, wallMs: 0 };
   #lifetimeMs: number | null = null;
-  #valid: Moment = { monoMs: 0, wallMs: 0 };
-  #doubt: Doubt | undefined;
+  /** The end of the validity, where it is not simply the lifetime after `confirmed`. */
+  #otherEnd: Moment | undefined;
   #ended: 'given back' | 'lost' | undefined;
   #releasing: Promise<boolean> | undefined;
-  /** A release went out whose answer we never got: that the key is gone is then no news. */
-  #releaseUnsure = false;
-  #extending: Promise<boolean> | undefined;
-  #renewal: Renewal | undefined;
-  #watch: NodeJS.Timeout | undefined;
-  #aborter: AbortController | undefined;
-  #loss: LockLostError | undefined;
+  /** What few holds ever need. */
+  #rare: Rare | undefined;
 
   constructor(details: HoldDetails) {
     this.key = details.key;
@@ -127,9 +136,7 @@ export class Hold {
     this.fence = details.fence;
     this.retries = details.retries;
     this.#keys = details.keys;
-    this.#settings = details.settings;
-    this.#store = details.store;
-    this.#scope = details.scope;
+    this.#ground = details.ground;
     this.#ghostUntilMs = details.ghostUntilMs;
     this.#line = details.line;
   }
@@ -142,17 +149,17 @@ export class Hold {
   /** What made it lost; undefined while held and after our own release. */
   get loss(): LockLostError | undefined {
     this.check();
-    return this.#loss;
+    return this.#rare?.loss;
   }
 
   get signal(): AbortSignal {
     this.check();
-    if (this.#aborter === undefined) {
-      this.#aborter = new AbortController();
+    if (this.#rare?.aborter === undefined) {
+      this.#more.aborter = new AbortController();
       if (this.#ended === undefined) this.#armWatch();
-      if (this.#ended === 'lost') this.#aborter.abort(this.#loss);
+      if (this.#ended === 'lost') this.#more.aborter.abort(this.#rare?.loss);
     }
-    return this.#aborter.signal;
+    return this.#more.aborter!.signal;
   }
 
   remaining(): number {
@@ -161,16 +168,13 @@ export class Hold {
 
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   believe(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
-    const validMs = lifetimeMs === null ? Number.POSITIVE_INFINITY : trustedMs(lifetimeMs);
-    const least = exact ? { monoMs: 0, wallMs: 0 } : this.#valid;
+    const before = exact ? undefined : this.#end;
     this.#lifetimeMs = lifetimeMs;
     this.#confirmed = sent;
-    this.#valid = {
-      monoMs: Math.max(sent.monoMs + validMs, least.monoMs),
-      wallMs: Math.max(sent.wallMs + validMs, least.wallMs),
-    };
-    if (this.#doubt !== undefined) this.#mind(this.#doubt, sent);
-    if (this.#aborter !== undefined || this.#watch !== undefined) this.#armWatch();
+    this.#otherEnd = undefined;
+    if (before !== undefined) this.#otherEnd = later(this.#end, before);
+    if (this.#rare?.doubt !== undefined) this.#mind(this.#rare?.doubt, sent);
+    if (this.#rare?.aborter !== undefined || this.#rare?.watch !== undefined) this.#armWatch();
   }
 
   /**
@@ -178,14 +182,30 @@ export class Hold {
    * by now, or where more is on its way to Redis.
    */
   confirmed(): Moment | undefined {
-    const isSure = this.#doubt === undefined && this.#extending === undefined && this.#ghostUntilMs < performance.now();
-    const isSame = this.#lifetimeMs === this.#settings.lifetimeMs;
+    const isSure =
+      this.#rare?.doubt === undefined && this.#rare?.extending === undefined && this.#ghostUntilMs < performance.now();
+    const isSame = this.#lifetimeMs === this.#ground.settings.lifetimeMs;
     return isSure && isSame && this.#ended !== 'lost' && this.leftMs() > 0 ? this.#confirmed : undefined;
   }
 
+  get #validMs(): number {
+    return this.#lifetimeMs === null ? Number.POSITIVE_INFINITY : trustedMs(this.#lifetimeMs);
+  }
+
+  get #end(): Moment {
+    if (this.#otherEnd !== undefined) return this.#otherEnd;
+    const { monoMs, wallMs } = this.#confirmed;
+    return { monoMs: monoMs + this.#validMs, wallMs: wallMs + this.#validMs };
+  }
+
+  get #more(): Rare {
+    this.#rare ??= new Rare();
+    return this.#rare;
+  }
+
   #doubtEnd(asked: Moment, lifetimeMs: number, untilMs: number): void {
-    const before = this.#doubt ?? { end: { monoMs: Infinity, wallMs: Infinity }, untilMs: 0 };
-    this.#doubt = {
+    const before = this.#rare?.doubt ?? { end: { monoMs: Infinity, wallMs: Infinity }, untilMs: 0 };
+    this.#more.doubt = {
       end: {
         monoMs: Math.min(before.end.monoMs, asked.monoMs + lifetimeMs),
         wallMs: Math.min(before.end.wallMs, asked.wallMs + lifetimeMs),
@@ -197,11 +217,11 @@ export class Hold {
   /** An extension that was never answered may still set its own end: until it cannot any more, no later end is believed. */
   #mind(doubt: Doubt, sent: Moment): void {
     if (sent.monoMs > doubt.untilMs) {
-      this.#doubt = undefined;
+      this.#more.doubt = undefined;
       return;
     }
-    const { monoMs, wallMs } = this.#valid;
-    this.#valid = { monoMs: Math.min(monoMs, doubt.end.monoMs), wallMs: Math.min(wallMs, doubt.end.wallMs) };
+    const { monoMs, wallMs } = this.#end;
+    this.#otherEnd = { monoMs: Math.min(monoMs, doubt.end.monoMs), wallMs: Math.min(wallMs, doubt.end.wallMs) };
   }
 
   /** Notices the end of the validity. True while it is ours. */
@@ -222,17 +242,17 @@ export class Hold {
 
   async extend(lifetimeMs?: number): Promise<boolean> {
     if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
-    while (this.#extending !== undefined) await this.#extending.catch(() => {});
-    const wantedMs = lifetimeMs ?? this.#settings.lifetimeMs;
-    const { commandTimeoutMs } = this.#settings;
+    while (this.#rare?.extending !== undefined) await this.#rare.extending.catch(() => {});
+    const wantedMs = lifetimeMs ?? this.#ground.settings.lifetimeMs;
+    const { commandTimeoutMs } = this.#ground.settings;
     return this.#alone(() => this.#extend(wantedMs, true, commandTimeoutMs));
   }
 
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
   startRenewing(lease: Lease): void {
-    if (this.#settings.lifetimeMs === null || this.#renewal !== undefined) return;
-    const endsMs = performance.now() + this.#settings.maxHoldMs;
-    this.#renewal = { lease: new WeakRef(lease), endsMs, timer: undefined, failed: false };
+    if (this.#ground.settings.lifetimeMs === null || this.#rare?.renewal !== undefined) return;
+    const endsMs = performance.now() + this.#ground.settings.maxHoldMs;
+    this.#more.renewal = { lease: new WeakRef(lease), endsMs, timer: undefined, failed: false };
     this.#armRenewal();
     this.#armWatch();
   }
@@ -254,8 +274,8 @@ export class Hold {
         key: this.key,
         error,
       });
-      const { commandTimeoutMs } = this.#settings;
-      void this.#store.abandon(this.#request(-1), performance.now() + commandTimeoutMs);
+      const { commandTimeoutMs } = this.#ground.settings;
+      void this.#ground.store.abandon(this.#request(-1), performance.now() + commandTimeoutMs);
       return undefined;
     }
   }
@@ -265,7 +285,7 @@ export class Hold {
     if (this.#lifetimeMs === null) return;
     const look = (): void => {
       if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#loss?.reason !== 'expired' || this.#releasing !== undefined) return;
+      if (this.#rare?.loss?.reason !== 'expired' || this.#releasing !== undefined) return;
       const message = `${describe(this.key)} was never released: its lifetime has freed it`;
       warn({ code: 'never-released', message, key: this.key, error: takenAt });
     };
@@ -274,7 +294,9 @@ export class Hold {
 
   /** Ms to the end of the validity, whatever has become of the hold; negative when it is past. */
   leftMs(): number {
-    return Math.min(this.#valid.monoMs - performance.now(), this.#valid.wallMs - Date.now());
+    const { monoMs, wallMs } = this.#otherEnd ?? this.#confirmed;
+    const validMs = this.#otherEnd === undefined ? this.#validMs : 0;
+    return Math.min(monoMs + validMs - performance.now(), wallMs + validMs - Date.now());
   }
 
   #release(): Promise<boolean> {
@@ -282,16 +304,17 @@ export class Hold {
       this.#giveBack().then(
         (reply) => {
           // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
-          if (this.#ghostUntilMs > performance.now()) void this.#store.abandon(this.#request(-1), this.#ghostUntilMs);
+          if (this.#ghostUntilMs > performance.now())
+            void this.#ground.store.abandon(this.#request(-1), this.#ghostUntilMs);
           resolve(this.#released(reply));
         },
         (error) => {
           forKey(error, this.key);
-          if (error.unknown) this.#releaseUnsure = true;
+          if (error.unknown) this.#more.releaseUnsure = true;
           // Counts as handled; who awaits it still sees it.
           this.#releasing!.catch(() => {});
           this.#releasing = undefined;
-          this.#scope.remove(this);
+          this.#ground.scope.remove(this);
           reject(error);
         },
       );
@@ -301,21 +324,21 @@ export class Hold {
   /** Together with the question of whoever is next in our line; alone where nobody is. */
   #giveBack(): Promise<ReleaseReply> {
     const line = this.#line;
-    if (line === undefined) return this.#store.release(this.#request(0));
+    if (line === undefined) return this.#ground.store.release(this.#request(0));
     return new Promise((resolve, reject) => {
-      if (!line.giveBack(this, { resolve, reject })) this.#store.release(this.#request(0)).then(resolve, reject);
+      if (!line.giveBack(this, { resolve, reject })) this.#ground.store.release(this.#request(0)).then(resolve, reject);
     });
   }
 
   #request(ticket: number): ReleaseRequest {
-    const { commandTimeoutMs, retryTimeoutMs } = this.#settings;
+    const { commandTimeoutMs, retryTimeoutMs } = this.#ground.settings;
     return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs) };
   }
 
   #released(reply: ReleaseReply): boolean {
     const released = reply === 'released';
-    if (!released && this.#loss === undefined && !this.#releaseUnsure) this.#note(reply);
-    this.#scope.remove(this);
+    if (!released && this.#rare?.loss === undefined && !this.#rare?.releaseUnsure) this.#note(reply);
+    this.#ground.scope.remove(this);
     emitRelease({ key: this.key, fence: this.fence, released });
     return released;
   }
@@ -323,9 +346,9 @@ export class Hold {
   /** Runs `work` as the one extension in flight. */
   #alone(work: () => Promise<boolean>): Promise<boolean> {
     const extending = work().finally(() => {
-      this.#extending = undefined;
+      this.#more.extending = undefined;
     });
-    this.#extending = extending;
+    this.#more.extending = extending;
     return extending;
   }
 
@@ -335,14 +358,14 @@ export class Hold {
     if (exact && lifetimeMs !== null && lifetimeMs < this.leftMs()) {
       // Redis may shorten it without our ever hearing so: believe in no more than what was asked for.
       this.believe(asked, lifetimeMs, true);
-      if (this.#renewal !== undefined) this.#armRenewal();
+      if (this.#rare?.renewal !== undefined) this.#armRenewal();
     }
     // An end that was set by hand must not be set late, when a renewal may have set another.
     const patienceMs = exact ? Math.min(this.leftMs(), commandTimeoutMs) : this.leftMs();
     const validUntilMs = asked.monoMs + patienceMs;
     const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
     const begin = (): boolean => this.check();
-    const reply = await this.#store.extend({ ...request, begin }).catch((error) => {
+    const reply = await this.#ground.store.extend({ ...request, begin }).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) {
         this.#doubtEnd(asked, lifetimeMs, validUntilMs);
       }
@@ -361,14 +384,14 @@ export class Hold {
       return false;
     }
     this.believe(reply.sent, lifetimeMs, exact);
-    if (exact && this.#renewal !== undefined) this.#armRenewal();
+    if (exact && this.#rare?.renewal !== undefined) this.#armRenewal();
     return true;
   }
 
   /** The next renewal when two thirds of the lifetime are left; many holds share a tick, and so a command. */
   #armRenewal(pauseMs = this.#untilRenewalMs()): void {
-    const renewal = this.#renewal!;
-    const gridMs = Math.max(1, Math.floor(this.#settings.lifetimeMs! / 30));
+    const renewal = this.#rare!.renewal!;
+    const gridMs = Math.max(1, Math.floor(this.#ground.settings.lifetimeMs! / 30));
     const nowMs = performance.now();
     const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
     clearTimeout(renewal.timer);
@@ -377,74 +400,75 @@ export class Hold {
 
   #untilRenewalMs(): number {
     const leftMs = this.leftMs();
-    const spareMs = leftMs - (this.#settings.lifetimeMs! * 2) / 3;
+    const spareMs = leftMs - (this.#ground.settings.lifetimeMs! * 2) / 3;
     // Less is left than a renewal would give: it was shortened by hand, or is in doubt.
     return spareMs > 0 ? spareMs : leftMs / 3;
   }
 
   #renew(): void {
-    const renewal = this.#renewal;
+    const renewal = this.#rare?.renewal;
     if (renewal === undefined || !this.check()) return;
     if (performance.now() >= renewal.endsMs || renewal.lease.deref() === undefined) {
-      this.#renewal = undefined;
+      this.#more.renewal = undefined;
       return;
     }
-    const lifetimeMs = this.#settings.lifetimeMs!;
-    if (this.#extending !== undefined) return this.#armRenewal(shortestRenewalMs);
+    const lifetimeMs = this.#ground.settings.lifetimeMs!;
+    if (this.#rare?.extending !== undefined) return this.#armRenewal(shortestRenewalMs);
     // Half of what is left, so that a renewal that is never answered leaves time for another.
     const patienceMs = Math.max(shortestRenewalMs, Math.floor(this.leftMs() / 2));
-    const commandTimeoutMs = Math.min(this.#settings.commandTimeoutMs, patienceMs);
+    const commandTimeoutMs = Math.min(this.#ground.settings.commandTimeoutMs, patienceMs);
     this.#alone(() => this.#extend(lifetimeMs, false, commandTimeoutMs)).then(
       (extended) => {
         renewal.failed = false;
-        if (extended && this.#renewal === renewal) this.#armRenewal();
+        if (extended && this.#rare?.renewal === renewal) this.#armRenewal();
       },
       (error) => {
         renewal.failed = true;
         const message = `${describe(this.key)} could not be renewed; it is being tried again`;
         warn({ code: 'renewal-failed', message, key: this.key, error });
-        if (this.#renewal === renewal) this.#armRenewal(Math.max(shortestRenewalMs, lifetimeMs / 20));
+        if (this.#rare?.renewal === renewal) this.#armRenewal(Math.max(shortestRenewalMs, lifetimeMs / 20));
       },
     );
   }
 
   /** Looks again at the end of the validity, and at the wall clock before that. */
   #armWatch(): void {
-    clearTimeout(this.#watch);
+    clearTimeout(this.#rare?.watch);
     if (this.#lifetimeMs === null) return;
     const look = (): void => {
       if (this.check()) this.#armWatch();
     };
-    this.#watch = setTimeout(look, timerMs(Math.min(this.leftMs(), wallLookMs))).unref();
+    this.#more.watch = setTimeout(look, timerMs(Math.min(this.leftMs(), wallLookMs))).unref();
   }
 
   #reasonOfEnd(): LossReason {
     // Somebody watched, and yet it was not noticed in time: this process did not run.
-    if (this.#watch !== undefined && -this.leftMs() > stallMs) return 'stalled';
-    if (this.#renewal?.failed || this.#extending !== undefined) return 'unreachable';
-    return this.#renewal === undefined ? 'expired' : 'stalled';
+    if (this.#rare?.watch !== undefined && -this.leftMs() > stallMs) return 'stalled';
+    if (this.#rare?.renewal?.failed || this.#rare?.extending !== undefined) return 'unreachable';
+    return this.#rare?.renewal === undefined ? 'expired' : 'stalled';
   }
 
   #lose(reason: LossReason): void {
     this.#ended = 'lost';
     this.#stopTimers();
-    this.#scope.remove(this);
+    this.#ground.scope.remove(this);
     this.#line?.forget(this);
     this.#note(reason);
-    this.#aborter?.abort(this.#loss);
+    this.#rare?.aborter?.abort(this.#rare?.loss);
   }
 
   #note(reason: LossReason): void {
     const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
-    this.#loss = new LockLostError(message, { key: this.key, reason });
+    this.#more.loss = new LockLostError(message, { key: this.key, reason });
     emitLost({ key: this.key, fence: this.fence, reason });
   }
 
   #stopTimers(): void {
-    clearTimeout(this.#watch);
-    clearTimeout(this.#renewal?.timer);
-    this.#watch = undefined;
-    this.#renewal = undefined;
+    if (this.#rare === undefined) return;
+    clearTimeout(this.#rare.watch);
+    clearTimeout(this.#rare.renewal?.timer);
+    this.#rare.watch = undefined;
+    this.#rare.renewal = undefined;
   }
 }
 
@@ -517,6 +541,10 @@ function method(call: (hold: Hold, argument: any) => unknown): PropertyDescripto
     writable: true,
     configurable: true,
   };
+}
+
+function later(one: Moment, other: Moment): Moment {
+  return { monoMs: Math.max(one.monoMs, other.monoMs), wallMs: Math.max(one.wallMs, other.wallMs) };
 }
 
 function timerMs(ms: number): number {

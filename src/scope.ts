@@ -2,8 +2,8 @@
 // ends all of that and leaves nothing behind. A hold that nobody released is forgotten once its lifetime has passed.
 import type { Wait } from './acquire';
 import { LockClosedError, optionError } from './errors';
-import type { Hold } from './lease';
-import { longestTimerMs } from './options';
+import type { Ground, Hold } from './lease';
+import { longestTimerMs, type Settings } from './options';
 import type { Store } from './store';
 import type { ClientLike } from './stores/clients';
 import { redisStore } from './stores/redis';
@@ -18,6 +18,7 @@ export class Scope {
   readonly #lines = new Set<Lines>();
   #lastClient: ClientLike | undefined;
   #lastStore: Store | undefined;
+  #ground: Ground | undefined;
   #sweepAt = smallestSweep;
   #closing: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -48,6 +49,14 @@ export class Scope {
       lines.join();
     }
     return lines;
+  }
+
+  /** What holds on the same settings and store have in common. */
+  ground(settings: Settings, store: Store): Ground {
+    if (this.#ground?.settings !== settings || this.#ground.store !== store) {
+      this.#ground = { settings, store, scope: this };
+    }
+    return this.#ground;
   }
 
   add(hold: Hold): void {

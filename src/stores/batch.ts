@@ -3,6 +3,7 @@
 // another slot, or on the move), sends every call on its own, so that only the culprit is refused.
 import { batch } from '../scripts/generated';
 import type { ScriptCall } from '../scripts/script';
+import { type Moment, now } from '../store';
 import { codeOf, strangeReply } from './replies';
 
 /** How the answer to one call is told. */
@@ -24,6 +25,7 @@ const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
 
 export class Batch {
   #pending: Pending[] = [];
+  #moment: Moment | undefined;
   readonly #most: number;
   readonly #send: Send;
 
@@ -31,6 +33,12 @@ export class Batch {
   constructor(most: number, send: Send) {
     this.#most = most;
     this.#send = send;
+  }
+
+  /** A moment before anything that is added now is sent; the same for all that leave together. */
+  get moment(): Moment {
+    this.#moment ??= now();
+    return this.#moment;
   }
 
   /** The answer is the reply to this call, or the error that it, or its whole batch, met. */
@@ -41,6 +49,7 @@ export class Batch {
   }
 
   readonly #flush = (): void => {
+    this.#moment = undefined;
     if (this.#most === 1) return this.#sendEach();
     const some = this.#pending.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.

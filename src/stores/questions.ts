@@ -95,20 +95,19 @@ class Patience {
     else this.#last.next = question;
     this.#last = question;
     this.#open += 1;
+    if (question.waited) this.#waited += 1;
     if (this.#timer === undefined) this.#arm(question);
-    if (!question.waited) return;
-    this.#waited += 1;
-    if (this.#waited === 1) this.#timer!.ref();
+    else if (question.waited && this.#waited === 1) this.#timer.ref();
   }
 
   end(question: Question): void {
     question.isAnswered = true;
     this.#open -= 1;
-    if (question.waited) {
-      this.#waited -= 1;
-      if (this.#waited === 0) this.#timer?.unref();
+    if (question.waited) this.#waited -= 1;
+    if (this.#open > 0) {
+      if (question.waited && this.#waited === 0) this.#timer?.unref();
+      return this.#drop(never);
     }
-    if (this.#open > 0) return this.#drop(never);
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#first = this.#last = undefined;

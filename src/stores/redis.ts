@@ -79,7 +79,7 @@ class RedisStore implements Store {
   acquire(request: AcquireRequest): Promise<AcquireReply> {
     const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null;
     if (!isPlain || this.#client.readiness() !== 'ready' || !request.begin()) return this.#acquire(request, false);
-    const sent = now();
+    const sent = this.#batch.moment;
     const call = acquireCall(request, sent.monoMs + request.commandTimeoutMs + this.#serverOffsetMs);
     return this.#told(call, request.keys, request.commandTimeoutMs, (reply) => {
       return this.#acquired(reply, request, sent) ?? this.#acquire(request, true);
