@@ -67,7 +67,8 @@ interface Entry {
   readonly deadlineMs: number;
 }
 
-interface Row {
+/** One lock. Plain data, so that a table may keep it as text. */
+export interface Row {
   readonly key: string;
   token: string | undefined;
   /** Infinity: never ends. */
@@ -92,14 +93,21 @@ interface Giving {
 
 export type Publish = (channel: string, id: string, key: string) => void;
 
+/** The table. A row that was got or set may be changed in place until the command is done. */
+export interface Rows {
+  get(key: string): Row | undefined;
+  set(key: string, row: Row): void;
+}
+
 export class Machine {
-  readonly #rows = new Map<string, Row>();
+  readonly #rows: Rows;
   readonly #publish: Publish;
   readonly #limits: Limits;
 
-  constructor(publish: Publish, most: Limits = limits) {
+  constructor(publish: Publish, most: Limits = limits, rows: Rows = new Map<string, Row>()) {
     this.#publish = publish;
     this.#limits = most;
+    this.#rows = rows;
   }
 
   acquire(command: AcquireCommand, micros: number): Acquired {
@@ -169,6 +177,13 @@ export class Machine {
   /** The last fence minted for a key; 0 where none is remembered. */
   fence(key: string): number {
     return this.#rows.get(key)?.fence ?? 0;
+  }
+
+  /** What there is to know of a key. */
+  look(key: string, micros: number): { token: string | undefined; leftMs: number; fence: number; waiters: number } {
+    const nowMs = Math.floor(micros / 1000);
+    const { token, endMs, fence, queue } = this.#row(key, nowMs);
+    return { token, leftMs: token === undefined ? 0 : endMs - nowMs, fence, waiters: queue.length };
   }
 
   /** What somebody does to a key who knows nothing of fences and lines. */
@@ -248,6 +263,16 @@ export class Machine {
     }
     return granted(rows[0]!, fences);
   }
+}
+
+/**
+ * Whether nobody would miss the row: nobody holds it or stands in line, and its next fence is larger by the clock alone. A
+ * table drops such rows, so that it does not grow with every key that was ever used.
+ */
+export function isSpare(row: Row, micros: number): boolean {
+  const nowMs = Math.floor(micros / 1000);
+  const isFree = row.token === undefined || row.endMs <= nowMs;
+  return isFree && row.fence < micros && row.restUntilMs <= nowMs && row.queue.every((each) => each.deadlineMs < nowMs);
 }
 
 /** How often somebody asks who has `before` others before it. */
