@@ -175,12 +175,17 @@ export class Hold {
 
   /**
    * When Redis last confirmed the lifetime that was asked for at first; undefined where it is lost, where it may be another
-   * by now, or where more is on its way to Redis.
+   * by now, or where more is on its way to Redis. The clocks are not looked at: a release has just done so.
    */
   confirmed(): Moment | undefined {
-    const isSure = this.#doubt === undefined && this.#extending === undefined && this.#ghostUntilMs < performance.now();
+    const isSure = this.#doubt === undefined && this.#extending === undefined && !this.#isHaunted();
     const isSame = this.#lifetimeMs === this.#settings.lifetimeMs;
-    return isSure && isSame && this.#ended !== 'lost' && this.leftMs() > 0 ? this.#confirmed : undefined;
+    return isSure && isSame && this.#ended !== 'lost' ? this.#confirmed : undefined;
+  }
+
+  /** An attempt of ours whose reply was lost may still run. */
+  #isHaunted(): boolean {
+    return this.#ghostUntilMs > 0 && this.#ghostUntilMs > performance.now();
   }
 
   #doubtEnd(asked: Moment, lifetimeMs: number, untilMs: number): void {
@@ -286,8 +291,8 @@ export class Hold {
   async #release(): Promise<boolean> {
     if (this.#line?.passOn(this)) return this.#released('released');
     const reply = await this.#giveBack();
-    if (this.#ghostUntilMs > performance.now()) {
-      // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
+    if (this.#isHaunted()) {
+      // It would take the key that we have just freed.
       void this.#store.abandon(this.#request(-1), this.#ghostUntilMs);
     }
     return this.#released(reply);

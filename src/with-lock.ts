@@ -81,7 +81,7 @@ export function redisExpLock(config?: Options): WithLock {
   /** Throws at once for bad arguments; everything else is in the promise. */
   function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
     const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    return traceAcquire(key, () => acquire(key, settings, scope).then((hold) => leaseOf(hold, autoExtend, takenAt)));
+    return traceAcquire(key, () => acquire(key, settings, scope, (hold) => leaseOf(hold, autoExtend, takenAt)));
   }
 
   function withLock(key: Key, ...rest: unknown[]): void {
@@ -93,9 +93,14 @@ export function redisExpLock(config?: Options): WithLock {
     );
   }
 
-  async function promise(key: Key, options?: Options): Promise<Lease> {
-    const settings = settle(options, base);
-    return take(key, settings, settings.autoExtend ?? false);
+  // Not `async`: that would be two promises more, a tenth of what a lock in memory takes.
+  function promise(key: Key, options?: Options): Promise<Lease> {
+    try {
+      const settings = settle(options, base);
+      return take(key, settings, settings.autoExtend ?? false);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   async function tryLock(key: Key, options?: Options): Promise<Lease | null> {

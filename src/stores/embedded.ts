@@ -29,8 +29,13 @@ export interface EmbeddedStore {
 
 /** Rows, a clock, and who hears of grants. */
 export interface Table {
-  /** Runs one command; nobody else sees or changes the rows meanwhile. @throws {LockBackendError} closed, or full. */
-  run<T>(work: (machine: Machine, micros: number) => T): T;
+  /**
+   * Runs one command; nobody else sees or changes the rows meanwhile.
+   *
+   * @param monoMs The monotonic clock, where it was just read: a table whose clock that is need not read it again.
+   * @throws {LockBackendError} closed, or full.
+   */
+  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
   /** Of every row there is, those of free locks that were not yet forgotten included. */
   keys(): string[];
@@ -76,15 +81,20 @@ class Embedded implements Store {
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
-    const { keys, token, place, minReplicas } = request;
+    const { keys, token, place, minReplicas, lifetimeMs } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now();
-    const claim = { keys: listOf(keys), token, place, ...termsOf(request), notAfterMs: Number.POSITIVE_INFINITY };
-    return replyOf(
-      this.#table.run((machine, micros) => machine.acquire(claim, micros)),
-      sent,
-    );
+    const claim = {
+      keys: listOf(keys),
+      token,
+      lifetimeMs: lifetimeMs ?? neverMs,
+      notAfterMs: Number.POSITIVE_INFINITY,
+      fences: fencesOf(request),
+      place,
+    };
+    const acquired = this.#table.run((machine, micros) => machine.acquire(claim, micros), sent.monoMs);
+    return replyOf(acquired, sent);
   }
 
   async extend({ keys, token, lifetimeMs, exact, begin }: ExtendRequest): Promise<ExtendReply> {
@@ -104,10 +114,11 @@ class Embedded implements Store {
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
     const { keys, token, ticket = 0, restMs = 0 } = release;
     const sent = now();
-    const claim = { token: acquire.token, place: acquire.place, ...termsOf(acquire) };
-    const command = { keys: listOf(keys), token, ticket, restMs, next: claim };
-    const { results, next } = this.#table.run((machine, micros) => machine.release(command, micros));
-    return [resultOf(results), replyOf(next!, sent)];
+    const { lifetimeMs, place } = acquire;
+    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), place };
+    const command = { keys: listOf(keys), token, ticket, restMs, next };
+    const reply = this.#table.run((machine, micros) => machine.release(command, micros), sent.monoMs);
+    return [resultOf(reply.results), replyOf(reply.next!, sent)];
   }
 
   /** What was asked with the token has been carried out: one release ends it all. */
@@ -132,8 +143,8 @@ export function closedStore(key: Key = ''): LockBackendError {
   return new LockBackendError('the store was closed: make another one', { key, retryable: false });
 }
 
-function termsOf({ lifetimeMs, fencing, fences = 1 }: AcquireRequest): { lifetimeMs: number; fences: number } {
-  return { lifetimeMs: lifetimeMs ?? neverMs, fences: fencing ? fences : 0 };
+function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
+  return fencing ? fences : 0;
 }
 
 function replyOf(acquired: Acquired, sent: Moment): AcquireReply {

@@ -218,6 +218,10 @@ export class Machine {
 
   /** Gives a free lock to the first live entry of its line. Says whether anybody got it, and whether that is `mine`. */
   #grant(row: Row, micros: number, { mine, restMs, passed }: Giving): 'mine' | 'given' | 'resting' | 'none' {
+    if (row.queue.length === 0) {
+      row.passes = row.restUntilMs = 0;
+      return 'none';
+    }
     const nowMs = Math.floor(micros / 1000);
     const live = row.queue.slice(0, this.#limits.looks).findIndex((entry) => entry.deadlineMs >= nowMs);
     row.queue.splice(0, live < 0 ? this.#limits.looks : live);
@@ -255,7 +259,10 @@ export class Machine {
     if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
       const fence = Math.max(last + 1, micros) + fences - 1;
       const fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
-      for (const row of rows) Object.assign(row, { fence, fenceEndMs });
+      for (const row of rows) {
+        row.fence = fence;
+        row.fenceEndMs = fenceEndMs;
+      }
     }
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;

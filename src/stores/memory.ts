@@ -39,7 +39,7 @@ export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
   const { now } = optionsOf<MemoryStoreOptions>(options, {
     now: functionRule('a function that gives monotonic milliseconds'),
   });
-  return handleOf(new MemoryTable(now ?? (() => performance.now())));
+  return handleOf(new MemoryTable(now));
 }
 
 /** Another way in to the same table. */
@@ -59,22 +59,22 @@ export class MemoryTable implements Table {
   readonly #rows = new Map<string, Row>();
   readonly #machine: Machine;
   readonly #channels = new Map<string, (text: string) => void>();
-  readonly #now: () => number;
+  readonly #now: (() => number) | undefined;
   readonly #startMs = Date.now();
   #readMs: number;
   #passedMs = 0;
   #sweepAt = smallestSweep;
   #closed = false;
 
-  constructor(clock: () => number) {
+  constructor(clock?: () => number) {
     this.#now = clock;
-    this.#readMs = clock();
+    this.#readMs = clock?.() ?? performance.now();
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), limits, this.#rows);
   }
 
-  run<T>(work: (machine: Machine, micros: number) => T): T {
+  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T {
     if (this.#closed) throw closedStore();
-    const micros = this.#micros();
+    const micros = this.#micros(monoMs);
     if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
     return work(this.#machine, micros);
   }
@@ -113,8 +113,8 @@ export class MemoryTable implements Table {
   }
 
   /** A clock that was put back, or replaced by another, goes on from here. */
-  #micros(): number {
-    const readMs = this.#now();
+  #micros(monoMs: number | undefined): number {
+    const readMs = this.#now?.() ?? monoMs ?? performance.now();
     if (readMs > this.#readMs) this.#passedMs += readMs - this.#readMs;
     this.#readMs = readMs;
     return Math.floor((this.#startMs + this.#passedMs) * 1000);
