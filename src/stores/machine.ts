@@ -256,8 +256,9 @@ export class Machine {
   #take(rows: readonly Row[], { token, lifetimeMs, fences }: Claim, micros: number): Acquired {
     const nowMs = Math.floor(micros / 1000);
     const last = Math.max(...rows.map((row) => row.fence));
+    let fence = last;
     if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
-      const fence = Math.max(last + 1, micros) + fences - 1;
+      fence = Math.max(last + 1, micros) + fences - 1;
       const fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
       for (const row of rows) {
         row.fence = fence;
@@ -268,7 +269,7 @@ export class Machine {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
     }
-    return granted(rows[0]!, fences);
+    return granted(rows[0]!, fences, fence);
   }
 }
 
@@ -291,6 +292,6 @@ function isLined(row: Row): boolean {
   return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0;
 }
 
-function granted(row: Row, fences: number): Acquired {
-  return { outcome: 'granted', fence: fences === 0 ? 0 : row.fence - fences + 1, others: row.queue.length };
+function granted(row: Row, fences: number, last = row.fence): Acquired {
+  return { outcome: 'granted', fence: fences === 0 ? 0 : last - fences + 1, others: row.queue.length };
 }
