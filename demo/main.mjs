@@ -1,4 +1,5 @@
-// The main job, as a demo (`npm start`): several processes move money between accounts in Redis. Once without a lock, and
+// The main job, as a demo (`npm start`): several processes move money between accounts in Redis, or in
+// shared memory where there is none. Once without a lock, and
 // money is lost or made; once with withLock, and none is. Read it from top to bottom; worker.mjs is where the lock is used.
 
 import { randomBytes } from 'node:crypto';
@@ -9,7 +10,7 @@ import { audit, auditHolds } from './ledger.mjs';
 import { readOptions } from './options.mjs';
 import { chart, slice, svg } from './picture.mjs';
 import { finishLine, number, Progress, say, show, style, table, width } from './screen.mjs';
-import { connect, findServer, Sorry } from './server.mjs';
+import { enter, findServer, Sorry } from './server.mjs';
 import { Team } from './team.mjs';
 
 const PHASES = { unlocked: 'without a lock', locked: 'with withLock' };
@@ -34,12 +35,13 @@ if (interrupt.happened) process.exit(); // the story may still be under way some
 
 async function story() {
   const server = await findServer(closing);
-  const setup = { url: server.url, prefix: `{redis-exp-lock-demo:${randomBytes(8).toString('hex')}}:`, ...options };
+  const { url, folder } = server;
+  const setup = { url, folder, prefix: `{redis-exp-lock-demo:${randomBytes(8).toString('hex')}}:`, ...options };
 
-  const client = await connect(server.url);
-  closing.push(() => client.destroy());
-  const bank = new Bank(client, setup);
-  if (!server.own) closing.push(() => bank.close()); // our own server takes everything with it
+  const { vault, redis, leave } = await enter(setup);
+  closing.push(leave);
+  const bank = new Bank(vault, setup);
+  if (url !== undefined && !server.own) closing.push(() => bank.close()); // our own server takes everything with it
 
   const team = new Team(options.workers);
   closing.push(() => team.dismiss());
@@ -52,9 +54,9 @@ async function story() {
   show();
 
   const without = await phase('unlocked', { bank, team });
-  const scriptsBefore = server.own ? await scriptCalls(client) : 0;
+  const scriptsBefore = server.own ? await scriptCalls(redis) : 0;
   const locked = await phase('locked', { bank, team });
-  const scripts = server.own ? (await scriptCalls(client)) - scriptsBefore : undefined;
+  const scripts = server.own ? (await scriptCalls(redis)) - scriptsBefore : undefined;
 
   const figures = { without: audit(without), locked: audit(locked), holds: auditHolds(locked.transfers), scripts };
   tellFigures(figures);

@@ -7,7 +7,7 @@ import { parseArgs } from 'node:util';
 const HELP = `
   npm start -- [options]
 
-  Moves money between accounts in Redis, from several processes at once: first without a lock, then with withLock.
+  Moves money between accounts, from several processes at once: first without a lock, then with withLock.
 
   --workers N    processes that transfer money, 1 to 32           (default 4)
   --accounts N   accounts they share, 2 to 1000                   (default 8)
@@ -15,7 +15,8 @@ const HELP = `
   --svg FILE     also draw who held the lock when into FILE
   --help         this text
 
-  REDIS_URL      use this server, below a private prefix; without it a redis-server or valkey-server on PATH is started
+  REDIS_URL      use this server, below a private prefix; without it a redis-server or valkey-server on PATH is started, and
+                 without any, the processes share memory instead
 
   Exit code: 0 when withLock lost nothing and its fences were in order, 1 when not, or without a server, 2 for a wrong option.
 `;

@@ -1,10 +1,13 @@
-// Where the demo's Redis comes from: the one in REDIS_URL, or one started for this run and ended with it.
+// Where the demo's locks and accounts live: in the Redis of REDIS_URL, in one started for this run and ended with it, or, on a
+// machine that has none, in memory that its processes share.
 
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { createClient } from 'redis';
+import { sharedMemoryStore } from 'redis-exp-lock';
 import redisBinary from '../scripts/redis-binary.cjs';
+import { FileVault, RedisVault } from './vaults.mjs';
 
 /** Something to tell the user in one sentence; no stack trace would help them. */
 export class Sorry extends Error {}
@@ -17,8 +20,19 @@ export async function connect(url) {
   return client;
 }
 
+/** What a process of the demo works with: the vault, what goes into the option `redis`, and how to let go of it. */
+export async function enter(setup) {
+  if (setup.url === undefined) {
+    const redis = sharedMemoryStore('locks');
+    const vault = await FileVault.at(path.join(setup.folder, 'accounts.mdb'));
+    return { vault, redis, leave: () => Promise.all([redis.close(), vault.close()]) };
+  }
+  const redis = await connect(setup.url);
+  return { vault: new RedisVault(redis, setup), redis, leave: () => redis.destroy() };
+}
+
 /**
- * Resolves the server's `url`, whether it is our `own`, and a line that says which it is.
+ * Resolves the server's `url` (without one: the `folder` to share), whether it is our `own`, and a line that says which it is.
  * What has to be ended is pushed to `closing` before it is started, so that an interrupt at any moment finds it there.
  */
 export async function findServer(closing) {
@@ -37,13 +51,9 @@ async function givenServer(url) {
 
 async function ownServer(closing) {
   const binary = foundBinary();
-  if (!binary) {
-    throw new Sorry(
-      'The demo needs a Redis: install redis-server or valkey-server (apt-get install redis-server, brew install redis), or set REDIS_URL=redis://host:port.',
-    );
-  }
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'redis-exp-lock-demo-'));
   closing.push(() => fs.rmSync(folder, { recursive: true, force: true }));
+  if (!binary) return noServer(folder);
 
   // Takes a free port, waits until the server answers, and ends it by id, even after a kill -9 of this process.
   const { RedisMemoryServer } = await import('redis-memory-server');
@@ -59,6 +69,20 @@ async function ownServer(closing) {
   const address = `${await server.getHost()}:${await server.getPort()}`;
   const url = `redis://${address}`;
   return { url, own: true, line: `${await nameAndVersion(url)}, started for this run on ${address}` };
+}
+
+/** No Redis on this machine: its shared memory does for the processes of one machine. */
+function noServer(folder) {
+  process.env.XDG_RUNTIME_DIR = folder; // the workers inherit it: the tables lie there, and go with it
+  try {
+    void sharedMemoryStore('locks').close();
+  } catch (error) {
+    throw new Sorry(
+      `The demo needs a Redis: install redis-server or valkey-server (apt-get install redis-server, brew install redis), or set REDIS_URL=redis://host:port (without one it would use shared memory, but ${error.message}).`,
+    );
+  }
+  const line = 'none: there is no Redis on this machine, so locks and accounts are in memory shared by these processes';
+  return { folder, own: false, line };
 }
 
 async function nameAndVersion(url) {

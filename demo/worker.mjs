@@ -6,7 +6,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from 'redis-exp-lock';
 import { Bank, below } from './bank.mjs';
-import { connect } from './server.mjs';
+import { enter } from './server.mjs';
 
 const NEWS_MS = 50;
 
@@ -18,9 +18,9 @@ const now = () => performance.timeOrigin + performance.now();
 
 try {
   const [setup] = await once(process, 'message');
-  const client = await connect(setup.url);
-  const bank = new Bank(client, setup);
-  const withLock = redisExpLock({ redis: client, prefix: setup.prefix, lifetime: 5000 });
+  const { vault, redis } = await enter(setup);
+  const bank = new Bank(vault, setup);
+  const withLock = redisExpLock({ redis, prefix: setup.prefix, lifetime: 5000 });
 
   const transfers = {
     unlocked: async () => {

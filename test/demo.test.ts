@@ -5,7 +5,7 @@
 
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { connect as dial } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -99,12 +99,37 @@ describe('the demo', function () {
     });
   }
 
-  it('says in one sentence how to get a Redis, when there is none', async () => {
+  const noRedis = () => ({ cwd: folder, env: { PATH: folder, REDISMS_SYSTEM_BINARY: undefined, TMPDIR: folder } });
+
+  it('uses shared memory where there is no Redis, says so, and leaves nothing behind', async () => {
     copyDemo(folder);
-    symlinkSync(join(ROOT, 'node_modules/redis'), join(folder, 'node_modules/redis'), 'junction');
-    const demo = start([], { cwd: folder, env: { PATH: folder, REDISMS_SYSTEM_BINARY: undefined } });
+    for (const name of ['redis', 'lmdb']) {
+      symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name), 'junction');
+    }
+    symlinkSync(join(ROOT, 'lib'), join(folder, 'lib'), 'junction');
+    const demo = start(['--seconds', '1', '--workers', '3'], noRedis());
+    expect(await demo.end()).to.equal(0, demo.output());
+    expect(sentences(demo)).to.contain(
+      'Server: none: there is no Redis on this machine, so locks and accounts are in memory',
+    );
+    expect(Number(row(demo, 'transfers done')[1])).to.be.greaterThan(10);
+    expect(row(demo, 'lost updates')[1]).to.equal('0');
+    expect(row(demo, 'interrupted transfers')[1]).to.equal('0');
+    expect(row(demo, 'fences out of order')).to.deep.equal(['–', '0']);
+    expect(sentences(demo)).to.contain('With withLock nothing was lost');
+    expect(readdirSync(folder).filter((each) => each.startsWith('redis-exp-lock-demo-'))).to.deep.equal([]);
+    expect(isGone(demo.pid), 'its processes are gone').to.equal(true);
+  });
+
+  it('says in one sentence how to get a Redis, when there is none, and no lmdb either', async () => {
+    copyDemo(folder);
+    for (const name of ['redis', 'uuid']) {
+      symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name), 'junction');
+    }
+    cpSync(join(ROOT, 'lib'), join(folder, 'lib'), { recursive: true });
+    const demo = start([], noRedis());
     expect(await demo.end()).to.equal(1);
-    expect(demo.output()).to.match(/^The demo needs a Redis: install [^\n]+\.\n$/);
+    expect(demo.output()).to.match(/^The demo needs a Redis: install [^\n]+ npm install lmdb\)\.\n$/);
   });
 
   it('fails with a lock that does not lock', async () => {
@@ -113,7 +138,8 @@ describe('the demo', function () {
       symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name), 'junction');
     }
     mkdirSync(join(folder, 'lib'));
-    const noLock = 'export default () => ({ run: (key, options, fn) => fn({ fence: 1 }) });';
+    const noLock =
+      'export default () => ({ run: (key, options, fn) => fn({ fence: 1 }) }); export const sharedMemoryStore = undefined;';
     writeFileSync(join(folder, 'lib/index.mjs'), noLock);
 
     const { findBinary } = require('../scripts/redis-binary.cjs');
