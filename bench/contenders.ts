@@ -224,4 +224,23 @@ export const contenders: Readonly<Record<string, Contender>> = {
       return { acquire: (key) => withLock.promise(key) };
     },
   },
+  'redis-exp-lock, memory': withoutRedis('uuid', ({ memoryStore }) => memoryStore()),
+  'redis-exp-lock, shared memory': withoutRedis('lmdb', ({ sharedMemoryStore }) => sharedMemoryStore('bench')),
 };
+
+type Library = typeof import('../src/index');
+
+/** As built: what tsx makes of the sources is slower, and here nothing else takes the time. */
+function withoutRedis(packageName: string, store: (library: Library) => import('../src/index').Store): Contender {
+  return {
+    package: packageName,
+    peer: false,
+    settings: only('none'),
+    make(_client, _setting, { lifetimeMs, contended, fencing }) {
+      const library: Library = require('../lib/index');
+      const options = { lifetime: lifetimeMs, fencing, ...(contended && { timeout: waitMs }) };
+      const withLock = library({ redis: store(library), ...options });
+      return { acquire: (key) => withLock.promise(key) };
+    },
+  };
+}

@@ -55,6 +55,8 @@ export function medianOf(rounds: readonly Figures[], metric: Metric): number {
 }
 
 const we = 'redis-exp-lock';
+const inMemory = 'redis-exp-lock, memory';
+const inSharedMemory = 'redis-exp-lock, shared memory';
 const peers = Object.keys(contenders).filter((name) => contenders[name]!.peer);
 const raws = ['raw node-redis', 'raw ioredis', 'raw ioredis, auto-pipelining'];
 const everybody = [...raws, ...peers, we];
@@ -224,6 +226,44 @@ export const scenarios: readonly Scenario[] = [
           `(each fence: ${(seen.of(we, 'redisBytes') - seen.of(`${we}, fencing: false`, 'redisBytes')).toFixed(0)} B)`,
         value: seen.of(`${we}, fencing: false`, 'redisBytes') / seen.of('raw node-redis', 'redisBytes'),
         atMost: 1.1,
+      },
+    ],
+  },
+  {
+    name: 'memory-store',
+    title: 'The memory store, one lock after the other',
+    text: 'One process, one key, no Redis; the library as built.',
+    rows: rowsOf([inMemory, 'async-mutex'], pairs(1)),
+    columns: ['perSecond', 'cpuMicros'],
+    goals: (seen) => [{ text: 'pairs a second', value: seen.of(inMemory, 'perSecond'), atLeast: 500_000 }],
+  },
+  {
+    name: 'memory-waiters',
+    title: 'The memory store, 100 waiters',
+    text: '100 ask for one key at once and each takes it once, given back at once; no Redis.',
+    rows: rowsOf([inMemory, 'async-mutex'], burst(100, 0)),
+    columns: ['perSecond', 'cpuMicros'],
+    floor: () => 'async-mutex',
+    goals: (seen) => [
+      {
+        text: 'acquisitions a second, of async-mutex',
+        value: seen.of(inMemory, 'perSecond') / seen.of('async-mutex', 'perSecond'),
+        atLeast: 0.4,
+      },
+    ],
+  },
+  {
+    name: 'shared-memory',
+    title: 'Shared memory, one lock after the other',
+    text: 'One process, one key; a table of this host against Redis on loopback.',
+    rows: rowsOf(['raw node-redis', we, inSharedMemory], pairs(1)),
+    columns: ['perSecond', 'micros', 'cpuMicros'],
+    floor: () => we,
+    goals: (seen) => [
+      {
+        text: 'pairs a second, × this library on Redis',
+        value: seen.of(inSharedMemory, 'perSecond') / seen.of(we, 'perSecond'),
+        atLeast: 3,
       },
     ],
   },

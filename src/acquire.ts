@@ -48,7 +48,9 @@ export class Wait implements Waiter {
   readonly #store: Store;
   readonly #resolve: (hold: Hold) => void;
   readonly #reject: (error: unknown) => void;
-  #request: AcquireRequest;
+  readonly #keys: Key;
+  /** What this wait asks by itself, made when it first does: who stands in a line from the beginning never asks. */
+  #request: AcquireRequest | undefined;
   #settled = false;
   #asking = false;
   /** Whether the attempt under way has left for the store's Redis. */
@@ -83,18 +85,7 @@ export class Wait implements Waiter {
     this.#store = store;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#request = {
-      keys,
-      token: newToken(settings.owner),
-      lifetimeMs: settings.lifetimeMs,
-      fencing: settings.fencing,
-      minReplicas: settings.minReplicas,
-      commandTimeoutMs: settings.commandTimeoutMs,
-      begin: () => {
-        this.#sent = true;
-        return !this.#settled;
-      },
-    };
+    this.#keys = keys;
   }
 
   start(): void {
@@ -108,7 +99,7 @@ export class Wait implements Waiter {
     const lines = this.#lines();
     if (lines?.isOpen) this.#stand(lines);
     // Behind those who wait for the same already, until a grant would be heard.
-    else if (lines?.isAwaited(this.#request.keys as string)) this.#standOrCount(lines);
+    else if (lines?.isAwaited(this.#keys as string)) this.#standOrCount(lines);
     else this.#ask();
   }
 
@@ -145,17 +136,15 @@ export class Wait implements Waiter {
   /** The lines to wait in, when this is a wait by place, of a kind for which there are places. */
   #lines(): Lines | undefined {
     const { byPlace, lifetimeMs, minReplicas } = this.#settings;
-    const hasPlaces =
-      byPlace && !this.#isDeaf && lifetimeMs !== null && minReplicas === 0 && typeof this.#request.keys === 'string';
+    const hasPlaces = byPlace && lifetimeMs !== null && minReplicas === 0 && typeof this.#keys === 'string';
     return hasPlaces ? this.#scope.lines(this.#store) : undefined;
   }
 
   #stand(lines: Lines): void {
     // What an attempt of its own has left behind; the line asks with a token of its own.
     if (this.#ghostUntilMs > 0) this.#abandon();
-    const { keys, fencing } = this.#request;
-    const { lifetimeMs, owner } = this.#settings;
-    this.#line = lines.line({ key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner });
+    const { lifetimeMs, fencing, owner } = this.#settings;
+    this.#line = lines.line({ key: this.#keys as string, lifetimeMs: lifetimeMs!, fencing, owner });
     this.#line.join(this);
   }
 
@@ -171,7 +160,7 @@ export class Wait implements Waiter {
     };
     this.#opening = setTimeout(() => count(undefined), this.commandTimeoutMs);
     lines
-      .open(this.#request.keys as string)
+      .open(this.#keys as string)
       .finally(() => clearTimeout(this.#opening))
       .then(() => {
         if (!this.#settled && !this.#isDeaf) this.#stand(lines);
@@ -196,11 +185,21 @@ export class Wait implements Waiter {
     this.#asking = true;
     this.#sent = false;
     this.#attempts += 1;
+    this.#request ??= this.#newRequest();
     const { token } = this.#request;
     this.#store.acquire(this.#request).then(
       (reply) => this.#onReply(reply, token),
       (error) => this.#onFailure(error),
     );
+  }
+
+  #newRequest(): AcquireRequest {
+    const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = this.#settings;
+    const begin = (): boolean => {
+      this.#sent = true;
+      return !this.#settled;
+    };
+    return { keys: this.#keys, token: newToken(owner), lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin };
   }
 
   #onReply(reply: AcquireReply, token: string): void {
@@ -212,11 +211,11 @@ export class Wait implements Waiter {
     this.#failure = undefined;
     if (!reply.granted) return this.#next();
     const hold = this.#hold(token, reply.fence, this.#ghostUntilMs, undefined);
-    hold.believe(reply.sent, this.#request.lifetimeMs, true);
+    hold.believe(reply.sent, this.#settings.lifetimeMs, true);
     if (hold.remaining() > 0) return this.#succeed(hold);
-    this.#failure = tooLate(this.#key, performance.now() - reply.sent.monoMs, this.#request.lifetimeMs);
+    this.#failure = tooLate(this.#key, performance.now() - reply.sent.monoMs, this.#settings.lifetimeMs);
     this.#abandon();
-    this.#request = { ...this.#request, token: newToken(this.#settings.owner) };
+    this.#request = undefined;
     this.#next();
   }
 
@@ -275,7 +274,7 @@ export class Wait implements Waiter {
   #hold(token: string, fence: number, ghostUntilMs: number, line: Line | undefined): Hold {
     return new Hold({
       key: this.#key,
-      keys: this.#request.keys,
+      keys: this.#keys,
       token,
       fence,
       retries: Math.max(this.#attempts - 1, 0),
@@ -286,15 +285,15 @@ export class Wait implements Waiter {
   }
 
   #abandon(): void {
-    const { keys, token, commandTimeoutMs } = this.#request;
+    const { keys, token, commandTimeoutMs } = this.#request!;
     void this.#store.abandon({ keys, token, commandTimeoutMs }, this.#ghostUntilMs);
     this.#ghostUntilMs = 0;
   }
 
   /** The abandoned attempt succeeded after all. Its release is on the way; this one does not wait for `notAfter`. */
   #handBack(token: string): void {
-    const { keys, commandTimeoutMs } = this.#request;
-    this.#store.release({ keys, token, commandTimeoutMs }).catch(() => {});
+    const { commandTimeoutMs } = this.#settings;
+    this.#store.release({ keys: this.#keys, token, commandTimeoutMs }).catch(() => {});
   }
 
   #timedOut(): LockTimeoutError {

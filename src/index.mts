@@ -12,7 +12,14 @@ export import LockLostError = redisExpLock.LockLostError;
 export import LockDeadlockError = redisExpLock.LockDeadlockError;
 export import LockBackendError = redisExpLock.LockBackendError;
 export import LockClosedError = redisExpLock.LockClosedError;
+export import memoryStore = redisExpLock.memoryStore;
+export import sharedMemoryStore = redisExpLock.sharedMemoryStore;
+export import HostLock = redisExpLock.HostLock;
 
+export type Store = redisExpLock.Store;
+export type MemoryStore = redisExpLock.MemoryStore;
+export type MemoryStoreOptions = redisExpLock.MemoryStoreOptions;
+export type HostLockOptions = redisExpLock.HostLockOptions;
 export type NodeRedisLike = redisExpLock.NodeRedisLike;
 export type RedisLike = redisExpLock.RedisLike;
 export type Key = redisExpLock.Key;

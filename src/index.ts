@@ -1,13 +1,19 @@
 // What is exported. Reading order: with-lock (the factory), acquire (the only waiting loop), lease (what you hold), then
-// stores/redis and scripts (one Redis), and options, errors, events, keys (tables and contracts).
+// stores/redis and scripts (one Redis), stores/memory and stores/shared-memory (no Redis), and options, errors, events, keys
+// (tables and contracts).
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
 import * as errors from './errors';
+import * as hostLock from './host-lock';
 import type * as keys from './keys';
 import type * as lease from './lease';
 import type * as options from './options';
 import type * as store from './store';
 import type * as clients from './stores/clients';
+import type * as embedded from './stores/embedded';
+import * as memory from './stores/memory';
+import type * as places from './stores/places';
+import * as sharedMemory from './stores/shared-memory';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
@@ -26,13 +32,21 @@ namespace redisExpLock {
   export import LockBackendError = errors.LockBackendError;
   export import LockClosedError = errors.LockClosedError;
 
+  export import memoryStore = memory.memoryStore;
+  export import sharedMemoryStore = sharedMemory.sharedMemoryStore;
+  export import HostLock = hostLock.HostLock;
+
   export type NodeRedisLike = clients.NodeRedisLike;
   export type IORedisLike = clients.IORedisLike;
   export type GlideLike = clients.GlideLike;
-  export type RedisLike = clients.ClientLike;
+  export type Store = embedded.EmbeddedStore;
+  export type MemoryStore = memory.MemoryStore;
+  export type MemoryStoreOptions = memory.MemoryStoreOptions;
+  export type RedisLike = places.RedisLike;
   export type Key = keys.Key;
   export type WaitOptions = options.WaitOptions;
   export type Options = options.Options;
+  export type HostLockOptions = hostLock.HostLockOptions;
   export type CloseOptions = options.CloseOptions;
   export type Lease = lease.Lease;
   export type LockCallback = factory.LockCallback;

@@ -179,13 +179,17 @@ export class Hold {
 
   /**
    * When Redis last confirmed the lifetime that was asked for at first; undefined where it is lost, where it may be another
-   * by now, or where more is on its way to Redis.
+   * by now, or where more is on its way to Redis. The clocks are not looked at: a release has just done so.
    */
   confirmed(): Moment | undefined {
-    const isSure =
-      this.#rare?.doubt === undefined && this.#rare?.extending === undefined && this.#ghostUntilMs < performance.now();
+    const isSure = this.#rare?.doubt === undefined && this.#rare?.extending === undefined && !this.#isHaunted();
     const isSame = this.#lifetimeMs === this.#ground.settings.lifetimeMs;
-    return isSure && isSame && this.#ended !== 'lost' && this.leftMs() > 0 ? this.#confirmed : undefined;
+    return isSure && isSame && this.#ended !== 'lost' ? this.#confirmed : undefined;
+  }
+
+  /** An attempt of ours whose reply was lost may still run. */
+  #isHaunted(): boolean {
+    return this.#ghostUntilMs > 0 && this.#ghostUntilMs > performance.now();
   }
 
   get #validMs(): number {
@@ -303,9 +307,8 @@ export class Hold {
     return new Promise((resolve, reject) => {
       this.#giveBack().then(
         (reply) => {
-          // An attempt of ours whose reply was lost may still run, and would take the key that we have just freed.
-          if (this.#ghostUntilMs > performance.now())
-            void this.#ground.store.abandon(this.#request(-1), this.#ghostUntilMs);
+          // It would take the key that we have just freed.
+          if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#ghostUntilMs);
           resolve(this.#released(reply));
         },
         (error) => {

@@ -1,6 +1,6 @@
 // The options: their table, checked once at the door. Inside, settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
-import type { ClientLike } from './stores/clients';
+import type { RedisLike } from './stores/places';
 
 /** How long and how often to wait. `undefined` means "not given". */
 export interface WaitOptions {
@@ -24,9 +24,9 @@ export interface WaitOptions {
 export interface Options extends WaitOptions {
   /**
    * A connected client: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client, Cluster), iovalkey, Valkey
-   * GLIDE. Connected, and closed, by its owner. A `keyPrefix` of the client counts as part of each key, before `prefix`.
+   * GLIDE. Connected, and closed, by its owner. Or memoryStore(), or sharedMemoryStore(name). A `keyPrefix` of the client counts as part of each key, before `prefix`.
    */
-  redis?: ClientLike | undefined;
+  redis?: RedisLike | undefined;
   /** Ms until Redis frees the key by itself. Default 1000; integer ≥ 1; `null`: never (not recommended). */
   lifetime?: number | null | undefined;
   /** Renew at lifetime / 3 while held. Default: on in `run`, else off. */
@@ -53,7 +53,7 @@ export interface CloseOptions {
 
 /** Options, complete and trusted. */
 export interface Settings {
-  readonly redis: ClientLike | undefined;
+  readonly redis: RedisLike | undefined;
   readonly lifetimeMs: number | null;
   readonly maxRetries: number;
   readonly timeoutMs: number | undefined;
@@ -76,7 +76,7 @@ export interface Settings {
 /** The longest delay that a Node timer can keep; longer ones fire at once. */
 export const longestTimerMs = 2 ** 31 - 1;
 
-interface Rule {
+export interface Rule {
   readonly expected: string;
   /** The right kind of value? Otherwise a TypeError. */
   readonly kind: (value: any) => boolean;
@@ -88,12 +88,17 @@ const isNumber = (value: unknown): boolean => typeof value === 'number';
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
 const isString = (value: unknown): boolean => typeof value === 'string';
 const always = (): boolean => true;
+export const functionRule = (expected: string): Rule => ({
+  expected,
+  kind: (value) => typeof value === 'function',
+  possible: always,
+});
 const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${least} to ${most}`,
   kind: isNumber,
   possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most,
 });
-const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
+export const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
   expected,
   kind: isNumber,
   possible,
@@ -104,7 +109,8 @@ export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of 
 
 const rules: Readonly<Record<keyof Options, Rule>> = {
   redis: {
-    expected: 'a connected client of node-redis, ioredis, iovalkey or Valkey GLIDE',
+    expected:
+      'a connected client of node-redis, ioredis, iovalkey or Valkey GLIDE, memoryStore() or sharedMemoryStore(name)',
     kind: (value) => (typeof value === 'object' || typeof value === 'function') && value !== null,
     possible: always,
   },
@@ -143,8 +149,6 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
     expected: `a whole number of milliseconds, 1 to ${longestTimerMs}`,
   },
 };
-
-const ruleList = Object.entries(rules);
 
 /** What other lock libraries call it. */
 const elsewhere: Readonly<Record<string, string>> = {
@@ -189,7 +193,7 @@ const defaults: Settings = {
  */
 export function settle(options: unknown, base: Settings = defaults): Settings {
   if (options === undefined) return base;
-  const given = check(options);
+  const given = optionsOf<Options>(options, rules);
   const settings = {
     redis: given.redis ?? base.redis,
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
@@ -219,23 +223,24 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
 }
 
 /** The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
-function check(options: unknown): Options {
+export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
+  if (options === undefined) return {} as T;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw optionError('options', 'an object', options);
   }
   for (const name of Object.keys(options)) {
-    if (Object.hasOwn(rules, name)) continue;
+    if (Object.hasOwn(known, name)) continue;
     const advice = Object.hasOwn(elsewhere, name) ? elsewhere[name]! : 'no such option';
     throw unknownOptionError(name, advice);
   }
   const given: Record<string, unknown> = {};
-  for (const [name, rule] of ruleList) {
+  for (const name in known) {
     const value = (options as Record<string, unknown>)[name];
     if (value === undefined) continue;
-    checkValue(name, rule, value);
+    checkValue(name, known[name], value);
     given[name] = value;
   }
-  return given;
+  return given as T;
 }
 
 /** Throws unless `value` is the kind of value, and within the range, that the rule asks for. */

@@ -5,8 +5,7 @@ import { LockClosedError, optionError } from './errors';
 import type { Ground, Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Store } from './store';
-import type { ClientLike } from './stores/clients';
-import { redisStore } from './stores/redis';
+import { type RedisLike, storeOf } from './stores/places';
 import { type Lines, linesOf } from './wait/lines';
 
 const smallestSweep = 64;
@@ -16,7 +15,7 @@ export class Scope {
   readonly #held = new Set<Hold>();
   readonly #stores = new Set<Store>();
   readonly #lines = new Set<Lines>();
-  #lastClient: ClientLike | undefined;
+  #lastClient: RedisLike | undefined;
   #lastStore: Store | undefined;
   #ground: Ground | undefined;
   #sweepAt = smallestSweep;
@@ -28,10 +27,10 @@ export class Scope {
   }
 
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
-  store(client: ClientLike | undefined): Store {
+  store(client: RedisLike | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
     if (client === this.#lastClient) return this.#lastStore!;
-    const store = redisStore(client);
+    const store = storeOf(client);
     if (!this.#stores.has(store)) {
       this.#stores.add(store);
       store.join();

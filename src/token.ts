@@ -18,3 +18,9 @@ export function newToken(owner: string | undefined): string {
 export function isOurs(token: string): boolean {
   return token.length >= uuidLength && token.slice(-markLength) === token.slice(-uuidLength, markLength - uuidLength);
 }
+
+/** The label before the uuid of one of our tokens. */
+export function ownerOf(holder: unknown): string | null {
+  const match = /^(.+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/s.exec(String(holder));
+  return match?.[1] ?? null;
+}

@@ -78,6 +78,12 @@ function roomOf(file: string): number {
   return room;
 }
 
+/** Packages that some of the files import. */
+function foreign(some: readonly string[]): string[] {
+  const packages = some.flatMap((file) => importsOf(file).map(({ specifier }) => specifier));
+  return [...new Set(packages.filter((name) => !name.startsWith('.') && !name.startsWith('node:')))];
+}
+
 describe('structure', () => {
   it('the imports were found at all', () => {
     expect(needs.get('with-lock.ts')).to.include.members(['acquire.ts', 'lease.ts', 'options.ts']);
@@ -104,9 +110,13 @@ describe('structure', () => {
   });
 
   it('nothing is imported but Node’s own modules and uuid, and no client of Redis, not even its types', () => {
-    const packages = files.flatMap((file) => importsOf(file).map(({ specifier }) => specifier));
-    const foreign = packages.filter((name) => !name.startsWith('.') && !name.startsWith('node:'));
-    expect([...new Set(foreign)]).to.deep.equal(['uuid']);
+    expect(foreign(files.filter((file) => file !== 'stores/shared-memory.ts'))).to.deep.equal(['uuid']);
+  });
+
+  it('lmdb is asked for in one place, when it is used and not before', () => {
+    expect(foreign(['stores/shared-memory.ts'])).to.deep.equal(['lmdb']);
+    const text = readFileSync(join(src, 'stores/shared-memory.ts'), 'utf8');
+    expect(text.match(/^.*\(['"]lmdb['"]\).*$/gm)).to.deep.equal(["    return require('lmdb');"]);
   });
 
   it('the one dependency at run time is uuid', () => {

@@ -26,7 +26,7 @@ export interface GlideLike {
   invokeScript(...args: any[]): Promise<any>;
 }
 
-/** Where locks live. */
+/** A client of Redis. */
 export type ClientLike = NodeRedisLike | IORedisLike | GlideLike;
 
 export type Readiness =
@@ -78,7 +78,7 @@ export function scriptClient(client: unknown): ScriptClient {
   throw optionError(
     'redis',
     'a client of node-redis (4 to 6: client, cluster, sentinel, pool), ioredis (5, 6: client, Cluster), iovalkey or ' +
-      'Valkey GLIDE; no legacy, multi or pipeline object of one',
+      'Valkey GLIDE (no legacy, multi or pipeline object of one), memoryStore() or sharedMemoryStore(name)',
     client,
   );
 }

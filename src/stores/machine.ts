@@ -67,7 +67,8 @@ interface Entry {
   readonly deadlineMs: number;
 }
 
-interface Row {
+/** One lock. Plain data, so that a table may keep it as text. */
+export interface Row {
   readonly key: string;
   token: string | undefined;
   /** Infinity: never ends. */
@@ -92,14 +93,21 @@ interface Giving {
 
 export type Publish = (channel: string, id: string, key: string) => void;
 
+/** The table. A row that was got or set may be changed in place until the command is done. */
+export interface Rows {
+  get(key: string): Row | undefined;
+  set(key: string, row: Row): void;
+}
+
 export class Machine {
-  readonly #rows = new Map<string, Row>();
+  readonly #rows: Rows;
   readonly #publish: Publish;
   readonly #limits: Limits;
 
-  constructor(publish: Publish, most: Limits = limits) {
+  constructor(publish: Publish, most: Limits = limits, rows: Rows = new Map<string, Row>()) {
     this.#publish = publish;
     this.#limits = most;
+    this.#rows = rows;
   }
 
   acquire(command: AcquireCommand, micros: number): Acquired {
@@ -171,6 +179,13 @@ export class Machine {
     return this.#rows.get(key)?.fence ?? 0;
   }
 
+  /** What there is to know of a key. */
+  look(key: string, micros: number): { token: string | undefined; leftMs: number; fence: number; waiters: number } {
+    const nowMs = Math.floor(micros / 1000);
+    const { token, endMs, fence, queue } = this.#row(key, nowMs);
+    return { token, leftMs: token === undefined ? 0 : endMs - nowMs, fence, waiters: queue.length };
+  }
+
   /** What somebody does to a key who knows nothing of fences and lines. */
   put(key: string, token: string | undefined, endMs: number): void {
     Object.assign(this.#row(key, 0), { token, endMs });
@@ -203,6 +218,10 @@ export class Machine {
 
   /** Gives a free lock to the first live entry of its line. Says whether anybody got it, and whether that is `mine`. */
   #grant(row: Row, micros: number, { mine, restMs, passed }: Giving): 'mine' | 'given' | 'resting' | 'none' {
+    if (row.queue.length === 0) {
+      row.passes = row.restUntilMs = 0;
+      return 'none';
+    }
     const nowMs = Math.floor(micros / 1000);
     const live = row.queue.slice(0, this.#limits.looks).findIndex((entry) => entry.deadlineMs >= nowMs);
     row.queue.splice(0, live < 0 ? this.#limits.looks : live);
@@ -237,17 +256,31 @@ export class Machine {
   #take(rows: readonly Row[], { token, lifetimeMs, fences }: Claim, micros: number): Acquired {
     const nowMs = Math.floor(micros / 1000);
     const last = Math.max(...rows.map((row) => row.fence));
+    let fence = last;
     if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
-      const fence = Math.max(last + 1, micros) + fences - 1;
+      fence = Math.max(last + 1, micros) + fences - 1;
       const fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
-      for (const row of rows) Object.assign(row, { fence, fenceEndMs });
+      for (const row of rows) {
+        row.fence = fence;
+        row.fenceEndMs = fenceEndMs;
+      }
     }
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
     }
-    return granted(rows[0]!, fences);
+    return granted(rows[0]!, fences, fence);
   }
+}
+
+/**
+ * Whether nobody would miss the row: nobody holds it or stands in line, and its next fence is larger by the clock alone. A
+ * table drops such rows, so that it does not grow with every key that was ever used.
+ */
+export function isSpare(row: Row, micros: number): boolean {
+  const nowMs = Math.floor(micros / 1000);
+  const isFree = row.token === undefined || row.endMs <= nowMs;
+  return isFree && row.fence < micros && row.restUntilMs <= nowMs && row.queue.every((each) => each.deadlineMs < nowMs);
 }
 
 /** How often somebody asks who has `before` others before it. */
@@ -259,6 +292,6 @@ function isLined(row: Row): boolean {
   return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0;
 }
 
-function granted(row: Row, fences: number): Acquired {
-  return { outcome: 'granted', fence: fences === 0 ? 0 : row.fence - fences + 1, others: row.queue.length };
+function granted(row: Row, fences: number, last = row.fence): Acquired {
+  return { outcome: 'granted', fence: fences === 0 ? 0 : last - fences + 1, others: row.queue.length };
 }

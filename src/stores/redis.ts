@@ -18,6 +18,7 @@ import {
   type ReleaseRequest,
   type Store,
 } from '../store';
+import { ownerOf } from '../token';
 import { type Answer, Batch } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { CallQuestion, Question } from './questions';
@@ -454,10 +455,4 @@ function notReady(key: Key, readiness: string): LockBackendError {
     key,
     retryable: readiness !== 'closed',
   });
-}
-
-/** The label before the uuid of one of our tokens. */
-function ownerOf(holder: unknown): string | null {
-  const match = /^(.+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/s.exec(String(holder));
-  return match?.[1] ?? null;
 }

@@ -43,6 +43,8 @@ export class Lines implements World {
   readonly #listen: NonNullable<Store['listen']>;
   readonly #channel = channelPrefix + uuid();
   readonly #lines = new Map<string, Line>();
+  /** The line that was asked for last: a crowd asks for the same again and again, and a name costs more than a look. */
+  #last: Line | undefined;
   /** Whose entries are on their way, or stand in line. */
   readonly #entries = new Map<string, Line>();
   /** Entries on their way out of a line: should one of them be granted all the same, it is given back at once. */
@@ -106,18 +108,21 @@ export class Lines implements World {
   }
 
   line(claim: Claim): Line {
+    if (this.#last !== undefined && isSame(this.#last.claim, claim)) return this.#last;
     const name = nameOf(claim);
     let line = this.#lines.get(name);
     if (line === undefined) {
       line = new Line(claim, this);
       this.#lines.set(name, line);
     }
+    this.#last = line;
     return line;
   }
 
   empty(line: Line): void {
     const name = nameOf(line.claim);
     if (this.#lines.get(name) === line) this.#lines.delete(name);
+    if (this.#last === line) this.#last = undefined;
   }
 
   nowMs(): number {
@@ -193,6 +198,11 @@ export class Lines implements World {
   readonly #onGap = (): void => {
     for (const line of this.#lines.values()) line.gap();
   };
+}
+
+function isSame(one: Claim, other: Claim): boolean {
+  const { key, lifetimeMs, fencing, owner } = other;
+  return one.key === key && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner;
 }
 
 function nameOf({ key, lifetimeMs, fencing, owner }: Claim): string {

@@ -37,8 +37,8 @@ const deeds: Record<string, (withLock: redisExpLock.WithLock, key: string) => Pr
 };
 
 async function main(): Promise<void> {
-  const [place, address, deed, key] = process.argv.slice(2) as [string, string, string, string];
-  const { redis, leave } = await places.find(({ name }) => name === place)!.join(address);
+  const [place, address, deed, key, seized] = process.argv.slice(2) as [string, string, string, string, string];
+  const { redis, leave } = await places.find(({ name }) => name === place)!.join(address, seized);
   await deeds[deed]!(redisExpLock({ redis }), key);
   process.send!('done', () => process.disconnect());
   await leave();

@@ -213,8 +213,10 @@ describeEach('close', (here) => {
   describe('H35: the process ends by itself', () => {
     for (const deed of ['close', 'hold', 'renew', 'abort', 'close while in use']) {
       it(`after "${deed}"`, async () => {
-        await here.seize(deed === 'abort' || deed === 'close while in use' ? key : `${key}:other`);
-        const child = startChild(join(__dirname, 'child.ts'), [here.place.name, here.address, deed, key]);
+        const seized = deed === 'abort' || deed === 'close while in use' ? key : `${key}:other`;
+        await here.seize(seized);
+        const args = [here.place.name, here.address, deed, key, seized];
+        const child = startChild(join(__dirname, 'child.ts'), args);
         expect(await child.receive()).to.equal('done');
         expect(await exited(child), child.output()).to.deep.equal({ code: 0, signal: null });
         expect(child.output()).to.equal('');

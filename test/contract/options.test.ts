@@ -334,7 +334,7 @@ describeEach('options and keys', (here) => {
       const viaCallback = await new Promise<any>((resolve) => withLock(key, { redis }, resolve));
       for (const error of [viaCallback, await failure(withLock.promise(key, { redis }))]) {
         expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
-        expect(error.message).to.contain('await client.connect()');
+        expect(error.message).to.contain(here.place.advice);
       }
     });
   });

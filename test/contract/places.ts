@@ -10,6 +10,10 @@ import type redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
+import { embeddedPlaces, stranger } from './embedded-places';
+
+/** Who seizes a key. */
+export { stranger };
 
 /** What goes into the option `redis`. */
 export type Redis = redisExpLock.RedisLike;
@@ -18,11 +22,18 @@ export interface Place {
   readonly name: string;
   /** Whether it is reached over a line that can be cut: `Line.proxy` is there. */
   readonly faults: boolean;
+  /** Whether another process can be there: if not, `join` gives it a place of its own. */
+  readonly shared: boolean;
+  /** What an error says to whoever uses `Here.unconnected`. */
+  readonly advice: string;
   /** Whether the client sends by itself again, on its next connection, what had no answer on the last (H4). */
   readonly resends: boolean;
   create(): Here;
-  /** For a process of its own, that is given the name of the place and `Here.address`. */
-  join(address: string): Promise<{ redis: Redis; leave(): Promise<void> }>;
+  /**
+   * For a process of its own, that is given the name of the place and `Here.address`. A stranger has `seized`: where nothing
+   * is shared, it is seized here.
+   */
+  join(address: string, seized?: string): Promise<{ redis: Redis; leave(): Promise<void> }>;
 }
 
 /** One place, as its suite sees it. */
@@ -37,7 +48,7 @@ export interface Here {
   readonly elsewhere: Redis;
   /** A way in whose use is counted, and where things can go wrong. */
   line(): Promise<Line>;
-  /** A way in that nobody has connected. */
+  /** A way in that nobody has connected, or that was closed where nothing is connected. */
   unconnected(): Redis;
 
   // What the place itself knows, asked past the library.
@@ -64,9 +75,6 @@ export interface Line {
   heal(): Promise<void>;
 }
 
-/** Who seizes a key. */
-export const stranger = 'a stranger';
-
 /** A client, and the words of its package for what a suite needs of it beyond the library. */
 interface Way {
   readonly redis: Redis;
@@ -81,7 +89,7 @@ interface Way {
 type Dial = (url: string) => Promise<Way>;
 
 /** Every client and major that the library promises to work with, by the name it has among our packages. */
-export const places: readonly Place[] = [
+export const redisPlaces: readonly Place[] = [
   oneRedis('node-redis 6', dialNodeRedis('redis')),
   oneRedis('node-redis 5', dialNodeRedis('redis-5')),
   oneRedis('node-redis 4', dialNodeRedis('redis-4')),
@@ -91,10 +99,15 @@ export const places: readonly Place[] = [
   oneRedis('Valkey GLIDE', dialGlide),
 ];
 
+/** And where there is no Redis. */
+export const places: readonly Place[] = [...redisPlaces, ...embeddedPlaces];
+
 function oneRedis(client: string, dial: Dial, resends = false): Place {
   const place: Place = {
     name: `${client}, one Redis`,
     faults: true,
+    shared: true,
+    advice: 'await client.connect()',
     resends,
     create: () => new OneRedis(place, dial),
     async join(address) {

@@ -5,9 +5,9 @@ import type { promisify } from 'node:util';
 import type ours = require('../../src/index');
 import type face = require('./face');
 
-// ---- what callers give: all that the face allows, except that so far locks live in one client
+// ---- what callers give: all that the face allows, except that so far locks live in one place
 
-type Client = face.NodeRedisLike | face.IORedisLike | face.GlideLike;
+type Client = face.RedisLike;
 type Given = Omit<face.Options, 'redis'> & { redis?: Client | undefined };
 
 export const options = (given: Given): ours.Options => given;
@@ -42,6 +42,14 @@ export const factory = (of: typeof ours): ((config?: Given) => ours.WithLock) =>
 export const withLock = (of: ours.WithLock): Calls & Methods => of;
 export const lease = (of: ours.Lease): face.Lease => of;
 export const lockState = (of: ours.LockState): face.LockState => of;
+
+export const store = (of: ours.Store): face.Store => of;
+export const hostLockOptions = (given: face.HostLockOptions): ours.HostLockOptions => given;
+export const keptHostLockOptions = (kept: ours.HostLockOptions): face.HostLockOptions => kept;
+export const hostLock = (of: ours.HostLock): face.HostLock => of;
+export const HostLock = (of: typeof ours.HostLock): typeof face.HostLock => of;
+export const memoryStore = (of: typeof ours.memoryStore): typeof face.memoryStore => of;
+export const sharedMemoryStore = (of: typeof ours.sharedMemoryStore): typeof face.sharedMemoryStore => of;
 
 export const lockError = (of: ours.LockError): face.LockError => of;
 export const attempts = (of: ours.TooManyLockAttemptsError): face.TooManyLockAttemptsError => of;

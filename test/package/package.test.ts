@@ -36,6 +36,7 @@ const moduleSystems: { [name: string]: { files: string[]; options: object; optio
   bundler: { files: ['ts'], options: { module: 'esnext', moduleResolution: 'bundler' } },
 };
 
+const otherNames = ['HostLock', 'memoryStore', 'sharedMemoryStore'];
 const errorClasses = [
   'AlreadyAcquiredLockError',
   'LockBackendError',
@@ -105,7 +106,8 @@ describe('the packed library', function () {
     const programs = filesIn(installed).filter((file) => /\.m?js$/.test(file));
     const imported = programs.flatMap((file) => importedBy(readFileSync(join(installed, file), 'utf8')));
     const packages = imported.filter((name) => !name.startsWith('.') && !name.startsWith('node:'));
-    expect([...new Set(packages)]).to.deep.equal(['uuid']);
+    // The rest is optional, and loaded only by who uses it; see "works where lmdb is not installed".
+    expect([...new Set(packages)].sort()).to.deep.equal(['lmdb', 'uuid']);
     expect(Object.keys(manifest.dependencies)).to.deep.equal(['uuid']);
   });
 
@@ -124,13 +126,26 @@ describe('the packed library', function () {
     expect(answer).to.include({ kind: 'function', sameDefault: true });
     expect(answer.different, 'not the same object by require and by import').to.deep.equal([]);
     expect(answer.imported).to.deep.equal(answer.required);
-    expect(answer.required).to.include.members(errorClasses);
+    expect(answer.required).to.include.members([...errorClasses, ...otherNames]);
   });
 
   it('loads where no client is installed', async () => {
     const resolveClient = "try { require.resolve('redis') } catch (err) { console.log(err.code) }";
     const printed = await node(project, '--eval', `require('redis-exp-lock'); ${resolveClient}`);
     expect(printed).to.equal('MODULE_NOT_FOUND\n');
+  });
+
+  it('works where lmdb is not installed; who asks for shared memory is told in one line what to install', async () => {
+    const program = `
+      const redisExpLock = require('redis-exp-lock');
+      const withLock = redisExpLock({ redis: redisExpLock.memoryStore() });
+      withLock.run('key', (lease) => console.log(lease.fence > 0)).then(() => {
+        for (const ask of [() => redisExpLock.sharedMemoryStore('name'), () => new redisExpLock.HostLock('name')]) {
+          try { ask(); } catch (err) { console.log(err.code, err.retryable, err.message); }
+        }
+      });`;
+    const told = 'ERR_LOCK_BACKEND false sharedMemoryStore and HostLock need the package lmdb: npm install lmdb\n';
+    expect(await node(project, '--eval', program)).to.equal(`true\n${told}${told}`);
   });
 
   describe('compiles with what is written against it, as face.d.ts does, by TypeScript 5.9 and 7', () => {

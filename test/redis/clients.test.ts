@@ -7,7 +7,7 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import { type ScriptClient, scriptClient } from '../../src/stores/clients';
-import { places } from '../contract/places';
+import { redisPlaces } from '../contract/places';
 import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, startRedis, startReplica, uniqueKey } from '../support/redis';
@@ -111,7 +111,7 @@ describe('a client of its kind', () => {
   });
 
   describe('NOSCRIPT (H53)', () => {
-    for (const place of places) {
+    for (const place of redisPlaces) {
       it(`${place.name}: a script that Redis has lost is sent again`, async () => {
         const { redis, leave } = await place.join(server.url);
         closing.push(leave);
@@ -123,7 +123,7 @@ describe('a client of its kind', () => {
   });
 
   describe('errors in the client’s own words', () => {
-    for (const place of places) {
+    for (const place of redisPlaces) {
       it(`${place.name}: Redis’s own code comes through`, async () => {
         const { redis, leave } = await place.join(server.url);
         closing.push(leave);
@@ -147,7 +147,7 @@ describe('a client of its kind', () => {
   });
 
   describe('the offline queue (H3)', () => {
-    for (const place of places.filter(({ name }) => !name.includes('GLIDE'))) {
+    for (const place of redisPlaces.filter(({ name }) => !name.includes('GLIDE'))) {
       it(`${place.name}: nothing is left to it while the client is disconnected; the error says so`, async () => {
         const proxy = await startProxy(server.port);
         closing.push(() => proxy.stop());
@@ -544,7 +544,7 @@ describe('a client of its kind', () => {
   });
 
   describe('what it says of eviction', () => {
-    for (const place of places) {
+    for (const place of redisPlaces) {
       it(place.name, async () => {
         const { redis, leave } = await place.join(server.url);
         closing.push(leave);

@@ -5,6 +5,8 @@ import { promisify } from 'node:util';
 import redisExpLock, {
   AlreadyAcquiredLockError,
   type CloseOptions,
+  HostLock,
+  type HostLockOptions,
   type Key,
   type Lease,
   LockBackendError,
@@ -15,10 +17,13 @@ import redisExpLock, {
   LockLostError,
   type LockState,
   LockTimeoutError,
+  memoryStore,
   type NodeRedisLike,
   NotAcquiredLockError,
   type Options,
   type RedisLike,
+  type Store,
+  sharedMemoryStore,
   TooManyLockAttemptsError,
   type WaitOptions,
   type WithLock,
@@ -68,6 +73,26 @@ export const noneGiven: Options = {
   minReplicas: undefined,
   commandTimeout: undefined,
 };
+
+// ---- without Redis
+
+export async function withoutServer(): Promise<string> {
+  const stores: Store[] = [memoryStore(), sharedMemoryStore('locks')];
+  for (const store of stores) await redisExpLock({ redis: store }).run('bankAccount', (lease) => lease.fence);
+  const kinds: ('memory' | 'shared-memory')[] = stores.map(({ kind }) => kind);
+  await Promise.all(stores.map((store) => store.close()));
+  return kinds.join();
+}
+
+export async function onOneHost(): Promise<[number, boolean, true]> {
+  const options: HostLockOptions = { lifetime: 30_000, timeout: 5000, step: 1, ratio: 2, maxStep: undefined };
+  const host = new HostLock('locks', options);
+  const waited: number = await host.lock('bankAccount');
+  const key: string | null = host.key;
+  const renewed: true = await host.expire(1000);
+  await new HostLock(host.name).expire();
+  return [waited + (key?.length ?? 0), await host.unlock(), renewed];
+}
 
 // ---- callback form
 

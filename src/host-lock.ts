@@ -1,0 +1,167 @@
+// HostLock: the object of lua-resty-lock (by Yichun Zhang), for the processes of one host. It asks, sleeps a step, and asks
+// again; each step is longer than the last. An object is idle, asking, or has a lock, and it has one lock at most.
+//
+// Invariant: whatever it does to a key, it does by the token of its own lock. A lock that has ended is nobody's business here,
+// whoever has the key now; that goes for the collector as well.
+import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from './errors';
+import { lockKey } from './keys';
+import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './options';
+import type { Store } from './store';
+import { embeddedStore } from './stores/embedded';
+import { sharedMemoryStore } from './stores/shared-memory';
+import { newToken } from './token';
+
+export interface HostLockOptions {
+  /** Ms until the key is freed by itself. Default 30,000; integer ≥ 1. */
+  lifetime?: number | undefined;
+  /** Longest wait in ms; 0 = one attempt. Default 5000; one that is given is cut to `lifetime`. */
+  timeout?: number | undefined;
+  /** Ms of the first sleep between two attempts. Default 1; > 0; one that is given is cut to `timeout`. */
+  step?: number | undefined;
+  /** Each sleep is the last × this, at least 1 ms. Default 2; > 0. */
+  ratio?: number | undefined;
+  /** Longest sleep in ms. Default 500; > 0. */
+  maxStep?: number | undefined;
+}
+
+const pauseRule = milliseconds('milliseconds, more than 0', (value) => value > 0 && value <= longestTimerMs);
+const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
+  lifetime: lifetimeRule,
+  timeout: milliseconds('milliseconds to wait, at least 0', (value) => value >= 0),
+  step: pauseRule,
+  ratio: { ...pauseRule, expected: 'a number, more than 0', possible: (value) => value > 0 && Number.isFinite(value) },
+  maxStep: pauseRule,
+};
+/** After the first. */
+const shortestStepMs = 1;
+const commandTimeoutMs = 1000;
+
+/** What an object has; the object is not reached from here, so that it can be collected, and this given back. */
+interface Holding {
+  readonly store: Store;
+  readonly key: string;
+  readonly token: string;
+}
+
+const collected = new FinalizationRegistry<Holding>((holding) => void release(holding).catch(() => {}));
+
+/** A lock for the processes of one host and user: all that open the same name share one table. Needs the package `lmdb`. */
+export class HostLock {
+  readonly name: string;
+  readonly #store: Store;
+  readonly #lifetimeMs: number;
+  readonly #timeoutMs: number;
+  readonly #stepMs: number;
+  readonly #ratio: number;
+  readonly #maxStepMs: number;
+  #holding: Holding | undefined;
+  #asking = false;
+
+  /**
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible name, an unknown option or an impossible value.
+   * @throws {LockBackendError} `lmdb` is not installed, or the table cannot be opened.
+   */
+  constructor(name: string, options?: HostLockOptions) {
+    const given = optionsOf<HostLockOptions>(options, rules);
+    this.#lifetimeMs = given.lifetime ?? 30_000;
+    this.#timeoutMs = given.timeout === undefined ? 5000 : Math.min(given.timeout, this.#lifetimeMs);
+    this.#stepMs = given.step === undefined ? 1 : Math.min(given.step, this.#timeoutMs);
+    this.#ratio = given.ratio ?? 2;
+    this.#maxStepMs = given.maxStep ?? 500;
+    this.name = name;
+    this.#store = embeddedStore(sharedMemoryStore(name))!;
+  }
+
+  /** The key that this object has; null when it has none. Its lifetime may have ended: `unlock` will tell. */
+  get key(): string | null {
+    return this.#holding?.key ?? null;
+  }
+
+  /**
+   * Takes the key. Resolves with the ms waited: the sum of the steps slept, 0 when it was free at once.
+   *
+   * @throws {TypeError | RangeError} (rejects) `ERR_LOCK_OPTION`: no key, or an impossible one.
+   * @throws {AlreadyAcquiredLockError} (rejects) 'locked': this object has a lock, or is asking for one. It still has it.
+   * @throws {LockTimeoutError} (rejects) 'timeout': others had it for all of `timeout`. Nothing is held.
+   * @throws {LockBackendError} (rejects) the table is full (`redisCode` 'FULL') or closed. Nothing is held.
+   */
+  async lock(key: string): Promise<number> {
+    const full = lockKey(key, '');
+    if (this.#holding !== undefined || this.#asking) throw new AlreadyAcquiredLockError('locked', { key });
+    this.#asking = true;
+    try {
+      return await this.#lock(full);
+    } finally {
+      this.#asking = false;
+    }
+  }
+
+  /**
+   * Gives the key back. True: it was ours; false: it had ended, and whoever has it now was left alone. Nothing is held
+   * afterwards.
+   *
+   * @throws {NotAcquiredLockError} (rejects) 'unlocked': this object has no lock.
+   */
+  async unlock(): Promise<boolean> {
+    const holding = this.#held();
+    const released = await release(holding);
+    this.#forget(holding);
+    return released;
+  }
+
+  /**
+   * Gives the key a new time to live, from now.
+   *
+   * @param ms Default: the constructor's `lifetime`; integer ≥ 1.
+   * @throws {RangeError | TypeError} (rejects) `ERR_LOCK_OPTION`: an impossible time. Nothing was changed.
+   * @throws {NotAcquiredLockError} (rejects) 'unlocked': this object has no lock; 'not found': it had ended.
+   */
+  async expire(ms?: number): Promise<true> {
+    if (ms !== undefined) checkValue('ms', lifetimeRule, ms);
+    const { key, token } = this.#held();
+    const lifetimeMs = ms ?? this.#lifetimeMs;
+    const request = { keys: key, token, lifetimeMs, exact: true, validUntilMs: Number.POSITIVE_INFINITY };
+    const { outcome } = await this.#store.extend({ ...request, commandTimeoutMs, begin: () => true });
+    if (outcome !== 'extended') throw new NotAcquiredLockError('not found', { key });
+    return true;
+  }
+
+  async #lock(key: string): Promise<number> {
+    let waitedMs = 0;
+    let stepMs = this.#stepMs;
+    for (;;) {
+      const token = newToken(undefined);
+      if (await this.#take(key, token)) {
+        this.#holding = { store: this.#store, key, token };
+        collected.register(this, this.#holding, this.#holding);
+        return waitedMs;
+      }
+      const leftMs = this.#timeoutMs - waitedMs;
+      if (leftMs <= 0) throw new LockTimeoutError('timeout', { key });
+      stepMs = Math.min(stepMs, this.#maxStepMs, leftMs);
+      await new Promise((resolve) => setTimeout(resolve, stepMs));
+      waitedMs += stepMs;
+      stepMs = Math.max(stepMs * this.#ratio, shortestStepMs);
+    }
+  }
+
+  async #take(key: string, token: string): Promise<boolean> {
+    const request = { keys: key, token, lifetimeMs: this.#lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs };
+    const { granted } = await this.#store.acquire({ ...request, begin: () => true });
+    return granted;
+  }
+
+  #held(): Holding {
+    if (this.#holding === undefined) throw new NotAcquiredLockError('unlocked', { key: '' });
+    return this.#holding;
+  }
+
+  #forget(holding: Holding): void {
+    if (this.#holding === holding) this.#holding = undefined;
+    collected.unregister(holding);
+  }
+}
+
+async function release({ store, key, token }: Holding): Promise<boolean> {
+  return (await store.release({ keys: key, token, commandTimeoutMs })) === 'released';
+}

@@ -1,0 +1,163 @@
+// A store without a server: the machine runs in this process, on a table that is in its memory or shared by the processes of
+// the host. A command has been carried out, alone, when the call returns; so no outcome is unknown, no request comes too
+// late, nothing has to be batched, and an abandoned token is gone at once.
+import { LockBackendError, optionError } from '../errors';
+import type { Key } from '../keys';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type ExtendReply,
+  type ExtendRequest,
+  type Listening,
+  type LockState,
+  type Moment,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Store,
+} from '../store';
+import { ownerOf } from '../token';
+import type { Acquired, Machine, Released } from './machine';
+import { describe, listOf } from './replies';
+
+/** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
+export interface EmbeddedStore {
+  readonly kind: 'memory' | 'shared-memory';
+  /** Ends its use by this process: what is asked of it later fails. Locks that are held stay until their lifetimes end. */
+  close(): Promise<void>;
+}
+
+/** Rows, a clock, and who hears of grants. */
+export interface Table {
+  /**
+   * Runs one command; nobody else sees or changes the rows meanwhile.
+   *
+   * @param monoMs The monotonic clock, where it was just read: a table whose clock that is need not read it again.
+   * @throws {LockBackendError} closed, or full.
+   */
+  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
+  listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
+  /** Of every row there is, those of free locks that were not yet forgotten included. */
+  keys(): string[];
+}
+
+/** An end so far away that it is none; finite, so that a table can keep it as text. */
+export const neverMs = 2 ** 53;
+
+const tables = new WeakMap<object, Table>();
+const stores = new WeakMap<Table, Embedded>();
+
+/** The store behind what one of our functions made; undefined for anything else. */
+export function embeddedStore(given: object): Store | undefined {
+  const table = tables.get(given);
+  if (table === undefined) return undefined;
+  let store = stores.get(table);
+  if (store === undefined) {
+    store = new Embedded(table);
+    stores.set(table, store);
+  }
+  return store;
+}
+
+/** Makes `handle` stand for a table. */
+export function standFor<Handle extends EmbeddedStore>(handle: Handle, table: Table): Handle {
+  tables.set(handle, table);
+  return handle;
+}
+
+/** The table that one of our own handles stands for. */
+export function tableOf(handle: EmbeddedStore): Table {
+  return tables.get(handle)!;
+}
+
+class Embedded implements Store {
+  readonly keyPrefix = '';
+  readonly listen: Store['listen'];
+  readonly #table: Table;
+
+  constructor(table: Table) {
+    this.#table = table;
+    this.listen = (channel, onMessage) => table.listen(channel, onMessage);
+  }
+
+  async acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const { keys, token, place, minReplicas, lifetimeMs } = request;
+    if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
+    if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
+    const sent = now();
+    const claim = {
+      keys: listOf(keys),
+      token,
+      lifetimeMs: lifetimeMs ?? neverMs,
+      notAfterMs: Number.POSITIVE_INFINITY,
+      fences: fencesOf(request),
+      place,
+    };
+    const acquired = this.#table.run((machine, micros) => machine.acquire(claim, micros), sent.monoMs);
+    return replyOf(acquired, sent);
+  }
+
+  async extend({ keys, token, lifetimeMs, exact, begin }: ExtendRequest): Promise<ExtendReply> {
+    if (!begin()) return { outcome: 'late' };
+    const sent = now();
+    const outcome = this.#table.run((machine, micros) =>
+      machine.extend(listOf(keys), token, lifetimeMs ?? neverMs, exact, Number.POSITIVE_INFINITY, micros),
+    );
+    return outcome === 'extended' ? { outcome, sent } : { outcome };
+  }
+
+  async release({ keys, token, ticket = 0, restMs = 0 }: ReleaseRequest): Promise<ReleaseReply> {
+    const command = { keys: listOf(keys), token, ticket, restMs };
+    return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
+  }
+
+  async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
+    const { keys, token, ticket = 0, restMs = 0 } = release;
+    const sent = now();
+    const { lifetimeMs, place } = acquire;
+    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), place };
+    const command = { keys: listOf(keys), token, ticket, restMs, next };
+    const reply = this.#table.run((machine, micros) => machine.release(command, micros), sent.monoMs);
+    return [resultOf(reply.results), replyOf(reply.next!, sent)];
+  }
+
+  /** What was asked with the token has been carried out: one release ends it all. */
+  async abandon(request: ReleaseRequest): Promise<void> {
+    await this.release(request).catch(() => {});
+  }
+
+  async inspect(key: string): Promise<LockState> {
+    const { token, leftMs, fence, waiters } = this.#table.run((machine, micros) => machine.look(key, micros));
+    const locked = token !== undefined;
+    const remaining = isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs;
+    return { locked, owner: ownerOf(token), remaining, waiters, fence, mode: locked ? 'exclusive' : null };
+  }
+
+  join(): void {}
+
+  async leave(): Promise<void> {}
+}
+
+/** The error for who asks a store that was closed. */
+export function closedStore(key: Key = ''): LockBackendError {
+  return new LockBackendError('the store was closed: make another one', { key, retryable: false });
+}
+
+function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
+  return fencing ? fences : 0;
+}
+
+function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
+  if (acquired.outcome === 'granted') return { granted: true, fence: acquired.fence, others: acquired.others, sent };
+  const { leftMs, stand } = acquired as Extract<Acquired, { outcome: 'busy' }>;
+  return { granted: false, leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs, stand };
+}
+
+function resultOf(results: readonly Released[]): ReleaseReply {
+  if (results.every((result) => result === 'released')) return 'released';
+  return results.includes('taken') ? 'taken' : 'missing';
+}
+
+function isNever(leftMs: number): boolean {
+  return leftMs > neverMs / 2;
+}

@@ -1,0 +1,117 @@
+// Messages between the processes of one host: whoever listens to a channel has a socket in the common folder, and whoever has
+// something to say writes a line to it. A message may be lost (its listener is gone, or its sender dies too soon): those who
+// wait have a timer as well. Nothing here keeps a process alive, but a line that is on its way.
+import { createHash } from 'node:crypto';
+import { lstatSync, readdirSync, unlinkSync } from 'node:fs';
+import { createServer, connect as dial, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Listening } from '../store';
+
+const suffix = '.sock';
+/** A connection over which nothing was said for so long is closed. */
+const idleMs = 10_000;
+/** Whoever does not read what it is told has to ask. */
+const mostUnsentBytes = 2 ** 16;
+const youngMs = 10_000;
+
+export class WakeUps {
+  readonly #folder: string;
+  readonly #listeners = new Map<string, (text: string) => void>();
+  readonly #servers = new Set<Server>();
+  readonly #incoming = new Set<Socket>();
+  readonly #outgoing = new Map<string, Socket>();
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  /** Resolves once every message will be heard. Rejects where there can be no socket (its path may be too long). */
+  async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
+    this.#removeDead();
+    const server = createServer((socket) => this.#hear(socket, channel)).unref();
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject).listen(this.#pathOf(channel), resolve);
+    });
+    this.#servers.add(server);
+    this.#listeners.set(channel, onMessage);
+    return {
+      close: () => {
+        this.#listeners.delete(channel);
+        this.#servers.delete(server);
+        server.close();
+      },
+    };
+  }
+
+  /** Never within the call, never fails. */
+  tell(channel: string, text: string): void {
+    if (this.#listeners.has(channel)) {
+      process.nextTick(() => this.#listeners.get(channel)?.(text));
+      return;
+    }
+    const path = this.#pathOf(channel);
+    const socket = this.#outgoing.get(path) ?? this.#dial(path);
+    if (socket.writableLength > mostUnsentBytes) return;
+    socket.ref();
+    socket.write(`${JSON.stringify(text)}\n`, () => socket.unref());
+  }
+
+  /** At once. */
+  close(): void {
+    for (const server of this.#servers) server.close();
+    for (const socket of [...this.#incoming, ...this.#outgoing.values()]) socket.destroy();
+    this.#listeners.clear();
+    this.#servers.clear();
+  }
+
+  #hear(socket: Socket, channel: string): void {
+    this.#incoming.add(socket);
+    socket.unref().on('error', () => {});
+    socket.once('close', () => this.#incoming.delete(socket));
+    createInterface({ input: socket }).on('line', (line) => {
+      const text = textIn(line);
+      if (text !== undefined) this.#listeners.get(channel)?.(text);
+    });
+  }
+
+  #dial(path: string): Socket {
+    const socket = dial(path);
+    this.#outgoing.set(path, socket);
+    socket.once('close', () => this.#outgoing.delete(path));
+    socket.on('error', (error) => removeIfDead(path, error));
+    socket.setTimeout(idleMs, () => socket.destroy());
+    return socket;
+  }
+
+  /** What processes have left behind that were killed while they listened. */
+  #removeDead(): void {
+    for (const file of readdirSync(this.#folder)) {
+      if (!file.endsWith(suffix)) continue;
+      const path = join(this.#folder, file);
+      const socket = dial(path, () => socket.destroy()).unref();
+      socket.on('error', (error) => removeIfDead(path, error));
+    }
+  }
+
+  #pathOf(channel: string): string {
+    return join(this.#folder, createHash('sha256').update(channel).digest('hex').slice(0, 16) + suffix);
+  }
+}
+
+/** A socket that was made just now may not be listened to yet. */
+function removeIfDead(path: string, error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ECONNREFUSED') return;
+  try {
+    if (Date.now() - lstatSync(path).ctimeMs > youngMs) unlinkSync(path);
+  } catch {} // somebody else was faster
+}
+
+function textIn(line: string): string | undefined {
+  try {
+    const text: unknown = JSON.parse(line);
+    return typeof text === 'string' ? text : undefined;
+  } catch {
+    return undefined;
+  }
+}

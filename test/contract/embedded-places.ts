@@ -1,0 +1,186 @@
+/**
+ * The places without a server: the memory of this process, and a table that the processes of this host share. Each has a
+ * clock of its own, which a test's fake one does not touch, as a server has.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
+import { type EmbeddedStore, neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded';
+import { handleOf, MemoryTable } from '../../src/stores/memory';
+import { sharedMemoryStore } from '../../src/stores/shared-memory';
+import type { Here, Line, Place } from './places';
+
+export const stranger = 'a stranger';
+
+const { performance } = globalThis;
+const realNow = performance.now.bind(performance);
+
+/** No line that could be cut, nothing that resends. */
+const without = { faults: false, resends: false, advice: 'the store was closed' };
+
+const memory: Place = {
+  ...without,
+  name: 'memory',
+  shared: false,
+  create() {
+    const table = new MemoryTable(realNow);
+    return new EmbeddedHere(memory, '', () => handleOf(table));
+  },
+  async join(_address, seized) {
+    const store = handleOf(new MemoryTable(realNow));
+    if (seized !== undefined) store.seize(seized);
+    return { redis: store, leave: () => store.close() };
+  },
+};
+
+const sharedMemory: Place = {
+  ...without,
+  name: 'shared memory',
+  shared: true,
+  create: () => new SharedMemoryHere(sharedMemory, 'contract', () => sharedMemoryStore('contract')),
+  async join(address) {
+    process.env.XDG_RUNTIME_DIR = address;
+    const store = sharedMemoryStore('contract');
+    return { redis: store, leave: () => store.close() };
+  },
+};
+
+export const embeddedPlaces: readonly Place[] = [memory, sharedMemory];
+
+class EmbeddedHere implements Here {
+  readonly place: Place;
+  address: string;
+  readonly #make: () => EmbeddedStore;
+  readonly #stores: EmbeddedStore[] = [];
+  #redis: EmbeddedStore | undefined;
+  #elsewhere: EmbeddedStore | undefined;
+
+  constructor(place: Place, address: string, make: () => EmbeddedStore) {
+    this.place = place;
+    this.address = address;
+    this.#make = make;
+  }
+
+  async open(): Promise<void> {
+    this.#redis = this.#another();
+    this.#elsewhere = this.#another();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#stores.map((store) => store.close()));
+  }
+
+  get redis(): EmbeddedStore {
+    return this.#redis!;
+  }
+
+  get elsewhere(): EmbeddedStore {
+    return this.#elsewhere!;
+  }
+
+  async line(): Promise<Line> {
+    const counted = new Counted(tableOf(this.#another()));
+    const redis = standFor<EmbeddedStore>({ kind: this.redis.kind, close: async () => {} }, counted);
+    const none = (): never => {
+      throw new Error('there is no line that could be cut');
+    };
+    return {
+      redis,
+      async calls() {
+        await turn(); // behind what was asked for in this turn
+        await turn();
+        return counted.calls;
+      },
+      get proxy() {
+        return none();
+      },
+      heal: none,
+    };
+  }
+
+  unconnected(): EmbeddedStore {
+    // A handle of a table of its own: closing a memory store closes it for everybody.
+    const store = this.place.shared ? this.#make() : handleOf(new MemoryTable(realNow));
+    void store.close();
+    return store;
+  }
+
+  async holder(key: string): Promise<string | null> {
+    return this.#table.run((machine, micros) => machine.holder(key, micros)) ?? null;
+  }
+
+  async leftMs(key: string): Promise<number> {
+    const { leftMs } = this.#table.run((machine, micros) => machine.look(key, micros));
+    return leftMs > neverMs / 2 ? Number.POSITIVE_INFINITY : Math.max(leftMs, 0);
+  }
+
+  async seize(key: string, lifetimeMs: number | null = 60_000): Promise<void> {
+    this.#table.run((machine, micros) =>
+      machine.put(key, stranger, Math.floor(micros / 1000) + (lifetimeMs ?? neverMs)),
+    );
+  }
+
+  async remove(key: string): Promise<void> {
+    this.#table.run((machine) => machine.put(key, undefined, 0));
+  }
+
+  async keys(): Promise<string[]> {
+    return this.#table.keys();
+  }
+
+  get #table(): Table {
+    return tableOf(this.redis);
+  }
+
+  #another(): EmbeddedStore {
+    const store = this.#make();
+    this.#stores.push(store);
+    return store;
+  }
+}
+
+class SharedMemoryHere extends EmbeddedHere {
+  #before: string | undefined;
+
+  override async open(): Promise<void> {
+    this.#before = process.env.XDG_RUNTIME_DIR;
+    this.address = process.env.XDG_RUNTIME_DIR = mkdtempSync(join(tmpdir(), 'redis-exp-lock-'));
+    await super.open();
+  }
+
+  override async close(): Promise<void> {
+    await super.close();
+    if (this.#before === undefined) delete process.env.XDG_RUNTIME_DIR;
+    else process.env.XDG_RUNTIME_DIR = this.#before;
+    rmSync(this.address, { recursive: true, force: true });
+  }
+}
+
+/** Counts as a server would that is asked in batches: what is asked for in one tick is one request. */
+class Counted implements Table {
+  calls = 0;
+  readonly #table: Table;
+  #ticking = false;
+
+  constructor(table: Table) {
+    this.#table = table;
+  }
+
+  run: Table['run'] = (work) => {
+    if (!this.#ticking) {
+      this.calls += 1;
+      this.#ticking = true;
+      queueMicrotask(() => {
+        this.#ticking = false;
+      });
+    }
+    return this.#table.run(work);
+  };
+
+  listen: Table['listen'] = (channel, onMessage) => this.#table.listen(channel, onMessage);
+
+  keys(): string[] {
+    return this.#table.keys();
+  }
+}

@@ -1,0 +1,167 @@
+// What the memory store has beyond the contract: a clock to hand in, locks that end on demand, and a table that stays small.
+import { expect } from 'chai';
+import sinon from 'sinon';
+import redisExpLock from '../../src/index';
+import { tableOf } from '../../src/stores/embedded';
+import { failure, thrown } from '../contract/outcomes';
+import { waitFor } from '../support/processes';
+
+const { memoryStore } = redisExpLock;
+
+describe('the memory store', () => {
+  it('each call makes another place', async () => {
+    const [one, two] = [memoryStore(), memoryStore()];
+    expect(one.kind).to.equal('memory');
+    const leases = await Promise.all([one, two].map((redis) => redisExpLock({ redis }).promise('key')));
+    expect(await redisExpLock({ redis: one }).tryLock('key')).to.equal(null);
+    for (const lease of leases) expect(await lease()).to.equal(true);
+  });
+
+  it('waiting is by place: first come, first served, with fences that rise', async () => {
+    const withLock = redisExpLock({ redis: memoryStore(), lifetime: 10_000, timeout: 10_000 });
+    const served: number[] = [];
+    const fences: number[] = [];
+    await Promise.all(
+      Array.from({ length: 300 }, (_, n) =>
+        withLock.run('key', async (lease) => {
+          served.push(n);
+          fences.push(lease.fence);
+          if (n % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
+        }),
+      ),
+    );
+    expect(served).to.deep.equal(Array.from({ length: 300 }, (_, n) => n));
+    for (const [n, fence] of fences.entries()) if (n > 0) expect(fence).to.be.greaterThan(fences[n - 1]!);
+  });
+
+  it('who waits is woken by the release, and asks for nothing meanwhile', async () => {
+    const store = memoryStore();
+    const [one, two] = [redisExpLock({ redis: store }), redisExpLock({ redis: store })];
+    const lease = await one.promise('key', { lifetime: 60_000 });
+    const waiting = two.promise('key', { timeout: 60_000, lifetime: 5_000 });
+    await waitFor(async () => (await one.inspect('key')).waiters === 1);
+    const start = performance.now();
+    await lease();
+    const next = await waiting;
+    expect(performance.now() - start).to.be.lessThan(600);
+    expect(next.fence).to.be.greaterThan(lease.fence);
+    await next();
+  });
+
+  it('H47: lifetimes are each lock’s own, by a clock that is handed in', async () => {
+    let nowMs = 1000;
+    const withLock = redisExpLock({ redis: memoryStore({ now: () => nowMs }) });
+    const short = await withLock.promise('short', { lifetime: 10_000 });
+    await withLock.promise('long', { lifetime: 20_000 });
+    nowMs += 9_999;
+    expect((await withLock.inspect('short')).remaining).to.equal(1);
+    nowMs += 1;
+    expect(await withLock.inspect('short')).to.include({ locked: false });
+    expect(await withLock.inspect('long')).to.include({ locked: true, remaining: 10_000 });
+    const next = await withLock.promise('short');
+    expect(next.fence).to.be.greaterThan(short.fence);
+    expect(await short()).to.equal(false);
+  });
+
+  it('a clock that goes back ends nothing sooner, and no fence falls', async () => {
+    let nowMs = 1_000_000;
+    const withLock = redisExpLock({ redis: memoryStore({ now: () => nowMs }) });
+    const first = await withLock.promise('key', { lifetime: 10_000 });
+    nowMs = 5;
+    expect((await withLock.inspect('key')).remaining).to.equal(10_000);
+    nowMs += 10_000;
+    const second = await withLock.promise('key');
+    expect(second.fence).to.be.greaterThan(first.fence);
+  });
+
+  it('fake timers own it', async () => {
+    const withLock = redisExpLock({ redis: memoryStore(), lifetime: 10_000 });
+    const clock = sinon.useFakeTimers();
+    try {
+      const lease = await withLock.promise('key');
+      const { signal } = lease;
+      const waiting = withLock.promise('key', { timeout: 60_000 });
+      await clock.tickAsync(9_980);
+      expect(signal.aborted).to.equal(false);
+      await clock.tickAsync(2_000);
+      expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'expired' });
+      const next = await waiting;
+      expect(next.fence).to.be.greaterThan(lease.fence);
+      await next();
+    } finally {
+      clock.restore();
+    }
+  });
+
+  describe('on demand', () => {
+    it('`expire` ends a hold: the next in line has it, the holder learns at its next extension', async () => {
+      const store = memoryStore();
+      const withLock = redisExpLock({ redis: store, lifetime: 60_000 });
+      const lease = await withLock.promise('key');
+      const waiting = redisExpLock({ redis: store }).promise('key', { timeout: 60_000 });
+      await waitFor(async () => (await withLock.inspect('key')).waiters === 1);
+      expect(store.expire('key')).to.equal(true);
+      const next = await waiting;
+      expect(lease.signal.aborted).to.equal(false);
+      expect(await lease.extend()).to.equal(false);
+      expect(lease.signal.reason).to.include({ reason: 'taken' });
+      await next();
+      expect(store.expire('key')).to.equal(false);
+    });
+
+    it('`run` learns of it by renewing, and says so', async () => {
+      const store = memoryStore();
+      const withLock = redisExpLock({ redis: store, lifetime: 150 });
+      const running = withLock.run('key', async ({ signal }) => {
+        store.expire('key');
+        await new Promise((resolve) => signal.addEventListener('abort', resolve));
+        return 'stopped';
+      });
+      expect(await failure(running)).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing', result: 'stopped' });
+    });
+
+    it('`seize` gives it to a stranger, until it is expired', async () => {
+      const store = memoryStore();
+      const withLock = redisExpLock({ redis: store });
+      store.seize('key');
+      expect(await withLock.tryLock('key')).to.equal(null);
+      expect(await withLock.inspect('key')).to.include({ remaining: Number.POSITIVE_INFINITY, owner: null });
+      store.expire('key');
+      const lease = await withLock.promise('key');
+      store.seize('key', 30);
+      expect(await lease()).to.equal(false);
+      await (await withLock.promise('key', { timeout: 5000 }))();
+    });
+  });
+
+  it('does not grow with every key that was ever used, and forgets nothing that matters', async () => {
+    const store = memoryStore();
+    const withLock = redisExpLock({ redis: store, lifetime: 60_000 });
+    const held = await Promise.all(Array.from({ length: 100 }, (_, n) => withLock.promise(`held:${n}`)));
+    const many = await withLock.promise(Array.from({ length: 50 }, (_, n) => `together:${n}`));
+    const fences = new Map<number, number>();
+    for (let n = 0; n < 30_000; n++) {
+      const lease = await withLock.promise(`free:${n % 9_000}`);
+      expect(lease.fence).to.be.greaterThan(fences.get(n % 9_000) ?? 0);
+      fences.set(n % 9_000, lease.fence);
+      await lease();
+    }
+    expect(tableOf(store).keys().length).to.be.lessThan(5_000);
+    for (const lease of [...held, many]) expect(await lease()).to.equal(true);
+  });
+
+  it('a closed store refuses; options that are none are refused', async () => {
+    const store = memoryStore();
+    await store.close();
+    const error = await failure(redisExpLock({ redis: store }).promise('key'));
+    expect(error).to.include({ code: 'ERR_LOCK_BACKEND', retryable: false, key: 'key' });
+    for (const bad of [5, null, { clock: 1 }, { now: 5 }]) {
+      expect(thrown(() => memoryStore(bad as any))).to.include({ code: 'ERR_LOCK_OPTION' });
+    }
+  });
+
+  it('minReplicas is refused: there are none', async () => {
+    const error = await failure(redisExpLock({ redis: memoryStore(), minReplicas: 1 }).promise('key'));
+    expect(error).to.include({ code: 'ERR_LOCK_OPTION' });
+  });
+});
