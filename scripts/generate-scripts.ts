@@ -30,11 +30,13 @@ export function generate(): string {
     .sort()
     .map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')] as const);
   const all = new Map(texts);
+  const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [name, strip(text)]));
   const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     "import type { Script, ScriptCall } from './script';",
-    ...sources.map(emit),
+    [...parts].map(([name, text]) => `const ${name}Part = ${JSON.stringify(text)};`).join('\n'),
+    ...sources.map((source) => emit(source, parts)),
     `export const scripts: readonly Script[] = [${sources.map((source) => `${source.name}Script`).join(', ')}];`,
     '',
   ].join('\n\n');
@@ -146,7 +148,19 @@ function strip(text: string): string {
   return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
 }
 
-function emit(source: Source): string {
+/** The text as an expression: a part that several scripts use is written down once. */
+function expression(text: string, parts: ReadonlyMap<string, string>): string {
+  for (const [name, part] of parts) {
+    const at = text.indexOf(part);
+    if (at < 0) continue;
+    const around = [text.slice(0, at), text.slice(at + part.length)];
+    const [before, after] = around.map((each) => (each === '' ? '' : expression(each, parts)));
+    return [before, `${name}Part`, after].filter((each) => each !== '').join(' + ');
+  }
+  return JSON.stringify(text);
+}
+
+function emit(source: Source, parts: ReadonlyMap<string, string>): string {
   const sha = createHash('sha1').update(source.body).digest('hex');
   const parameters = [
     ...source.keys.map((key) => `${key.name}: ${key.list ? 'readonly string[]' : 'string'}`),
@@ -157,7 +171,7 @@ function emit(source: Source): string {
     `const ${source.name}Script: Script = {`,
     `  name: '${source.name}',`,
     `  sha: '${sha}',`,
-    `  lua: ${JSON.stringify(source.body)},`,
+    `  lua: ${expression(source.body, parts)},`,
     '};',
     '',
     '/**',

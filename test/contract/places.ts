@@ -177,9 +177,13 @@ async function dialGlide(url: string): Promise<Way> {
   };
 }
 
-/** Runs a suite at every place. */
-export function describeEach(title: string, suite: (here: Here) => void): void {
-  for (const place of places) {
+/** Runs a suite at every place, or at those that have what it needs. */
+export function describeEach(
+  title: string,
+  suite: (here: Here) => void,
+  has: (place: Place) => boolean = () => true,
+): void {
+  for (const place of places.filter(has)) {
     describe(`${title}, on ${place.name}`, () => {
       const here = place.create();
       before(() => here.open());

@@ -98,337 +98,341 @@ async function takeAndGive(
   );
 }
 
-describeEach('a place in line', (here) => {
-  const scene = new Scene(here);
-  let line: Line;
+describeEach(
+  'a place in line',
+  (here) => {
+    const scene = new Scene(here);
+    let line: Line;
 
-  if (here.place.name.startsWith('Valkey GLIDE')) {
-    it('where nobody can be woken a wait counts, and gets the lock all the same (H27)', async () => {
-      const held = await scene.lock(here.elsewhere).promise(scene.key);
-      const waiting = scene.lock(here.redis).promise(scene.key);
-      expect(await pending(waiting)).to.equal(true);
-      expect(await scene.standing()).to.equal(0);
-      await held.release();
-      expect(await (await waiting).release()).to.equal(true);
-      await scene.nothingLeft();
-    });
-    return;
-  }
-
-  beforeEach(async () => {
-    line = await here.line();
-  });
-
-  it('the next in line has it after one message and one question, and gives it back; nothing is left', async () => {
-    const held = await scene.lock(here.redis).promise(scene.key);
-    const waiting = scene.lock(line.redis).promise(scene.key);
-    await scene.stands(1);
-    const before = line.proxy.count('script');
-    expect(await held.release()).to.equal(true);
-    const lease = await waiting;
-    expect(line.proxy.count('script') - before).to.equal(1);
-    expect(lease.fence).to.be.greaterThan(held.fence);
-    expect(await here.holder(scene.key)).to.equal(lease.token);
-    expect(await here.leftMs(scene.key), 'the provisional grant was confirmed').to.be.greaterThan(5_000);
-    expect(await lease.release()).to.equal(true);
-    await scene.nothingLeft();
-  });
-
-  describe('H27: the lock is given back between the failed attempt and the ear', () => {
-    it('while the answer to the first attempt is on its way', async () => {
-      const held = await scene.lock(here.redis).promise(scene.key);
-      const reply = holdReply();
-      line.proxy.rule({ match: isAcquire, nth: 1 }, reply);
-      const waiting = scene.lock(line.redis).promise(scene.key);
-      await reply.arrived;
-      await held.release();
-      reply.release();
-      expect(await (await waiting).release()).to.equal(true);
-    });
-
-    it('while the subscription is on its way', async () => {
-      const held = await scene.lock(here.redis).promise(scene.key);
-      const subscribe = holdRequest();
-      line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
-      const waiting = scene.lock(line.redis).promise(scene.key);
-      await subscribe.arrived;
-      await held.release();
-      expect(await scene.standing()).to.equal(0);
-      subscribe.release();
-      expect(await (await waiting).release()).to.equal(true);
-    });
-
-    it('while the answer that it stands in line is on its way', async () => {
-      const held = await scene.lock(here.redis).promise(scene.key);
-      const reply = holdReply();
-      line.proxy.rule({ match: isAcquire, nth: 2 }, reply);
-      const waiting = scene.lock(line.redis).promise(scene.key);
-      await reply.arrived;
-      await scene.stands(1);
-      await held.release();
-      reply.release();
-      expect(await (await waiting).release()).to.equal(true);
-      await scene.nothingLeft();
-    });
-  });
-
-  it('H28: every subscription is cut, again and again; each time the next one has it', async () => {
-    const [holder, lock] = [scene.lock(here.redis), scene.lock(line.redis)];
-    for (let n = 0; n < 5; n++) {
-      const held = await holder.promise(scene.key);
-      const waiting = lock.promise(scene.key);
-      await scene.stands(1);
-      await scene.direct.sendCommand(['CLIENT', 'KILL', 'TYPE', 'pubsub']);
-      if (n % 2 === 1) await waitFor(async () => (await scene.openChannels()).length > 0);
-      await held.release();
-      expect(await (await waiting).release()).to.equal(true);
-      await scene.nothingLeft();
-    }
-  });
-
-  it('H30: 1,000 waiters in one process: one connection more than none, and a few commands in all', async () => {
-    const held = await scene.lock(here.redis).promise(scene.key);
-    const lock = scene.lock(line.redis);
-    await (await lock.promise(`${scene.key}:warm`)).release();
-    const connections = await scene.connections();
-    const before = line.proxy.commands.length;
-    const waits = Array.from({ length: 1_000 }, () => lock.promise(scene.key));
-    await scene.stands(1);
-    expect((await scene.connections()) - connections).to.equal(1);
-    await held.release();
-    let holders = 0;
-    let most = 0;
-    await takeAndGive(waits, async () => {
-      most = Math.max(most, ++holders);
-      await turn();
-      holders -= 1;
-    });
-    expect(most).to.equal(1);
-    // 65 for each question, the handshake of the connection for messages, and a look now and then.
-    expect(line.proxy.commands.length - before).to.be.at.most(70);
-    await scene.nothingLeft();
-  });
-
-  it('H31: one factory is closed, another on the same client goes on waiting, and is told', async () => {
-    const [mine, yours] = [scene.lock(line.redis), scene.lock(line.redis)];
-    const other = `${scene.key}:other`;
-    const held = await scene.lock(here.redis).promise(scene.key);
-    const heldToo = await scene.lock(here.redis).promise(other);
-    const closing = failure(mine.promise(scene.key));
-    const closingToo = failure(mine.promise(other));
-    const waits = [yours.promise(scene.key), yours.promise(other)];
-    await scene.stands(1);
-    await scene.stands(1, other);
-    const count = (await scene.openChannels()).length;
-    await mine.close();
-    expect((await closing).code).to.equal('ERR_LOCK_CLOSED');
-    expect((await closingToo).code).to.equal('ERR_LOCK_CLOSED');
-    await waitFor(async () => (await scene.standing()) === 1 && (await scene.standing(other)) === 1);
-    const before = line.proxy.count('script');
-    await Promise.all([held.release(), heldToo.release()]);
-    for (const lease of await Promise.all(waits)) expect(await lease.release()).to.equal(true);
-    expect(line.proxy.count('script') - before).to.be.within(2, 6);
-    expect((await scene.openChannels()).length).to.equal(count);
-    await yours.close();
-    await waitFor(async () => (await scene.openChannels()).length < count, { what: 'the channel to be closed' });
-  });
-
-  it('H34: names with quotes, braces, newlines, spaces, NUL and emoji are told as they are', async () => {
-    const lock = scene.lock(line.redis);
-    const holder = scene.lock(here.redis);
-    const names = [
-      '"quoted" \'too\'',
-      '{tag}:rest',
-      '{whole}',
-      'open{',
-      'a\r\nb\n',
-      ' two  spaces ',
-      'nul\0nul',
-      '🔒🧵',
-    ];
-    names.push('a{b}c', '1 2 3', '\\', '%s*?[x]', 'ä\u2028ö', '{"json":["', 'é'.repeat(400));
-    const ear = await connect(here.address);
-    const told: string[] = [];
-    await ear.pSubscribe(channels, (message) => void told.push(message));
-    const startedMs = performance.now();
-    for (const name of names) {
-      const key = `${name}${scene.key}`;
-      const held = await holder.promise(key);
-      const waiting = lock.promise(key);
-      await scene.stands(1, key);
-      await held.release();
-      expect(await (await waiting).release(), name).to.equal(true);
-      await scene.nothingLeft(key);
-    }
-    const tookMs = performance.now() - startedMs;
-    expect(told.map((message) => message.slice(message.indexOf(' ') + 1))).to.deep.equal(
-      names.map((name) => `${name}${scene.key}`),
-    );
-    // Asking on its own each would have had it after 0.8 to 1 s.
-    expect(tookMs).to.be.below(names.length * 600);
-    ear.destroy();
-  });
-
-  describe('H35: close()', () => {
-    it('ends with waiters in line; nothing of them is left: no entry, no channel, no connection, no timer', async () => {
-      const { setTimeout, clearTimeout } = globalThis;
-      const timers = libraryTimers();
-      try {
-        const held = await scene.lock(here.redis).promise(scene.key);
-        const connections = await scene.connections();
-        const open = (await scene.openChannels()).length;
-        const lock = scene.lock(line.redis);
-        const waits = Array.from({ length: 20 }, () => failure(lock.promise(scene.key)));
-        await scene.stands(1);
-        await lock.close();
-        for (const error of await Promise.all(waits)) expect(error).to.be.instanceOf(redisExpLock.LockClosedError);
-        await scene.stands(0);
-        const isOver = async () =>
-          (await scene.openChannels()).length === open && (await scene.connections()) <= connections;
-        await waitFor(isOver, { what: 'the connection for messages to end' });
-        expect(timers()).to.equal(0);
-        expect(await held.release()).to.equal(true);
-        expect(timers()).to.equal(0);
+    if (here.place.name.startsWith('Valkey GLIDE')) {
+      it('where nobody can be woken a wait counts, and gets the lock all the same (H27)', async () => {
+        const held = await scene.lock(here.elsewhere).promise(scene.key);
+        const waiting = scene.lock(here.redis).promise(scene.key);
+        expect(await pending(waiting)).to.equal(true);
+        expect(await scene.standing()).to.equal(0);
+        await held.release();
+        expect(await (await waiting).release()).to.equal(true);
         await scene.nothingLeft();
-      } finally {
-        Object.assign(globalThis, { setTimeout, clearTimeout });
+      });
+      return;
+    }
+
+    beforeEach(async () => {
+      line = await here.line();
+    });
+
+    it('the next in line has it after one message and one question, and gives it back; nothing is left', async () => {
+      const held = await scene.lock(here.redis).promise(scene.key);
+      const waiting = scene.lock(line.redis).promise(scene.key);
+      await scene.stands(1);
+      const before = line.proxy.count('script');
+      expect(await held.release()).to.equal(true);
+      const lease = await waiting;
+      expect(line.proxy.count('script') - before).to.equal(1);
+      expect(lease.fence).to.be.greaterThan(held.fence);
+      expect(await here.holder(scene.key)).to.equal(lease.token);
+      expect(await here.leftMs(scene.key), 'the provisional grant was confirmed').to.be.greaterThan(5_000);
+      expect(await lease.release()).to.equal(true);
+      await scene.nothingLeft();
+    });
+
+    describe('H27: the lock is given back between the failed attempt and the ear', () => {
+      it('while the answer to the first attempt is on its way', async () => {
+        const held = await scene.lock(here.redis).promise(scene.key);
+        const reply = holdReply();
+        line.proxy.rule({ match: isAcquire, nth: 1 }, reply);
+        const waiting = scene.lock(line.redis).promise(scene.key);
+        await reply.arrived;
+        await held.release();
+        reply.release();
+        expect(await (await waiting).release()).to.equal(true);
+      });
+
+      it('while the subscription is on its way', async () => {
+        const held = await scene.lock(here.redis).promise(scene.key);
+        const subscribe = holdRequest();
+        line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
+        const waiting = scene.lock(line.redis).promise(scene.key);
+        await subscribe.arrived;
+        await held.release();
+        expect(await scene.standing()).to.equal(0);
+        subscribe.release();
+        expect(await (await waiting).release()).to.equal(true);
+      });
+
+      it('while the answer that it stands in line is on its way', async () => {
+        const held = await scene.lock(here.redis).promise(scene.key);
+        const reply = holdReply();
+        line.proxy.rule({ match: isAcquire, nth: 2 }, reply);
+        const waiting = scene.lock(line.redis).promise(scene.key);
+        await reply.arrived;
+        await scene.stands(1);
+        await held.release();
+        reply.release();
+        expect(await (await waiting).release()).to.equal(true);
+        await scene.nothingLeft();
+      });
+    });
+
+    it('H28: every subscription is cut, again and again; each time the next one has it', async () => {
+      const [holder, lock] = [scene.lock(here.redis), scene.lock(line.redis)];
+      for (let n = 0; n < 5; n++) {
+        const held = await holder.promise(scene.key);
+        const waiting = lock.promise(scene.key);
+        await scene.stands(1);
+        await scene.direct.sendCommand(['CLIENT', 'KILL', 'TYPE', 'pubsub']);
+        if (n % 2 === 1) await waitFor(async () => (await scene.openChannels()).length > 0);
+        await held.release();
+        expect(await (await waiting).release()).to.equal(true);
+        await scene.nothingLeft();
       }
     });
 
-    it('ends while the channel is still being opened, and who waits there later is told all the same', async () => {
+    it('H30: 1,000 waiters in one process: one connection more than none, and a few commands in all', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const subscribe = holdRequest();
-      line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
-      const first = scene.lock(line.redis);
-      const closed = failure(first.promise(scene.key));
-      await subscribe.arrived;
-      await first.close();
-      expect(await closed).to.be.instanceOf(redisExpLock.LockClosedError);
-      subscribe.release();
-      await sleep(30); // that it is confirmed now must not count for anybody
-      const waiting = scene.lock(line.redis).promise(scene.key);
+      const lock = scene.lock(line.redis);
+      await (await lock.promise(`${scene.key}:warm`)).release();
+      const connections = await scene.connections();
+      const before = line.proxy.commands.length;
+      const waits = Array.from({ length: 1_000 }, () => lock.promise(scene.key));
       await scene.stands(1);
-      expect(line.proxy.count('SUBSCRIBE'), 'a new channel for who waits now').to.equal(2);
+      expect((await scene.connections()) - connections).to.equal(1);
       await held.release();
-      expect(await (await waiting).release()).to.equal(true);
-    });
-  });
-
-  describe('H36: aborted', () => {
-    let abort: AbortController;
-    let held: Lease;
-
-    beforeEach(async () => {
-      abort = new AbortController();
-      held = await scene.lock(here.redis).promise(scene.key);
-    });
-
-    const start = (): Promise<Error> =>
-      failure(scene.lock(line.redis).promise(scene.key, { signal: abort.signal, commandTimeout: 200 }));
-
-    async function gone(): Promise<void> {
-      await scene.stands(0);
-      await held.release();
+      let holders = 0;
+      let most = 0;
+      await takeAndGive(waits, async () => {
+        most = Math.max(most, ++holders);
+        await turn();
+        holders -= 1;
+      });
+      expect(most).to.equal(1);
+      // 65 for each question, the handshake of the connection for messages, and a look now and then.
+      expect(line.proxy.commands.length - before).to.be.at.most(70);
       await scene.nothingLeft();
-    }
+    });
 
-    for (const [when, nth] of [
-      ['while it asks for the first time', 1],
-      ['while it asks for its place', 2],
-    ] as const) {
-      it(`${when}: it rejects at once, and no entry is left`, async () => {
-        const reply = holdReply();
-        line.proxy.rule({ match: isAcquire, nth }, reply);
+    it('H31: one factory is closed, another on the same client goes on waiting, and is told', async () => {
+      const [mine, yours] = [scene.lock(line.redis), scene.lock(line.redis)];
+      const other = `${scene.key}:other`;
+      const held = await scene.lock(here.redis).promise(scene.key);
+      const heldToo = await scene.lock(here.redis).promise(other);
+      const closing = failure(mine.promise(scene.key));
+      const closingToo = failure(mine.promise(other));
+      const waits = [yours.promise(scene.key), yours.promise(other)];
+      await scene.stands(1);
+      await scene.stands(1, other);
+      const count = (await scene.openChannels()).length;
+      await mine.close();
+      expect((await closing).code).to.equal('ERR_LOCK_CLOSED');
+      expect((await closingToo).code).to.equal('ERR_LOCK_CLOSED');
+      await waitFor(async () => (await scene.standing()) === 1 && (await scene.standing(other)) === 1);
+      const before = line.proxy.count('script');
+      await Promise.all([held.release(), heldToo.release()]);
+      for (const lease of await Promise.all(waits)) expect(await lease.release()).to.equal(true);
+      expect(line.proxy.count('script') - before).to.be.within(2, 6);
+      expect((await scene.openChannels()).length).to.equal(count);
+      await yours.close();
+      await waitFor(async () => (await scene.openChannels()).length < count, { what: 'the channel to be closed' });
+    });
+
+    it('H34: names with quotes, braces, newlines, spaces, NUL and emoji are told as they are', async () => {
+      const lock = scene.lock(line.redis);
+      const holder = scene.lock(here.redis);
+      const names = [
+        '"quoted" \'too\'',
+        '{tag}:rest',
+        '{whole}',
+        'open{',
+        'a\r\nb\n',
+        ' two  spaces ',
+        'nul\0nul',
+        '🔒🧵',
+      ];
+      names.push('a{b}c', '1 2 3', '\\', '%s*?[x]', 'ä\u2028ö', '{"json":["', 'é'.repeat(400));
+      const ear = await connect(here.address);
+      const told: string[] = [];
+      await ear.pSubscribe(channels, (message) => void told.push(message));
+      const startedMs = performance.now();
+      for (const name of names) {
+        const key = `${name}${scene.key}`;
+        const held = await holder.promise(key);
+        const waiting = lock.promise(key);
+        await scene.stands(1, key);
+        await held.release();
+        expect(await (await waiting).release(), name).to.equal(true);
+        await scene.nothingLeft(key);
+      }
+      const tookMs = performance.now() - startedMs;
+      expect(told.map((message) => message.slice(message.indexOf(' ') + 1))).to.deep.equal(
+        names.map((name) => `${name}${scene.key}`),
+      );
+      // Asking on its own each would have had it after 0.8 to 1 s.
+      expect(tookMs).to.be.below(names.length * 600);
+      ear.destroy();
+    });
+
+    describe('H35: close()', () => {
+      it('ends with waiters in line; nothing of them is left: no entry, no channel, no connection, no timer', async () => {
+        const { setTimeout, clearTimeout } = globalThis;
+        const timers = libraryTimers();
+        try {
+          const held = await scene.lock(here.redis).promise(scene.key);
+          const connections = await scene.connections();
+          const open = (await scene.openChannels()).length;
+          const lock = scene.lock(line.redis);
+          const waits = Array.from({ length: 20 }, () => failure(lock.promise(scene.key)));
+          await scene.stands(1);
+          await lock.close();
+          for (const error of await Promise.all(waits)) expect(error).to.be.instanceOf(redisExpLock.LockClosedError);
+          await scene.stands(0);
+          const isOver = async () =>
+            (await scene.openChannels()).length === open && (await scene.connections()) <= connections;
+          await waitFor(isOver, { what: 'the connection for messages to end' });
+          expect(timers()).to.equal(0);
+          expect(await held.release()).to.equal(true);
+          expect(timers()).to.equal(0);
+          await scene.nothingLeft();
+        } finally {
+          Object.assign(globalThis, { setTimeout, clearTimeout });
+        }
+      });
+
+      it('ends while the channel is still being opened, and who waits there later is told all the same', async () => {
+        const held = await scene.lock(here.redis).promise(scene.key);
+        const subscribe = holdRequest();
+        line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
+        const first = scene.lock(line.redis);
+        const closed = failure(first.promise(scene.key));
+        await subscribe.arrived;
+        await first.close();
+        expect(await closed).to.be.instanceOf(redisExpLock.LockClosedError);
+        subscribe.release();
+        await sleep(30); // that it is confirmed now must not count for anybody
+        const waiting = scene.lock(line.redis).promise(scene.key);
+        await scene.stands(1);
+        expect(line.proxy.count('SUBSCRIBE'), 'a new channel for who waits now').to.equal(2);
+        await held.release();
+        expect(await (await waiting).release()).to.equal(true);
+      });
+    });
+
+    describe('H36: aborted', () => {
+      let abort: AbortController;
+      let held: Lease;
+
+      beforeEach(async () => {
+        abort = new AbortController();
+        held = await scene.lock(here.redis).promise(scene.key);
+      });
+
+      const start = (): Promise<Error> =>
+        failure(scene.lock(line.redis).promise(scene.key, { signal: abort.signal, commandTimeout: 200 }));
+
+      async function gone(): Promise<void> {
+        await scene.stands(0);
+        await held.release();
+        await scene.nothingLeft();
+      }
+
+      for (const [when, nth] of [
+        ['while it asks for the first time', 1],
+        ['while it asks for its place', 2],
+      ] as const) {
+        it(`${when}: it rejects at once, and no entry is left`, async () => {
+          const reply = holdReply();
+          line.proxy.rule({ match: isAcquire, nth }, reply);
+          const waiting = start();
+          await reply.arrived;
+          abort.abort();
+          expect(await waiting).to.equal(abort.signal.reason);
+          reply.release();
+          await gone();
+        });
+      }
+
+      it('while the channel is being opened: it rejects at once, and never stands in line', async () => {
+        const subscribe = holdRequest();
+        line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
         const waiting = start();
+        await subscribe.arrived;
+        abort.abort();
+        expect(await waiting).to.equal(abort.signal.reason);
+        const before = line.proxy.count(isAcquire);
+        subscribe.release();
+        await waitFor(async () => line.proxy.count('SUBSCRIBE') > 0);
+        await line.calls();
+        expect(line.proxy.count(isAcquire)).to.equal(before);
+        await gone();
+      });
+
+      it('while it stands in line: its entry goes', async () => {
+        const waiting = start();
+        await scene.stands(1);
+        abort.abort();
+        expect(await waiting).to.equal(abort.signal.reason);
+        await gone();
+      });
+
+      it('granted, and not confirmed yet: the lock goes on to the next', async () => {
+        const waiting = start();
+        await scene.stands(1);
+        const next = scene.lock(here.elsewhere).promise(scene.key);
+        await scene.stands(2);
+        const reply = holdReply();
+        line.proxy.rule({ match: isAcquire, nth: 1 }, reply);
+        await held.release();
         await reply.arrived;
         abort.abort();
         expect(await waiting).to.equal(abort.signal.reason);
         reply.release();
-        await gone();
+        const lease = await next;
+        expect(await here.holder(scene.key)).to.equal(lease.token);
+        expect(await lease.release()).to.equal(true);
+        await scene.nothingLeft();
       });
-    }
 
-    it('while the channel is being opened: it rejects at once, and never stands in line', async () => {
-      const subscribe = holdRequest();
-      line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
-      const waiting = start();
-      await subscribe.arrived;
-      abort.abort();
-      expect(await waiting).to.equal(abort.signal.reason);
-      const before = line.proxy.count(isAcquire);
-      subscribe.release();
-      await waitFor(async () => line.proxy.count('SUBSCRIBE') > 0);
-      await line.calls();
-      expect(line.proxy.count(isAcquire)).to.equal(before);
-      await gone();
-    });
-
-    it('while it stands in line: its entry goes', async () => {
-      const waiting = start();
-      await scene.stands(1);
-      abort.abort();
-      expect(await waiting).to.equal(abort.signal.reason);
-      await gone();
-    });
-
-    it('granted, and not confirmed yet: the lock goes on to the next', async () => {
-      const waiting = start();
-      await scene.stands(1);
-      const next = scene.lock(here.elsewhere).promise(scene.key);
-      await scene.stands(2);
-      const reply = holdReply();
-      line.proxy.rule({ match: isAcquire, nth: 1 }, reply);
-      await held.release();
-      await reply.arrived;
-      abort.abort();
-      expect(await waiting).to.equal(abort.signal.reason);
-      reply.release();
-      const lease = await next;
-      expect(await here.holder(scene.key)).to.equal(lease.token);
-      expect(await lease.release()).to.equal(true);
-      await scene.nothingLeft();
-    });
-
-    it('afterwards: it has no effect on what is held, nor on who waits behind it', async () => {
-      const lock = scene.lock(line.redis);
-      const first = lock.promise(scene.key, { signal: abort.signal });
-      const second = lock.promise(scene.key);
-      await scene.stands(1);
-      await held.release();
-      const lease = await first;
-      abort.abort();
-      await turn();
-      expect(lease.remaining()).to.be.greaterThan(0);
-      expect(await lease.release()).to.equal(true);
-      expect(await (await second).release()).to.equal(true);
-      await scene.nothingLeft();
-    });
-  });
-
-  describe('a line that cannot be read', () => {
-    const spoilt: [what: string, code: string, spoil: (scene: Scene) => Promise<unknown>][] = [
-      ['of a foreign type', 'WRONGTYPE', ({ direct, queue }) => direct.set(queue, 'foreign')],
-      [
-        'with an entry of another version',
-        'VERSION',
-        ({ direct, queue }) => direct.zAdd(queue, { score: Date.now() * 1000, value: '2 what nobody knows yet' }),
-      ],
-    ];
-    for (const [what, code, spoil] of spoilt) {
-      it(`${what}: waiters fail by name (${code}), and the holder gives back as ever`, async () => {
-        const held = await scene.lock(here.redis).promise(scene.key);
-        await spoil(scene);
-        const error = await failure(scene.lock(line.redis).promise(scene.key));
-        expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
-        expect(error).to.include({ redisCode: code, retryable: false, key: scene.key });
-        expect(await held.release()).to.equal(true);
-        expect(await here.holder(scene.key)).to.equal(null);
-        await scene.direct.del(scene.queue);
-        expect(await (await scene.lock(line.redis).promise(scene.key)).release()).to.equal(true);
+      it('afterwards: it has no effect on what is held, nor on who waits behind it', async () => {
+        const lock = scene.lock(line.redis);
+        const first = lock.promise(scene.key, { signal: abort.signal });
+        const second = lock.promise(scene.key);
+        await scene.stands(1);
+        await held.release();
+        const lease = await first;
+        abort.abort();
+        await turn();
+        expect(lease.remaining()).to.be.greaterThan(0);
+        expect(await lease.release()).to.equal(true);
+        expect(await (await second).release()).to.equal(true);
+        await scene.nothingLeft();
       });
-    }
-  });
-});
+    });
+
+    describe('a line that cannot be read', () => {
+      const spoilt: [what: string, code: string, spoil: (scene: Scene) => Promise<unknown>][] = [
+        ['of a foreign type', 'WRONGTYPE', ({ direct, queue }) => direct.set(queue, 'foreign')],
+        [
+          'with an entry of another version',
+          'VERSION',
+          ({ direct, queue }) => direct.zAdd(queue, { score: Date.now() * 1000, value: '2 what nobody knows yet' }),
+        ],
+      ];
+      for (const [what, code, spoil] of spoilt) {
+        it(`${what}: waiters fail by name (${code}), and the holder gives back as ever`, async () => {
+          const held = await scene.lock(here.redis).promise(scene.key);
+          await spoil(scene);
+          const error = await failure(scene.lock(line.redis).promise(scene.key));
+          expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
+          expect(error).to.include({ redisCode: code, retryable: false, key: scene.key });
+          expect(await held.release()).to.equal(true);
+          expect(await here.holder(scene.key)).to.equal(null);
+          await scene.direct.del(scene.queue);
+          expect(await (await scene.lock(line.redis).promise(scene.key)).release()).to.equal(true);
+        });
+      }
+    });
+  },
+  (place) => place.faults,
+);
 
 describe('waiting by place, whatever the client', function () {
   this.timeout(30_000);
