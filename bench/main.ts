@@ -43,7 +43,7 @@ async function run(scenario: Scenario, server: RedisServer): Promise<MeasuredSce
   const plan = {
     rounds: scenario.heavy ? Math.min(rounds, heavyRounds) : rounds,
     ms: roundMs * (scenario.heavy ?? 1),
-    warmUpMs: roundMs / 2,
+    warmUpMs: Math.max(roundMs / 2, scenario.warmUpMs ?? 0),
   };
   const log = (line: string) => process.stderr.write(`${scenario.name}: ${line}\n`);
   return {

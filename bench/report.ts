@@ -24,7 +24,7 @@ export function report(scenarios: readonly Scenario[], book: Book): string {
     '',
     ...unique(measured.map(({ name }) => `- Machine: ${book[name]!.machine}, Redis on loopback`)),
     ...unique(measured.map(({ name }) => `- Versions: ${list(book[name]!.versions)}`)),
-    '- Rounds are interleaved, their order turned round every time, each in fresh processes after a warm-up. Figures are medians of the rounds, ratios those of medians.',
+    '- Rounds are interleaved, their order turned round every time, each in fresh processes after a warm-up (one after the other and in flight: of 6 s, because node-redis keeps five seconds of deadlines). Figures are medians of the rounds, ratios those of medians.',
     '- Contenders stand at the best of the settings that bench/contenders.ts names, found in each scenario by one round of each.',
     '- Commands are those that clients sent, counted by the server; ≤ where its count may hold some that scripts called.',
     '- In every round it was checked that nobody held a lock that somebody else held: by a count in the process, and across processes by comparing the times of all holders on the machine’s clock.',
