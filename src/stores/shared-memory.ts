@@ -132,6 +132,10 @@ function fileOf(name: string): string {
   return `${name.replace(/[^\w-]/g, '_').slice(0, 40)}-${hash}.${bootId()}${suffix}`;
 }
 
+/** MDB_BAD_TXN. */
+const badTransaction = -30_782;
+const mostTries = 3;
+
 class SharedTable implements Table {
   readonly #file: string;
   readonly #database: Database;
@@ -182,7 +186,7 @@ class SharedTable implements Table {
   }
 
   run<T>(work: (machine: Machine, micros: number) => T): T {
-    const result = this.#database.transactionSync(() => {
+    const result = this.#transact(() => {
       this.#messages = [];
       this.#rows.begin();
       const micros = this.#baseMicros + machineMicros(); // read here: waiting for our turn takes time
@@ -193,6 +197,17 @@ class SharedTable implements Table {
     // Only now can those who are told of a grant see it.
     for (const [channel, text] of this.#messages) this.#wakeUps.tell(channel, text);
     return result;
+  }
+
+  /** A transaction that lmdb has given up has changed nothing, so it is made again; seen once, with four processes at work. */
+  #transact<T>(work: () => T): T {
+    for (let tries = 1; ; tries++) {
+      try {
+        return this.#database.transactionSync(work);
+      } catch (error) {
+        if ((error as { code?: unknown }).code !== badTransaction || tries === mostTries) throw error;
+      }
+    }
   }
 
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {

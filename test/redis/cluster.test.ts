@@ -95,7 +95,7 @@ describe('a cluster', () => {
       it('acquire, busy, inspect, extend, release: on every node, many in one tick (H58)', async () => {
         const redis = await connected(dial);
         const withLock = redisExpLock({ redis, lifetime: 10_000, owner: 'me' });
-        const keys = Array.from({ length: 12 }, () => uniqueKey());
+        const keys = Array.from({ length: 60 }, () => uniqueKey());
         const nodes = new Set(await Promise.all(keys.map((key) => cluster.nodeOf(key))));
         expect(nodes.size).to.equal(3);
         const leases = await Promise.all(keys.map((key) => withLock.promise(key)));

@@ -48,6 +48,7 @@ class Messages {
   readonly #listeners = new Map<string, Set<Listener>>();
   #current: Current | undefined;
   #recovering = false;
+  #endPause: (() => void) | undefined;
 
   constructor(open: OpenLine) {
     this.#open = open;
@@ -87,13 +88,24 @@ class Messages {
     this.#recovering = true;
     let recovered = false;
     for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
-      await new Promise((resolve) => setTimeout(resolve, pauseMs).unref());
+      await this.#pause(pauseMs);
       pauseMs = Math.min(2 * pauseMs, longestPauseMs);
       recovered = await this.#confirmAll();
     }
     this.#recovering = false;
     if (!recovered) return;
     for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
+  }
+
+  /** Ends early when nobody listens any more. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms).unref();
+      this.#endPause = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   /** Every channel again. Who closed his meanwhile must not bring a connection back. */
@@ -113,6 +125,7 @@ class Messages {
     this.#listeners.delete(channel);
     this.#current?.leave(channel);
     if (this.#listeners.size > 0) return;
+    this.#endPause?.();
     this.#current?.close();
     this.#current = undefined;
   }
