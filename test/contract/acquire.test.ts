@@ -341,7 +341,9 @@ describeEach('acquire', (here) => {
       });
       expect(rejections).to.deep.equal([]);
       // 3 acquires of 4 parts, 2 releases, 1 loss and its signal.
-      expect(exceptions.map(String)).to.deep.equal(new Array(16).fill('Error: a listener threw'));
+      // The channels are the whole process's: a lock of another test may end meanwhile.
+      expect(exceptions.length).to.be.at.least(16);
+      expect(new Set(exceptions.map(String))).to.deep.equal(new Set(['Error: a listener threw']));
     });
   });
 

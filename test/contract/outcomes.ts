@@ -56,7 +56,7 @@ export function spin(ms: number): void {
  * Counts the timers that the library has set and neither undone nor seen fire. For a fake clock, once it is installed: when
  * that is restored this is gone too. Clients have timers of their own, and those of other tests go on reconnecting.
  */
-export function libraryTimers(): () => number {
+export function libraryTimers(where = /\/src\//): () => number {
   const open = new Set<unknown>();
   const { setTimeout: set, clearTimeout: clear } = globalThis;
   Object.assign(globalThis, {
@@ -66,7 +66,7 @@ export function libraryTimers(): () => number {
         callback(...args);
       }, ms);
       // The caller itself: what a client sets while we close it is its own.
-      if (new Error().stack!.split('\n')[2]!.includes('/src/')) open.add(timer);
+      if (where.test(new Error().stack!.split('\n')[2]!)) open.add(timer);
       return timer;
     },
     clearTimeout(timer: NodeJS.Timeout | undefined) {
