@@ -89,6 +89,11 @@ if busy then
   return { 0, left, 0, now }
 end
 
+for i = 1, locks do
+  if free[i] then
+    mayExpire(KEYS[i], ttl)
+  end
+end
 local fence = 0
 for i = locks + 1, count > 0 and 2 * locks or 0 do
   fence = math.max(fence, lastFence(KEYS[i]))
@@ -96,20 +101,12 @@ end
 if next(free) == nil and fence > 0 then
   fence = fence - count + 1
 elseif count > 0 then
-  for i = 1, locks do
-    mayExpire(KEYS[i], ttl)
-  end
   fence = math.max(fence + 1, micros)
   for i = locks + 1, 2 * locks do
     setFence(KEYS[i], fence + count - 1)
   end
 end
 -- What is ours already is written even where nothing changes: WAIT after it then speaks of this very connection.
-for i = 1, locks do
-  if free[i] then
-    mayExpire(KEYS[i], ttl)
-  end
-end
 for i = 1, locks do
   if free[i] then
     take(KEYS[i], token, ttl)

@@ -1,5 +1,6 @@
 /** How things ended, for tests that ask for it: a rejection, what reached a callback, what nobody caught. */
 
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setImmediate as turn } from 'node:timers/promises';
 import type redisExpLock from '../../src/index';
@@ -52,12 +53,17 @@ export function spin(ms: number): void {
   while (performance.now() < endMs);
 }
 
+const ofTest = new AsyncLocalStorage<unknown>();
+
 /**
- * Counts the timers that the library has set and neither undone nor seen fire. For a fake clock, once it is installed: when
- * that is restored this is gone too. Clients have timers of their own, and those of other tests go on reconnecting.
+ * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire. Clients have timers of
+ * their own, and what other tests left behind goes on reconnecting and releasing: so whoever set it must be in src, in a
+ * step that began after this call. Call it in the test, or in a hook that waits for nothing. For a fake clock, once it is
+ * installed: when that is restored this is gone too.
  */
-export function libraryTimers(where = /\/src\//): () => number {
+export function libraryTimers(): () => number {
   const open = new Set<unknown>();
+  ofTest.enterWith(open);
   const { setTimeout: set, clearTimeout: clear } = globalThis;
   Object.assign(globalThis, {
     setTimeout(callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]) {
@@ -65,8 +71,8 @@ export function libraryTimers(where = /\/src\//): () => number {
         open.delete(timer);
         callback(...args);
       }, ms);
-      // The caller itself: what a client sets while we close it is its own.
-      if (where.test(new Error().stack!.split('\n')[2]!)) open.add(timer);
+      const [, , caller] = new Error().stack!.split('\n');
+      if (ofTest.getStore() === open && /\/src\//.test(caller!)) open.add(timer);
       return timer;
     },
     clearTimeout(timer: NodeJS.Timeout | undefined) {
