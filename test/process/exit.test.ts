@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { exited, kill9, type NodeChild, startChild, waitFor } from '../support/processes';
-import { type Client, connect, sharedRedis, uniqueKey } from '../support/redis';
+import { type Client, connect, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
 const child = (name: string): string => join(__dirname, 'children', name);
 
@@ -98,6 +98,15 @@ describe('the end of a process', function () {
     expect(await closing.receive()).to.equal('closed');
     expect(await endOf(closing)).to.equal(0, closing.output());
     expect(await direct.exists(key)).to.equal(0);
+  });
+
+  it('H35: a process whose Redis is gone for good, with ioredis and a factory that nobody closed, ends', async () => {
+    const server = await startRedis();
+    const deaf = startChild(child('deaf.ts'), [String(server.port)]);
+    expect(await deaf.receive()).to.equal('heard');
+    await server.kill();
+    deaf.send('end');
+    expect(await endOf(deaf)).to.equal(0, deaf.output());
   });
 
   it('close() rejects waiters, ends when its holders do, and refuses newcomers', async () => {

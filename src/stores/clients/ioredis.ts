@@ -107,7 +107,8 @@ function lineOver(node: () => Foreign): OpenLine {
     connection.on('end', onEnd);
     connection.on('message', onMessage);
     await connection.connect().catch((error: unknown) => {
-      connection.disconnect();
+      // What has ended already would wait two more seconds for its end, and keep the process alive for that.
+      if (connection.status !== 'end') connection.disconnect();
       throw error;
     });
     connection.stream.unref();
