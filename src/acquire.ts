@@ -278,9 +278,8 @@ export class Wait implements Waiter {
       token,
       fence,
       retries: Math.max(this.#attempts - 1, 0),
-      ground: this.#scope.ground(this.#settings, this.#store),
+      ground: this.#scope.ground(this.#settings, this.#store, line),
       ghostUntilMs,
-      line,
     });
   }
 

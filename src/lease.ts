@@ -63,6 +63,8 @@ export interface Ground {
   readonly settings: Settings;
   readonly store: Store;
   readonly scope: Scope;
+  /** The line of this process that they were granted in, and in which they may be passed on. */
+  readonly line: Line | undefined;
 }
 
 export interface HoldDetails {
@@ -73,8 +75,6 @@ export interface HoldDetails {
   readonly retries: number;
   readonly ground: Ground;
   readonly ghostUntilMs: number;
-  /** The line of this process that it was granted in, and in which it may be passed on. */
-  readonly line: Line | undefined;
 }
 
 /** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
@@ -85,6 +85,8 @@ const stallMs = 50;
 const wallLookMs = 1000;
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
 const shortestRenewalMs = 10;
+
+const never: Moment = { monoMs: 0, wallMs: 0 };
 
 interface Renewal {
   /** The lease that is renewed: once nobody keeps it, nobody can release it, and renewing ends. */
@@ -101,9 +103,19 @@ interface Doubt {
 }
 
 class Rare {
+  /** The key as it was given, where it was given as a list. */
+  key: Key | undefined;
+  retries = 0;
+  ghostUntilMs = 0;
+  ended: 'given back' | 'lost' | undefined;
+  /** The lifetime that Redis last confirmed, where it is another than was asked for at first. */
+  lifetimeMs: number | null | undefined;
+  /** The end of the validity, where it is not simply the lifetime after what was confirmed. */
+  otherEnd: Moment | undefined;
   doubt: Doubt | undefined;
   /** A release went out whose answer we never got: that the key is gone is then no news. */
   releaseUnsure = false;
+  releasing: Promise<boolean> | undefined;
   extending: Promise<boolean> | undefined;
   renewal: Renewal | undefined;
   watch: NodeJS.Timeout | undefined;
@@ -112,38 +124,38 @@ class Rare {
 }
 
 export class Hold {
-  readonly key: Key;
   readonly token: string;
   readonly fence: number;
-  readonly retries: number;
   readonly #keys: Key;
   readonly #ground: Ground;
-  readonly #ghostUntilMs: number;
-  readonly #line: Line | undefined;
   /** Before what Redis last confirmed was sent. */
-  #confirmed: Moment = { monoMs: 0, wallMs: 0 };
-  #lifetimeMs: number | null = null;
-  /** The end of the validity, where it is not simply the lifetime after `confirmed`. */
-  #otherEnd: Moment | undefined;
-  #ended: 'given back' | 'lost' | undefined;
-  #releasing: Promise<boolean> | undefined;
-  /** What few holds ever need. */
+  #confirmed = never;
+  /** What few holds need before they end. */
   #rare: Rare | undefined;
 
   constructor(details: HoldDetails) {
-    this.key = details.key;
     this.token = details.token;
     this.fence = details.fence;
-    this.retries = details.retries;
     this.#keys = details.keys;
     this.#ground = details.ground;
-    this.#ghostUntilMs = details.ghostUntilMs;
-    this.#line = details.line;
+    if (typeof details.key !== 'string') this.#more.key = details.key;
+    if (details.retries > 0) this.#more.retries = details.retries;
+    if (details.ghostUntilMs > 0) this.#more.ghostUntilMs = details.ghostUntilMs;
+  }
+
+  /** The key as it was given. */
+  get key(): Key {
+    const { store, settings } = this.#ground;
+    return this.#rare?.key ?? (this.#keys as string).slice(store.keyPrefix.length + settings.prefix.length);
+  }
+
+  get retries(): number {
+    return this.#rare?.retries ?? 0;
   }
 
   /** Whether it was given back or is known to be lost; the clocks are not looked at. */
   get ended(): boolean {
-    return this.#ended !== undefined;
+    return this.#rare?.ended !== undefined;
   }
 
   /** What made it lost; undefined while held and after our own release. */
@@ -156,24 +168,24 @@ export class Hold {
     this.check();
     if (this.#rare?.aborter === undefined) {
       this.#more.aborter = new AbortController();
-      if (this.#ended === undefined) this.#armWatch();
-      if (this.#ended === 'lost') this.#more.aborter.abort(this.#rare?.loss);
+      if (this.#rare?.ended === undefined) this.#armWatch();
+      if (this.#rare?.ended === 'lost') this.#more.aborter.abort(this.#rare?.loss);
     }
     return this.#more.aborter!.signal;
   }
 
   remaining(): number {
-    return this.#ended === undefined ? Math.max(0, this.leftMs()) : 0;
+    return this.#rare?.ended === undefined ? Math.max(0, this.leftMs()) : 0;
   }
 
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   believe(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
     const before = exact ? undefined : this.#end;
-    this.#lifetimeMs = lifetimeMs;
+    if (lifetimeMs !== this.#lifetimeMs) this.#more.lifetimeMs = lifetimeMs;
     this.#confirmed = sent;
-    this.#otherEnd = undefined;
-    if (before !== undefined) this.#otherEnd = later(this.#end, before);
-    if (this.#rare?.doubt !== undefined) this.#mind(this.#rare?.doubt, sent);
+    if (this.#rare?.otherEnd !== undefined) this.#rare.otherEnd = undefined;
+    if (before !== undefined) this.#more.otherEnd = later(this.#end, before);
+    if (this.#rare?.doubt !== undefined) this.#mind(this.#rare.doubt, sent);
     if (this.#rare?.aborter !== undefined || this.#rare?.watch !== undefined) this.#armWatch();
   }
 
@@ -184,20 +196,26 @@ export class Hold {
   confirmed(): Moment | undefined {
     const isSure = this.#rare?.doubt === undefined && this.#rare?.extending === undefined && !this.#isHaunted();
     const isSame = this.#lifetimeMs === this.#ground.settings.lifetimeMs;
-    return isSure && isSame && this.#ended !== 'lost' ? this.#confirmed : undefined;
+    return isSure && isSame && this.#rare?.ended !== 'lost' ? this.#confirmed : undefined;
   }
 
   /** An attempt of ours whose reply was lost may still run. */
   #isHaunted(): boolean {
-    return this.#ghostUntilMs > 0 && this.#ghostUntilMs > performance.now();
+    return this.#rare !== undefined && this.#rare.ghostUntilMs > 0 && this.#rare.ghostUntilMs > performance.now();
+  }
+
+  get #lifetimeMs(): number | null {
+    const confirmedMs = this.#rare?.lifetimeMs;
+    return confirmedMs === undefined ? this.#ground.settings.lifetimeMs : confirmedMs;
   }
 
   get #validMs(): number {
-    return this.#lifetimeMs === null ? Number.POSITIVE_INFINITY : trustedMs(this.#lifetimeMs);
+    const lifetimeMs = this.#lifetimeMs;
+    return lifetimeMs === null ? Number.POSITIVE_INFINITY : trustedMs(lifetimeMs);
   }
 
   get #end(): Moment {
-    if (this.#otherEnd !== undefined) return this.#otherEnd;
+    if (this.#rare?.otherEnd !== undefined) return this.#rare.otherEnd;
     const { monoMs, wallMs } = this.#confirmed;
     return { monoMs: monoMs + this.#validMs, wallMs: wallMs + this.#validMs };
   }
@@ -225,23 +243,24 @@ export class Hold {
       return;
     }
     const { monoMs, wallMs } = this.#end;
-    this.#otherEnd = { monoMs: Math.min(monoMs, doubt.end.monoMs), wallMs: Math.min(wallMs, doubt.end.wallMs) };
+    this.#more.otherEnd = { monoMs: Math.min(monoMs, doubt.end.monoMs), wallMs: Math.min(wallMs, doubt.end.wallMs) };
   }
 
   /** Notices the end of the validity. True while it is ours. */
   check(): boolean {
-    if (this.#ended === undefined && this.leftMs() <= 0) this.#lose(this.#reasonOfEnd());
-    return this.#ended === undefined;
+    if (this.#rare?.ended === undefined && this.leftMs() <= 0) this.#lose(this.#reasonOfEnd());
+    return this.#rare?.ended === undefined;
   }
 
   release(): Promise<boolean> {
-    if (this.#releasing === undefined) {
+    if (this.#rare?.releasing === undefined) {
       this.check();
-      this.#ended ??= 'given back';
+      this.#more.ended ??= 'given back';
       this.#stopTimers();
-      this.#releasing = this.#line?.passOn(this) ? Promise.resolve(this.#released('released')) : this.#release();
+      const isPassedOn = this.#ground.line?.passOn(this);
+      this.#more.releasing = isPassedOn ? Promise.resolve(this.#released('released')) : this.#release();
     }
-    return this.#releasing;
+    return this.#rare!.releasing!;
   }
 
   async extend(lifetimeMs?: number): Promise<boolean> {
@@ -289,7 +308,7 @@ export class Hold {
     if (this.#lifetimeMs === null) return;
     const look = (): void => {
       if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#rare?.loss?.reason !== 'expired' || this.#releasing !== undefined) return;
+      if (this.#rare?.loss?.reason !== 'expired' || this.#rare.releasing !== undefined) return;
       const message = `${describe(this.key)} was never released: its lifetime has freed it`;
       warn({ code: 'never-released', message, key: this.key, error: takenAt });
     };
@@ -298,8 +317,9 @@ export class Hold {
 
   /** Ms to the end of the validity, whatever has become of the hold; negative when it is past. */
   leftMs(): number {
-    const { monoMs, wallMs } = this.#otherEnd ?? this.#confirmed;
-    const validMs = this.#otherEnd === undefined ? this.#validMs : 0;
+    const otherEnd = this.#rare?.otherEnd;
+    const { monoMs, wallMs } = otherEnd ?? this.#confirmed;
+    const validMs = otherEnd === undefined ? this.#validMs : 0;
     return Math.min(monoMs + validMs - performance.now(), wallMs + validMs - Date.now());
   }
 
@@ -308,15 +328,15 @@ export class Hold {
       this.#giveBack().then(
         (reply) => {
           // It would take the key that we have just freed.
-          if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#ghostUntilMs);
+          if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#rare!.ghostUntilMs);
           resolve(this.#released(reply));
         },
         (error) => {
           forKey(error, this.key);
           if (error.unknown) this.#more.releaseUnsure = true;
           // Counts as handled; who awaits it still sees it.
-          this.#releasing!.catch(() => {});
-          this.#releasing = undefined;
+          this.#rare!.releasing!.catch(() => {});
+          this.#rare!.releasing = undefined;
           this.#ground.scope.remove(this);
           reject(error);
         },
@@ -326,7 +346,7 @@ export class Hold {
 
   /** Together with the question of whoever is next in our line; alone where nobody is. */
   #giveBack(): Promise<ReleaseReply> {
-    const line = this.#line;
+    const { line } = this.#ground;
     if (line === undefined) return this.#ground.store.release(this.#request(0));
     return new Promise((resolve, reject) => {
       if (!line.giveBack(this, { resolve, reject })) this.#ground.store.release(this.#request(0)).then(resolve, reject);
@@ -376,7 +396,7 @@ export class Hold {
     });
     if (!this.check()) {
       // It was lost, or given back, before the answer came; a key that lives on for nobody is given back as well.
-      if (reply.outcome === 'extended' && this.#ended === 'lost') void this.releaseQuietly();
+      if (reply.outcome === 'extended' && this.#rare?.ended === 'lost') void this.releaseQuietly();
       return false;
     }
     if (reply.outcome === 'late') {
@@ -452,10 +472,10 @@ export class Hold {
   }
 
   #lose(reason: LossReason): void {
-    this.#ended = 'lost';
+    this.#more.ended = 'lost';
     this.#stopTimers();
     this.#ground.scope.remove(this);
-    this.#line?.forget(this);
+    this.#ground.line?.forget(this);
     this.#note(reason);
     this.#rare?.aborter?.abort(this.#rare?.loss);
   }
@@ -484,20 +504,22 @@ const reveal = Symbol('hold');
  * @param takenAt Where it was asked for, when somebody wants to know of locks that nobody gives back.
  */
 export function leaseOf(hold: Hold, autoExtend: boolean, takenAt: Error | undefined): Lease {
-  const give = (callback?: unknown): unknown => {
-    if (callback === reveal) return hold;
-    const released = hold.release();
-    if (typeof callback !== 'function') return released;
-    released.then(
-      (value) => process.nextTick(callback as (err: null, released: boolean) => void, null, value),
-      (error) => process.nextTick(callback as (err: Error) => void, error),
-    );
-    return undefined;
-  };
-  const lease: Lease = Object.setPrototypeOf(give, leaseMethods);
+  const lease: Lease = Object.setPrototypeOf(give.bind(hold), leaseMethods);
   if (autoExtend) hold.startRenewing(lease);
   if (takenAt !== undefined) hold.warnIfForgotten(takenAt);
   return lease;
+}
+
+/** What a lease does when it is called. Bound, not closed over: that takes half the memory. */
+function give(this: Hold, callback?: unknown): unknown {
+  if (callback === reveal) return this;
+  const released = this.release();
+  if (typeof callback !== 'function') return released;
+  released.then(
+    (value) => process.nextTick(callback as (err: null, released: boolean) => void, null, value),
+    (error) => process.nextTick(callback as (err: Error) => void, error),
+  );
+  return undefined;
 }
 
 /** The hold behind a lease. */

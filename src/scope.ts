@@ -7,6 +7,7 @@ import { longestTimerMs, type Settings } from './options';
 import type { Store } from './store';
 import { type RedisLike, storeOf } from './stores/places';
 import { type Lines, linesOf } from './wait/lines';
+import type { Line } from './wait/queue';
 
 const smallestSweep = 64;
 
@@ -51,9 +52,9 @@ export class Scope {
   }
 
   /** What holds on the same settings and store have in common. */
-  ground(settings: Settings, store: Store): Ground {
-    if (this.#ground?.settings !== settings || this.#ground.store !== store) {
-      this.#ground = { settings, store, scope: this };
+  ground(settings: Settings, store: Store, line: Line | undefined): Ground {
+    if (this.#ground?.settings !== settings || this.#ground.store !== store || this.#ground.line !== line) {
+      this.#ground = { settings, store, scope: this, line };
     }
     return this.#ground;
   }

@@ -179,7 +179,7 @@ describe('minReplicas (H59)', () => {
   });
 
   it('more than there are: told, and nothing is held (H59)', async () => {
-    const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 200 }));
+    const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 800 }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
     expect(error.message).to.contain('1 of 2');
     await freed();
