@@ -83,7 +83,7 @@ async function runProgram(text: string, name: string, url: string): Promise<void
     file,
     whole ? `${known}\n${prelude}\n${body}\n${end}\n` : `${known}\n${prelude}\n{\n${body}\n}\n${end}\n`,
   );
-  await promisify(execFile)(process.execPath, ['--import', 'tsx', file], {
+  await promisify(execFile)(process.execPath, [...(name.endsWith('ts') ? ['--import', 'tsx'] : []), file], {
     cwd: root,
     env: { ...process.env, REDIS_URL: url, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
     timeout: 15_000,

@@ -149,10 +149,12 @@ describe('the packed library', function () {
   });
 
   describe('compiles with what is written against it, as face.d.ts does, by TypeScript 5.9 and 7', () => {
-    for (const moduleSystem of Object.keys(moduleSystems)) {
-      for (const [name, options] of Object.entries(strictness)) {
-        it(`${moduleSystem}, ${name}`, () =>
-          Promise.all(compilers.map((compiler) => compile(project, compiler, moduleSystem, options))));
+    for (const [row, moduleSystem] of Object.keys(moduleSystems).entries()) {
+      for (const [column, [name, options]] of Object.entries(strictness).entries()) {
+        // 5.9 takes ten times as long: each module system once there, and each strictness once.
+        const by = row === column ? compilers : compilers.slice(0, 1);
+        it(`${moduleSystem}, ${name}, by ${by.join(' and ')}`, () =>
+          Promise.all(by.map((compiler) => compile(project, compiler, moduleSystem, options))));
       }
     }
   });
