@@ -1,5 +1,5 @@
 -- acquire: take every lock or none, for one lifetime, under one fence; or stand in line.
--- USES line
+-- USES common line
 -- KEYS   lock[]    string: the holder's token
 -- KEYS   fence[]   string: the last fence minted for the lock in the same place
 -- KEYS   queue[]   sorted set: who stands in line for the lock in the same place

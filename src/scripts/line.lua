@@ -2,25 +2,6 @@
 -- A line is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
 -- where 1 is the version of this format. The member `passes` comes first: minus how often the lock went on without being
 -- free, or minus the server time in ms until which it is left free for callers outside the line.
-local call = redis.call
-local micros, now
-local function clock()
-  if not now then
-    local time = call('TIME')
-    micros = time[1] * 1000000 + time[2]
-    now = math.floor(micros / 1000)
-  end
-end
-
--- A lifetime as PEXPIRE surely takes it: nothing may fail between SETNX and PEXPIRE.
-local function milliseconds(text)
-  local ms = tonumber(text)
-  if not ms or ms % 1 ~= 0 or ms < 1 or ms > 9007199254740991 then
-    error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
-  end
-  return string.format('%.0f', ms)
-end
-
 local otherVersion = 'VERSION the line of this lock was written by another version of redis-exp-lock'
 local function entry(member)
   local version, deadline, id, lifetime, fences, channel, token =

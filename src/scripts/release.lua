@@ -1,5 +1,5 @@
 -- release: give locks back, each if it is still ours, and let the next in line have it. Also how an entry leaves its line.
--- USES line
+-- USES common line
 -- KEYS   lock[]   string: the holder's token
 -- KEYS   fence[]  string: the last fence minted for the lock in the same place
 -- KEYS   queue[]  sorted set: who stands in line for the lock in the same place

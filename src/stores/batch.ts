@@ -1,7 +1,6 @@
 // Calls of one tick go out as one script call, in their order, each with its own answer: one call as it is, more as a
 // batch. An error that proves that nothing of the batch ran, and that may be one caller's fault (a key without rights, of
 // another slot, or on the move), sends every call on its own, so that only the culprit is refused.
-import { batch } from '../scripts/generated';
 import type { ScriptCall } from '../scripts/script';
 import { codeOf, strangeReply } from './replies';
 
@@ -18,17 +17,22 @@ interface Pending extends Answer {
 /** Sends a call and tells its answer: by callbacks, because each promise on this way is paid for by every lock. */
 export type Send = (call: ScriptCall, answer: Answer) => void;
 
+/** The script that runs several calls of one family. */
+export type Together = (keys: readonly string[], parts: readonly string[]) => ScriptCall;
+
 /** What one caller can bring upon a whole batch. */
 const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
 
 export class Batch {
   #pending: Pending[] = [];
   readonly #most: number;
+  readonly #together: Together;
   readonly #send: Send;
 
   /** @param most Calls in one batch: 1 for a cluster, whose slots cannot be mixed. */
-  constructor(most: number, send: Send) {
+  constructor(most: number, together: Together, send: Send) {
     this.#most = most;
+    this.#together = together;
     this.#send = send;
   }
 
@@ -50,7 +54,7 @@ export class Batch {
   };
 
   #sendTogether(together: readonly Pending[]): void {
-    this.#send(batchCall(together), {
+    this.#send(this.#together(...partsOf(together)), {
       resolve: (reply) => deal(reply, together),
       reject: (error) => {
         const blame = culprits.has(codeOf(String((error as Error).message)) ?? '');
@@ -63,14 +67,14 @@ export class Batch {
   }
 }
 
-function batchCall(together: readonly Pending[]): ScriptCall {
+function partsOf(together: readonly Pending[]): [keys: string[], parts: string[]] {
   const keys: string[] = [];
   const parts: string[] = [];
   for (const { call } of together) {
     keys.push(...call.keys);
     parts.push(call.script.name, String(call.keys.length), String(call.args.length), ...call.args);
   }
-  return batch(keys, parts);
+  return [keys, parts];
 }
 
 /** To each its answer. An answer that does not add up is nobody's. */

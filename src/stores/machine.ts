@@ -4,8 +4,9 @@
 //
 // A row is one lock: who holds it until when, its last fence, and who stands in line for it. Nothing here waits; time comes
 // with each command, as Redis's own clock does.
-import type { Place, Stand } from '../store';
+import type { Mode, Place, Stand } from '../store';
 import { isOurs } from '../token';
+import { acquireMember, extendMember, type Members, noMembers, permitsOut, releaseMember, tellEach } from './members';
 
 export interface AcquireCommand {
   readonly keys: readonly string[];
@@ -17,6 +18,8 @@ export interface AcquireCommand {
   readonly fences: number;
   /** Given by who wants to stand in line when it is busy. One key only. */
   readonly place?: Place | undefined;
+  /** For a key that several may hold. One key only. */
+  readonly mode?: Mode | undefined;
 }
 
 export interface ReleaseCommand {
@@ -28,12 +31,16 @@ export interface ReleaseCommand {
   readonly restMs: number;
   /** Who stands in line next for the same process. One key only. */
   readonly next?: Claim | undefined;
+  /** How it was held, where several may hold the key. */
+  readonly mode?: Mode | undefined;
 }
 
 export type Acquired =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }
   | { readonly outcome: 'busy'; readonly leftMs: number; readonly stand?: Stand | undefined }
-  | { readonly outcome: 'late' };
+  | { readonly outcome: 'late' }
+  /** A change in place that can never be: another holder asks to write, or this one is no holder any more. */
+  | { readonly outcome: 'deadlock' | 'gone' };
 
 export type Extended = 'extended' | 'missing' | 'taken' | 'late';
 
@@ -77,6 +84,8 @@ interface Row {
   queue: Entry[];
   passes: number;
   restUntilMs: number;
+  /** Of a key that several may hold. */
+  members: Members | undefined;
 }
 
 /** What is asked for, whether by a command or by an entry of the line. */
@@ -103,7 +112,8 @@ export class Machine {
   }
 
   acquire(command: AcquireCommand, micros: number): Acquired {
-    const { keys, token, place } = command;
+    const { keys, token, place, mode } = command;
+    if (mode !== undefined) return this.#acquireMember({ ...command, mode }, micros);
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const rows = keys.map((key) => this.#row(key, nowMs));
@@ -129,8 +139,13 @@ export class Machine {
     exact: boolean,
     notAfterMs: number,
     micros: number,
+    mode?: Mode,
   ): Extended {
     const nowMs = Math.floor(micros / 1000);
+    if (mode !== undefined) {
+      const members = this.#members(keys[0]!, nowMs);
+      return extendMember(members, token, lifetimeMs, exact, notAfterMs, micros, mode.kind === 'exclusive');
+    }
     const rows = keys.map((key) => this.#row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
     if (rows.some((row) => row.token === undefined)) return 'missing';
@@ -140,8 +155,14 @@ export class Machine {
   }
 
   release(command: ReleaseCommand, micros: number): { results: Released[]; next: Acquired | undefined } {
-    const { keys, token, ticket, restMs, next } = command;
+    const { keys, token, ticket, restMs, next, mode } = command;
     const nowMs = Math.floor(micros / 1000);
+    if (mode !== undefined) {
+      const tell = tellEach(this.#publish, keys[0]!);
+      const members = this.#members(keys[0]!, nowMs);
+      const result = releaseMember(members, token, ticket, micros, mode.kind === 'exclusive', tell);
+      return { results: [result], next: undefined };
+    }
     let answer: Acquired | undefined;
     const results = keys.map((key): Released => {
       const row = this.#row(key, nowMs);
@@ -159,6 +180,39 @@ export class Machine {
       return result;
     });
     return { results, next: answer };
+  }
+
+  #acquireMember(command: AcquireCommand & { readonly mode: Mode }, micros: number): Acquired {
+    const key = command.keys[0]!;
+    const row = this.#row(key, Math.floor(micros / 1000));
+    row.members ??= noMembers();
+    const fences = {
+      last: () => row.fence,
+      mint: (fence: number) => {
+        row.fence = fence;
+        row.fenceEndMs = Math.max(Math.floor(fence / 1000), Math.floor(micros / 1000)) + fenceKeptMs;
+      },
+    };
+    if (row.token !== undefined) throw new Error('WRONGTYPE this key is a mutex');
+    const patience = (before: number): number => 2 * askEveryMs(before, this.#limits);
+    return acquireMember(row.members, fences, command, micros, tellEach(this.#publish, key), patience);
+  }
+
+  #members(key: string, nowMs: number): Members {
+    const row = this.#row(key, nowMs);
+    row.members ??= noMembers();
+    return row.members;
+  }
+
+  /** Those who hold a key together, and until when. */
+  members(key: string, micros: number): Members['holders'] {
+    const nowMs = Math.floor(micros / 1000);
+    return this.#members(key, nowMs).holders.filter((each) => each.endMs > nowMs);
+  }
+
+  /** How many permits of a semaphore are out. */
+  permitsOut(key: string, micros: number): number {
+    return permitsOut(this.#members(key, Math.floor(micros / 1000)), micros);
   }
 
   /** Who holds a key. */
@@ -180,7 +234,17 @@ export class Machine {
   #row(key: string, nowMs: number): Row {
     let row = this.#rows.get(key);
     if (row === undefined) {
-      row = { key, token: undefined, endMs: 0, fence: 0, fenceEndMs: 0, queue: [], passes: 0, restUntilMs: 0 };
+      row = {
+        key,
+        token: undefined,
+        endMs: 0,
+        fence: 0,
+        fenceEndMs: 0,
+        queue: [],
+        passes: 0,
+        restUntilMs: 0,
+        members: undefined,
+      };
       this.#rows.set(key, row);
     }
     if (row.endMs <= nowMs) row.token = undefined;
@@ -234,7 +298,7 @@ export class Machine {
   }
 
   /** Free locks become ours under one fence; what is ours already only ever lives longer, and keeps its fence. */
-  #take(rows: readonly Row[], { token, lifetimeMs, fences }: Claim, micros: number): Acquired {
+  #take(rows: readonly Row[], { token, lifetimeMs, fences, place }: Claim, micros: number): Acquired {
     const nowMs = Math.floor(micros / 1000);
     const last = Math.max(...rows.map((row) => row.fence));
     if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
@@ -246,7 +310,9 @@ export class Machine {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
     }
-    return granted(rows[0]!, fences);
+    // Only who can stand in line is told of it.
+    const others = place === undefined ? 0 : rows[0]!.queue.length;
+    return { ...granted(rows[0]!, fences), others };
   }
 }
 
@@ -259,6 +325,6 @@ function isLined(row: Row): boolean {
   return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0;
 }
 
-function granted(row: Row, fences: number): Acquired {
+function granted(row: Row, fences: number): Acquired & { outcome: 'granted' } {
   return { outcome: 'granted', fence: fences === 0 ? 0 : row.fence - fences + 1, others: row.queue.length };
 }

@@ -11,14 +11,16 @@ import {
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  type Held,
   type LockState,
+  type Mode,
   type Moment,
   now,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
 } from '../store';
-import { type Answer, Batch } from './batch';
+import { type Answer, Batch, type Send } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { describe, integers, isNoScript, listOf, refusal, strangeReply } from './replies';
 
@@ -33,6 +35,10 @@ const readinessPollMs = 5;
 const keepReleasingMs = 60_000;
 /** A ghost is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
+
+const memberScripts = new Set(['acquireMember', 'extendMember', 'releaseMember']);
+const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
+const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
 const stores = new WeakMap<object, RedisStore>();
 
@@ -60,6 +66,8 @@ class RedisStore implements Store {
   #serverOffsetMs = Date.now() - performance.now();
   #offsetKnown = false;
   readonly #batch: Batch;
+  /** Their scripts are apart, so that what a mutex sends stays as small as it is. */
+  readonly #memberBatch: Batch;
   #turnEnds: Promise<void> | undefined;
   readonly #abandoned = new Set<Promise<void>>();
   #dedicated: DedicatedClient | undefined;
@@ -70,7 +78,9 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
-    this.#batch = new Batch(client.clustered ? 1 : 256, (call, answer) => this.#send(call, answer));
+    const send: Send = (call, answer) => this.#send(call, answer);
+    this.#batch = new Batch(client.clustered ? 1 : 256, scripts.batch, send);
+    this.#memberBatch = new Batch(client.clustered ? 1 : 256, scripts.batchMembers, send);
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -87,7 +97,7 @@ class RedisStore implements Store {
         : await this.#exchange(call, keys, commandTimeoutMs, true);
       const acquired = this.#acquired(reply, request, sent);
       if (acquired !== undefined) {
-        if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request);
+        if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request, acquired.fence);
         return acquired;
       }
       // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
@@ -96,9 +106,10 @@ class RedisStore implements Store {
   }
 
   /** undefined: it ran after the last moment at which it was of use. */
-  #acquired(reply: unknown, { keys, place }: AcquireRequest, sent: Moment): AcquireReply | undefined {
+  #acquired(reply: unknown, { keys, place, mode }: AcquireRequest, sent: Moment): AcquireReply | undefined {
     const isLong = Array.isArray(reply) && reply.length > acquireLength;
-    const numbers = integers(reply, isLong && place ? placedLength : acquireLength, keys) as [number, ...number[]];
+    const mayBeLong = place !== undefined || mode !== undefined;
+    const numbers = integers(reply, isLong && mayBeLong ? placedLength : acquireLength, keys) as [number, ...number[]];
     const [status, value, third, serverMs, before, outside] = numbers as [
       number,
       number,
@@ -113,8 +124,11 @@ class RedisStore implements Store {
       return { granted: true, fence: value, sent, others: third };
     }
     if (status === -1) return undefined;
+    if (mode !== undefined && (status === -2 || status === -3)) {
+      return { granted: false, leftMs: Number.POSITIVE_INFINITY, never: status === -2 ? 'deadlock' : 'gone' };
+    }
     if (status !== 0) throw strangeReply(reply, keys);
-    const stand = isLong ? { ticket: third, before, outside: outside === 1 } : undefined;
+    const stand = isLong && place ? { ticket: third, before, outside: outside === 1 } : undefined;
     return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand };
   }
 
@@ -142,7 +156,8 @@ class RedisStore implements Store {
   async release({ keys, token, commandTimeoutMs, ...how }: ReleaseRequest): Promise<ReleaseReply> {
     const ready = this.#ready(keys, commandTimeoutMs);
     if (ready !== undefined) await ready;
-    const call = releaseCall(keys, token, how);
+    const { held } = how;
+    const call = held ? releaseMemberCall(keys, token, how.ticket ?? 0, held) : releaseCall(keys, token, how);
     return released(await this.#exchange(call, keys, commandTimeoutMs, true), keys);
   }
 
@@ -166,13 +181,11 @@ class RedisStore implements Store {
     return work;
   }
 
-  async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
-    const ready = this.#ready(key, commandTimeoutMs);
-    if (ready !== undefined) await ready;
+  async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
     const call = scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
-    const reply = await answered((answer) => this.#send(call, answer), key, commandTimeoutMs, true);
-    if (!Array.isArray(reply) || reply.length !== 4) throw strangeReply(reply, key);
-    const [holder, leftMs, fence, waiters] = reply as [unknown, number, unknown, number];
+    const reply = await this.#look(call, key, commandTimeoutMs);
+    if (!Array.isArray(reply) || reply.length !== 5) throw strangeReply(reply, key);
+    const [holder, leftMs, fence, waiters, kind] = reply as [unknown, number, unknown, number, string];
     const locked = holder !== null;
     return {
       locked,
@@ -180,8 +193,21 @@ class RedisStore implements Store {
       remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
       waiters,
       fence: fence === null ? 0 : Number(fence),
-      mode: locked ? 'exclusive' : null,
+      mode: locked ? (modesByLetter[String(kind)] ?? 'exclusive') : null,
+      ...(token !== undefined && { owned: locked && String(holder) === token }),
     };
+  }
+
+  async permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    const reply = await this.#look(scripts.countMembers(key), key, commandTimeoutMs);
+    return integers(reply, 1, key)[0]!;
+  }
+
+  /** Changes nothing, so it needs no company and leaves no trace. */
+  async #look(call: ScriptCall, key: string, commandTimeoutMs: number): Promise<unknown> {
+    const ready = this.#ready(key, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    return answered((answer) => this.#send(call, answer), key, commandTimeoutMs, true);
   }
 
   join(): void {
@@ -259,10 +285,11 @@ class RedisStore implements Store {
     this.#offsetKnown = true;
   }
 
-  async #makePermanent({ keys, token, commandTimeoutMs }: AcquireRequest): Promise<void> {
+  async #makePermanent({ keys, token, commandTimeoutMs, mode }: AcquireRequest, fence: number): Promise<void> {
     const validUntilMs = now().monoMs + probationMs;
     const begin = (): boolean => true;
-    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin };
+    const held = mode && { mode, fence };
+    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin, held };
     const { outcome } = await this.extend(request).catch((error) => {
       throw unsure(error);
     });
@@ -288,7 +315,8 @@ class RedisStore implements Store {
 
   /** One call, alone or with others of the same tick, with our own deadline. */
   #exchange(call: ScriptCall, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
-    return answered((answer) => this.#batch.add(call, answer), keys, timeoutMs, waited);
+    const batch = memberScripts.has(call.script.name) ? this.#memberBatch : this.#batch;
+    return answered((answer) => batch.add(call, answer), keys, timeoutMs, waited);
   }
 
   #endOfTurn(): Promise<void> {
@@ -358,6 +386,7 @@ class RedisStore implements Store {
 
 function acquireCall(request: AcquireRequest, notAfter: number): ScriptCall {
   const { keys, token, lifetimeMs, place } = request;
+  if (request.mode !== undefined) return acquireMemberCall(request, request.mode, notAfter);
   const where = place === undefined ? [] : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
@@ -393,8 +422,50 @@ function released(reply: unknown, keys: Key): ReleaseReply {
   return results.includes(-1) ? 'taken' : 'missing';
 }
 
-function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter: number): ScriptCall {
+function acquireMemberCall(request: AcquireRequest, mode: Mode, notAfter: number): ScriptCall {
+  const { keys, token, lifetimeMs, place } = request;
+  const key = listOf(keys)[0]!;
+  const where =
+    place === undefined ? [] : [place.channel, place.id, String(place.ticket), String(place.patienceMs ?? 0)];
+  return scripts.acquireMember(
+    key,
+    companionOf(key, 'fence'),
+    companionOf(key, 'queue'),
+    companionOf(key, 'limit'),
+    token,
+    lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request) > 0 ? 1 : 0,
+    letters[mode.kind],
+    mode.prefer[0]!,
+    mode.permits,
+    mode.most,
+    mode.step,
+    mode.group,
+    where,
+  );
+}
+
+function releaseMemberCall(keys: Key, token: string, ticket: number, held: Held): ScriptCall {
+  const key = listOf(keys)[0]!;
+  const queue = companionOf(key, 'queue');
+  return scripts.releaseMember(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
+}
+
+/** The holder's member in its sorted set, so that it need not be looked for; '' where we do not know all of it. */
+function memberOf(token: string, { mode, fence }: Held): string {
+  if (fence < 0) return '';
+  const { kind, permits, step, group } = mode;
+  return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
+}
+
+function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendRequest, notAfter: number): ScriptCall {
   const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
+  if (held !== undefined) {
+    const key = listOf(keys)[0]!;
+    const known = memberOf(token, held);
+    return scripts.extendMember(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+  }
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
