@@ -10,7 +10,16 @@ import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
-import { type Moment, now, type ReleaseReply, type ReleaseRequest, type Store, trustedMs } from './store';
+import {
+  type Held,
+  type Mode,
+  type Moment,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Store,
+  trustedMs,
+} from './store';
 import { describe, listOf } from './stores/replies';
 import type { Line } from './wait/queue';
 
@@ -70,6 +79,8 @@ export interface HoldDetails {
   readonly ghostUntilMs: number;
   /** The line of this process that it was granted in, and in which it may be passed on. */
   readonly line: Line | undefined;
+  /** Of a key that several may hold. */
+  readonly mode?: Mode | undefined;
 }
 
 /** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
@@ -98,8 +109,9 @@ interface Doubt {
 export class Hold {
   readonly key: Key;
   readonly token: string;
-  readonly fence: number;
   readonly retries: number;
+  #fence: number;
+  #mode: Mode | undefined;
   readonly #keys: Key;
   readonly #settings: Settings;
   readonly #store: Store;
@@ -124,7 +136,8 @@ export class Hold {
   constructor(details: HoldDetails) {
     this.key = details.key;
     this.token = details.token;
-    this.fence = details.fence;
+    this.#fence = details.fence;
+    this.#mode = details.mode;
     this.retries = details.retries;
     this.#keys = details.keys;
     this.#settings = details.settings;
@@ -132,6 +145,46 @@ export class Hold {
     this.#scope = details.scope;
     this.#ghostUntilMs = details.ghostUntilMs;
     this.#line = details.line;
+  }
+
+  get fence(): number {
+    return this.#fence;
+  }
+
+  /** How it is held, where several may hold the key. */
+  get mode(): Mode | undefined {
+    return this.#mode;
+  }
+
+  /** What a change in place is asked with. */
+  get details(): Pick<HoldDetails, 'key' | 'keys' | 'settings' | 'store' | 'scope'> {
+    return { key: this.key, keys: this.#keys, settings: this.#settings, store: this.#store, scope: this.#scope };
+  }
+
+  /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
+  changed(mode: Mode, fence: number): void {
+    this.#mode = mode;
+    this.#fence = fence;
+  }
+
+  /** Redis says that it is no holder any more. */
+  gone(): void {
+    if (this.check()) this.#lose('missing');
+  }
+
+  /** Whether it is held for as long as its holder lives. */
+  get isEndless(): boolean {
+    const renewed = this.#renewal !== undefined && this.#renewal.endsMs === Number.POSITIVE_INFINITY;
+    return this.check() && (renewed || this.#lifetimeMs === null);
+  }
+
+  /** Whether these keys cannot be had, in this mode, while this hold lasts. */
+  excludes(store: Store, keys: Key, mode: Mode | undefined): boolean {
+    const wanted = listOf(keys);
+    if (store !== this.#store || !listOf(this.#keys).some((key) => wanted.includes(key))) return false;
+    if (this.#mode === undefined || mode === undefined) return true;
+    if (mode.kind === 'counted') return this.#mode.permits + mode.permits > mode.most;
+    return this.#mode.kind !== 'shared' || mode.kind !== 'shared' || this.#mode.group !== mode.group;
   }
 
   /** Whether it was given back or is known to be lost; the clocks are not looked at. */
@@ -304,7 +357,15 @@ export class Hold {
 
   #request(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.#settings;
-    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket, restMs: Math.ceil(retryTimeoutMs) };
+    const held = this.#held();
+    // A change that was asked for may stand in line.
+    const place = held !== undefined && held.mode.step > 0 ? -1 : ticket;
+    const restMs = Math.ceil(retryTimeoutMs);
+    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket: place, restMs, held };
+  }
+
+  #held(): Held | undefined {
+    return this.#mode && { mode: this.#mode, fence: this.#fence };
   }
 
   #released(reply: ReleaseReply): boolean {
@@ -335,7 +396,8 @@ export class Hold {
     // An end that was set by hand must not be set late, when a renewal may have set another.
     const patienceMs = exact ? Math.min(this.leftMs(), commandTimeoutMs) : this.leftMs();
     const validUntilMs = asked.monoMs + patienceMs;
-    const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
+    const held = this.#held();
+    const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, held };
     const begin = (): boolean => this.check();
     const reply = await this.#store.extend({ ...request, begin }).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) {
@@ -451,7 +513,12 @@ const reveal = Symbol('hold');
  *
  * @param takenAt Where it was asked for, when somebody wants to know of locks that nobody gives back.
  */
-export function leaseOf(hold: Hold, autoExtend: boolean, takenAt: Error | undefined): Lease {
+export function leaseOf(
+  hold: Hold,
+  autoExtend: boolean,
+  takenAt: Error | undefined,
+  methods: object = leaseMethods,
+): Lease {
   const give = (callback?: unknown): unknown => {
     if (callback === reveal) return hold;
     const released = hold.release();
@@ -462,7 +529,7 @@ export function leaseOf(hold: Hold, autoExtend: boolean, takenAt: Error | undefi
     );
     return undefined;
   };
-  const lease: Lease = Object.setPrototypeOf(give, leaseMethods);
+  const lease: Lease = Object.setPrototypeOf(give, methods);
   if (autoExtend) hold.startRenewing(lease);
   if (takenAt !== undefined) hold.warnIfForgotten(takenAt);
   return lease;
@@ -473,7 +540,8 @@ export function holdOf(lease: unknown): Hold {
   return (lease as (key: typeof reveal) => Hold)(reveal);
 }
 
-const leaseMethods: object = Object.create(Function.prototype, {
+/** What every lease can do; a face whose leases can do more puts it in between. */
+export const leaseMethods: object = Object.create(Function.prototype, {
   ...getters({
     key: (hold) => hold.key,
     keys: (hold) => [...listOf(hold.key)],
@@ -492,7 +560,8 @@ const leaseMethods: object = Object.create(Function.prototype, {
   }),
 });
 
-function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescriptorMap {
+/** Properties that a lease asks its hold for. */
+export function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescriptorMap {
   const entries = Object.entries(read).map(([name, get]) => [
     name,
     {
@@ -504,7 +573,8 @@ function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescrip
   return Object.fromEntries(entries);
 }
 
-function method(call: (hold: Hold, argument: any) => unknown): PropertyDescriptor {
+/** A method of a lease that its hold does. */
+export function method(call: (hold: Hold, argument: any) => unknown): PropertyDescriptor {
   return {
     value(this: unknown, argument: unknown) {
       return call(holdOf(this), argument);

@@ -1,6 +1,7 @@
 // The contract between waiting and holding above and one place where locks live below: three verbs and a look.
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import type { LockBackendError } from './errors';
 import type { Key } from './keys';
 
 /** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
@@ -138,12 +139,22 @@ export interface LockState {
   mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
 }
 
+export interface ValueRequest {
+  readonly key: string;
+  readonly token: string;
+  readonly text: string;
+  readonly ttlMs: number;
+  readonly commandTimeoutMs: number;
+}
+
 /** An open ear. */
 export interface Listening {
   close(): void;
 }
 
 export interface Store {
+  /** Why these keys can never be locked together; absent where all can. */
+  refuses?(keys: readonly string[]): LockBackendError | undefined;
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
   readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
@@ -164,6 +175,10 @@ export interface Store {
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
   /** How many permits are out, by the server's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
+  /** What is cached beside a lock; null: nothing. */
+  readValue(key: string, commandTimeoutMs: number): Promise<string | null>;
+  /** Caches a text beside a lock while the token holds it. False: it does not, and nothing changed. */
+  writeValue(request: ValueRequest): Promise<boolean>;
   /** One more scope uses this store. */
   join(): void;
   /**

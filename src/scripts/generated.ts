@@ -228,6 +228,22 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
 }
 
+const readValueScript: Script = {
+  name: 'readValue',
+  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
+  lua: "return redis.call('GET', KEYS[1])",
+};
+
+/**
+ * what is cached beside a lock. Changes nothing.
+ *
+ * @param value string: what was stored last
+ * @returns the call; its reply: the text, or nil
+ */
+export function readValue(value: string): ScriptCall {
+  return { script: readValueScript, keys: [value], args: [] };
+}
+
 const releaseScript: Script = {
   name: 'release',
   sha: '5cbd713404fbe36b5bc070300c3360194947f4d2',
@@ -294,6 +310,32 @@ export function releaseMember(
   };
 }
 
+const writeValueScript: Script = {
+  name: 'writeValue',
+  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
+  lua: "if redis.call('GET', KEYS[1]) ~= ARGV[1] then\nreturn { 0 }\nend\nredis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])\nreturn { 1 }",
+};
+
+/**
+ * keep a value beside a lock, if that is still ours.
+ *
+ * @param lock string: the holder's token
+ * @param value string: what is cached
+ * @param token the token that acquired the lock
+ * @param text what to keep
+ * @param ttl ms for which it is kept
+ * @returns the call; its reply: [1 stored | 0 the lock is no longer ours: nothing changed]
+ */
+export function writeValue(
+  lock: string,
+  value: string,
+  token: string | number,
+  text: string | number,
+  ttl: string | number,
+): ScriptCall {
+  return { script: writeValueScript, keys: [lock, value], args: [String(token), String(text), String(ttl)] };
+}
+
 export const scripts: readonly Script[] = [
   acquireScript,
   acquireMemberScript,
@@ -303,6 +345,8 @@ export const scripts: readonly Script[] = [
   extendScript,
   extendMemberScript,
   inspectScript,
+  readValueScript,
   releaseScript,
   releaseMemberScript,
+  writeValueScript,
 ];

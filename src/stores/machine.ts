@@ -86,6 +86,8 @@ interface Row {
   restUntilMs: number;
   /** Of a key that several may hold. */
   members: Members | undefined;
+  /** What is cached beside it. */
+  value: { readonly text: string; readonly endMs: number } | undefined;
 }
 
 /** What is asked for, whether by a command or by an entry of the line. */
@@ -215,6 +217,21 @@ export class Machine {
     return permitsOut(this.#members(key, Math.floor(micros / 1000)), micros);
   }
 
+  /** What is cached beside a lock; null: nothing. */
+  readValue(key: string, micros: number): string | null {
+    const value = this.#rows.get(key)?.value;
+    return value === undefined || value.endMs <= Math.floor(micros / 1000) ? null : value.text;
+  }
+
+  /** Caches a text beside a lock that the token still holds. */
+  writeValue(key: string, token: string, text: string, ttlMs: number, micros: number): boolean {
+    const nowMs = Math.floor(micros / 1000);
+    const row = this.#row(key, nowMs);
+    if (row.token !== token) return false;
+    row.value = { text, endMs: nowMs + ttlMs };
+    return true;
+  }
+
   /** Who holds a key. */
   holder(key: string, micros: number): string | undefined {
     return this.#row(key, Math.floor(micros / 1000)).token;
@@ -244,6 +261,7 @@ export class Machine {
         passes: 0,
         restUntilMs: 0,
         members: undefined,
+        value: undefined,
       };
       this.#rows.set(key, row);
     }

@@ -3,7 +3,7 @@
 // as unknown, and a token whose outcome is not known is released until Redis has answered.
 import { LockBackendError } from '../errors';
 import { warn, warningsWanted } from '../events';
-import { companionOf, type Key } from '../keys';
+import { companionOf, type Key, slotOf } from '../keys';
 import * as scripts from '../scripts/generated';
 import type { ScriptCall } from '../scripts/script';
 import {
@@ -19,6 +19,7 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
+  type ValueRequest,
 } from '../store';
 import { type Answer, Batch, type Send } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
@@ -81,6 +82,14 @@ class RedisStore implements Store {
     const send: Send = (call, answer) => this.#send(call, answer);
     this.#batch = new Batch(client.clustered ? 1 : 256, scripts.batch, send);
     this.#memberBatch = new Batch(client.clustered ? 1 : 256, scripts.batchMembers, send);
+  }
+
+  refuses(keys: readonly string[]): LockBackendError | undefined {
+    if (!this.#client.clustered || new Set(keys.map(slotOf)).size === 1) return undefined;
+    const message =
+      `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
+      'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
+    return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -203,7 +212,17 @@ class RedisStore implements Store {
     return integers(reply, 1, key)[0]!;
   }
 
-  /** Changes nothing, so it needs no company and leaves no trace. */
+  async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {
+    const reply = await this.#look(scripts.readValue(companionOf(key, 'value')), key, commandTimeoutMs);
+    return reply === null ? null : String(reply);
+  }
+
+  async writeValue({ key, token, text, ttlMs, commandTimeoutMs }: ValueRequest): Promise<boolean> {
+    const call = scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
+    return integers(await this.#look(call, key, commandTimeoutMs), 1, key)[0] === 1;
+  }
+
+  /** A call that stands for itself: its answer is no list of integers, or nobody else asks in the same tick. */
   async #look(call: ScriptCall, key: string, commandTimeoutMs: number): Promise<unknown> {
     const ready = this.#ready(key, commandTimeoutMs);
     if (ready !== undefined) await ready;

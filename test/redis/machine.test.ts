@@ -128,7 +128,7 @@ class Pass extends Step {
     this.#ms = ms;
   }
 
-  async act(real: Real): Promise<void> {
+  override async act(real: Real): Promise<void> {
     real.micros += this.#ms * 1000;
     if ((await client.type(key)) !== 'string') return;
     const leftMs = await client.pTTL(key);
@@ -136,7 +136,7 @@ class Pass extends Step {
     else if (leftMs >= 0) await client.del(key);
   }
 
-  toString(): string {
+  override toString(): string {
     return `pass(${this.#ms})`;
   }
 }
@@ -169,7 +169,7 @@ class Acquire extends Step {
     this.#ask = ask;
   }
 
-  async act(real: Real): Promise<void> {
+  override async act(real: Real): Promise<void> {
     const { who, lifetimeMs, fences, placed, late } = this.#ask;
     const token = tokenOf(who);
     const notAfterMs = lateness(late, real.micros);
@@ -181,7 +181,7 @@ class Acquire extends Step {
     compareAcquired(await inRedis(call, real.micros), expected, real, token);
   }
 
-  toString(): string {
+  override toString(): string {
     return `acquire(${JSON.stringify(this.#ask)})`;
   }
 }
@@ -200,7 +200,7 @@ class Extend extends Step {
     this.#late = late;
   }
 
-  async act({ machine, micros }: Real): Promise<void> {
+  override async act({ machine, micros }: Real): Promise<void> {
     const token = tokenOf(this.#who);
     const notAfter = lateness(this.#late, micros);
     const expected = machine.extend([key], token, this.#lifetimeMs, this.#exact, notAfter, micros);
@@ -209,7 +209,7 @@ class Extend extends Step {
     expect({ '1': 'extended', '0': 'missing', '-1': 'taken', '-2': 'late' }[String(result)]).to.equal(expected);
   }
 
-  toString(): string {
+  override toString(): string {
     return `extend(${this.#who}, ${this.#lifetimeMs}, ${this.#exact}, ${this.#late})`;
   }
 }
@@ -228,7 +228,7 @@ class Release extends Step {
     this.#rest = rest;
   }
 
-  async act(real: Real): Promise<void> {
+  override async act(real: Real): Promise<void> {
     const token = tokenOf(this.#who);
     const ticket = real.tickets.has(token) ? -1 : 0;
     const nextToken = this.#next === undefined || this.#next === this.#who ? undefined : tokenOf(this.#next);
@@ -247,7 +247,7 @@ class Release extends Step {
     real.tickets.delete(token);
   }
 
-  toString(): string {
+  override toString(): string {
     return `release(${this.#who}, next ${this.#next}, rest ${this.#rest})`;
   }
 }
@@ -277,7 +277,7 @@ class AcquireMember extends Step {
     this.#change = change;
   }
 
-  async act(real: Real): Promise<void> {
+  override async act(real: Real): Promise<void> {
     const { who, lifetimeMs, fences, placed, late, patienceMs } = this.#ask;
     const token = memberToken(who);
     if (this.#change) real.steps.set(token, (real.steps.get(token) ?? 0) + 1);
@@ -298,7 +298,7 @@ class AcquireMember extends Step {
     if (Array.isArray(reply) && reply[0] === 1) real.tickets.delete(token);
   }
 
-  toString(): string {
+  override toString(): string {
     return `${this.#change ? 'change' : 'acquire'}(${JSON.stringify(this.#ask)})`;
   }
 }
@@ -327,7 +327,7 @@ class ExtendMember extends Step {
     this.#late = late;
   }
 
-  async act({ machine, micros }: Real): Promise<void> {
+  override async act({ machine, micros }: Real): Promise<void> {
     const token = memberToken(this.#who);
     const notAfter = lateness(this.#late, micros);
     const known = memberText(machine, token, this.#mode, micros);
@@ -339,7 +339,7 @@ class ExtendMember extends Step {
     expect({ '1': 'extended', '0': 'missing', '-1': 'taken', '-2': 'late' }[String(result)]).to.equal(expected);
   }
 
-  toString(): string {
+  override toString(): string {
     return `extend(${this.#who}, ${this.#mode.kind}, ${this.#lifetimeMs}, ${this.#exact}, ${this.#late})`;
   }
 }
@@ -363,7 +363,7 @@ class ReleaseMember extends Step {
     this.#leaves = leaves;
   }
 
-  async act(real: Real): Promise<void> {
+  override async act(real: Real): Promise<void> {
     const token = memberToken(this.#who);
     const ticket = this.#leaves ? -1 : 0;
     const known = memberText(real.machine, token, this.#mode, real.micros);
@@ -376,7 +376,7 @@ class ReleaseMember extends Step {
     real.steps.delete(token);
   }
 
-  toString(): string {
+  override toString(): string {
     return `release(${this.#who}, ${this.#mode.kind}, ${this.#leaves})`;
   }
 }
@@ -447,7 +447,7 @@ describe('the scripts and the machine: the same replies, messages, holders and e
   for (const [what, steps] of worlds) {
     it(what, () =>
       fc.assert(
-        fc.asyncProperty(fc.commands<Model, Real>(steps, { maxCommands: 40, size: 'max' }), async (commands) => {
+        fc.asyncProperty(fc.commands<Model, Real, false>(steps, { maxCommands: 40, size: 'max' }), async (commands) => {
           await fc.asyncModelRun(() => start(), commands);
         }),
         { numRuns: runs },
