@@ -5,7 +5,10 @@
 import * as errors from './errors';
 import type * as keys from './keys';
 import type * as lease from './lease';
+import * as lock from './lock';
 import type * as options from './options';
+import * as rwLock from './rw-lock';
+import * as semaphore from './semaphore';
 import type * as store from './store';
 import type * as clients from './stores/clients';
 import * as factory from './with-lock';
@@ -16,6 +19,10 @@ function redisExpLock(config?: redisExpLock.Options): redisExpLock.WithLock {
 }
 
 namespace redisExpLock {
+  export import Lock = lock.Lock;
+  export import RWLock = rwLock.RWLock;
+  export import Semaphore = semaphore.Semaphore;
+
   export import LockError = errors.LockError;
   export import TooManyLockAttemptsError = errors.TooManyLockAttemptsError;
   export import LockTimeoutError = errors.LockTimeoutError;
@@ -34,7 +41,12 @@ namespace redisExpLock {
   export type WaitOptions = options.WaitOptions;
   export type Options = options.Options;
   export type CloseOptions = options.CloseOptions;
+  export type LockOptions = options.LockOptions;
+  export type RWLockOptions = options.RWLockOptions;
+  export type PermitOptions = options.PermitOptions;
+  export type CachedOptions = options.CachedOptions;
   export type Lease = lease.Lease;
+  export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
   export type LockState = store.LockState;
   export type WithLock = factory.WithLock;

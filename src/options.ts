@@ -45,6 +45,30 @@ export interface Options extends WaitOptions {
   commandTimeout?: number | undefined;
 }
 
+/** For an object that is one lock: as of the factory, but that `redis` is needed. */
+export interface LockOptions extends Options {
+  redis: ClientLike;
+}
+
+export interface RWLockOptions extends LockOptions {
+  /** Who goes first. Default 'writer': readers who come while a live writer waits stand behind it; 'reader': they pass; 'fair': order of arrival. */
+  prefer?: 'writer' | 'reader' | 'fair' | undefined;
+  /** The readers' group: readers of one group share, different groups exclude one another. Default '': one common group. */
+  readers?: string | undefined;
+}
+
+export interface PermitOptions extends Options {
+  /** How many permits, all at once. Default 1; integer, at most all that there are. */
+  permits?: number | undefined;
+}
+
+export interface CachedOptions extends Options {
+  /** Ms for which what was loaded is kept; integer ≥ 1. */
+  ttl: number;
+  /** Ms for which it is remembered that there was nothing (`undefined`). Default 0: not at all. */
+  emptyTtl?: number | undefined;
+}
+
 /** How `close` treats what is still held. */
 export interface CloseOptions {
   /** true (default): await every holder; a number: at most that many ms; false: take the locks away at once. */
@@ -59,6 +83,8 @@ export interface Settings {
   readonly timeoutMs: number | undefined;
   /** Only `timeout` was given: wait by place in a line, where there is one. */
   readonly byPlace: boolean;
+  /** `timeout` or `maxRetries` was given, at whatever level. */
+  readonly waitGiven: boolean;
   readonly retryTimeoutMs: number;
   readonly retryRatio: number;
   readonly maxRetryTimeoutMs: number | undefined;
@@ -76,7 +102,7 @@ export interface Settings {
 /** The longest delay that a Node timer can keep; longer ones fire at once. */
 export const longestTimerMs = 2 ** 31 - 1;
 
-interface Rule {
+export interface Rule {
   readonly expected: string;
   /** The right kind of value? Otherwise a TypeError. */
   readonly kind: (value: any) => boolean;
@@ -88,7 +114,7 @@ const isNumber = (value: unknown): boolean => typeof value === 'number';
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
 const isString = (value: unknown): boolean => typeof value === 'string';
 const always = (): boolean => true;
-const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
+export const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${least} to ${most}`,
   kind: isNumber,
   possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most,
@@ -98,6 +124,11 @@ const milliseconds = (expected: string, possible: (value: number) => boolean): R
   kind: isNumber,
   possible,
 });
+export const textRule: Rule = {
+  expected: 'well-formed text of at most 256 characters',
+  kind: isString,
+  possible: (value: string) => value.length <= 256 && value.isWellFormed(),
+};
 const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
 
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` };
@@ -162,12 +193,13 @@ const elsewhere: Readonly<Record<string, string>> = {
   Context: 'use `signal`, an AbortSignal',
 };
 
-const defaults: Settings = {
+export const defaults: Settings = {
   redis: undefined,
   lifetimeMs: 1000,
   maxRetries: 0,
   timeoutMs: undefined,
   byPlace: false,
+  waitGiven: false,
   retryTimeoutMs: 5,
   retryRatio: 1,
   maxRetryTimeoutMs: undefined,
@@ -196,6 +228,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     maxRetries: base.maxRetries,
     timeoutMs: base.timeoutMs,
     byPlace: base.byPlace,
+    waitGiven: base.waitGiven,
     retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
     retryRatio: given.retryRatio ?? base.retryRatio,
     maxRetryTimeoutMs: given.maxRetryTimeout ?? base.maxRetryTimeoutMs,
@@ -213,6 +246,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (given.timeout !== undefined || given.maxRetries !== undefined) {
     settings.timeoutMs = given.timeout;
     settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
+    settings.waitGiven = true;
     settings.byPlace = given.maxRetries === undefined && given.timeout !== 0;
   }
   return settings;
@@ -242,6 +276,28 @@ function check(options: unknown): Options {
 export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!rule.kind(value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
+}
+
+/** The options that one face has for itself, checked, and all the others. */
+export function takeOwn(
+  options: unknown,
+  rules: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
+): [own: Record<string, unknown>, others: unknown] {
+  const isObject = typeof options === 'object' && options !== null && !Array.isArray(options);
+  if (options !== undefined && !isObject) throw optionError('options', 'an object', options);
+  const given = (options ?? {}) as Record<string, unknown>;
+  const own: Record<string, unknown> = {};
+  const others: Record<string, unknown> = {};
+  for (const name of new Set([...Object.keys(given), ...ruleList.map(([each]) => each)])) {
+    if (!Object.hasOwn(rules, name)) Object.defineProperty(others, name, { value: given[name], enumerable: true });
+  }
+  for (const [name, rule] of Object.entries(rules)) {
+    const value = given[name];
+    if (value === undefined && !rule.required) continue;
+    checkValue(name, rule, value);
+    own[name] = value;
+  }
+  return [own, others];
 }
 
 /** How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
