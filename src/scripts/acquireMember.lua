@@ -18,6 +18,8 @@
 -- REPLY  [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+-- In a batch, what comes after our arguments is somebody else's: their number says whether there is a place.
+local placed = #ARGV > 10
 local endless = ARGV[2] == '0'
 local ttl = endless and '0' or milliseconds(ARGV[2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
@@ -92,7 +94,7 @@ if step > 0 and kind == 'r' then
 end
 
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-local ticket = standing and standing.ticket or ARGV[13] and tonumber(ARGV[13]) or 0
+local ticket = standing and standing.ticket or placed and tonumber(ARGV[13]) or 0
 if ticket == 0 then
   ticket = micros
   for i = 1, #others do
@@ -181,7 +183,7 @@ if held.count == 0 then
 elseif left == math.huge then
   left = -1
 end
-if not ARGV[11] then
+if not placed then
   return { 0, left, ticket, now, before, 0 }
 end
 local patience = tonumber(ARGV[14])
