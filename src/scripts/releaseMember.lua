@@ -1,0 +1,46 @@
+-- releaseMember: stop being one of a lock's holders, or leave its line, and wake those for whom there is room then.
+-- USES moment take members
+-- WITHIN batchMembers
+-- KEYS   lock    sorted set: one member for each holder
+-- KEYS   queue   sorted set: who stands in line for the lock
+-- KEYS   limit   string: how many permits the lock has
+-- ARGV   token   whose member goes
+-- ARGV   known   the member, as far as the holder knows; it is looked for where that is not there
+-- ARGV   ticket  what the token stands in line with: 0 it does not; else it leaves the line too
+-- REPLY  [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
+clock()
+local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
+local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+local reply = 1
+if not ends then
+  local held = holders(lock, ARGV[1])
+  if held.mine then
+    mine, ends = held.mine.text, held.ends
+  else
+    reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
+  end
+elseif ends <= now then
+  reply = 0
+end
+if ends then
+  call('ZREM', lock, mine)
+end
+local function others()
+  if ARGV[3] ~= '0' then
+    local live, dead = line(queue)
+    for i = 1, #live do
+      if live[i].token == ARGV[1] then
+        call('ZREM', queue, live[i].text)
+      end
+    end
+    for i = 1, #dead do
+      call('ZREM', queue, dead[i])
+    end
+  end
+  if call('ZCARD', queue) > 0 then
+    wake(lock, queue, tonumber(call('GET', KEYS[3]) or 0))
+  end
+end
+-- What was given back stays given back, whatever is wrong with the line: who stands there asks for himself.
+pcall(others)
+return { reply }
