@@ -106,7 +106,7 @@ asking.ticket = ticket
 others[#others + 1] = asking
 order(others, phase)
 -- Those before us for whom there is room go in first, whether they have asked yet or not.
-local room = { count = held.count, kind = held.kind, group = held.group, used = held.used }
+local room = { count = held.count, kind = held.kind, group = held.group, used = held.used, only = held.only }
 local before, granted = 0, false
 if upgrade then
   granted = held.count == 0
@@ -114,18 +114,18 @@ else
   if mine then
     goesIn(room, mine)
   end
+  local open = true
   for i = 1, #others do
     local each = others[i]
-    local fits = admits(room, each, most)
+    open = open and admits(room, each, most)
     if each == asking then
-      granted = fits
+      granted = open
       break
     end
     before = before + 1
-    if not fits then
-      break
+    if open then
+      goesIn(room, each)
     end
-    goesIn(room, each)
   end
 end
 

@@ -129,12 +129,12 @@ export function acquireMember(
   if (!upgrade) {
     const room = roomOf(held);
     if (mine !== undefined) goesIn(room, mine);
+    granted = true;
     for (const each of inOrder([...others, asking], all.phase)) {
-      granted = admits(room, each, most);
+      granted &&= admits(room, each, most);
       if (each === asking) break;
       before += 1;
-      if (!granted) break;
-      goesIn(room, each);
+      if (granted) goesIn(room, each);
     }
   }
   if (granted) {
@@ -148,6 +148,7 @@ export function acquireMember(
     all.line = others;
     if (kind === 'counted') all.most = most;
     if (kind === 'exclusive' && others.length > 0) all.phase = micros;
+    else if (others.length === 0 && (standing !== undefined || passedOver)) all.phase = 0;
     if (passedOver) wakeMembers(all, nowMs, tell);
     return { outcome: 'granted', fence, others: others.length };
   }
@@ -212,6 +213,7 @@ export function permitsOut(all: Members, micros: number): number {
 /** Tells everybody for whom there is room now, one message for each process. */
 function wakeMembers(all: Members, nowMs: number, tell: (channel: string, ids: string[]) => void): void {
   all.line = all.line.filter((each) => each.deadlineMs >= nowMs);
+  if (all.line.length === 0) all.phase = 0;
   const room = roomOf(all.holders.filter((each) => each.endMs > nowMs));
   const ids = new Map<string, string[]>();
   for (const each of inOrder(all.line, all.phase)) {
