@@ -73,6 +73,7 @@ local function leave()
   end
 end
 
+mayExpire(lock, ARGV[2])
 local ends = now + ttl
 local function score(value)
   return value == math.huge and '+inf' or string.format('%.0f', value)
@@ -151,10 +152,9 @@ if granted then
   keep(lock)
   if kind == 'p' then
     local last = math.max(ends, held.last)
+    call('PSETEX', limit, string.format('%.0f', (last == math.huge and 0 or last - now) + 3600000), ARGV[8])
     if last == math.huge then
-      call('SET', limit, ARGV[8])
-    else
-      call('SET', limit, ARGV[8], 'PX', string.format('%.0f', last - now + 3600000))
+      call('PERSIST', limit)
     end
   end
   leave()
@@ -188,7 +188,7 @@ local mark = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, ARGV[1
 call('ZADD', queue, string.format('%.0f', ticket), mark .. token .. group)
 call('PEXPIRE', queue, 600000)
 if kind == 'p' and known == 0 then
-  call('SET', limit, ARGV[8], 'PX', 3600000)
+  call('PSETEX', limit, 3600000, ARGV[8])
 end
 leave()
 return { 0, left, ticket, now, before, 0 }

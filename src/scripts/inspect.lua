@@ -8,18 +8,19 @@ local left = redis.call('PTTL', KEYS[1])
 if type(holder) == 'table' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local members = redis.pcall('ZREVRANGEBYSCORE', KEYS[1], '+inf', string.format('(%.0f', now), 'WITHSCORES', 'LIMIT', 0, 1)
-  if members.err then
+  -- Whoever ends last.
+  local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+  if last.err then
     return holder
   end
-  local length, rest
-  if members[1] then
-    kind, length, rest = string.match(members[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+  if last[2] and tonumber(last[2]) > now then
+    local length, rest
+    kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
     if not kind then
       return holder
     end
     holder = string.sub(rest, 1, tonumber(length))
-    left = members[2] == 'inf' and -1 or tonumber(members[2]) - now
+    left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
   else
     holder, left = false, -2
   end

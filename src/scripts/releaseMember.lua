@@ -24,6 +24,9 @@ elseif ends <= now then
 end
 if ends then
   call('ZREM', lock, mine)
+  if ends == math.huge then
+    keep(lock)
+  end
 end
 local function others()
   if ARGV[3] ~= '0' then

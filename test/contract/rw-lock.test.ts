@@ -125,6 +125,25 @@ describeEach('RWLock', (here) => {
       await (await make().acquireWrite(once)).release();
     });
 
+    it('`lifetime: null`: until it is given back, beside one that ends; and then nothing stays', async () => {
+      const forever = await make().acquireRead({ lifetime: null });
+      const other = await elsewhere({ autoExtend: false }).acquireRead({ lifetime: 1000 });
+      expect([forever.remaining(), await here.leftMs(key)]).to.deep.equal([
+        Number.POSITIVE_INFINITY,
+        Number.POSITIVE_INFINITY,
+      ]);
+      await busy(make().acquireWrite(once));
+      expect(await forever.release()).to.equal(true);
+      expect(await here.leftMs(key)).to.be.within(1, 1000);
+      expect(await other.release()).to.equal(true);
+      const writer = await make().acquireWrite({ lifetime: null });
+      expect((await redisExpLock({ redis: here.redis }).inspect(key)).remaining).to.equal(Number.POSITIVE_INFINITY);
+      await writer.downgrade();
+      expect(writer.remaining()).to.equal(Number.POSITIVE_INFINITY);
+      expect(await writer.release()).to.equal(true);
+      expect(await here.leftMs(key)).to.equal(0);
+    });
+
     it('a reader is renewed for as long as it is kept', async () => {
       const reader = await make().acquireRead({ lifetime: 300 });
       await sleep(900);

@@ -86,6 +86,17 @@ describeEach('Semaphore', (here) => {
     expect(await long.release()).to.equal(true);
   });
 
+  it('`lifetime: null`: out until it is given back', async () => {
+    const lease = await make(2).acquire(1, { lifetime: null });
+    const other = await elsewhere(2).acquire(1, { lifetime: 100 });
+    await sleep(200);
+    expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
+    expect(await other.release()).to.equal(false);
+    expect(await elsewhere(2).available()).to.equal(1);
+    expect(await lease.release()).to.equal(true);
+    expect(await here.leftMs(key)).to.equal(0);
+  });
+
   it('more than there are: a RangeError', async () => {
     const semaphore = make(2);
     expect(await failure(semaphore.acquire(3)))
