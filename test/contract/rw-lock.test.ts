@@ -279,21 +279,6 @@ describeEach('RWLock', (here) => {
       expect(writer.signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing' });
       expect(await writer.release()).to.equal(false);
     });
-
-    if (!here.place.faults) return;
-
-    it('a writer that died is passed over after its own short deadline', async function () {
-      this.timeout(30_000);
-      const line = await here.line();
-      const reader = await elsewhere().acquireRead();
-      const writing = make({}, line.redis).acquireWrite({ timeout: 60_000, commandTimeout: 200 });
-      await stands(writing);
-      line.proxy.blackHole(); // from here on it says nothing, as after kill -9
-      await (await elsewhere().acquireRead({ timeout: 20_000 })).release();
-      await reader.release();
-      await line.heal();
-      await (await writing).release();
-    });
   });
 
   describe('upgrade and downgrade, in place', () => {
