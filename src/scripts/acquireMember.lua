@@ -148,8 +148,8 @@ if granted then
   if mine then
     call('ZREM', lock, mine.text)
   end
-  call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
   keep(lock)
+  call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
   if kind == 'p' then
     local last = math.max(ends, held.last)
     call('PSETEX', limit, string.format('%.0f', (last == math.huge and 0 or last - now) + 3600000), ARGV[8])
