@@ -32,163 +32,150 @@ if now > notAfter then
   return { -1, 0, 0, now }
 end
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local held = holders(lock, token)
-local mine = held.mine
+local everybody = holders(lock)
+local mine, held = everybody.of[token], without(everybody, token)
 local upgrade = step > 0 and kind == 'w'
 if step > 0 and not mine then
   return { -3, 0, 0, now }
 elseif step > 0 and mine.step > step then
   return { -1, 0, 0, now }
 end
-for _, each in ipairs({ mine or false, held.count > 0 and held or false }) do
-  if each and (each.kind == 'p') ~= (kind == 'p') then
-    return redis.error_reply('WRONGTYPE this key is ' .. (each.kind == 'p' and 'a semaphore' or 'a readers-writer lock'))
-  end
+if everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then
+  return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
 end
-local live, dead, phase = line(queue)
-local known = tonumber(call('GET', limit) or 0)
-if kind == 'p' and known ~= most and known ~= 0 and (held.count > 0 or mine or #live > 0) then
+local all = line(queue)
+local known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
+if known ~= 0 and known ~= most and (everybody.count > 0 or #all.live > 0) then
   return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
 end
 
-local others = {}
-local standing
-for i = 1, #live do
-  if live[i].token == token then
-    standing = live[i]
-  else
-    others[#others + 1] = live[i]
-    if upgrade and live[i].kind == 'u' and mine.step < step then
-      return { -2, 0, 0, now }
-    end
-  end
-end
--- What left the line by itself is taken out only after the first write that memory must allow.
-local function leave()
-  for i = 1, #dead do
-    call('ZREM', queue, dead[i])
-  end
-  if standing then
-    call('ZREM', queue, standing.text)
+local standing = all.of[token]
+local others = #all.live - (standing and 1 or 0)
+for i = 1, upgrade and mine.step < step and #all.live or 0 do
+  if all.live[i].kind == 'u' and all.live[i] ~= standing then
+    return { -2, 0, 0, now }
   end
 end
 
 mayExpire(lock, ARGV[2])
-local ends = now + ttl
-local function score(value)
-  return value == math.huge and '+inf' or string.format('%.0f', value)
-end
+local ends = math.max(now + ttl, mine and mine.ends or 0)
+local score = ends == math.huge and '+inf' or string.format('%.0f', ends)
+-- What left the line is taken out only after the first write that memory must allow.
 if mine and (step == 0 or mine.step == step) then
-  ends = math.max(ends, held.ends)
-  call('ZADD', lock, score(ends), mine.text)
-  leave()
+  call('ZADD', lock, score, mine.text)
+  mine.ends = ends
+  leaves(queue, all, standing)
   keep(lock)
-  return { 1, mine.fence, #others, now }
+  return { 1, mine.fence, others, now }
 end
 if step > 0 and kind == 'r' then
   -- Writing is given up: there is always room for that, and there must be, also when memory is full.
+  locks[lock] = nil
   call('ZREM', lock, mine.text)
-  call('ZADD', lock, score(math.max(ends, held.ends)), text('r', 1, step, mine.fence, token, mine.group))
-  leave()
+  call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+  leaves(queue, all, standing)
   keep(lock)
   pcall(wake, lock, queue, most)
-  return { 1, mine.fence, #others, now }
+  return { 1, mine.fence, others, now }
 end
 
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-local ticket = standing and standing.ticket or placed and tonumber(ARGV[13]) or 0
-if ticket == 0 then
-  ticket = micros
-  for i = 1, #others do
-    ticket = math.max(ticket, others[i].ticket + 1)
-  end
+asking.ticket = standing and standing.ticket or placed and tonumber(ARGV[13]) or 0
+if asking.ticket == 0 then
+  local last = all.live[#all.live]
+  asking.ticket = math.max(micros, last and last.ticket + 1 or 0)
 end
-asking.ticket = ticket
-others[#others + 1] = asking
-order(others, phase)
 -- Those before us for whom there is room go in first, whether they have asked yet or not.
-local room = { count = held.count, kind = held.kind, group = held.group, used = held.used, only = held.only }
-local before, granted = 0, false
-if upgrade then
-  granted = held.count == 0
-else
+local before, granted = 0, held.count == 0
+if not upgrade then
+  local room = roomBeside(held)
   if mine then
     goesIn(room, mine)
   end
-  local open = true
-  for i = 1, #others do
-    local each = others[i]
-    open = open and admits(room, each, most)
+  granted = true
+  local list = turns(all, asking)
+  for i = 1, #list do
+    local each = list[i]
+    granted = granted and admits(room, each, most)
     if each == asking then
-      granted = open
       break
     end
     before = before + 1
-    if open then
+    if granted then
       goesIn(room, each)
     end
   end
 end
 
 if granted then
-  local minted = 0
-  if fences then
-    minted = kind == 'r' and held.fence or 0
-    local last = lastFence(fence)
-    if minted == 0 then
-      minted = math.max(last + 1, micros)
-    end
+  -- Readers of one phase share a fence.
+  local minted = fences and kind == 'r' and held.fence or 0
+  if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    setFence(fence, math.max(minted, last))
+    minted = mint(fence, 1)
   end
-  if mine then
-    ends = math.max(ends, held.ends)
-  end
-  call('ZADD', lock, score(ends), text(kind, permits, step, minted, token, group))
+  local new = member(text(kind, permits, step, minted, token, group))
+  call('ZADD', lock, score, new.text)
   if mine then
     call('ZREM', lock, mine.text)
+    locks[lock] = nil
+  else
+    enter(held, new, ends)
   end
   keep(lock)
   call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
   if kind == 'p' then
-    local last = math.max(ends, held.last)
-    call('PSETEX', limit, string.format('%.0f', (last == math.huge and 0 or last - now) + 3600000), ARGV[8])
-    if last == math.huge then
+    local last = call('PTTL', lock)
+    call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[8])
+    if last < 0 then
       call('PERSIST', limit)
     end
   end
-  leave()
-  if kind == 'w' and #others > 1 then
+  local passedOver = #all.dead > 0
+  leaves(queue, all, standing)
+  if kind == 'w' and others > 0 then
     call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
     call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-  elseif #others == 1 and (standing or #dead > 0) then
+    all.phase = micros
+  elseif others == 0 and (standing or passedOver) then
     call('DEL', queue)
+    all.phase = 0
   end
-  if #dead > 0 then
+  if passedOver then
     pcall(wake, lock, queue, most)
   end
-  return { 1, minted, #others - 1, now }
+  return { 1, minted, others, now }
 end
 
 -- A writer waits for the last holder's end, who wants permits for the first one's.
-local left = (kind == 'p' and held.first or held.last) - now
-if held.count == 0 then
-  left = 0
-elseif left == math.huge then
+local left = 0
+for _, each in pairs(held.of) do
+  if left == 0 or (kind == 'p') == (each.ends - now < left) then
+    left = each.ends - now
+  end
+end
+if left == math.huge then
   left = -1
 end
 if not placed then
-  return { 0, left, ticket, now, before, 0 }
+  return { 0, left, asking.ticket, now, before, 0 }
 end
 local patience = tonumber(ARGV[14])
 if patience == 0 then
   patience = 2 * math.max(1000, 125 * (before + 1))
 end
-local mark = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, ARGV[12], asking.kind, permits, prefer, ARGV[11], #token)
-call('ZADD', queue, string.format('%.0f', ticket), mark .. token .. group)
+asking.channel, asking.id = ARGV[11], ARGV[12]
+asking.text = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, asking.id, asking.kind, permits, prefer, asking.channel, #token)
+  .. token
+  .. group
+if standing and standing.text == asking.text then
+  standing.text = nil
+end
+call('ZADD', queue, string.format('%.0f', asking.ticket), asking.text)
 call('PEXPIRE', queue, 600000)
 if kind == 'p' and known == 0 then
   call('PSETEX', limit, 3600000, ARGV[8])
 end
-leave()
-return { 0, left, ticket, now, before, 0 }
+leaves(queue, all, standing)
+stands(all, asking)
+return { 0, left, asking.ticket, now, before, 0 }

@@ -4,4 +4,4 @@
 -- KEYS   lock   sorted set: one member for each holder
 -- REPLY  [how many]
 clock()
-return { holders(KEYS[1], nil).used }
+return { holders(KEYS[1]).used }

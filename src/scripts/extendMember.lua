@@ -17,17 +17,19 @@ clock()
 local lock, mine, ends = KEYS[1], ARGV[2], nil
 ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 if not ends or ends <= now then
-  local held = holders(lock, ARGV[1])
-  if not held.mine then
+  local held = holders(lock)
+  local found = held.of[ARGV[1]]
+  if not found then
     return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
   end
-  mine, ends = held.mine.text, held.ends
+  mine, ends = found.text, found.ends
 end
 if now > notAfter then
   return { -2, now }
 end
 local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
+  locks[lock] = nil
   -- First what a full memory permits, so that the second is permitted too.
   call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
   call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)

@@ -4,6 +4,9 @@
 -- counts changes in place; length is that of the token in bytes.
 -- The line is a sorted set by ticket: "2 deadline id kind permits prefer channel length token group", u an upgrade, channel -
 -- for who cannot be told. Its member `phase` comes first: minus the moment (server time in µs) of the last writer's grant.
+-- What the calls of a batch have read is remembered, and changed as they change it: nobody else writes in between.
+local locks, lines = {}, {}
+
 local function member(text)
   local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.*)$')
   if not kind then
@@ -25,22 +28,48 @@ local function text(kind, permits, step, fence, token, group)
   return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
 
--- Who holds the lock now: our own member and its end, and what all the others are together.
-local function holders(lock, token)
-  local found = call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES')
-  local held = { count = 0, used = 0, fence = 0, first = math.huge, last = 0 }
-  for i = 1, #found, 2 do
-    local each, ends = member(found[i]), tonumber(found[i + 1])
-    if each.token == token then
-      held.mine, held.ends = each, ends
-    else
-      held.kind, held.group = each.kind, each.group
-      held.count, held.used, held.only = held.count + 1, held.used + each.permits, each.token
-      held.fence = math.max(held.fence, each.fence)
-      held.first, held.last = math.min(held.first, ends), math.max(held.last, ends)
+-- As if somebody had gone in: who comes after it finds less room.
+local function goesIn(held, each)
+  held.kind, held.group = each.kind, each.group
+  held.count, held.used = held.count + 1, held.used + each.permits
+end
+
+local function enter(held, each, ends)
+  each.ends = ends
+  held.of[each.token] = each
+  held.fence = math.max(held.fence, each.fence)
+  goesIn(held, each)
+end
+
+local function nobody()
+  return { of = {}, count = 0, used = 0, fence = 0 }
+end
+
+-- Who holds the lock now: each by its token, and what they are together.
+local function holders(lock)
+  local held = locks[lock]
+  if not held then
+    held = nobody()
+    local found = call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES')
+    for i = 1, #found, 2 do
+      enter(held, member(found[i]), tonumber(found[i + 1]))
     end
+    locks[lock] = held
   end
   return held
+end
+
+local function without(held, token)
+  if not held.of[token] then
+    return held
+  end
+  local others = nobody()
+  for whose, each in pairs(held.of) do
+    if whose ~= token then
+      enter(others, each, each.ends)
+    end
+  end
+  return others
 end
 
 -- The set ends with its last member, so that what nobody cleans up does not stay.
@@ -53,16 +82,34 @@ local function keep(lock)
   end
 end
 
--- Everybody in line who gives signs, in the order in which they go in, and those who are passed over. An upgrade first: nobody
--- else can go in before it. Readers that pass writers next. Then by ticket, but a writer that is preferred passes each reader
--- who came after the last writer's grant: so each reader is passed once, and no stream of writers starves it.
+-- Whether somebody may go in, or make others go in, out of turn.
+local function isSpecial(each)
+  return each.kind == 'u' or (each.kind ~= 'p' and each.kind == each.prefer)
+end
+
+local function stands(all, each)
+  local live = all.live
+  local at = #live + 1
+  while at > 1 and live[at - 1].ticket > each.ticket do
+    at = at - 1
+  end
+  table.insert(live, at, each)
+  all.of[each.token] = each
+  all.special = all.special + (isSpecial(each) and 1 or 0)
+end
+
+-- Everybody in line who gives signs, by ticket; and those who are passed over.
 local function line(queue)
+  local all = lines[queue]
+  if all then
+    return all
+  end
+  all = { live = {}, of = {}, dead = {}, phase = 0, special = 0 }
   local found = call('ZRANGE', queue, 0, -1, 'WITHSCORES')
-  local live, dead, phase = {}, {}, 0
   for i = 1, #found, 2 do
     local ticket = tonumber(found[i + 1])
     if found[i] == 'phase' then
-      phase = -ticket
+      all.phase = -ticket
     else
       local deadline, id, kind, permits, prefer, channel, length, rest =
         string.match(found[i], '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.*)$')
@@ -71,9 +118,9 @@ local function line(queue)
       end
       length = tonumber(length)
       if tonumber(deadline) < now then
-        dead[#dead + 1] = found[i]
+        all.dead[#all.dead + 1] = found[i]
       else
-        live[#live + 1] = {
+        stands(all, {
           kind = kind,
           permits = tonumber(permits),
           prefer = prefer,
@@ -83,41 +130,90 @@ local function line(queue)
           group = string.sub(rest, length + 1),
           ticket = ticket,
           text = found[i],
-        }
+        })
       end
     end
   end
-  return live, dead, phase
+  lines[queue] = all
+  return all
 end
 
-local function order(live, phase)
+-- Takes out who is passed over, and `each` if it stands there.
+local function leaves(queue, all, each)
+  for i = 1, #all.dead do
+    call('ZREM', queue, all.dead[i])
+  end
+  all.dead = {}
+  if each then
+    if each.text then
+      call('ZREM', queue, each.text)
+    end
+    for i = 1, #all.live do
+      if all.live[i] == each then
+        table.remove(all.live, i)
+        break
+      end
+    end
+    all.of[each.token] = nil
+    all.special = all.special - (isSpecial(each) and 1 or 0)
+  end
+end
+
+-- Those in line, and who is asking, in the order in which they go in. An upgrade first: nobody else can go in before it. Readers
+-- that pass writers next. Then by ticket, but a writer that is preferred passes each reader who came after the last writer's
+-- grant: so each reader is passed once, and no stream of writers starves it.
+local function turns(all, asking)
+  local list = {}
+  local put = not asking
+  for i = 1, #all.live do
+    local each = all.live[i]
+    if not put and each.ticket > asking.ticket then
+      list[#list + 1] = asking
+      put = true
+    end
+    if not asking or each.token ~= asking.token then
+      list[#list + 1] = each
+    end
+  end
+  if not put then
+    list[#list + 1] = asking
+  end
+  if all.special == 0 and not (asking and isSpecial(asking)) then
+    return list
+  end
   local writer = 0
-  for i = 1, #live do
-    if live[i].kind == 'w' and live[i].prefer == 'w' then
-      writer = math.max(writer, live[i].ticket)
+  for i = 1, #list do
+    if list[i].kind == 'w' and list[i].prefer == 'w' then
+      writer = list[i].ticket
     end
   end
-  for i = 1, #live do
-    local each = live[i]
-    each.at, each.rank = each.ticket, 3
+  local ranks = { {}, {}, {}, {}, {} }
+  for i = 1, #list do
+    local each = list[i]
+    local rank = 3
     if each.kind == 'u' then
-      each.rank = 1
+      rank = 1
     elseif each.kind == 'r' and each.prefer == 'r' then
-      each.rank = 2
-    elseif each.kind == 'r' and each.ticket > phase and each.ticket < writer then
-      each.at, each.passed = writer, true
+      rank = 2
+    elseif each.ticket > writer then
+      rank = 5
+    elseif each.kind == 'r' and each.ticket > all.phase and each.ticket < writer then
+      rank = 4
+    end
+    table.insert(ranks[rank], each)
+  end
+  list = ranks[1]
+  for rank = 2, 5 do
+    for i = 1, #ranks[rank] do
+      list[#list + 1] = ranks[rank][i]
     end
   end
-  table.sort(live, function(a, b)
-    if a.rank ~= b.rank then
-      return a.rank < b.rank
-    elseif a.at ~= b.at then
-      return a.at < b.at
-    elseif a.passed ~= b.passed then
-      return not a.passed
-    end
-    return a.ticket < b.ticket
-  end)
+  return list
+end
+
+local function roomBeside(held)
+  local only = held.count == 1 and next(held.of) or nil
+  return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
 end
 
 -- Whether somebody may hold the lock beside these holders.
@@ -132,32 +228,26 @@ local function admits(held, each, limit)
   return held.count == 0
 end
 
--- As if they had gone in: who comes after them finds less room.
-local function goesIn(held, each)
-  held.kind, held.group = each.kind, each.group
-  held.count, held.used = held.count + 1, held.used + each.permits
-end
-
--- Tells everybody for whom there is room now, one message for each process: "id,id,id lock".
+-- Tells everybody for whom there is room now, once in a batch, one message for each process: "id,id,id lock".
 local function wake(lock, queue, limit)
-  local live, dead, phase = line(queue)
-  for i = 1, #dead do
-    call('ZREM', queue, dead[i])
-  end
-  if #live == 0 then
+  local all = line(queue)
+  leaves(queue, all)
+  if #all.live == 0 then
     call('DEL', queue)
+    all.phase = 0
     return
   end
-  local held = holders(lock, nil)
-  order(live, phase)
+  local room = roomBeside(holders(lock))
+  local list = turns(all)
   local ids, channels = {}, {}
-  for i = 1, #live do
-    local each = live[i]
-    if not admits(held, each, limit) then
+  for i = 1, #list do
+    local each = list[i]
+    if not admits(room, each, limit) then
       break
     end
-    goesIn(held, each)
-    if each.channel ~= '-' then
+    goesIn(room, each)
+    if each.channel ~= '-' and not each.told then
+      each.told = true
       if not ids[each.channel] then
         channels[#channels + 1] = each.channel
         ids[each.channel] = {}

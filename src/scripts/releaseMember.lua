@@ -13,9 +13,10 @@ local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
 local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 local reply = 1
 if not ends then
-  local held = holders(lock, ARGV[1])
-  if held.mine then
-    mine, ends = held.mine.text, held.ends
+  local held = holders(lock)
+  local found = held.of[ARGV[1]]
+  if found then
+    mine, ends = found.text, found.ends
   else
     reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
   end
@@ -24,21 +25,19 @@ elseif ends <= now then
 end
 if ends then
   call('ZREM', lock, mine)
+  if locks[lock] then
+    locks[lock] = without(locks[lock], ARGV[1])
+  end
   if ends == math.huge then
     keep(lock)
   end
 end
 local function others()
   if ARGV[3] ~= '0' then
-    local live, dead = line(queue)
-    for i = 1, #live do
-      if live[i].token == ARGV[1] then
-        call('ZREM', queue, live[i].text)
-      end
-    end
-    for i = 1, #dead do
-      call('ZREM', queue, dead[i])
-    end
+    local all = line(queue)
+    leaves(queue, all, all.of[ARGV[1]])
+  elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
+    return -- whoever could go in beside two readers would have done so before
   end
   if call('ZCARD', queue) > 0 then
     wake(lock, queue, tonumber(call('GET', KEYS[3]) or 0))

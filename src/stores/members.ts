@@ -141,8 +141,10 @@ export function acquireMember(
     let fence = 0;
     if (count > 0) {
       if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) fence = Math.max(fences.last() + 1, micros);
-      fences.mint(Math.max(fence, fences.last()));
+      if (fence === 0) {
+        fence = Math.max(fences.last() + 1, micros);
+        fences.mint(fence);
+      }
     }
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.line = others;
@@ -190,6 +192,9 @@ export function releaseMember(
   all.holders = all.holders.filter((each) => each !== mine);
   const result = mine === undefined ? loss(all, nowMs, wasWriter) : 'released';
   if (ticket !== 0) all.line = all.line.filter((each) => each.token !== token);
+  else if (mine?.kind === 'shared' && all.holders.filter((each) => each.endMs > nowMs).length > 1) {
+    return result; // whoever could go in beside two readers would have done so before
+  }
   wakeMembers(all, nowMs, tell);
   return result;
 }
