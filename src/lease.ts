@@ -379,10 +379,19 @@ export class Hold {
   /** Together with the question of whoever is next in our line; alone where nobody is. */
   #giveBack(): Promise<ReleaseReply> {
     const line = this.#line;
+    if (this.mode !== undefined) return this.#leave(this.mode);
     if (line === undefined) return this.#ground.store.release(this.#request(0));
     return new Promise((resolve, reject) => {
       if (!line.giveBack(this, { resolve, reject })) this.#ground.store.release(this.#request(0)).then(resolve, reject);
     });
+  }
+
+  /** And whoever of this process may be next asks in the same command. */
+  #leave({ kind, permits }: Mode): Promise<ReleaseReply> {
+    const { store, scope } = this.#ground;
+    const reply = store.release(this.#request(0));
+    if (kind !== 'shared') scope.lines(store)?.release(this.#keys as string, permits);
+    return reply;
   }
 
   #request(ticket: number): ReleaseRequest {

@@ -32,78 +32,90 @@ if now > notAfter then
   return { -1, 0, 0, now }
 end
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local everybody = holders(lock)
-local mine, held = everybody.of[token], without(everybody, token)
-local upgrade = step > 0 and kind == 'w'
-if step > 0 and not mine then
-  return { -3, 0, 0, now }
-elseif step > 0 and mine.step > step then
-  return { -1, 0, 0, now }
-end
-if everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then
-  return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
-end
 local all = line(queue)
-local known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
-if known ~= 0 and known ~= most and (everybody.count > 0 or #all.live > 0) then
-  return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
-end
-
 local standing = all.of[token]
 local others = #all.live - (standing and 1 or 0)
-for i = 1, upgrade and mine.step < step and #all.live or 0 do
-  if all.live[i].kind == 'u' and all.live[i] ~= standing then
-    return { -2, 0, 0, now }
-  end
-end
-
-mayExpire(lock, ARGV[2])
-local ends = math.max(now + ttl, mine and mine.ends or 0)
-local score = ends == math.huge and '+inf' or string.format('%.0f', ends)
--- What left the line is taken out only after the first write that memory must allow.
-if mine and (step == 0 or mine.step == step) then
-  call('ZADD', lock, score, mine.text)
-  mine.ends = ends
-  leaves(queue, all, standing)
-  keep(lock)
-  return { 1, mine.fence, others, now }
-end
-if step > 0 and kind == 'r' then
-  -- Writing is given up: there is always room for that, and there must be, also when memory is full.
-  locks[lock] = nil
-  call('ZREM', lock, mine.text)
-  call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
-  leaves(queue, all, standing)
-  keep(lock)
-  pcall(wake, lock, queue, most)
-  return { 1, mine.fence, others, now }
-end
-
+local upgrade = step > 0 and kind == 'w'
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
 asking.ticket = standing and standing.ticket or placed and tonumber(ARGV[13]) or 0
 if asking.ticket == 0 then
   local last = all.live[#all.live]
   asking.ticket = math.max(micros, last and last.ticket + 1 or 0)
 end
+
 -- Those before us for whom there is room go in first, whether they have asked yet or not.
-local before, granted = 0, held.count == 0
-if not upgrade then
-  local room = roomBeside(held)
+local function isOurTurn(held, mine)
+  local room, before, granted = roomBeside(held), 0, true
   if mine then
     goesIn(room, mine)
   end
-  granted = true
   local list = turns(all, asking)
   for i = 1, #list do
     local each = list[i]
     granted = granted and admits(room, each, most)
     if each == asking then
-      break
+      return granted, before
     end
     before = before + 1
     if granted then
       goesIn(room, each)
     end
+  end
+end
+
+local granted, before, mine, held, known = false, 0, nil, nil, 0
+-- Nearly every reader joins others, of whom it need not know more than one. Should it be one of them already, it writes its
+-- own member again; should it have to wait, everything is looked at.
+if kind == 'r' and step == 0 and #all.dead == 0 and (not standing or standing.kind == 'r') then
+  held = lastReader(lock, token, group, fences)
+  granted = held and isOurTurn(held)
+end
+mayExpire(lock, ARGV[2])
+local ends = now + ttl
+local score = string.format('%.0f', ends)
+if not granted then
+  local everybody = holders(lock)
+  mine, held = everybody.of[token], without(everybody, token)
+  if step > 0 and not mine then
+    return { -3, 0, 0, now }
+  elseif step > 0 and mine.step > step then
+    return { -1, 0, 0, now }
+  end
+  if everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then
+    return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
+  end
+  known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
+  if known ~= 0 and known ~= most and (everybody.count > 0 or #all.live > 0) then
+    return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
+  end
+  for i = 1, upgrade and mine.step < step and #all.live or 0 do
+    if all.live[i].kind == 'u' and all.live[i] ~= standing then
+      return { -2, 0, 0, now }
+    end
+  end
+  ends = math.max(ends, mine and mine.ends or 0)
+  score = ends == math.huge and '+inf' or string.format('%.0f', ends)
+  -- What left the line is taken out only after the first write that memory must allow.
+  if mine and (step == 0 or mine.step == step) then
+    call('ZADD', lock, score, mine.text)
+    mine.ends = ends
+    leaves(queue, all, standing)
+    keep(lock)
+    return { 1, mine.fence, others, now }
+  end
+  if step > 0 and kind == 'r' then
+    -- Writing is given up: there is always room for that, and there must be, also when memory is full.
+    locks[lock] = nil
+    call('ZREM', lock, mine.text)
+    call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+    leaves(queue, all, standing)
+    keep(lock)
+    pcall(wake, lock, queue, most)
+    return { 1, mine.fence, others, now }
+  end
+  granted = held.count == 0
+  if not upgrade then
+    granted, before = isOurTurn(held, mine)
   end
 end
 
@@ -115,12 +127,12 @@ if granted then
     minted = mint(fence, 1)
   end
   local new = member(text(kind, permits, step, minted, token, group))
-  call('ZADD', lock, score, new.text)
+  call('ZADD', lock, 'GT', score, new.text)
   if mine then
     call('ZREM', lock, mine.text)
     locks[lock] = nil
-  else
-    enter(held, new, ends)
+  elseif locks[lock] then
+    enter(locks[lock], new, ends)
   end
   keep(lock)
   call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))

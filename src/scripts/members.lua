@@ -59,6 +59,21 @@ local function holders(lock)
   return held
 end
 
+-- For a reader who has just come, whoever ends last stands for all when that is a reader of its own group; else nil.
+local function lastReader(lock, token, group, fenced)
+  if locks[lock] then
+    return nil
+  end
+  local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+  local last = found[1] and tonumber(found[2]) > now and member(found[1])
+  if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+    return nil
+  end
+  local held = nobody()
+  enter(held, last, tonumber(found[2]))
+  return held
+end
+
 local function without(held, token)
   if not held.of[token] then
     return held

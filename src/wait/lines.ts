@@ -55,7 +55,7 @@ export class Lines implements World {
   /** Whose entries are on their way, or stand in line. */
   readonly #entries = new Map<string, Line>();
   /** Who waits for a key that several may hold, each for itself: it is told to ask. */
-  readonly #spots = new Map<string, { readonly key: string; readonly hint: () => void }>();
+  readonly #spots = new Map<string, { readonly key: string; readonly takes: number; readonly hint: () => void }>();
   /** Entries on their way out of a line: should one of them be granted all the same, it is given back at once. */
   readonly #leaving = new Map<string, ReleaseRequest>();
   /** How many wait for the channel to open, for each key. */
@@ -128,12 +128,26 @@ export class Lines implements World {
     return line;
   }
 
-  /** Somebody who wants to be told to ask for `key`: under which name, and how to stop that. */
-  spot(key: string, hint: () => void): Spot {
+  /** Somebody who wants to be told to ask for `key`, to take so much of it: under which name, and how to stop that. */
+  spot(key: string, takes: number, hint: () => void): Spot {
     this.#ids += 1;
     const id = String(this.#ids);
-    this.#spots.set(id, { key, hint });
+    this.#spots.set(id, { key, takes, hint });
     return { channel: this.#channel, id, leave: () => this.#spots.delete(id) };
+  }
+
+  /**
+   * A hold of `key` is being given back: those of this process who may be next ask in the same tick, and so in the same command,
+   * behind that release. Who is next is Redis's to say; the others are told as always.
+   */
+  release(key: string, permits: number): void {
+    let left = permits;
+    for (const spot of this.#spots.values()) {
+      if (left <= 0) return;
+      if (spot.key !== key) continue;
+      left -= spot.takes;
+      spot.hint();
+    }
   }
 
   empty(line: Line): void {

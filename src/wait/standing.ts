@@ -36,7 +36,10 @@ export class Standing {
 
   /** From now on it is told when to ask. */
   hear(lines: Lines, key: string, hint: () => void): void {
-    this.#spot ??= lines.spot(key, hint);
+    // Of what a writer gives back, a reader takes next to nothing, and a writer all.
+    const { kind, permits } = this.mode;
+    const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
+    this.#spot ??= lines.spot(key, takes, hint);
   }
 
   /** For the question that is being asked. */
