@@ -28,7 +28,10 @@ export interface Terms {
 export type Release = () => Promise<unknown>;
 
 export interface Locks {
+  /** Of readers and a writer: to read. */
   acquire(key: string): Promise<Release>;
+  write?(key: string): Promise<Release>;
+  cached?(key: string, load: () => Promise<string>): Promise<unknown>;
 }
 
 export interface Contender {
@@ -41,6 +44,8 @@ export interface Contender {
   make(client: any, setting: Setting, terms: Terms): Locks;
 }
 
+/** Of every semaphore here. */
+export const permits = 8;
 /** A crowd of 1,000 takes some of them very long. */
 const waitMs = 60_000;
 
@@ -221,7 +226,46 @@ export const contenders: Readonly<Record<string, Contender>> = {
         fencing,
         ...(contended && { timeout: waitMs }),
       });
-      return { acquire: (key) => withLock.promise(key) };
+      return {
+        acquire: (key) => withLock.promise(key),
+        cached: (key, load) => withLock.cached(key, { ttl: lifetimeMs }, load),
+      };
+    },
+  },
+  'RWLock, writers first': ourRWLock('writer'),
+  'RWLock, readers first': ourRWLock('reader'),
+  'RWLock, fair': ourRWLock('fair'),
+  'Semaphore of 8': {
+    package: '..',
+    peer: false,
+    settings: only('node-redis'),
+    make(redis, _, { lifetimeMs }) {
+      const { Semaphore }: Library = require('../lib/index');
+      const semaphores = new Map<string, import('../src/index').Semaphore>();
+      return {
+        acquire(key) {
+          const ours =
+            semaphores.get(key) ?? new Semaphore(key, permits, { redis, lifetime: lifetimeMs, timeout: waitMs });
+          semaphores.set(key, ours);
+          return ours.acquire();
+        },
+      };
+    },
+  },
+  'redis-semaphore, Semaphore of 8': {
+    package: 'redis-semaphore',
+    peer: false,
+    settings: ioredisSettings,
+    make(client, { retryMs = 5 }, { lifetimeMs }) {
+      const { Semaphore } = require('redis-semaphore') as typeof import('redis-semaphore');
+      const options = { lockTimeout: lifetimeMs, refreshInterval: 0, retryInterval: retryMs, acquireTimeout: waitMs };
+      return {
+        async acquire(key) {
+          const semaphore = new Semaphore(client, key, permits, options);
+          await semaphore.acquire();
+          return () => semaphore.release();
+        },
+      };
     },
   },
   'redis-exp-lock, memory': withoutRedis('uuid', ({ memoryStore }) => memoryStore()),
@@ -230,6 +274,24 @@ export const contenders: Readonly<Record<string, Contender>> = {
 
 /** As built, and as everybody gets it: what tsx makes of the sources is slower. */
 type Library = typeof import('../src/index');
+
+function ourRWLock(prefer: 'writer' | 'reader' | 'fair'): Contender {
+  return {
+    package: '..',
+    peer: false,
+    settings: only('node-redis'),
+    make(redis, _, { lifetimeMs }) {
+      const { RWLock }: Library = require('../lib/index');
+      const locks = new Map<string, import('../src/index').RWLock>();
+      const lockOf = (key: string): import('../src/index').RWLock => {
+        const lock = locks.get(key) ?? new RWLock(key, { redis, prefer, lifetime: lifetimeMs, timeout: waitMs });
+        locks.set(key, lock);
+        return lock;
+      };
+      return { acquire: (key) => lockOf(key).acquireRead(), write: (key) => lockOf(key).acquireWrite() };
+    },
+  };
+}
 
 function withoutRedis(packageName: string, store: (library: Library) => import('../src/index').Store): Contender {
   return {

@@ -13,7 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { kill9, type NodeChild, startChild, waitFor } from '../test/support/processes';
 import { type RedisServer, recordCommands } from '../test/support/redis';
 import { contenders, type Setting } from './contenders';
-import type { Calls, CountSeen, Job, MemorySeen, RoundSpec, SteadySeen } from './round';
+import type { CachedSeen, Calls, CountSeen, Job, MemorySeen, RoundSpec, SteadySeen } from './round';
 import { sumUp } from './sum-up';
 
 /** One line of a scenario's table. */
@@ -38,6 +38,8 @@ export const metrics = {
   commands: 'commands each',
   jain: 'Jain',
   longestMs: 'longest wait, ms',
+  writerMs: 'writer’s longest wait, ms',
+  loads: 'loads a value',
   handOffMs: 'hand-off, ms',
   publishMs: 'PUBLISH → message, ms',
   nodeBytes: 'B in Node',
@@ -151,7 +153,7 @@ class Run {
 /** Two held the same lock. */
 class NotExclusive extends Error {}
 
-const isContended = ({ kind }: Job): boolean => kind === 'burst' || kind === 'steady';
+const isContended = ({ kind }: Job): boolean => kind !== 'pairs' && kind !== 'memory';
 
 // One round.
 
@@ -169,7 +171,7 @@ async function runRound(row: Row, setting: Setting, server: RedisServer, times: 
   const children: NodeChild[] = [];
   const impatience = setTimeout(() => children.forEach(kill9), patienceMs + times.ms);
   try {
-    const processes = row.job.kind === 'steady' ? row.job.processes : 1;
+    const processes = 'processes' in row.job ? row.job.processes : 1;
     for (let index = 0; index < processes; index++) children.push(start(row, setting, server, times, index));
     await Promise.all(children.map((child) => child.receive()));
     for (const child of children) child.send('go');
@@ -197,6 +199,7 @@ function roundOf(row: Row, seen: readonly unknown[]): Round {
     pairs: () => countRound(seen[0] as CountSeen),
     burst: () => countRound(seen[0] as CountSeen),
     steady: () => steadyRound(seen as readonly SteadySeen[]),
+    cached: () => cachedRound(seen as readonly CachedSeen[]),
     memory: () => memoryRound(seen[0] as MemorySeen),
   }[row.job.kind]();
   if (round.violations > 0)
@@ -216,15 +219,29 @@ function countRound({ elapsedMs, acquisitions, cpuMs, calls, violations }: Count
 }
 
 function steadyRound(seen: readonly SteadySeen[]): Checked {
-  const { acquisitions, elapsedMs, jain, longestMs, handOffMs, publishMs, calls, violations } = sumUp(seen);
+  const { acquisitions, elapsedMs, jain, longestMs, writerMs, handOffMs, publishMs, calls, violations } = sumUp(seen);
   const figures = {
     perSecond: (acquisitions / elapsedMs) * 1000,
     jain,
     longestMs,
+    ...(writerMs !== null && { writerMs }),
     ...(handOffMs !== null && { handOffMs }),
     ...(publishMs !== null && { publishMs }),
   };
   return { figures, calls, times: acquisitions, violations };
+}
+
+/** The first process asked the server; loads that were too many are what is measured. */
+function cachedRound(seen: readonly CachedSeen[]): Checked {
+  const sum = (of: (each: CachedSeen) => number): number => seen.reduce((total, each) => total + of(each), 0);
+  const { values, calls } = seen[0]!;
+  const times = values * sum(({ callers }) => callers);
+  const figures = {
+    longestMs: Math.max(...seen.map((each) => each.longestMs)),
+    loads: sum(({ loads }) => loads) / values,
+    cpuMicros: (sum(({ cpuMs }) => cpuMs) * 1000) / times,
+  };
+  return { figures, calls, times, violations: 0 };
 }
 
 function memoryRound({ nodeBytes, redisBytes, violations }: MemorySeen): Checked {
@@ -266,6 +283,7 @@ async function rehearse(row: Row, setting: Setting, server: RedisServer): Promis
 
 /** A thousand who poll would send more than MONITOR needs to show. */
 function smaller(job: Job): Job {
+  if (job.kind === 'cached') return { ...job, callers: 10 };
   return job.kind === 'burst' ? { ...job, waiters: Math.min(job.waiters, 10) } : job;
 }
 

@@ -11,16 +11,22 @@ import { contenders, type Locks, type Release, type Setting } from './contenders
 export type Job =
   /** `inFlight` loops, each with a key of its own. */
   | { readonly kind: 'pairs'; readonly inFlight: number }
-  /** So many ask for one key at once, and each takes it once; then the next burst. */
-  | { readonly kind: 'burst'; readonly waiters: number; readonly holdMs: number }
-  /** `waiters` loops in each process, all on one key. `probed`: measures PUBLISH → message beside it. */
+  /** So many ask for one key at once, and each takes it once; then the next burst. `most` may hold it together; default 1. */
+  | { readonly kind: 'burst'; readonly waiters: number; readonly holdMs: number; readonly most?: number }
+  /**
+   * `waiters` loops in each process, all on one key. `probed`: measures PUBLISH → message beside it. `readers`: those loops
+   * read, and one more in the first process writes.
+   */
   | {
       readonly kind: 'steady';
       readonly processes: number;
       readonly waiters: number;
       readonly holdMs: number;
       readonly probed?: boolean;
+      readonly readers?: boolean;
     }
+  /** So many callers in each process want one cached value at once; then the next one. */
+  | { readonly kind: 'cached'; readonly processes: number; readonly callers: number; readonly loadMs: number }
   /** So many locks taken and held. */
   | { readonly kind: 'memory'; readonly locks: number };
 
@@ -56,8 +62,8 @@ export interface CountSeen {
   readonly violations: number;
 }
 
-/** [waiter, asked, acquired, about to release] */
-export type Turn = readonly [waiter: number, asked: number, acquired: number, releasing: number];
+/** [waiter, asked, acquired, about to release, beside others] */
+export type Turn = readonly [waiter: number, asked: number, acquired: number, releasing: number, shared?: boolean];
 
 export interface SteadySeen {
   readonly window: Window;
@@ -65,10 +71,21 @@ export interface SteadySeen {
   readonly turns: readonly Turn[];
   /** When those asked who still wait. */
   readonly pending: readonly number[];
+  /** Those of them who want to write, where others read. */
+  readonly pendingWriters: readonly number[];
   /** [when, ms] of PUBLISH → message from the process before this one. */
   readonly probes: readonly (readonly [at: number, ms: number])[];
   readonly calls: Calls;
-  readonly violations: number;
+}
+
+export interface CachedSeen {
+  readonly loads: number;
+  readonly values: number;
+  readonly callers: number;
+  /** From a caller's call to its answer. */
+  readonly longestMs: number;
+  readonly cpuMs: number;
+  readonly calls: Calls;
 }
 
 export interface MemorySeen {
@@ -88,7 +105,7 @@ async function main(spec: RoundSpec): Promise<void> {
   const { job, url, setting, fencing } = spec;
   const terms = {
     lifetimeMs: job.kind === 'memory' ? 600_000 : 10_000,
-    contended: job.kind === 'burst' || job.kind === 'steady',
+    contended: job.kind !== 'pairs' && job.kind !== 'memory',
     fencing,
   };
   const locks = contenders[spec.contender]!.make(await connect(url, setting), setting, terms);
@@ -101,6 +118,7 @@ async function main(spec: RoundSpec): Promise<void> {
     pairs: () => pairs(spec, job as any, locks, admin),
     burst: () => burst(spec, job as any, locks, admin),
     steady: () => steady(spec, job as any, locks, admin),
+    cached: () => cached(spec, job as any, locks, admin),
     memory: () => memory(job as any, locks, admin),
   }[job.kind]();
   process.send!(seen);
@@ -126,11 +144,11 @@ async function pairs(spec: RoundSpec, { inFlight }: JobOf<'pairs'>, locks: Locks
 
 async function burst(
   spec: RoundSpec,
-  { waiters, holdMs }: JobOf<'burst'>,
+  { waiters, holdMs, most = 1 }: JobOf<'burst'>,
   locks: Locks,
   admin: Admin,
 ): Promise<CountSeen> {
-  const door = new Door(1);
+  const door = new Door(1, most);
   const once = async (): Promise<void> => {
     const release = await locks.acquire('bench:burst');
     door.enter(0);
@@ -151,19 +169,22 @@ async function burst(
   });
 }
 
-/** Counts who is in, for each key: more than one is a violation. */
+/** Counts who is in, for each key: more than `most` are a violation. */
 class Door {
   entered = 0;
   violations = 0;
   readonly #inside: Uint8Array;
 
-  constructor(keys: number) {
+  readonly #most: number;
+
+  constructor(keys: number, most = 1) {
     this.#inside = new Uint8Array(keys);
+    this.#most = most;
   }
 
   enter(key: number): void {
     this.entered++;
-    if (++this.#inside[key]! !== 1) this.violations++;
+    if (++this.#inside[key]! > this.#most) this.violations++;
   }
 
   leave(key: number): void {
@@ -193,25 +214,29 @@ async function counted(
 async function steady(spec: RoundSpec, job: JobOf<'steady'>, locks: Locks, admin: Admin): Promise<SteadySeen> {
   const turns: Turn[] = [];
   const pending = new Map<number, number>();
-  const door = new Door(1);
+  const { readers = false, waiters, processes } = job;
+  /** Behind all who read. */
+  const writer = processes * waiters;
   const loop = async (waiter: number): Promise<never> => {
+    const shared = readers && waiter !== writer;
+    const take = readers && !shared ? (locks.write ?? locks.acquire) : locks.acquire;
     for (;;) {
       const asked = now();
       pending.set(waiter, asked);
-      const release = await locks.acquire('bench:steady');
+      const release = await take('bench:steady');
       const acquired = now();
       pending.delete(waiter);
-      door.enter(0);
       await sleep(job.holdMs);
-      door.leave(0);
-      turns.push([waiter, asked, acquired, now()]);
+      turns.push([waiter, asked, acquired, now(), shared && locks.write !== undefined]);
       await release();
     }
   };
 
-  const probes = job.probed ? await probe(spec, job.processes) : [];
-  for (let waiter = 0; waiter < job.waiters; waiter++) {
-    loop(spec.index * job.waiters + waiter).catch((error) => {
+  const probes = job.probed ? await probe(spec, processes) : [];
+  const ours = Array.from({ length: waiters }, (_, n) => spec.index * waiters + n);
+  if (readers && spec.index === 0) ours.push(writer);
+  for (const waiter of ours) {
+    loop(waiter).catch((error) => {
       console.error(error);
       process.exit(1);
     });
@@ -224,12 +249,12 @@ async function steady(spec: RoundSpec, job: JobOf<'steady'>, locks: Locks, admin
   const to = now();
   return {
     window: { from, to },
-    waiters: job.waiters,
+    waiters: ours.length,
     turns: turns.filter(([, , acquired]) => acquired >= from - margin && acquired <= to + margin),
     pending: [...pending.values()],
+    pendingWriters: readers && pending.has(writer) ? [pending.get(writer)!] : [],
     probes,
     calls: difference(before, after),
-    violations: door.violations,
   };
 }
 
@@ -245,6 +270,44 @@ async function probe({ url, index }: RoundSpec, processes: number): Promise<(rea
     void publisher.publish(`bench:probe:${(index + 1) % processes}`, String(now()));
   }, probeEveryMs);
   return heard;
+}
+
+/** All processes begin with each value at the same moment of the machine's clock. */
+async function cached(
+  spec: RoundSpec,
+  { callers, loadMs }: JobOf<'cached'>,
+  locks: Locks,
+  admin: Admin,
+): Promise<CachedSeen> {
+  let loads = 0;
+  let longestMs = 0;
+  const load = async (): Promise<string> => {
+    loads++;
+    await sleep(loadMs);
+    return 'loaded';
+  };
+  const call = async (key: string): Promise<void> => {
+    const asked = now();
+    await locks.cached!(key, load);
+    longestMs = Math.max(longestMs, now() - asked);
+  };
+  await Promise.all(Array.from({ length: callers }, () => call(`bench:warm:${spec.index}`)));
+  const everyMs = 4 * loadMs;
+  const values = Math.max(1, Math.round(spec.ms / everyMs));
+  const startMs = Math.ceil(now() / 1000 + 0.2) * 1000;
+  await sleep(startMs - now() - everyMs / 2);
+  [loads, longestMs] = [0, 0];
+  const before = await calls(admin);
+  const cpu = process.cpuUsage();
+  for (let value = 0; value < values; value++) {
+    await sleep(startMs + value * everyMs - now());
+    await Promise.all(Array.from({ length: callers }, () => call(`bench:cached:${value}`)));
+  }
+  const { user, system } = process.cpuUsage(cpu);
+  await sleep(everyMs); // the others are done as well
+  const after = await calls(admin);
+  const cpuMs = (user + system) / 1000;
+  return { loads, values, callers, longestMs, cpuMs, calls: difference(before, after) };
 }
 
 async function memory({ locks: count }: JobOf<'memory'>, locks: Locks, admin: Admin): Promise<MemorySeen> {

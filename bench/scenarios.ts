@@ -1,5 +1,5 @@
 // What is measured, and what must be reached. Goals are computed from the figures of one run; peers stand there at their best.
-import { contenders } from './contenders';
+import { contenders, permits } from './contenders';
 import type { Figures, MeasuredRow, Metric, Row } from './measure';
 import type { Job } from './round';
 import { median } from './sum-up';
@@ -75,6 +75,11 @@ const toRawOfSameClient = ({ setting }: MeasuredRow): string => `raw ${setting.c
 const pairs = (inFlight: number): Job => ({ kind: 'pairs', inFlight });
 const burst = (waiters: number, holdMs: number): Job => ({ kind: 'burst', waiters, holdMs });
 const steady = (probed: boolean): Job => ({ kind: 'steady', processes: 4, waiters: 25, holdMs: 1, probed });
+const readMostly: Job = { kind: 'steady', processes: 4, waiters: 16, holdMs: 1, readers: true };
+const rwLocks = ['RWLock, writers first', 'RWLock, readers first', 'RWLock, fair'];
+const ourSemaphore = 'Semaphore of 8';
+const theirSemaphore = 'redis-semaphore, Semaphore of 8';
+const loadMs = 50;
 const crowds = [10, 100, 1000];
 const inCrowd = (contender: string, count: number): string => `${contender}, ${count} waiters`;
 
@@ -208,6 +213,71 @@ export const scenarios: readonly Scenario[] = [
         value: seen.of(we, 'handOffMs') / seen.of(we, 'publishMs'),
         atMost: 3,
       },
+    ],
+  },
+  {
+    name: 'read-mostly',
+    title: '64 readers and a writer in 4 processes, held for 1 ms',
+    text: '16 loops that read in each of four processes, and one that writes, all on one key; and the same where everybody takes one exclusive lock.',
+    rows: rowsOf([...rwLocks, we], readMostly),
+    columns: ['perSecond', 'writerMs', 'longestMs', 'commands'],
+    floor: () => we,
+    heavy: 2,
+    goals: (seen) => [
+      ...rwLocks.map((id) => ({
+        text: `acquisitions a second, × an exclusive lock: ${id}`,
+        value: seen.of(id, 'perSecond') / seen.of(we, 'perSecond'),
+        atLeast: 10,
+      })),
+      ...['RWLock, writers first', 'RWLock, fair'].map((id) => ({
+        text: `the writer’s longest wait, ms: ${id}`,
+        value: seen.of(id, 'writerMs'),
+        atMost: 1000,
+      })),
+    ],
+  },
+  {
+    name: 'semaphore',
+    title: `A semaphore of ${permits}`,
+    text: `So many ask for one of ${permits} permits at once in one process, and each holds it once for 1 ms.`,
+    rows: [
+      ...crowds.map((count) => ({
+        id: inCrowd(ourSemaphore, count),
+        contender: ourSemaphore,
+        job: { ...burst(count, 1), most: permits },
+      })),
+      {
+        id: inCrowd(theirSemaphore, 100),
+        contender: theirSemaphore,
+        job: { ...burst(100, 1), most: permits },
+      },
+    ],
+    columns: ['perSecond', 'commands', 'cpuMicros'],
+    floor: () => inCrowd(theirSemaphore, 100),
+    heavy: 1,
+    goals: (seen) => [
+      {
+        text: '100 waiters: acquisitions a second, × redis-semaphore’s',
+        value: seen.of(inCrowd(ourSemaphore, 100), 'perSecond') / seen.of(inCrowd(theirSemaphore, 100), 'perSecond'),
+        atLeast: 3,
+      },
+      ...[100, 1000].map((count) => ({
+        text: `commands an acquisition, ${count} waiters against 10`,
+        value: seen.of(inCrowd(ourSemaphore, count), 'commands') / seen.of(inCrowd(ourSemaphore, 10), 'commands'),
+        atMost: 1,
+      })),
+    ],
+  },
+  {
+    name: 'cached',
+    title: '1,000 callers in 4 processes, a loader of 50 ms',
+    text: '250 callers in each of four processes want one cached value at the same moment; then the next one. From a caller’s call to its answer.',
+    rows: rowsOf([we], { kind: 'cached', processes: 4, callers: 250, loadMs }),
+    columns: ['longestMs', 'loads', 'commands', 'cpuMicros'],
+    heavy: 2,
+    goals: (seen) => [
+      { text: 'loads a value', value: seen.of(we, 'loads'), atMost: 1 },
+      { text: 'the longest wait of all, × the loader’s time', value: seen.of(we, 'longestMs') / loadMs, atMost: 2 },
     ],
   },
   {

@@ -9,6 +9,8 @@ export interface SteadySum {
   readonly jain: number;
   /** Of those whose wait ended within the window, or had not ended by then. */
   readonly longestMs: number;
+  /** The same of who writes where others read; null where nobody does. */
+  readonly writerMs: number | null;
   /** Medians, in ms; null where there was none. */
   readonly handOffMs: number | null;
   readonly publishMs: number | null;
@@ -29,17 +31,23 @@ export function sumUp(processes: readonly SteadySeen[]): SteadySum {
   let longestMs = 0;
   let overlaps = 0;
   let freeAt = Number.NEGATIVE_INFINITY; // when the last of those before had given it back
+  let aloneUntil = Number.NEGATIVE_INFINITY; // the same of those who do not share it
+  let writerMs = 0;
   for (const [at, { index, turn }] of all.entries()) {
-    const [waiter, asked, acquired] = turn;
+    const [waiter, asked, acquired, , shared = false] = turn;
     const before = all[at - 1];
-    if (acquired < freeAt) overlaps++;
+    if (acquired < (shared ? aloneUntil : freeAt)) overlaps++;
     freeAt = Math.max(freeAt, releasingAt(turn));
+    if (!shared) aloneUntil = Math.max(aloneUntil, releasingAt(turn));
     if (!inWindow(acquired)) continue;
     acquisitions++;
     counts[waiter]!++;
     longestMs = Math.max(longestMs, acquired - asked);
+    if (!shared) writerMs = Math.max(writerMs, acquired - asked);
     if (before && before.index !== index) handOffs.push(acquired - releasingAt(before.turn));
   }
+  for (const asked of processes.flatMap((seen) => seen.pendingWriters))
+    writerMs = Math.max(writerMs, window.to - asked);
   for (const asked of processes.flatMap(({ pending }) => pending)) longestMs = Math.max(longestMs, window.to - asked);
 
   const probes = processes.flatMap((seen) => seen.probes).filter(([at]) => inWindow(at));
@@ -48,10 +56,11 @@ export function sumUp(processes: readonly SteadySeen[]): SteadySum {
     elapsedMs: window.to - window.from,
     jain: jain(counts),
     longestMs,
+    writerMs: all.some(({ turn }) => turn[4]) ? writerMs : null,
     handOffMs: handOffs.length > 0 ? median(handOffs) : null,
     publishMs: probes.length > 0 ? median(probes.map(([, ms]) => ms)) : null,
     calls,
-    violations: overlaps + processes.reduce((sum, seen) => sum + seen.violations, 0),
+    violations: overlaps,
   };
 }
 

@@ -21,6 +21,8 @@ interface Source {
   args: Parameter[];
   reply: string;
   body: string;
+  /** It is only ever sent as a part of another script. */
+  within: boolean;
 }
 
 /** The whole of generated.ts, from the .lua files as they are now. */
@@ -34,10 +36,13 @@ export function generate(): string {
   const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
-    "import type { Script, ScriptCall } from './script';",
+    "import type { Call, Script, ScriptCall } from './script';",
     [...parts].map(([name, text]) => `const ${name}Part = ${JSON.stringify(text)};`).join('\n'),
     ...sources.map((source) => emit(source, parts)),
-    `export const scripts: readonly Script[] = [${sources.map((source) => `${source.name}Script`).join(', ')}];`,
+    `export const scripts: readonly Script[] = [${sources
+      .filter((source) => !source.within)
+      .map((source) => `${source.name}Script`)
+      .join(', ')}];`,
     '',
   ].join('\n\n');
 }
@@ -46,11 +51,19 @@ export function generate(): string {
  * Exported for the drift test, which feeds it headers that lie.
  *
  * @param others The other files: for a header that says USES, the part that goes before the body; for one that says
- *               INCLUDE, scripts of which each becomes a function.
+ *               INCLUDE, scripts of which each becomes a function. One that says WITHIN is sent in no other way.
  */
 export function parse(name: string, text: string, others: ReadonlyMap<string, string> = new Map()): Source {
   const header = text.split('\n').filter((line) => line.startsWith('-- '));
-  const source: Source = { name, summary: '', keys: [], args: [], reply: '', body: strip(text) };
+  const source: Source = {
+    name,
+    summary: '',
+    keys: [],
+    args: [],
+    reply: '',
+    body: strip(text),
+    within: isWithin(text),
+  };
   for (const line of header) {
     const [, section, rest] = /^-- (KEYS|ARGV|REPLY)\s+(.*)$/.exec(line) ?? [];
     if (section === 'REPLY') source.reply = rest!;
@@ -65,7 +78,7 @@ export function parse(name: string, text: string, others: ReadonlyMap<string, st
     source.body = [...named(name, text, 'USES', others), [name, put(name, text, others)]]
       .map(([, each]) => strip(each!))
       .join('\n');
-  else source.body = together(name, included, others) + source.body;
+  else source.body = together(name, included, others) + strip(put(name, text, others));
   return source;
 }
 
@@ -80,6 +93,10 @@ function put(name: string, text: string, others: ReadonlyMap<string, string>): s
 
 function isPart(text: string): boolean {
   return text.startsWith('-- PART ');
+}
+
+function isWithin(text: string): boolean {
+  return /^-- WITHIN /m.test(text);
 }
 
 /** The other files that a header names. */
@@ -162,16 +179,16 @@ function expression(text: string, parts: ReadonlyMap<string, string>): string {
 
 function emit(source: Source, parts: ReadonlyMap<string, string>): string {
   const sha = createHash('sha1').update(source.body).digest('hex');
+  const text = source.within ? [] : [`  sha: '${sha}',`, `  lua: ${expression(source.body, parts)},`];
   const parameters = [
     ...source.keys.map((key) => `${key.name}: ${key.list ? 'readonly string[]' : 'string'}`),
     ...source.args.map((arg) => `${arg.name}: ${arg.list ? 'readonly string[]' : 'string | number'}`),
   ];
   const docs = [...source.keys, ...source.args].map((each) => ` * @param ${each.name} ${each.about}`);
   return [
-    `const ${source.name}Script: Script = {`,
+    `const ${source.name}Script${source.within ? '' : ': Script'} = {`,
     `  name: '${source.name}',`,
-    `  sha: '${sha}',`,
-    `  lua: ${expression(source.body, parts)},`,
+    ...text,
     '};',
     '',
     '/**',
@@ -180,7 +197,7 @@ function emit(source: Source, parts: ReadonlyMap<string, string>): string {
     ...docs,
     ` * @returns the call; its reply: ${source.reply}`,
     ' */',
-    `export function ${source.name}(${parameters.join(', ')}): ScriptCall {`,
+    `export function ${source.name}(${parameters.join(', ')}): ${source.within ? 'Call' : 'ScriptCall'} {`,
     `  return { script: ${source.name}Script, keys: ${list(source.keys, false)}, args: ${list(source.args, true)} };`,
     '}',
   ].join('\n');

@@ -8,18 +8,31 @@
 // One wait keeps one token for as long as no release for it was sent: an attempt whose reply was lost is simply made again,
 // finds its own token, and gets the same grant. A wait that ends with an unknown outcome abandons its token; so does a grant
 // that came too late to be of use, and what follows it uses a new one.
-import { forKey, LockBackendError, LockClosedError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
+import {
+  forKey,
+  LockBackendError,
+  LockClosedError,
+  LockDeadlockError,
+  LockTimeoutError,
+  NotAcquiredLockError,
+  TooManyLockAttemptsError,
+} from './errors';
 import { warn } from './events';
+import { ownHolds } from './flow';
 import { type Key, lockKeys } from './keys';
 import { Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
-import type { AcquireReply, AcquireRequest, Store } from './store';
+import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Store } from './store';
 import { describe } from './stores/replies';
 import { newToken } from './token';
 import { pauses } from './wait/backoff';
 import type { Lines } from './wait/lines';
 import { type Grant, type Line, tooLate, type Waiter } from './wait/queue';
+import { Standing } from './wait/standing';
+
+/** How often a change that was given up is taken back while Redis is silent. */
+const mostTakeBacks = 10;
 
 /**
  * Resolves with what `wrap` makes of the hold, once every key is ours. Impossible arguments throw at once, before any I/O.
@@ -31,13 +44,53 @@ import { type Grant, type Line, tooLate, type Waiter } from './wait/queue';
  * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
-export function acquire<T>(key: Key, settings: Settings, scope: Scope, wrap: (hold: Hold) => T): Promise<T> {
+export function acquire<T>(
+  key: Key,
+  settings: Settings,
+  scope: Scope,
+  wrap: (hold: Hold) => T,
+  mode?: Mode,
+): Promise<T> {
   const store = scope.store(settings.redis);
   const keys = lockKeys(key, store.keyPrefix + settings.prefix);
+  return wait({ key, keys, settings, scope, store, mode, changes: undefined }, wrap);
+}
+
+/**
+ * Resolves once `hold` is held in another way, in place: its token stays. It goes on being held whatever happens here.
+ *
+ * @throws {LockDeadlockError} (rejects) another holder asks to write, and each would wait for the other. Held as before.
+ * @throws {LockLostError} (rejects) it is no holder any more.
+ * @throws what acquire rejects with. Held as before.
+ */
+export async function change(hold: Hold, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
+  const mode = { ...hold.mode!, kind, step: hold.mode!.step + 1 };
+  if (!hold.check())
+    throw hold.loss ?? new NotAcquiredLockError(`${describe(hold.key)} was given back`, { key: hold.key });
+  await wait({ ...hold.details, settings, mode, changes: hold }, () => {});
+}
+
+/** All that a wait is for. */
+interface Wanted {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly settings: Settings;
+  readonly scope: Scope;
+  readonly store: Store;
+  /** How it is to be held, where several may hold the key. */
+  readonly mode: Mode | undefined;
+  /** What is held already, and is to be held in another way. */
+  readonly changes: Hold | undefined;
+}
+
+function wait<T>(wanted: Wanted, wrap: (hold: Hold) => T): Promise<T> {
+  const { key, keys, settings, scope, store, mode } = wanted;
   return new Promise((resolve, reject) => {
+    const refusal = store.refuses?.(keys, mode);
     if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
     else if (settings.signal?.aborted) reject(abortReason(settings.signal));
-    else new Wait(key, keys, settings, scope, store, (hold) => resolve(wrap(hold)), reject).start();
+    else if (refusal) reject(forKey(refusal, key));
+    else new Wait(wanted, (hold) => resolve(wrap(hold)), reject).start();
   });
 }
 
@@ -49,6 +102,8 @@ export class Wait implements Waiter {
   readonly #resolve: (hold: Hold) => void;
   readonly #reject: (error: unknown) => void;
   readonly #keys: Key;
+  /** For a key that several may hold: how it is wanted, and where it stands. */
+  readonly #stands: Standing | undefined;
   /** What this wait asks by itself, made when it first does: who stands in a line from the beginning never asks. */
   #request: AcquireRequest | undefined;
   #settled = false;
@@ -57,6 +112,8 @@ export class Wait implements Waiter {
   #sent = false;
   #attempts = 0;
   #nextPauseMs: (() => number) | undefined;
+  /** The pause after the attempt under way, where that says how long it will be silent. */
+  #plannedPauseMs: number | undefined;
   #pause: NodeJS.Timeout | undefined;
   #deadlineMs = Number.POSITIVE_INFINITY;
   #deadline: NodeJS.Timeout | undefined;
@@ -70,19 +127,13 @@ export class Wait implements Waiter {
   #isDeaf = false;
   #opening: NodeJS.Timeout | undefined;
 
-  constructor(
-    key: Key,
-    keys: Key,
-    settings: Settings,
-    scope: Scope,
-    store: Store,
-    resolve: (hold: Hold) => void,
-    reject: (error: unknown) => void,
-  ) {
+  constructor(wanted: Wanted, resolve: (hold: Hold) => void, reject: (error: unknown) => void) {
+    const { key, keys, settings, scope, store, mode, changes } = wanted;
     this.#key = key;
     this.#settings = settings;
     this.#scope = scope;
     this.#store = store;
+    this.#stands = mode && new Standing(mode, changes);
     this.#resolve = resolve;
     this.#reject = reject;
     this.#keys = keys;
@@ -96,6 +147,8 @@ export class Wait implements Waiter {
       this.#deadlineMs = performance.now() + timeoutMs;
       this.#armDeadline();
     }
+    const own = this.#isEndless() ? this.#ownHold() : undefined;
+    if (own?.isEndless) return this.#fail(this.#deadlock(own));
     const lines = this.#lines();
     if (lines?.isOpen) this.#stand(lines);
     // Behind those who wait for the same already, until a grant would be heard.
@@ -133,6 +186,18 @@ export class Wait implements Waiter {
     this.#line?.giveUp(this);
   }
 
+  /** Whether nothing but a grant would end this wait. */
+  #isEndless(): boolean {
+    const { timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal } = this.#settings;
+    return timeoutMs === Number.POSITIVE_INFINITY && maxRetries === Number.POSITIVE_INFINITY && signal === undefined;
+  }
+
+  /** The hold of the code that waits here, if that is in its own way. */
+  #ownHold(): Hold | undefined {
+    if (this.#stands?.changes !== undefined) return undefined;
+    return ownHolds().find((hold) => hold.excludes(this.#store, this.#keys, this.#stands?.mode));
+  }
+
   /** The lines to wait in, when this is a wait by place, of a kind for which there are places. */
   #lines(): Lines | undefined {
     const { byPlace, lifetimeMs, minReplicas } = this.#settings;
@@ -141,6 +206,10 @@ export class Wait implements Waiter {
   }
 
   #stand(lines: Lines): void {
+    if (this.#stands !== undefined) {
+      this.#stands.hear(lines, this.#keys as string, this.#onHint);
+      return this.#ask();
+    }
     // What an attempt of its own has left behind; the line asks with a token of its own.
     if (this.#ghostUntilMs > 0) this.#abandon();
     const { lifetimeMs, fencing, owner } = this.#settings;
@@ -187,7 +256,8 @@ export class Wait implements Waiter {
     this.#attempts += 1;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
-    this.#store.acquire(this.#request).then(
+    const request = this.#stands === undefined ? this.#request : { ...this.#request, place: this.#place(this.#stands) };
+    this.#store.acquire(request).then(
       (reply) => this.#onReply(reply, token),
       (error) => this.#onFailure(error),
     );
@@ -199,17 +269,40 @@ export class Wait implements Waiter {
       this.#sent = true;
       return !this.#settled;
     };
-    return { keys: this.#keys, token: newToken(owner), lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin };
+    const token = this.#stands?.changes?.token ?? newToken(owner);
+    const mode = this.#stands?.mode;
+    return { keys: this.#keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode };
   }
+
+  /** Where to stand in line, for a key that several may hold, if this attempt is in vain and another will follow. */
+  #place(stands: Standing): Place | undefined {
+    const { maxRetries, timeoutMs } = this.#settings;
+    if (timeoutMs === 0 || this.#attempts > maxRetries || performance.now() >= this.#deadlineMs) return undefined;
+    // Who waits to be told makes sure first that it would hear.
+    if (!stands.hears && !this.#isDeaf && this.#lines() !== undefined) return undefined;
+    if (!stands.hears) this.#plannedPauseMs = this.#pauseMs();
+    return stands.place(this.#plannedPauseMs ?? 0);
+  }
+
+  readonly #onHint = (): void => {
+    if (this.#settled) return;
+    if (this.#pause === undefined) {
+      this.#stands!.hinted = true;
+      return;
+    }
+    clearTimeout(this.#pause);
+    this.#ask();
+  };
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#asking = false;
     if (this.#settled) {
-      if (reply.granted) this.#handBack(token);
+      if (reply.granted && this.#stands?.changes === undefined) this.#handBack(token);
       return;
     }
     this.#failure = undefined;
-    if (!reply.granted) return this.#next();
+    if (!reply.granted) return this.#onBusy(reply);
+    if (this.#stands?.changes !== undefined) return this.#onChanged(this.#stands, this.#stands.changes, reply);
     const hold = this.#hold(token, reply.fence, this.#ghostUntilMs, undefined);
     hold.believe(reply.sent, this.#settings.lifetimeMs, true);
     if (hold.remaining() > 0) return this.#succeed(hold);
@@ -217,6 +310,27 @@ export class Wait implements Waiter {
     this.#abandon();
     this.#request = undefined;
     this.#next();
+  }
+
+  #onBusy(reply: AcquireReply & { granted: false }): void {
+    if (reply.never === 'deadlock') return this.#fail(this.#secondUpgrade());
+    if (reply.never === 'gone') {
+      const hold = this.#stands?.changes;
+      hold?.gone();
+      const message = `${describe(this.#key)} was given back meanwhile`;
+      return this.#fail(hold?.loss ?? new NotAcquiredLockError(message, { key: this.#key }));
+    }
+    this.#stands?.busy(reply);
+    this.#next();
+  }
+
+  #onChanged({ mode }: Standing, hold: Hold, { fence, sent }: AcquireReply & { granted: true }): void {
+    if (hold.check()) {
+      hold.changed(mode, fence);
+      hold.believe(sent, this.#settings.lifetimeMs, false);
+    }
+    this.#settle();
+    this.#resolve(hold);
   }
 
   #onFailure(error: unknown): void {
@@ -237,16 +351,28 @@ export class Wait implements Waiter {
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     if (this.#attempts > maxRetries) return this.#fail(this.#failure ?? this.#tooMany());
     const lines = this.#failure === undefined ? this.#lines() : undefined;
-    if (lines?.isOpen) this.#stand(lines);
+    if (this.#stands?.hears) this.#pauseAndAsk(this.#failure ? undefined : this.#untilNextAskMs());
     else if (lines === undefined || this.#isDeaf) this.#pauseAndAsk();
+    else if (lines.isOpen) this.#stand(lines);
     else this.#standOrCount(lines);
   }
 
-  #pauseAndAsk(): void {
+  #pauseAndAsk(wantedMs = this.#plannedPauseMs ?? this.#pauseMs()): void {
     const leftMs = this.#deadlineMs - performance.now();
-    this.#nextPauseMs ??= pauses(this.#settings);
-    const pauseMs = Math.max(Math.min(this.#nextPauseMs(), leftMs), 0);
+    const pauseMs = Math.max(Math.min(wantedMs, leftMs), 0);
+    this.#plannedPauseMs = undefined;
     this.#pause = setTimeout(() => this.#ask(), pauseMs);
+  }
+
+  #pauseMs(): number {
+    this.#nextPauseMs ??= pauses(this.#settings);
+    return this.#nextPauseMs();
+  }
+
+  /** Whoever is told when to ask asks by itself only in case that it was not told. */
+  #untilNextAskMs(): number {
+    if (this.#stands!.hinted) return 0;
+    return Math.max(this.#stands!.askAgainMs(Math.random()), this.#settings.retryTimeoutMs, 1);
   }
 
   #succeed(hold: Hold): void {
@@ -258,7 +384,7 @@ export class Wait implements Waiter {
   #fail(error: unknown): void {
     if (this.#settled) return;
     this.#settle();
-    if (this.#ghostUntilMs > 0) this.#abandon();
+    if (this.#ghostUntilMs > 0 || this.#stands?.stood) this.#abandon();
     this.#reject(error);
   }
 
@@ -268,6 +394,7 @@ export class Wait implements Waiter {
     clearTimeout(this.#deadline);
     clearTimeout(this.#opening);
     this.#settings.signal?.removeEventListener('abort', this.#onAbort);
+    this.#stands?.leave();
     this.#scope.waiting.delete(this);
   }
 
@@ -277,28 +404,76 @@ export class Wait implements Waiter {
       keys: this.#keys,
       token,
       fence,
-      retries: Math.max(this.#attempts - 1, 0),
+      retries: this.#stands?.hears ? 0 : Math.max(this.#attempts - 1, 0),
       ground: this.#scope.ground(this.#settings, this.#store, line),
       ghostUntilMs,
+      mode: this.#stands?.mode,
     });
   }
 
   #abandon(): void {
-    const { keys, token, commandTimeoutMs } = this.#request!;
-    void this.#store.abandon({ keys, token, commandTimeoutMs }, this.#ghostUntilMs);
+    if (this.#stands?.changes !== undefined) void this.#takeBack(this.#stands.changes);
+    else void this.#store.abandon(this.#releaseRequest(this.#request!.token), this.#ghostUntilMs);
     this.#ghostUntilMs = 0;
+    if (this.#stands) this.#stands.stood = false;
+  }
+
+  #releaseRequest(token: string): ReleaseRequest {
+    const { commandTimeoutMs } = this.#settings;
+    const mode = this.#stands?.mode;
+    if (mode === undefined) return { keys: this.#keys, token, commandTimeoutMs };
+    return { keys: this.#keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
+  }
+
+  /**
+   * The change that was given up may have been made, or may still be: what comes as a later change is what holds in the end.
+   * Should Redis never hear of it, what is held is held in the stricter way.
+   */
+  async #takeBack(hold: Hold): Promise<void> {
+    const asked = this.#stands!.mode;
+    const mode: Mode = { ...asked, kind: 'shared', step: asked.step + 1 };
+    hold.changed(mode, hold.fence);
+    const request = { ...this.#request!, mode, begin: () => !hold.ended };
+    for (let attempts = 0; attempts < mostTakeBacks && !hold.ended; attempts++) {
+      const done = await this.#store.acquire(request).then(
+        () => true,
+        () => false,
+      );
+      if (done) return;
+      await new Promise((resolve) => setTimeout(resolve, request.commandTimeoutMs).unref());
+    }
   }
 
   /** The abandoned attempt succeeded after all. Its release is on the way; this one does not wait for `notAfter`. */
   #handBack(token: string): void {
-    const { commandTimeoutMs } = this.#settings;
-    this.#store.release({ keys: this.#keys, token, commandTimeoutMs }).catch(() => {});
+    this.#store.release(this.#releaseRequest(token)).catch(() => {});
   }
 
   #timedOut(): LockTimeoutError {
-    const how = this.#line === undefined ? `attempts: ${this.#attempts}` : 'it stood in line';
+    const how = this.#line === undefined && !this.#stands?.hears ? `attempts: ${this.#attempts}` : 'it stood in line';
     const message = `${describe(this.#key)} was not free within ${this.#settings.timeoutMs} ms (${how})`;
-    return new LockTimeoutError(message, { key: this.#key });
+    return new LockTimeoutError(message + this.#whoseFault(), { key: this.#key });
+  }
+
+  /** Names what is in the way, where that is the caller's own. */
+  #whoseFault(): string {
+    const own = this.#ownHold();
+    if (own !== undefined) {
+      return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
+    }
+    if (this.#stands?.changes !== undefined) return '';
+    const near = this.#scope.holdThat((hold) => hold.excludes(this.#store, this.#keys, this.#stands?.mode));
+    return near ? `: it is held by the caller's own lock object or function (fence ${near.fence})` : '';
+  }
+
+  #deadlock(own: Hold): LockDeadlockError {
+    const message = `${describe(this.#key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
+    return new LockDeadlockError(message, { key: this.#key });
+  }
+
+  #secondUpgrade(): LockDeadlockError {
+    const message = `${describe(this.#key)}: another reader waits to write already, and each would wait for the other to stop reading`;
+    return new LockDeadlockError(message, { key: this.#key });
   }
 
   #tooMany(): TooManyLockAttemptsError {

@@ -3,6 +3,10 @@ import redisExpLock from './index.js';
 
 export default redisExpLock;
 
+export import Lock = redisExpLock.Lock;
+export import RWLock = redisExpLock.RWLock;
+export import Semaphore = redisExpLock.Semaphore;
+
 export import LockError = redisExpLock.LockError;
 export import TooManyLockAttemptsError = redisExpLock.TooManyLockAttemptsError;
 export import LockTimeoutError = redisExpLock.LockTimeoutError;
@@ -26,7 +30,12 @@ export type Key = redisExpLock.Key;
 export type WaitOptions = redisExpLock.WaitOptions;
 export type Options = redisExpLock.Options;
 export type CloseOptions = redisExpLock.CloseOptions;
+export type LockOptions = redisExpLock.LockOptions;
+export type RWLockOptions = redisExpLock.RWLockOptions;
+export type PermitOptions = redisExpLock.PermitOptions;
+export type CachedOptions = redisExpLock.CachedOptions;
 export type Lease = redisExpLock.Lease;
+export type RWLease = redisExpLock.RWLease;
 export type LockCallback = redisExpLock.LockCallback;
 export type LockState = redisExpLock.LockState;
 export type WithLock = redisExpLock.WithLock;

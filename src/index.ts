@@ -7,7 +7,10 @@ import * as errors from './errors';
 import * as hostLock from './host-lock';
 import type * as keys from './keys';
 import type * as lease from './lease';
+import * as lock from './lock';
 import type * as options from './options';
+import * as rwLock from './rw-lock';
+import * as semaphore from './semaphore';
 import type * as store from './store';
 import type * as clients from './stores/clients';
 import type * as embedded from './stores/embedded';
@@ -22,6 +25,10 @@ function redisExpLock(config?: redisExpLock.Options): redisExpLock.WithLock {
 }
 
 namespace redisExpLock {
+  export import Lock = lock.Lock;
+  export import RWLock = rwLock.RWLock;
+  export import Semaphore = semaphore.Semaphore;
+
   export import LockError = errors.LockError;
   export import TooManyLockAttemptsError = errors.TooManyLockAttemptsError;
   export import LockTimeoutError = errors.LockTimeoutError;
@@ -48,7 +55,12 @@ namespace redisExpLock {
   export type Options = options.Options;
   export type HostLockOptions = hostLock.HostLockOptions;
   export type CloseOptions = options.CloseOptions;
+  export type LockOptions = options.LockOptions;
+  export type RWLockOptions = options.RWLockOptions;
+  export type PermitOptions = options.PermitOptions;
+  export type CachedOptions = options.CachedOptions;
   export type Lease = lease.Lease;
+  export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
   export type LockState = store.LockState;
   export type WithLock = factory.WithLock;

@@ -66,6 +66,16 @@ export function companionOf(key: string, name: Companion): string {
   return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
 }
 
+/** Where a Redis Cluster keeps a key: CRC-16 (XMODEM) of what it hashes, 0 to 16383. */
+export function slotOf(key: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(hashTag(key) ?? key)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+  }
+  return crc % 16384;
+}
+
 /** What Redis Cluster hashes instead of the whole key; null where it hashes the whole. */
 function hashTag(key: string): string | null {
   const open = key.indexOf('{');

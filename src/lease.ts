@@ -10,7 +10,17 @@ import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
-import { type Moment, now, type ReleaseReply, type ReleaseRequest, restMs, type Store, trustedMs } from './store';
+import {
+  type Held,
+  type Mode,
+  type Moment,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  restMs,
+  type Store,
+  trustedMs,
+} from './store';
 import { describe, listOf } from './stores/replies';
 import type { Line } from './wait/queue';
 
@@ -75,6 +85,8 @@ export interface HoldDetails {
   readonly retries: number;
   readonly ground: Ground;
   readonly ghostUntilMs: number;
+  /** Of a key that several may hold. */
+  readonly mode?: Mode | undefined;
 }
 
 /** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
@@ -112,6 +124,8 @@ class Rare {
   lifetimeMs: number | null | undefined;
   /** The end of the validity, where it is not simply the lifetime after what was confirmed. */
   otherEnd: Moment | undefined;
+  /** How it is held, where several may hold the key. */
+  mode: Mode | undefined;
   doubt: Doubt | undefined;
   /** A release went out whose answer we never got: that the key is gone is then no news. */
   releaseUnsure = false;
@@ -125,7 +139,8 @@ class Rare {
 
 export class Hold {
   readonly token: string;
-  readonly fence: number;
+  /** Another one after a change in place. */
+  fence: number;
   readonly #keys: Key;
   readonly #ground: Ground;
   /** Before what Redis last confirmed was sent. */
@@ -141,6 +156,7 @@ export class Hold {
     if (typeof details.key !== 'string') this.#more.key = details.key;
     if (details.retries > 0) this.#more.retries = details.retries;
     if (details.ghostUntilMs > 0) this.#more.ghostUntilMs = details.ghostUntilMs;
+    if (details.mode !== undefined) this.#more.mode = details.mode;
   }
 
   /** The key as it was given. */
@@ -151,6 +167,42 @@ export class Hold {
 
   get retries(): number {
     return this.#rare?.retries ?? 0;
+  }
+
+  /** How it is held, where several may hold the key. */
+  get mode(): Mode | undefined {
+    return this.#rare?.mode;
+  }
+
+  /** What a change in place is asked with. */
+  get details(): Pick<HoldDetails, 'key' | 'keys'> & Ground {
+    return { key: this.key, keys: this.#keys, ...this.#ground };
+  }
+
+  /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
+  changed(mode: Mode, fence: number): void {
+    this.#more.mode = mode;
+    this.fence = fence;
+  }
+
+  /** Redis says that it is no holder any more. */
+  gone(): void {
+    if (this.check()) this.#lose('missing');
+  }
+
+  /** Whether it is held for as long as its holder lives. */
+  get isEndless(): boolean {
+    return this.check() && (this.#rare?.renewal?.endsMs === Number.POSITIVE_INFINITY || this.#lifetimeMs === null);
+  }
+
+  /** Whether these keys cannot be had, in this mode, while this hold lasts. */
+  excludes(store: Store, keys: Key, mode: Mode | undefined): boolean {
+    const wanted = listOf(keys);
+    if (store !== this.#ground.store || !listOf(this.#keys).some((key) => wanted.includes(key))) return false;
+    const ours = this.mode;
+    if (ours === undefined || mode === undefined) return true;
+    if (mode.kind === 'counted') return ours.permits + mode.permits > mode.most;
+    return ours.kind !== 'shared' || mode.kind !== 'shared' || ours.group !== mode.group;
   }
 
   /** Whether it was given back or is known to be lost; the clocks are not looked at. */
@@ -347,15 +399,33 @@ export class Hold {
   /** Together with the question of whoever is next in our line; alone where nobody is. */
   #giveBack(): Promise<ReleaseReply> {
     const { line } = this.#ground;
+    if (this.mode !== undefined) return this.#leave(this.mode);
     if (line === undefined) return this.#ground.store.release(this.#request(0));
     return new Promise((resolve, reject) => {
       if (!line.giveBack(this, { resolve, reject })) this.#ground.store.release(this.#request(0)).then(resolve, reject);
     });
   }
 
+  /** And whoever of this process may be next asks in the same command. */
+  #leave({ kind, permits }: Mode): Promise<ReleaseReply> {
+    const { store, scope } = this.#ground;
+    const reply = store.release(this.#request(0));
+    if (kind !== 'shared') scope.lines(store)?.release(this.#keys as string, permits);
+    return reply;
+  }
+
   #request(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.#ground.settings;
-    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs) };
+    const held = this.#held();
+    // A change that was asked for may stand in line.
+    const place = held !== undefined && held.mode.step > 0 ? -1 : ticket;
+    const rest = restMs(retryTimeoutMs);
+    return { keys: this.#keys, token: this.token, commandTimeoutMs, ticket: place, restMs: rest, held };
+  }
+
+  #held(): Held | undefined {
+    const mode = this.#rare?.mode;
+    return mode && { mode, fence: this.fence };
   }
 
   #released(reply: ReleaseReply): boolean {
@@ -386,7 +456,8 @@ export class Hold {
     // An end that was set by hand must not be set late, when a renewal may have set another.
     const patienceMs = exact ? Math.min(this.leftMs(), commandTimeoutMs) : this.leftMs();
     const validUntilMs = asked.monoMs + patienceMs;
-    const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs };
+    const held = this.#held();
+    const request = { keys: this.#keys, token: this.token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, held };
     const begin = (): boolean => this.check();
     const reply = await this.#ground.store.extend({ ...request, begin }).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) {
@@ -503,8 +574,13 @@ const reveal = Symbol('hold');
  *
  * @param takenAt Where it was asked for, when somebody wants to know of locks that nobody gives back.
  */
-export function leaseOf(hold: Hold, autoExtend: boolean, takenAt: Error | undefined): Lease {
-  const lease: Lease = Object.setPrototypeOf(give.bind(hold), leaseMethods);
+export function leaseOf(
+  hold: Hold,
+  autoExtend: boolean,
+  takenAt: Error | undefined,
+  methods: object = leaseMethods,
+): Lease {
+  const lease: Lease = Object.setPrototypeOf(give.bind(hold), methods);
   if (autoExtend) hold.startRenewing(lease);
   if (takenAt !== undefined) hold.warnIfForgotten(takenAt);
   return lease;
@@ -527,7 +603,8 @@ export function holdOf(lease: unknown): Hold {
   return (lease as (key: typeof reveal) => Hold)(reveal);
 }
 
-const leaseMethods: object = Object.create(Function.prototype, {
+/** What every lease can do; a face whose leases can do more puts it in between. */
+export const leaseMethods: object = Object.create(Function.prototype, {
   ...getters({
     key: (hold) => hold.key,
     keys: (hold) => [...listOf(hold.key)],
@@ -546,7 +623,8 @@ const leaseMethods: object = Object.create(Function.prototype, {
   }),
 });
 
-function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescriptorMap {
+/** Properties that a lease asks its hold for. */
+export function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescriptorMap {
   const entries = Object.entries(read).map(([name, get]) => [
     name,
     {
@@ -558,7 +636,8 @@ function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescrip
   return Object.fromEntries(entries);
 }
 
-function method(call: (hold: Hold, argument: any) => unknown): PropertyDescriptor {
+/** A method of a lease that its hold does. */
+export function method(call: (hold: Hold, argument: any) => unknown): PropertyDescriptor {
   return {
     value(this: unknown, argument: unknown) {
       return call(holdOf(this), argument);

@@ -45,6 +45,30 @@ export interface Options extends WaitOptions {
   commandTimeout?: number | undefined;
 }
 
+/** For an object that is one lock: as of the factory, but that `redis` is needed. */
+export interface LockOptions extends Options {
+  redis: RedisLike;
+}
+
+export interface RWLockOptions extends LockOptions {
+  /** Who goes first. Default 'writer': readers who come while a live writer waits stand behind it; 'reader': they pass; 'fair': order of arrival. */
+  prefer?: 'writer' | 'reader' | 'fair' | undefined;
+  /** The readers' group: readers of one group share, different groups exclude one another. Default '': one common group. */
+  readers?: string | undefined;
+}
+
+export interface PermitOptions extends Options {
+  /** How many permits, all at once. Default 1; integer, at most all that there are. */
+  permits?: number | undefined;
+}
+
+export interface CachedOptions extends Options {
+  /** Ms for which what was loaded is kept; integer ≥ 1. */
+  ttl: number;
+  /** Ms for which it is remembered that there was nothing (`undefined`). Default 0: not at all. */
+  emptyTtl?: number | undefined;
+}
+
 /** How `close` treats what is still held. */
 export interface CloseOptions {
   /** true (default): await every holder; a number: at most that many ms; false: take the locks away at once. */
@@ -59,6 +83,8 @@ export interface Settings {
   readonly timeoutMs: number | undefined;
   /** Only `timeout` was given: wait by place in a line, where there is one. */
   readonly byPlace: boolean;
+  /** `timeout` or `maxRetries` was given, at whatever level. */
+  readonly waitGiven: boolean;
   readonly retryTimeoutMs: number;
   readonly retryRatio: number;
   readonly maxRetryTimeoutMs: number | undefined;
@@ -93,7 +119,7 @@ export const functionRule = (expected: string): Rule => ({
   kind: (value) => typeof value === 'function',
   possible: always,
 });
-const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
+export const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${least} to ${most}`,
   kind: isNumber,
   possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most,
@@ -103,6 +129,11 @@ export const milliseconds = (expected: string, possible: (value: number) => bool
   kind: isNumber,
   possible,
 });
+export const textRule: Rule = {
+  expected: 'well-formed text of at most 256 characters',
+  kind: isString,
+  possible: (value: string) => value.length <= 256 && value.isWellFormed(),
+};
 const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
 
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` };
@@ -166,12 +197,13 @@ const elsewhere: Readonly<Record<string, string>> = {
   Context: 'use `signal`, an AbortSignal',
 };
 
-const defaults: Settings = {
+export const defaults: Settings = {
   redis: undefined,
   lifetimeMs: 1000,
   maxRetries: 0,
   timeoutMs: undefined,
   byPlace: false,
+  waitGiven: false,
   retryTimeoutMs: 5,
   retryRatio: 1,
   maxRetryTimeoutMs: undefined,
@@ -200,6 +232,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     maxRetries: base.maxRetries,
     timeoutMs: base.timeoutMs,
     byPlace: base.byPlace,
+    waitGiven: base.waitGiven,
     retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
     retryRatio: given.retryRatio ?? base.retryRatio,
     maxRetryTimeoutMs: given.maxRetryTimeout ?? base.maxRetryTimeoutMs,
@@ -217,6 +250,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (given.timeout !== undefined || given.maxRetries !== undefined) {
     settings.timeoutMs = given.timeout;
     settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
+    settings.waitGiven = true;
     settings.byPlace = given.maxRetries === undefined && given.timeout !== 0;
   }
   return settings;
@@ -247,6 +281,28 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
 export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!rule.kind(value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
+}
+
+/** The options that one face has for itself, checked, and all the others. */
+export function takeOwn(
+  options: unknown,
+  own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
+): [own: Record<string, unknown>, others: unknown] {
+  const isObject = typeof options === 'object' && options !== null && !Array.isArray(options);
+  if (options !== undefined && !isObject) throw optionError('options', 'an object', options);
+  const given = (options ?? {}) as Record<string, unknown>;
+  const taken: Record<string, unknown> = {};
+  const others: Record<string, unknown> = {};
+  for (const name of new Set([...Object.keys(given), ...Object.keys(rules)])) {
+    if (!Object.hasOwn(own, name)) Object.defineProperty(others, name, { value: given[name], enumerable: true });
+  }
+  for (const [name, rule] of Object.entries(own)) {
+    const value = given[name];
+    if (value === undefined && !rule.required) continue;
+    checkValue(name, rule, value);
+    taken[name] = value;
+  }
+  return [taken, others];
 }
 
 /** How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */

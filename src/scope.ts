@@ -69,6 +69,12 @@ export class Scope {
     this.#onChange?.();
   }
 
+  /** One of the holds here that is as asked for. Looks at them one by one: for a message, not for a decision. */
+  holdThat(isAsked: (hold: Hold) => boolean): Hold | undefined {
+    for (const hold of this.#held) if (!hold.ended && isAsked(hold)) return hold;
+    return undefined;
+  }
+
   /**
    * Refuses newcomers, rejects who waits, awaits holders for `drainMs`, takes away what is then left.
    * Resolves when all is done; a second call awaits the first.

@@ -1,12 +1,38 @@
 // The contract between waiting and holding above and one place where locks live below: three verbs and a look.
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import type { LockBackendError } from './errors';
 import type { Key } from './keys';
 
 /** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
 export interface Moment {
   readonly monoMs: number;
   readonly wallMs: number;
+}
+
+/**
+ * How a key is asked for that several may hold; without it, a key is a mutex. A holder that asks to write, or gives writing
+ * up, keeps its token: that is a change in place.
+ */
+export interface Mode {
+  /** Readers that share, a writer that excludes all, or somebody with permits. */
+  readonly kind: 'shared' | 'exclusive' | 'counted';
+  readonly prefer: 'writer' | 'reader' | 'fair';
+  /** Readers share with their own group. */
+  readonly group: string;
+  /** How many are wanted; 1 for readers and writers. */
+  readonly permits: number;
+  /** How many there are at all; 0 for readers and writers. */
+  readonly most: number;
+  /** 0: a new holder. Else the number of this change in place: one that was overtaken by a later one changes nothing. */
+  readonly step: number;
+}
+
+/** How a key is held that several may hold. */
+export interface Held {
+  readonly mode: Mode;
+  /** -1 where it is not known. */
+  readonly fence: number;
 }
 
 export interface AcquireRequest {
@@ -24,6 +50,8 @@ export interface AcquireRequest {
   readonly fences?: number | undefined;
   /** Given by who stands in line when it is busy. */
   readonly place?: Place | undefined;
+  /** Not for a mutex. One key only. */
+  readonly mode?: Mode | undefined;
 }
 
 /** Where a process stands in line: its own channel, and the entry that it waits with. */
@@ -32,7 +60,12 @@ export interface Place {
   readonly id: string;
   /** What it was given when it first stood there; 0: it has not stood there yet. */
   readonly ticket: number;
+  /** Not for a mutex: ms without a sign after which it is passed over. Default 0: by its place. */
+  readonly patienceMs?: number | undefined;
 }
+
+/** The channel of who stands in line and cannot be told: it asks again by itself. */
+export const noChannel = '-';
 
 /** How somebody stands in line. */
 export interface Stand {
@@ -43,10 +76,18 @@ export interface Stand {
   readonly outside: boolean;
 }
 
-/** Busy says how long others still have (-1: no end); a grant says from when it counts, and how many others wait in line. */
+/**
+ * Busy says how long others still have (Infinity: no end); a grant says from when it counts, and how many others wait in line.
+ * A change in place may also be `never`: another holder asks to write (`deadlock`), or this one is no holder any more (`gone`).
+ */
 export type AcquireReply =
   | { readonly granted: true; readonly fence: number; readonly sent: Moment; readonly others?: number }
-  | { readonly granted: false; readonly leftMs: number; readonly stand?: Stand | undefined };
+  | {
+      readonly granted: false;
+      readonly leftMs: number;
+      readonly stand?: Stand | undefined;
+      readonly never?: 'deadlock' | 'gone' | undefined;
+    };
 
 export interface ExtendRequest {
   readonly keys: Key;
@@ -60,6 +101,8 @@ export interface ExtendRequest {
   readonly commandTimeoutMs: number;
   /** Asked just before it is sent: false when it was given back or lost meanwhile, and then it must not be sent. */
   readonly begin: () => boolean;
+  /** Not for a mutex. */
+  readonly held?: Held | undefined;
 }
 
 /** `late`: it was not sent any more, or ran after the holder's validity had ended; nothing was changed. */
@@ -75,6 +118,8 @@ export interface ReleaseRequest {
   readonly restMs?: number | undefined;
   /** The ticket that the token stands in line with; -1 where that is not known. Default 0: it stands nowhere. */
   readonly ticket?: number | undefined;
+  /** Not for a mutex. */
+  readonly held?: Held | undefined;
 }
 
 export type ReleaseReply = 'released' | 'missing' | 'taken';
@@ -94,12 +139,22 @@ export interface LockState {
   mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
 }
 
+export interface ValueRequest {
+  readonly key: string;
+  readonly token: string;
+  readonly text: string;
+  readonly ttlMs: number;
+  readonly commandTimeoutMs: number;
+}
+
 /** An open ear. */
 export interface Listening {
   close(): void;
 }
 
 export interface Store {
+  /** Why these keys can never be locked together, or never in this mode; absent where all can. Asked before each wait. */
+  refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
   readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
@@ -116,7 +171,14 @@ export interface Store {
   readonly listen:
     | ((channel: string, onMessage: (text: string) => void, onGap: () => void) => Promise<Listening>)
     | undefined;
-  inspect(key: string, commandTimeoutMs: number): Promise<LockState>;
+  /** With a token also whether that holds the key. */
+  inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
+  /** How many permits are out, by the server's clock. */
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
+  /** What is cached beside a lock; null: nothing. */
+  readValue(key: string, commandTimeoutMs: number): Promise<string | null>;
+  /** Caches a text beside a lock while the token holds it. False: it does not, and nothing changed. */
+  writeValue(request: ValueRequest): Promise<boolean>;
   /** One more scope uses this store. */
   join(): void;
   /**

@@ -2,14 +2,15 @@
 // checks its arguments, asks acquire.ts for a hold, and hands out a lease.
 import { promisify } from 'node:util';
 import { acquire } from './acquire';
-import { forKey, LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
+import * as cache from './cached';
+import { forKey, TooManyLockAttemptsError } from './errors';
 import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
-import { holdOf, type Lease, leaseOf } from './lease';
-import { type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
+import { type Lease, leaseOf } from './lease';
+import { type CachedOptions, type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
+import { checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { LockState } from './store';
-import { describe } from './stores/replies';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what gives the lock back. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
@@ -55,6 +56,20 @@ export interface WithLock {
    */
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  /**
+   * Looks in the cache, and loads once for all processes where there is nothing: who waits is served the stored value. The
+   * value is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
+   * `maxRetries` is given; the lock is renewed while `load` runs.
+   *
+   * @param options `ttl`: ms for which it is kept. `emptyTtl` (default 0): ms for which an `undefined` is remembered.
+   * @param load    Hands back the value, or `undefined` for none. When it throws, nothing is stored, and the next in line loads.
+   * @throws what `load` threw; otherwise as `promise`.
+   */
+  cached<T>(
+    key: string,
+    options: CachedOptions,
+    load: (lease: Lease) => T | undefined | PromiseLike<T | undefined>,
+  ): Promise<T | undefined>;
   /**
    * What Redis knows of a key now.
    *
@@ -120,6 +135,10 @@ export function redisExpLock(config?: Options): WithLock {
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
   }
 
+  async function cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T): Promise<unknown> {
+    return cache.cached(key, options, load, base, scope);
+  }
+
   async function inspect(key: string): Promise<LockState> {
     const store = scope.store(base.redis);
     const full = lockKey(key, store.keyPrefix + base.prefix);
@@ -135,26 +154,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, inspect, close }) as WithLock;
-}
-
-/** `([options], fn)`: the function comes last, the options before it. */
-function optionsThenFunction(
-  rest: readonly unknown[],
-  name: string,
-): [options: unknown, fn: (...args: any[]) => unknown] {
-  const [options, fn] = rest.length > 1 ? rest : [undefined, rest[0]];
-  if (typeof fn !== 'function') throw optionError(name, 'a function, as the last argument', fn);
-  return [options, fn as (...args: any[]) => unknown];
-}
-
-/** The lease, unless the process stood still until it was worth nothing. */
-function checkFresh(lease: Lease): Lease {
-  const { loss } = holdOf(lease);
-  if (loss === undefined) return lease;
-  void holdOf(lease).releaseQuietly();
-  const message = `the grant of ${describe(lease.key)} was over before it could be used`;
-  throw new LockBackendError(message, { key: lease.key, cause: loss });
+  return Object.assign(withLock, { promise, tryLock, run, cached, inspect, close }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
@@ -165,20 +165,4 @@ function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
     return void callback(error);
   }
   callback(null, fresh);
-}
-
-async function runUnder<T>(lease: Lease, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T> {
-  const hold = holdOf(checkFresh(lease));
-  let result: T;
-  try {
-    result = await fn(lease);
-  } catch (error) {
-    await hold.releaseQuietly();
-    throw error;
-  }
-  const lostMeanwhile = hold.loss;
-  await hold.releaseQuietly();
-  const loss = lostMeanwhile ?? hold.loss;
-  if (loss === undefined) return result;
-  throw new LockLostError(loss.message, { key: lease.key, reason: loss.reason, result, cause: loss });
 }

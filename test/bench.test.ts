@@ -48,10 +48,20 @@ describe('bench', () => {
         job: { kind: 'steady', processes: 2, waiters: 2, holdMs: 1, probed: true },
       },
       { id: 'burst', contender: 'redis-exp-lock', job: { kind: 'burst', waiters: 3, holdMs: 0 } },
+      {
+        id: 'readers',
+        contender: 'RWLock, fair',
+        job: { kind: 'steady', processes: 2, waiters: 2, holdMs: 1, readers: true },
+      },
+      { id: 'permits', contender: 'Semaphore of 8', job: { kind: 'burst', waiters: 20, holdMs: 1, most: 8 } },
+      { id: 'cached', contender: 'redis-exp-lock', job: { kind: 'cached', processes: 2, callers: 5, loadMs: 20 } },
     ];
-    const [steady, burst] = await measure(crowd, server, { ...tiny, ms: 200 }, () => {});
+    const [steady, burst, readers, semaphore, cached] = await measure(crowd, server, { ...tiny, ms: 200 }, () => {});
     expect(steady!.rounds[0]).to.include.keys('perSecond', 'commands', 'jain', 'longestMs');
     expect(burst!.rounds[0]).to.include.keys('perSecond', 'commands', 'cpuMicros');
+    expect(readers!.rounds[0]).to.include.keys('perSecond', 'commands', 'writerMs', 'longestMs');
+    expect(semaphore!.rounds[0]).to.include.keys('perSecond', 'commands', 'cpuMicros');
+    expect(cached!.rounds[0]).to.include({ loads: 1 }).and.to.include.keys('longestMs', 'commands');
   });
 
   it('holders in two processes that overlap are seen', () => {
@@ -60,9 +70,9 @@ describe('bench', () => {
       waiters: 1,
       turns,
       pending: [],
+      pendingWriters: [],
       probes: [],
       calls: {},
-      violations: 0,
     });
     const apart = sumUp([seen([[0, 0, 10, 20]]), seen([[1, 0, 21, 30]])]);
     expect(apart).to.include({ violations: 0, acquisitions: 2, jain: 1, longestMs: 21, handOffMs: 1 });
@@ -70,6 +80,11 @@ describe('bench', () => {
     // The one in the middle is over long before the first.
     const long = seen([[0, 0, 10, 90]]);
     expect(sumUp([long, seen([[1, 0, 20, 30] as const, [1, 0, 40, 50] as const])]).violations).to.equal(2);
+    // Those who share may overlap one another, and nobody else.
+    const readers = [seen([[0, 0, 10, 20, true]]), seen([[1, 0, 15, 30, true]])];
+    expect(sumUp(readers)).to.include({ violations: 0, writerMs: 0 });
+    expect(sumUp([...readers, seen([[2, 5, 29, 31]])])).to.include({ violations: 1, writerMs: 24 });
+    expect(sumUp([...readers, seen([[2, 0, 5, 11]])]).violations).to.equal(1);
   });
 
   it('the report and the plot are made of the figures, and a goal without figures is not reached', async () => {

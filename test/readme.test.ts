@@ -61,7 +61,8 @@ describe('README: every code block works as printed', () => {
     } else {
       it(title, async () => {
         expect(text).to.match(/^ACL SETUSER /);
-        if (text.includes('+subscribe')) await checkRightsInLine(text.trim());
+        if (text.includes('+zscore')) await checkRightsOfMembers(text.trim());
+        else if (text.includes('+subscribe')) await checkRightsInLine(text.trim());
         else await checkRights(text.trim());
       });
     }
@@ -146,6 +147,31 @@ async function checkRightsInLine(line: string): Promise<void> {
     const expected = /subscribe|^&/.test(right) ? 'by counting' : right === '+publish' ? 'in line' : 'NOPERM';
     expect(await wait(right), `without ${right}`).to.equal(expected);
   }
+}
+
+/** On top of both lines before it. */
+async function checkRightsOfMembers(line: string): Promise<void> {
+  const lines = blocks.map(({ text }) => text.trim()).filter((text) => text.startsWith('ACL SETUSER'));
+  const server = await startRedis();
+  for (const each of lines) await server.command(...wordsOf(each));
+  const redis = await server.connect({ username: 'lock', password: 'password' });
+  const options = { redis, prefix: 'lk:', lifetime: 5000 };
+  const use = async (): Promise<void> => {
+    const reader = await new redisExpLock.RWLock('rw', options).acquireRead();
+    await reader.upgrade();
+    expect(await reader.release()).to.equal(true);
+    await new redisExpLock.Semaphore('permits', 3, options).run({ permits: 2 }, () => {});
+  };
+  await use();
+  for (const right of wordsOf(line).filter((word) => word.startsWith('+'))) {
+    await server.command('ACL', 'SETUSER', 'lock', `-${right.slice(1)}`);
+    const outcome = await use().catch((error) => error.redisCode);
+    expect(outcome, `without ${right}`).to.equal('NOPERM');
+    await server.command('ACL', 'SETUSER', 'lock', right);
+    await server.command('DEL', 'lk:rw', 'lk:permits');
+  }
+  redis.destroy();
+  await server.discard();
 }
 
 async function checkRights(line: string): Promise<void> {

@@ -10,9 +10,9 @@ const src = join(root, 'src');
 /** Top to bottom; a room imports from rooms below it, and from its own. */
 const rooms: readonly (readonly string[])[] = [
   ['index'],
-  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock'],
+  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock', 'run'],
   ['acquire'],
-  ['scope', 'lease', 'wait/'],
+  ['scope', 'lease', 'flow', 'wait/'],
   ['stores/'],
   ['scripts/', 'options', 'keys', 'store', 'events', 'token'],
   ['errors'],

@@ -1,9 +1,13 @@
 // Made by `npm run generate` from the .lua files beside it; do not edit.
 
-import type { Script, ScriptCall } from './script';
+import type { Call, Script, ScriptCall } from './script';
 
+const callsPart =
+  "local shapes = {}\nlocal reply, size, keysDone, argsDone = {}, 0, 0, 0\nwhile argsDone < #ARGV do\nlocal text = ARGV[argsDone + 1]\nlocal shape = shapes[text]\nif not shape then\nlocal name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')\nshape = { scripts[name], tonumber(keys), tonumber(args) }\nshapes[text] = shape\nend\nlocal ran, answer = pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3])\nkeysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]\nif ran and not answer.err then\nlocal count = #answer\nreply[size + 1] = count\nfor i = 1, count do\nreply[size + 1 + i] = answer[i]\nend\nsize = size + 1 + count\nelse\nreply[size + 1] = -1\nreply[size + 2] = type(answer) == 'table' and answer.err or answer\nsize = size + 2\nend\nend\nreturn reply";
 const linePart =
   "local otherVersion = 'VERSION the line of this lock was written by another version of redis-exp-lock'\nlocal function entry(member)\nlocal version, deadline, id, lifetime, fences, channel, token =\nstring.match(member, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')\nif version ~= '1' then\nerror(otherVersion, 0)\nend\nreturn tonumber(deadline), id, lifetime, tonumber(fences), channel, token\nend\nlocal function stand(queue, token, lifetime, fences, channel, id, ticket)\nlocal score = tonumber(ticket)\nlocal from, to = ticket, ticket\nif score <= 0 then\nfrom, to = 0, '+inf'\nend\nlocal found = call('ZRANGEBYSCORE', queue, from, to, 'WITHSCORES')\nfor i = 1, #found, 2 do\nlocal _, _, _, _, _, whose = entry(found[i])\nif whose == token then\nscore = tonumber(found[i + 1])\ncall('ZREM', queue, found[i])\nend\nend\nif score <= 0 then\nlocal last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')\nscore = math.max(micros, (tonumber(last[2]) or 0) + 1)\nend\nlocal at = string.format('%.0f', score)\nlocal before = call('ZCOUNT', queue, 0, '(' .. at)\nlocal deadline = string.format('%.0f', now + 2 * math.max(1000, 125 * (before + 1)))\ncall('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))\ncall('PEXPIRE', queue, 600000)\nreturn score, before\nend\nlocal function grant(lock, fence, queue, mine, rest, passed)\nlocal found = call('ZRANGE', queue, 0, 32, 'WITHSCORES')\nlocal mark, from, first = 0, 1, nil\nif #found > 0 and tonumber(found[2]) < 0 then\nmark, from = -tonumber(found[2]), 3\nend\nfor i = from, math.min(#found, from + 63), 2 do\nif entry(found[i]) >= now then\nfirst = found[i]\nbreak\nend\ncall('ZREM', queue, found[i])\nend\nif not first then\nif call('ZCOUNT', queue, 0, '+inf') == 0 then\ncall('DEL', queue)\nend\nreturn 'none'\nend\nif mark > now then\nreturn 'resting', mark\nend\nlocal _, id, lifetime, fences, channel, token = entry(first)\nlocal passes = passed and mark <= 1000000 and mark or 0\nif passes >= 64 and rest > 0 then\ncall('ZADD', queue, string.format('%.0f', -(now + rest)), 'passes')\nif token ~= mine then\nattempt('PUBLISH', channel, id .. ' ' .. lock)\nend\nreturn 'resting', now + rest\nend\nlocal ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))\nmayExpire(lock, ttl)\ncall('ZREM', queue, first)\nlocal minted = mint(fence, fences)\ntake(lock, token, ttl)\nif passed then\ncall('ZADD', queue, -(passes + 1), 'passes')\nelseif mark > 0 then\ncall('ZREM', queue, 'passes')\nend\nif token == mine then\nreturn 'mine', minted\nend\nattempt('PUBLISH', channel, id .. ' ' .. lock)\nreturn 'given'\nend\nlocal function isOurs(token)\nreturn #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)\nend\nlocal function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)\nlocal holder = call('GET', lock)\nlocal score, before = stand(queue, token, lifetime, fences, channel, id, ticket)\nreturn { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }\nend";
+const membersPart =
+  "local locks, lines = {}, {}\nlocal function member(text)\nlocal kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.*)$')\nif not kind then\nerror('WRONGTYPE this sorted set is no lock of redis-exp-lock, or one of another version', 0)\nend\nlength = tonumber(length)\nreturn {\nkind = kind,\npermits = tonumber(permits),\nstep = tonumber(step),\nfence = tonumber(fence),\ntoken = string.sub(rest, 1, length),\ngroup = string.sub(rest, length + 1),\ntext = text,\n}\nend\nlocal function text(kind, permits, step, fence, token, group)\nreturn string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group\nend\nlocal function goesIn(held, each)\nheld.kind, held.group = each.kind, each.group\nheld.count, held.used = held.count + 1, held.used + each.permits\nend\nlocal function enter(held, each, ends)\neach.ends = ends\nheld.of[each.token] = each\nheld.fence = math.max(held.fence, each.fence)\ngoesIn(held, each)\nend\nlocal function nobody()\nreturn { of = {}, count = 0, used = 0, fence = 0 }\nend\nlocal function holders(lock)\nlocal held = locks[lock]\nif not held then\nheld = nobody()\nlocal found = call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES')\nfor i = 1, #found, 2 do\nenter(held, member(found[i]), tonumber(found[i + 1]))\nend\nlocks[lock] = held\nend\nreturn held\nend\nlocal function lastReader(lock, token, group, fenced)\nif locks[lock] then\nreturn nil\nend\nlocal found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')\nlocal last = found[1] and tonumber(found[2]) > now and member(found[1])\nif not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then\nreturn nil\nend\nlocal held = nobody()\nenter(held, last, tonumber(found[2]))\nreturn held\nend\nlocal function without(held, token)\nif not held.of[token] then\nreturn held\nend\nlocal others = nobody()\nfor whose, each in pairs(held.of) do\nif whose ~= token then\nenter(others, each, each.ends)\nend\nend\nreturn others\nend\nlocal function keep(lock)\nlocal last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')\nif last[2] == 'inf' then\ncall('PERSIST', lock)\nelseif last[2] then\ncall('PEXPIRE', lock, string.format('%.0f', math.max(tonumber(last[2]) - now, 1)))\nend\nend\nlocal function isSpecial(each)\nreturn each.kind == 'u' or (each.kind ~= 'p' and each.kind == each.prefer)\nend\nlocal function stands(all, each)\nlocal live = all.live\nlocal at = #live + 1\nwhile at > 1 and live[at - 1].ticket > each.ticket do\nat = at - 1\nend\ntable.insert(live, at, each)\nall.of[each.token] = each\nall.special = all.special + (isSpecial(each) and 1 or 0)\nend\nlocal function line(queue)\nlocal all = lines[queue]\nif all then\nreturn all\nend\nall = { live = {}, of = {}, dead = {}, phase = 0, special = 0 }\nlocal found = call('ZRANGE', queue, 0, -1, 'WITHSCORES')\nfor i = 1, #found, 2 do\nlocal ticket = tonumber(found[i + 1])\nif found[i] == 'phase' then\nall.phase = -ticket\nelse\nlocal deadline, id, kind, permits, prefer, channel, length, rest =\nstring.match(found[i], '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.*)$')\nif not deadline then\nerror('VERSION the line of this lock was written by another version of redis-exp-lock', 0)\nend\nlength = tonumber(length)\nif tonumber(deadline) < now then\nall.dead[#all.dead + 1] = found[i]\nelse\nstands(all, {\nkind = kind,\npermits = tonumber(permits),\nprefer = prefer,\nchannel = channel,\nid = id,\ntoken = string.sub(rest, 1, length),\ngroup = string.sub(rest, length + 1),\nticket = ticket,\ntext = found[i],\n})\nend\nend\nend\nlines[queue] = all\nreturn all\nend\nlocal function leaves(queue, all, each)\nfor i = 1, #all.dead do\ncall('ZREM', queue, all.dead[i])\nend\nall.dead = {}\nif each then\nif each.text then\ncall('ZREM', queue, each.text)\nend\nfor i = 1, #all.live do\nif all.live[i] == each then\ntable.remove(all.live, i)\nbreak\nend\nend\nall.of[each.token] = nil\nall.special = all.special - (isSpecial(each) and 1 or 0)\nend\nend\nlocal function turns(all, asking)\nlocal list = {}\nlocal put = not asking\nfor i = 1, #all.live do\nlocal each = all.live[i]\nif not put and each.ticket > asking.ticket then\nlist[#list + 1] = asking\nput = true\nend\nif not asking or each.token ~= asking.token then\nlist[#list + 1] = each\nend\nend\nif not put then\nlist[#list + 1] = asking\nend\nif all.special == 0 and not (asking and isSpecial(asking)) then\nreturn list\nend\nlocal writer = 0\nfor i = 1, #list do\nif list[i].kind == 'w' and list[i].prefer == 'w' then\nwriter = list[i].ticket\nend\nend\nlocal ranks = { {}, {}, {}, {}, {} }\nfor i = 1, #list do\nlocal each = list[i]\nlocal rank = 3\nif each.kind == 'u' then\nrank = 1\nelseif each.kind == 'r' and each.prefer == 'r' then\nrank = 2\nelseif each.ticket > writer then\nrank = 5\nelseif each.kind == 'r' and each.ticket > all.phase and each.ticket < writer then\nrank = 4\nend\ntable.insert(ranks[rank], each)\nend\nlist = ranks[1]\nfor rank = 2, 5 do\nfor i = 1, #ranks[rank] do\nlist[#list + 1] = ranks[rank][i]\nend\nend\nreturn list\nend\nlocal function roomBeside(held)\nlocal only = held.count == 1 and next(held.of) or nil\nreturn { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }\nend\nlocal function admits(held, each, limit)\nif each.kind == 'p' then\nreturn held.used + each.permits <= limit\nelseif each.kind == 'r' then\nreturn held.count == 0 or (held.kind == 'r' and held.group == each.group)\nelseif each.kind == 'u' and held.count == 1 and held.only == each.token then\nreturn true\nend\nreturn held.count == 0\nend\nlocal function wake(lock, queue, limit)\nlocal all = line(queue)\nleaves(queue, all)\nif #all.live == 0 then\ncall('DEL', queue)\nall.phase = 0\nreturn\nend\nlocal room = roomBeside(holders(lock))\nlocal list = turns(all)\nlocal ids, channels = {}, {}\nfor i = 1, #list do\nlocal each = list[i]\nif not admits(room, each, limit) then\nbreak\nend\ngoesIn(room, each)\nif each.channel ~= '-' and not each.told then\neach.told = true\nif not ids[each.channel] then\nchannels[#channels + 1] = each.channel\nids[each.channel] = {}\nend\ntable.insert(ids[each.channel], each.id)\nend\nend\nfor i = 1, #channels do\nredis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)\nend\nend";
 const momentPart =
   'local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber\nlocal call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd\nlocal micros, now, checked, fenceText';
 const takePart =
@@ -51,6 +55,66 @@ export function acquire(
   };
 }
 
+const acquireMemberScript = {
+  name: 'acquireMember',
+};
+
+/**
+ * become one of a lock's holders when those who hold it and those who wait leave room; or stand in line; or change in place.
+ *
+ * @param lock sorted set: one member for each holder
+ * @param fence string: the last fence minted for the lock
+ * @param queue sorted set: who stands in line for the lock
+ * @param limit string: how many permits the lock has
+ * @param token who asks; a member with it is ours, and this is a resend
+ * @param lifetime ms until our member ends by itself
+ * @param notAfter server time in ms after which nobody waits for this request any more
+ * @param fences 1: mint a fence; 0: none
+ * @param kind r to read, w to write, p for permits
+ * @param prefer w writers go first, r readers do, f whoever came first
+ * @param permits how many we want
+ * @param most how many there are
+ * @param step 0: a new holder; else the number of this change of a holder: r gives writing up, w asks for it
+ * @param group readers of one group share
+ * @param place for who stands in line when there is no room: channel, id, ticket (0: it has none yet), ms after which it is passed over without a sign (0: by its place)
+ * @returns the call; its reply: [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+ */
+export function acquireMember(
+  lock: string,
+  fence: string,
+  queue: string,
+  limit: string,
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  kind: string | number,
+  prefer: string | number,
+  permits: string | number,
+  most: string | number,
+  step: string | number,
+  group: string | number,
+  place: readonly string[],
+): Call {
+  return {
+    script: acquireMemberScript,
+    keys: [lock, fence, queue, limit],
+    args: [
+      String(token),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      String(kind),
+      String(prefer),
+      String(permits),
+      String(most),
+      String(step),
+      String(group),
+      ...place,
+    ],
+  };
+}
+
 const batchScript: Script = {
   name: 'batch',
   sha: 'b8a5b0179b01b31ea84ff116c7afb5ab7868ee66',
@@ -60,7 +124,8 @@ const batchScript: Script = {
     takePart +
     '\n' +
     linePart +
-    "\nlocal scripts = {\nacquire = function(k, a, keyCount, argCount)\nlocal token, ttl, count, notAfter = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 4]), tonumber(ARGV[a + 3])\nif ttl ~= checked then\nlocal ms = tonumber(ttl)\nif not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')\nend\nchecked = ttl\nend\nif token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then\nreturn redis.error_reply('ERR expected a token, a moment, and how many fences')\nend\nif not now then\nlocal time = call('TIME')\nmicros = time[1] * 1000000 + time[2]\nnow = math.floor(micros / 1000)\nend\nif now > notAfter then\nreturn { -1, 0, 0, now }\nend\nlocal holder = call('GET', KEYS[k + 1])\nif not holder and keyCount == 3 and call('ZCARD', KEYS[k + 3]) == 0 and count <= 1 and mayCheck then\nlocal last = 0\nif count == 1 then\nlast = tonumber(call('GET', KEYS[k + 2]) or 0)\nend\nif last and last < micros and mayCheck('PEXPIRE', KEYS[k + 1], ttl) then\nif count == 1 then\nfenceText = fenceText or string.format('%.0f', micros)\ncall('PSETEX', KEYS[k + 2], '3600000', fenceText)\nend\ncall('SETNX', KEYS[k + 1], token)\ncall('PEXPIRE', KEYS[k + 1], ttl)\nreturn { 1, micros * count, 0, now }\nend\nend\nlocal locks, placed = keyCount / 3, argCount > 4\nlocal free, ours, left, busy = {}, {}, 0, false\nfor i = 1, locks do\nholder = i == 1 and holder or call('GET', KEYS[k + i])\nif not holder then\nfree[i] = true\nelse\nlocal ms = call('PTTL', KEYS[k + i])\nif holder ~= token then\nbusy = true\nleft = (ms < 0 or left < 0) and -1 or math.max(left, ms)\nelseif ms >= 0 then\nours[i] = math.max(ms, tonumber(ttl))\nend\nend\nend\nfor i = 1, busy and 0 or locks do\nlocal lock, fence, queue = KEYS[k + i], KEYS[k + locks + i], KEYS[k + 2 * locks + i]\nif free[i] and call('ZCARD', queue) > 0 then\nif placed then\nstand(queue, token, ttl, ARGV[a + 4], ARGV[a + 5], ARGV[a + 6], ARGV[a + 7])\nend\nlocal whose, value = grant(lock, fence, queue, placed and token, 0, false)\nif whose == 'mine' then\nreturn { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }\nend\nif whose == 'given' or placed then\nbusy = true\nleft = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0\nbreak\nend\nend\nend\nif busy then\nif placed then\nreturn answer(KEYS[k + 1], KEYS[k + 3], token, ttl, ARGV[a + 4], ARGV[a + 5], ARGV[a + 6], ARGV[a + 7], left)\nend\nreturn { 0, left, 0, now }\nend\nfor i = 1, locks do\nif free[i] then\nmayExpire(KEYS[k + i], ttl)\nend\nend\nlocal fence = 0\nfor i = locks + 1, count > 0 and 2 * locks or 0 do\nfence = math.max(fence, lastFence(KEYS[k + i]))\nend\nif next(free) == nil and fence > 0 then\nfence = fence - count + 1\nelseif count > 0 then\nfence = math.max(fence + 1, micros)\nfor i = locks + 1, 2 * locks do\nsetFence(KEYS[k + i], fence + count - 1)\nend\nend\nfor i = 1, locks do\nif free[i] then\ntake(KEYS[k + i], token, ttl)\nelseif ours[i] then\ncall('PEXPIRE', KEYS[k + i], string.format('%.0f', ours[i]))\nend\nend\nreturn { 1, fence, placed and call('ZCOUNT', KEYS[k + 3], 0, '+inf') or 0, now }\nend,\nextend = function(k, a, keyCount, argCount)\nlocal lifetime, exact = tonumber(ARGV[a + 2]), ARGV[a + 3] == '1'\nif not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')\nend\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal result, later = 1, {}\nfor i = 1, keyCount do\nlocal holder = redis.pcall('GET', KEYS[k + i])\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nelseif not holder then\nresult = math.min(result, 0)\nelseif holder ~= ARGV[a + 1] then\nresult = -1\nelse\nlocal left = redis.call('PTTL', KEYS[k + i])\nlater[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))\nend\nend\nif result == 1 and now > tonumber(ARGV[a + 4]) then\nresult = -2\nend\nif result == 1 then\nfor i = 1, keyCount do\nif later[i] and lifetime == 0 then\nredis.call('PERSIST', KEYS[k + i])\nelseif later[i] then\nredis.call('PEXPIRE', KEYS[k + i], string.format('%.0f', lifetime))\nend\nend\nend\nreturn { result, now }\nend,\nrelease = function(k, a, keyCount, argCount)\nlocal token, ticket, locks = ARGV[a + 1], ARGV[a + 2], keyCount / 3\nlocal first = attempt('GET', KEYS[k + 1])\nlocal length = attempt('ZCARD', KEYS[k + 2 * locks + 1])\nif first == token and length == 0 and locks == 1 and argCount == 3 then\ncall('DEL', KEYS[k + 1])\nreturn { 1 }\nend\nlocal reply, lined = {}, false\nfor i = 1, locks do\nlocal holder = i == 1 and first\nif i > 1 then\nholder = attempt('GET', KEYS[k + i])\nlength = attempt('ZCARD', KEYS[k + 2 * locks + i])\nend\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nend\nreply[i] = not holder and 0 or holder == token and 1 or -1\nlined = lined or length ~= 0\nend\nfor i = 1, locks do\nif reply[i] == 1 then\ncall('DEL', KEYS[k + i])\nend\nend\nif not lined and argCount == 3 then\nreturn reply\nend\nlocal function passOn(lock, fence, queue, status)\nclock()\nif ticket ~= '0' then\nlocal found = tonumber(ticket) > 0 and call('ZRANGEBYSCORE', queue, ticket, ticket)\nor call('ZRANGEBYSCORE', queue, 0, '+inf')\nfor i = 1, #found do\nlocal _, _, _, _, _, whose = entry(found[i])\nif whose == token then\ncall('ZREM', queue, found[i])\nend\nend\nend\nlocal next = argCount > 3 and ARGV[a + 4]\nif next then\ncheckLifetime(ARGV[a + 5])\nstand(queue, next, ARGV[a + 5], ARGV[a + 6], ARGV[a + 7], ARGV[a + 8], ARGV[a + 9])\nend\nlocal whose, value\nif status >= 0 then\nwhose, value = grant(lock, fence, queue, next, tonumber(ARGV[a + 3]), status == 1)\nend\nif whose == 'mine' then\nreturn { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }\nelseif next then\nlocal left = whose == 'resting' and value - now or whose == 'none' and 0 or nil\nreturn answer(lock, queue, next, ARGV[a + 5], ARGV[a + 6], ARGV[a + 7], ARGV[a + 8], ARGV[a + 9], left)\nend\nend\nfor i = 1, locks do\nlocal ran, answered = pcall(passOn, KEYS[k + i], KEYS[k + locks + i], KEYS[k + 2 * locks + i], reply[i])\nif argCount > 3 then\nanswered = ran and answered or { 0, 0, 0, 0, 0, 0 }\nfor n = 1, #answered do\nreply[#reply + 1] = answered[n]\nend\nend\nend\nreturn reply\nend,\n}\nlocal shapes = {}\nlocal reply, size, keysDone, argsDone = {}, 0, 0, 0\nwhile argsDone < #ARGV do\nlocal text = ARGV[argsDone + 1]\nlocal shape = shapes[text]\nif not shape then\nlocal name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')\nshape = { scripts[name], tonumber(keys), tonumber(args) }\nshapes[text] = shape\nend\nlocal ran, answer = pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3])\nkeysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]\nif ran and not answer.err then\nlocal count = #answer\nreply[size + 1] = count\nfor i = 1, count do\nreply[size + 1 + i] = answer[i]\nend\nsize = size + 1 + count\nelse\nreply[size + 1] = -1\nreply[size + 2] = type(answer) == 'table' and answer.err or answer\nsize = size + 2\nend\nend\nreturn reply",
+    "\nlocal scripts = {\nacquire = function(k, a, keyCount, argCount)\nlocal token, ttl, count, notAfter = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 4]), tonumber(ARGV[a + 3])\nif ttl ~= checked then\nlocal ms = tonumber(ttl)\nif not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')\nend\nchecked = ttl\nend\nif token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then\nreturn redis.error_reply('ERR expected a token, a moment, and how many fences')\nend\nif not now then\nlocal time = call('TIME')\nmicros = time[1] * 1000000 + time[2]\nnow = math.floor(micros / 1000)\nend\nif now > notAfter then\nreturn { -1, 0, 0, now }\nend\nlocal holder = call('GET', KEYS[k + 1])\nif not holder and keyCount == 3 and call('ZCARD', KEYS[k + 3]) == 0 and count <= 1 and mayCheck then\nlocal last = 0\nif count == 1 then\nlast = tonumber(call('GET', KEYS[k + 2]) or 0)\nend\nif last and last < micros and mayCheck('PEXPIRE', KEYS[k + 1], ttl) then\nif count == 1 then\nfenceText = fenceText or string.format('%.0f', micros)\ncall('PSETEX', KEYS[k + 2], '3600000', fenceText)\nend\ncall('SETNX', KEYS[k + 1], token)\ncall('PEXPIRE', KEYS[k + 1], ttl)\nreturn { 1, micros * count, 0, now }\nend\nend\nlocal locks, placed = keyCount / 3, argCount > 4\nlocal free, ours, left, busy = {}, {}, 0, false\nfor i = 1, locks do\nholder = i == 1 and holder or call('GET', KEYS[k + i])\nif not holder then\nfree[i] = true\nelse\nlocal ms = call('PTTL', KEYS[k + i])\nif holder ~= token then\nbusy = true\nleft = (ms < 0 or left < 0) and -1 or math.max(left, ms)\nelseif ms >= 0 then\nours[i] = math.max(ms, tonumber(ttl))\nend\nend\nend\nfor i = 1, busy and 0 or locks do\nlocal lock, fence, queue = KEYS[k + i], KEYS[k + locks + i], KEYS[k + 2 * locks + i]\nif free[i] and call('ZCARD', queue) > 0 then\nif placed then\nstand(queue, token, ttl, ARGV[a + 4], ARGV[a + 5], ARGV[a + 6], ARGV[a + 7])\nend\nlocal whose, value = grant(lock, fence, queue, placed and token, 0, false)\nif whose == 'mine' then\nreturn { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }\nend\nif whose == 'given' or placed then\nbusy = true\nleft = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0\nbreak\nend\nend\nend\nif busy then\nif placed then\nreturn answer(KEYS[k + 1], KEYS[k + 3], token, ttl, ARGV[a + 4], ARGV[a + 5], ARGV[a + 6], ARGV[a + 7], left)\nend\nreturn { 0, left, 0, now }\nend\nfor i = 1, locks do\nif free[i] then\nmayExpire(KEYS[k + i], ttl)\nend\nend\nlocal fence = 0\nfor i = locks + 1, count > 0 and 2 * locks or 0 do\nfence = math.max(fence, lastFence(KEYS[k + i]))\nend\nif next(free) == nil and fence > 0 then\nfence = fence - count + 1\nelseif count > 0 then\nfence = math.max(fence + 1, micros)\nfor i = locks + 1, 2 * locks do\nsetFence(KEYS[k + i], fence + count - 1)\nend\nend\nfor i = 1, locks do\nif free[i] then\ntake(KEYS[k + i], token, ttl)\nelseif ours[i] then\ncall('PEXPIRE', KEYS[k + i], string.format('%.0f', ours[i]))\nend\nend\nreturn { 1, fence, placed and call('ZCOUNT', KEYS[k + 3], 0, '+inf') or 0, now }\nend,\nextend = function(k, a, keyCount, argCount)\nlocal lifetime, exact = tonumber(ARGV[a + 2]), ARGV[a + 3] == '1'\nif not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')\nend\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal result, later = 1, {}\nfor i = 1, keyCount do\nlocal holder = redis.pcall('GET', KEYS[k + i])\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nelseif not holder then\nresult = math.min(result, 0)\nelseif holder ~= ARGV[a + 1] then\nresult = -1\nelse\nlocal left = redis.call('PTTL', KEYS[k + i])\nlater[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))\nend\nend\nif result == 1 and now > tonumber(ARGV[a + 4]) then\nresult = -2\nend\nif result == 1 then\nfor i = 1, keyCount do\nif later[i] and lifetime == 0 then\nredis.call('PERSIST', KEYS[k + i])\nelseif later[i] then\nredis.call('PEXPIRE', KEYS[k + i], string.format('%.0f', lifetime))\nend\nend\nend\nreturn { result, now }\nend,\nrelease = function(k, a, keyCount, argCount)\nlocal token, ticket, locks = ARGV[a + 1], ARGV[a + 2], keyCount / 3\nlocal first = attempt('GET', KEYS[k + 1])\nlocal length = attempt('ZCARD', KEYS[k + 2 * locks + 1])\nif first == token and length == 0 and locks == 1 and argCount == 3 then\ncall('DEL', KEYS[k + 1])\nreturn { 1 }\nend\nlocal reply, lined = {}, false\nfor i = 1, locks do\nlocal holder = i == 1 and first\nif i > 1 then\nholder = attempt('GET', KEYS[k + i])\nlength = attempt('ZCARD', KEYS[k + 2 * locks + i])\nend\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nend\nreply[i] = not holder and 0 or holder == token and 1 or -1\nlined = lined or length ~= 0\nend\nfor i = 1, locks do\nif reply[i] == 1 then\ncall('DEL', KEYS[k + i])\nend\nend\nif not lined and argCount == 3 then\nreturn reply\nend\nlocal function passOn(lock, fence, queue, status)\nclock()\nif ticket ~= '0' then\nlocal found = tonumber(ticket) > 0 and call('ZRANGEBYSCORE', queue, ticket, ticket)\nor call('ZRANGEBYSCORE', queue, 0, '+inf')\nfor i = 1, #found do\nlocal _, _, _, _, _, whose = entry(found[i])\nif whose == token then\ncall('ZREM', queue, found[i])\nend\nend\nend\nlocal next = argCount > 3 and ARGV[a + 4]\nif next then\ncheckLifetime(ARGV[a + 5])\nstand(queue, next, ARGV[a + 5], ARGV[a + 6], ARGV[a + 7], ARGV[a + 8], ARGV[a + 9])\nend\nlocal whose, value\nif status >= 0 then\nwhose, value = grant(lock, fence, queue, next, tonumber(ARGV[a + 3]), status == 1)\nend\nif whose == 'mine' then\nreturn { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }\nelseif next then\nlocal left = whose == 'resting' and value - now or whose == 'none' and 0 or nil\nreturn answer(lock, queue, next, ARGV[a + 5], ARGV[a + 6], ARGV[a + 7], ARGV[a + 8], ARGV[a + 9], left)\nend\nend\nfor i = 1, locks do\nlocal ran, answered = pcall(passOn, KEYS[k + i], KEYS[k + locks + i], KEYS[k + 2 * locks + i], reply[i])\nif argCount > 3 then\nanswered = ran and answered or { 0, 0, 0, 0, 0, 0 }\nfor n = 1, #answered do\nreply[#reply + 1] = answered[n]\nend\nend\nend\nreturn reply\nend,\n}\n" +
+    callsPart,
 };
 
 /**
@@ -72,6 +137,44 @@ const batchScript: Script = {
  */
 export function batch(key: readonly string[], part: readonly string[]): ScriptCall {
   return { script: batchScript, keys: key, args: part };
+}
+
+const batchMembersScript: Script = {
+  name: 'batchMembers',
+  sha: 'c87ab8d3c822c8fcfc1069b84a7defef7a32c468',
+  lua:
+    momentPart +
+    '\n' +
+    takePart +
+    '\n' +
+    membersPart +
+    "\nlocal scripts = {\nacquireMember = function(k, a, keyCount, argCount)\nlocal token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] == '1', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]\nlocal notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])\nlocal placed = argCount > 10\ncheckLifetime(ARGV[a + 2])\nlocal ttl = tonumber(ARGV[a + 2])\nlocal fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)\nif token == '' or not notAfter or not fixed then\nreturn redis.error_reply('ERR expected a token, a moment, a kind, permits and a step')\nend\nclock()\nif now > notAfter then\nreturn { -1, 0, 0, now }\nend\nlocal lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]\nlocal all = line(queue)\nlocal standing = all.of[token]\nlocal others = #all.live - (standing and 1 or 0)\nlocal upgrade = step > 0 and kind == 'w'\nlocal asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }\nasking.ticket = standing and standing.ticket or placed and tonumber(ARGV[a + 13]) or 0\nif asking.ticket == 0 then\nlocal last = all.live[#all.live]\nasking.ticket = math.max(micros, last and last.ticket + 1 or 0)\nend\nlocal function isOurTurn(held, mine)\nlocal room, before, granted = roomBeside(held), 0, true\nif mine then\ngoesIn(room, mine)\nend\nlocal list = turns(all, asking)\nfor i = 1, #list do\nlocal each = list[i]\ngranted = granted and admits(room, each, most)\nif each == asking then\nreturn granted, before\nend\nbefore = before + 1\nif granted then\ngoesIn(room, each)\nend\nend\nend\nlocal granted, before, mine, held, known = false, 0, nil, nil, 0\nif kind == 'r' and step == 0 and #all.dead == 0 and (not standing or standing.kind == 'r') then\nheld = lastReader(lock, token, group, fences)\ngranted = held and isOurTurn(held)\nend\nmayExpire(lock, ARGV[a + 2])\nlocal ends = now + ttl\nlocal score = string.format('%.0f', ends)\nif not granted then\nlocal everybody = holders(lock)\nmine, held = everybody.of[token], without(everybody, token)\nif step > 0 and not mine then\nreturn { -3, 0, 0, now }\nelseif step > 0 and mine.step > step then\nreturn { -1, 0, 0, now }\nend\nif everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then\nreturn redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))\nend\nknown = kind == 'p' and tonumber(call('GET', limit) or 0) or 0\nif known ~= 0 and known ~= most and (everybody.count > 0 or #all.live > 0) then\nreturn redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))\nend\nfor i = 1, upgrade and mine.step < step and #all.live or 0 do\nif all.live[i].kind == 'u' and all.live[i] ~= standing then\nreturn { -2, 0, 0, now }\nend\nend\nends = math.max(ends, mine and mine.ends or 0)\nscore = ends == math.huge and '+inf' or string.format('%.0f', ends)\nif mine and (step == 0 or mine.step == step) then\ncall('ZADD', lock, score, mine.text)\nmine.ends = ends\nleaves(queue, all, standing)\nkeep(lock)\nreturn { 1, mine.fence, others, now }\nend\nif step > 0 and kind == 'r' then\nlocks[lock] = nil\ncall('ZREM', lock, mine.text)\ncall('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))\nleaves(queue, all, standing)\nkeep(lock)\npcall(wake, lock, queue, most)\nreturn { 1, mine.fence, others, now }\nend\ngranted = held.count == 0\nif not upgrade then\ngranted, before = isOurTurn(held, mine)\nend\nend\nif granted then\nlocal minted = fences and kind == 'r' and held.fence or 0\nif fences and minted == 0 then\nminted = mint(fence, 1)\nend\nlocal new = member(text(kind, permits, step, minted, token, group))\ncall('ZADD', lock, 'GT', score, new.text)\nif mine then\ncall('ZREM', lock, mine.text)\nlocks[lock] = nil\nelseif locks[lock] then\nenter(locks[lock], new, ends)\nend\nkeep(lock)\ncall('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))\nif kind == 'p' then\nlocal last = call('PTTL', lock)\ncall('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[a + 8])\nif last < 0 then\ncall('PERSIST', limit)\nend\nend\nlocal passedOver = #all.dead > 0\nleaves(queue, all, standing)\nif kind == 'w' and others > 0 then\ncall('ZREMRANGEBYSCORE', queue, '-inf', '(0')\ncall('ZADD', queue, string.format('-%.0f', micros), 'phase')\nall.phase = micros\nelseif others == 0 and (standing or passedOver) then\ncall('DEL', queue)\nall.phase = 0\nend\nif passedOver then\npcall(wake, lock, queue, most)\nend\nreturn { 1, minted, others, now }\nend\nlocal left = 0\nfor _, each in pairs(held.of) do\nif left == 0 or (kind == 'p') == (each.ends - now < left) then\nleft = each.ends - now\nend\nend\nif left == math.huge then\nleft = -1\nend\nif not placed then\nreturn { 0, left, asking.ticket, now, before, 0 }\nend\nlocal patience = tonumber(ARGV[a + 14])\nif patience == 0 then\npatience = 2 * math.max(1000, 125 * (before + 1))\nend\nasking.channel, asking.id = ARGV[a + 11], ARGV[a + 12]\nasking.text = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, asking.id, asking.kind, permits, prefer, asking.channel, #token)\n.. token\n.. group\nif standing and standing.text == asking.text then\nstanding.text = nil\nend\ncall('ZADD', queue, string.format('%.0f', asking.ticket), asking.text)\ncall('PEXPIRE', queue, 600000)\nif kind == 'p' and known == 0 then\ncall('PSETEX', limit, 3600000, ARGV[a + 8])\nend\nleaves(queue, all, standing)\nstands(all, asking)\nreturn { 0, left, asking.ticket, now, before, 0 }\nend,\nextendMember = function(k, a, keyCount, argCount)\nlocal lifetime, exact, notAfter = tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', tonumber(ARGV[a + 5])\nif not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then\nreturn redis.error_reply('ERR expected a moment, and a lifetime in whole milliseconds, at least 0')\nend\nclock()\nlocal lock, mine, ends = KEYS[k + 1], ARGV[a + 2], nil\nends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil\nif not ends or ends <= now then\nlocal held = holders(lock)\nlocal found = held.of[ARGV[a + 1]]\nif not found then\nreturn { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }\nend\nmine, ends = found.text, found.ends\nend\nif now > notAfter then\nreturn { -2, now }\nend\nlocal wanted = lifetime == 0 and math.huge or now + lifetime\nif exact or wanted > ends then\nlocks[lock] = nil\ncall('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))\ncall('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)\nkeep(lock)\nif string.find(mine, '^1 p') then\nlocal kept = call('PTTL', lock)\nif kept < 0 then\ncall('PERSIST', KEYS[k + 2])\nelse\ncall('PEXPIRE', KEYS[k + 2], string.format('%.0f', kept + 3600000))\nend\nend\nend\nreturn { 1, now }\nend,\nreleaseMember = function(k, a, keyCount, argCount)\nclock()\nlocal lock, queue, mine = KEYS[k + 1], KEYS[k + 2], ARGV[a + 2]\nlocal ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil\nlocal reply = 1\nif not ends then\nlocal held = holders(lock)\nlocal found = held.of[ARGV[a + 1]]\nif found then\nmine, ends = found.text, found.ends\nelse\nreply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0\nend\nelseif ends <= now then\nreply = 0\nend\nif ends then\ncall('ZREM', lock, mine)\nif locks[lock] then\nlocks[lock] = without(locks[lock], ARGV[a + 1])\nend\nif ends == math.huge then\nkeep(lock)\nend\nend\nlocal function others()\nif ARGV[a + 3] ~= '0' then\nlocal all = line(queue)\nleaves(queue, all, all.of[ARGV[a + 1]])\nelseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then\nreturn -- whoever could go in beside two readers would have done so before\nend\nif call('ZCARD', queue) > 0 then\nwake(lock, queue, tonumber(call('GET', KEYS[k + 3]) or 0))\nend\nend\npcall(others)\nreturn { reply }\nend,\ncountMembers = function(k, a, keyCount, argCount)\nclock()\nreturn { holders(KEYS[k + 1]).used }\nend,\n}\n" +
+    callsPart,
+};
+
+/**
+ * run calls on locks that several may hold, as batch does. One call is a batch of one.
+ *
+ * @param key the keys of all calls, one after the other
+ * @param part for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
+ * @returns the call; its reply: [for each call how many integers it answers, and they; or -1 and the text of its error]
+ */
+export function batchMembers(key: readonly string[], part: readonly string[]): ScriptCall {
+  return { script: batchMembersScript, keys: key, args: part };
+}
+
+const countMembersScript = {
+  name: 'countMembers',
+};
+
+/**
+ * how many permits of a semaphore are out. Changes nothing.
+ *
+ * @param lock sorted set: one member for each holder
+ * @returns the call; its reply: [how many]
+ */
+export function countMembers(lock: string): Call {
+  return { script: countMembersScript, keys: [lock], args: [] };
 }
 
 const extendScript: Script = {
@@ -100,22 +203,70 @@ export function extend(
   return { script: extendScript, keys: lock, args: [String(token), String(lifetime), String(exact), String(notAfter)] };
 }
 
+const extendMemberScript = {
+  name: 'extendMember',
+};
+
+/**
+ * move the end of a holder that is still there. Never makes one, never touches another.
+ *
+ * @param lock sorted set: one member for each holder
+ * @param limit string: how many permits the lock has
+ * @param token the holder's
+ * @param known its member, as far as the holder knows; it is looked for where that is not there
+ * @param lifetime ms from now until its end; 0: never
+ * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+ * @param notAfter server time in ms at which the holder stops believing
+ * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
+ */
+export function extendMember(
+  lock: string,
+  limit: string,
+  token: string | number,
+  known: string | number,
+  lifetime: string | number,
+  exact: string | number,
+  notAfter: string | number,
+): Call {
+  return {
+    script: extendMemberScript,
+    keys: [lock, limit],
+    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter)],
+  };
+}
+
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '14bfc20a01b0890d6bdd15166ccf9d0ddf511162',
-  lua: "local holder = redis.call('GET', KEYS[1])\nreturn { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf') }",
+  sha: '9908c45358b455116b7507d9769bf7f73ff4684e',
+  lua: "local holder, kind = redis.pcall('GET', KEYS[1]), 'm'\nlocal left = redis.call('PTTL', KEYS[1])\nif type(holder) == 'table' then\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')\nif last.err then\nreturn holder\nend\nif last[2] and tonumber(last[2]) > now then\nlocal length, rest\nkind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')\nif not kind then\nreturn holder\nend\nholder = string.sub(rest, 1, tonumber(length))\nleft = last[2] == 'inf' and -1 or tonumber(last[2]) - now\nelse\nholder, left = false, -2\nend\nend\nreturn { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }",
 };
 
 /**
  * what Redis knows of a lock. Changes nothing.
  *
- * @param lock string: the holder's token
+ * @param lock string: the holder's token; or a sorted set of those who hold it together
  * @param fence string: the last fence minted for it
  * @param queue sorted set: who stands in line for it
- * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line]
+ * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line, m a mutex, or the kind of who holds it: r, w, p]
  */
 export function inspect(lock: string, fence: string, queue: string): ScriptCall {
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
+}
+
+const readValueScript: Script = {
+  name: 'readValue',
+  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
+  lua: "return redis.call('GET', KEYS[1])",
+};
+
+/**
+ * what is cached beside a lock. Changes nothing.
+ *
+ * @param value string: what was stored last
+ * @returns the call; its reply: the text, or nil
+ */
+export function readValue(value: string): ScriptCall {
+  return { script: readValueScript, keys: [value], args: [] };
 }
 
 const releaseScript: Script = {
@@ -158,4 +309,69 @@ export function release(
   };
 }
 
-export const scripts: readonly Script[] = [acquireScript, batchScript, extendScript, inspectScript, releaseScript];
+const releaseMemberScript = {
+  name: 'releaseMember',
+};
+
+/**
+ * stop being one of a lock's holders, or leave its line, and wake those for whom there is room then.
+ *
+ * @param lock sorted set: one member for each holder
+ * @param queue sorted set: who stands in line for the lock
+ * @param limit string: how many permits the lock has
+ * @param token whose member goes
+ * @param known the member, as far as the holder knows; it is looked for where that is not there
+ * @param ticket what the token stands in line with: 0 it does not; else it leaves the line too
+ * @returns the call; its reply: [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
+ */
+export function releaseMember(
+  lock: string,
+  queue: string,
+  limit: string,
+  token: string | number,
+  known: string | number,
+  ticket: string | number,
+): Call {
+  return {
+    script: releaseMemberScript,
+    keys: [lock, queue, limit],
+    args: [String(token), String(known), String(ticket)],
+  };
+}
+
+const writeValueScript: Script = {
+  name: 'writeValue',
+  sha: '4bf9f1a76e5e356fb8d53d821598bd8cf1534191',
+  lua: "if redis.call('GET', KEYS[1]) ~= ARGV[1] then\nreturn { 0 }\nend\nredis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])\nreturn { 1 }",
+};
+
+/**
+ * keep a value beside a lock, if that is still ours.
+ *
+ * @param lock string: the holder's token
+ * @param value string: what is cached
+ * @param token the token that acquired the lock
+ * @param text what to keep
+ * @param ttl ms for which it is kept
+ * @returns the call; its reply: [1 stored | 0 the lock is no longer ours: nothing changed]
+ */
+export function writeValue(
+  lock: string,
+  value: string,
+  token: string | number,
+  text: string | number,
+  ttl: string | number,
+): ScriptCall {
+  return { script: writeValueScript, keys: [lock, value], args: [String(token), String(text), String(ttl)] };
+}
+
+export const scripts: readonly Script[] = [
+  acquireScript,
+  batchScript,
+  batchMembersScript,
+  extendScript,
+  inspectScript,
+  readValueScript,
+  releaseScript,
+  writeValueScript,
+];

@@ -1,7 +1,28 @@
 -- inspect: what Redis knows of a lock. Changes nothing.
--- KEYS   lock   string: the holder's token
+-- KEYS   lock   string: the holder's token; or a sorted set of those who hold it together
 -- KEYS   fence  string: the last fence minted for it
 -- KEYS   queue  sorted set: who stands in line for it
--- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line]
-local holder = redis.call('GET', KEYS[1])
-return { holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf') }
+-- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line, m a mutex, or the kind of who holds it: r, w, p]
+local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
+local left = redis.call('PTTL', KEYS[1])
+if type(holder) == 'table' then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  -- Whoever ends last.
+  local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+  if last.err then
+    return holder
+  end
+  if last[2] and tonumber(last[2]) > now then
+    local length, rest
+    kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+    if not kind then
+      return holder
+    end
+    holder = string.sub(rest, 1, tonumber(length))
+    left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+  else
+    holder, left = false, -2
+  end
+end
+return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }

@@ -6,8 +6,14 @@ export interface Script {
   readonly lua: string;
 }
 
-export interface ScriptCall {
-  readonly script: Script;
+/** A call that may be sent as a part of a batch. */
+export interface Call {
+  readonly script: { readonly name: string };
   readonly keys: readonly string[];
   readonly args: readonly string[];
+}
+
+/** A call that may be sent by itself, too. */
+export interface ScriptCall extends Call {
+  readonly script: Script;
 }

@@ -1,8 +1,7 @@
 // Calls of one tick go out as one script call, in their order, each with its own answer: one call as it is, more as a
 // batch. An error that proves that nothing of the batch ran, and that may be one caller's fault (a key without rights, of
 // another slot, or on the move), sends every call on its own, so that only the culprit is refused.
-import { batch } from '../scripts/generated';
-import type { ScriptCall } from '../scripts/script';
+import type { Call, ScriptCall } from '../scripts/script';
 import { type Moment, now } from '../store';
 import { codeOf, strangeReply } from './replies';
 
@@ -14,11 +13,14 @@ export interface Answer {
 
 /** Somebody's call, and how he is told the answer. */
 export interface Pending extends Answer {
-  readonly call: ScriptCall;
+  readonly call: Call;
 }
 
 /** Sends a call and tells its answer: by callbacks, because each promise on this way is paid for by every lock. */
 export type Send = (call: ScriptCall, answer: Answer) => void;
+
+/** The script that runs several calls of one family. */
+export type Together = (keys: readonly string[], parts: readonly string[]) => ScriptCall;
 
 /** What one caller can bring upon a whole batch. */
 const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
@@ -27,11 +29,13 @@ export class Batch {
   #pending: Pending[] = [];
   #moment: Moment | undefined;
   readonly #most: number;
+  readonly #together: Together;
   readonly #send: Send;
 
   /** @param most Calls in one batch: 1 for a cluster, whose slots cannot be mixed. */
-  constructor(most: number, send: Send) {
+  constructor(most: number, together: Together, send: Send) {
     this.#most = most;
+    this.#together = together;
     this.#send = send;
   }
 
@@ -54,21 +58,27 @@ export class Batch {
     const some = this.#pending.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
     if (this.#pending.length > 0) setImmediate(this.#flush);
-    if (some.length === 1) this.#send(some[0]!.call, some[0]!);
-    else this.#sendTogether(some);
+    if (some.length === 1) this.sendAlone(some[0]!, this.#send);
+    else this.#sendTogether(some, this.#send);
   };
 
-  #sendEach(): void {
-    for (const each of this.#pending.splice(0)) this.#send(each.call, each);
+  /** Sends a call now, and not with others. One that is nothing by itself is a batch of one. */
+  sendAlone(each: Pending, send: Send): void {
+    if (isWhole(each.call)) send(each.call, each);
+    else this.#sendTogether([each], send);
   }
 
-  #sendTogether(together: readonly Pending[]): void {
-    this.#send(batchCall(together), {
+  #sendEach(): void {
+    for (const each of this.#pending.splice(0)) this.sendAlone(each, this.#send);
+  }
+
+  #sendTogether(together: readonly Pending[], send: Send): void {
+    send(this.#together(...partsOf(together)), {
       resolve: (reply) => deal(reply, together),
       reject: (error) => {
-        const blame = culprits.has(codeOf(String((error as Error).message)) ?? '');
+        const blame = together.length > 1 && culprits.has(codeOf(String((error as Error).message)) ?? '');
         for (const each of together) {
-          if (blame) this.#send(each.call, each);
+          if (blame) this.sendAlone(each, send);
           else each.reject(error);
         }
       },
@@ -76,7 +86,11 @@ export class Batch {
   }
 }
 
-function batchCall(together: readonly Pending[]): ScriptCall {
+function isWhole(call: Call): call is ScriptCall {
+  return 'lua' in call.script;
+}
+
+function partsOf(together: readonly Pending[]): [keys: string[], parts: string[]] {
   const keys: string[] = [];
   const parts: string[] = [];
   for (const { call } of together) {
@@ -84,7 +98,7 @@ function batchCall(together: readonly Pending[]): ScriptCall {
     parts.push(`${call.script.name} ${call.keys.length} ${call.args.length}`);
     for (const arg of call.args) parts.push(arg);
   }
-  return batch(keys, parts);
+  return [keys, parts];
 }
 
 /** To each its answer. An answer that does not add up is nobody's. */

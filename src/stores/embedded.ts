@@ -10,15 +10,17 @@ import {
   type ExtendRequest,
   type Listening,
   type LockState,
+  type Mode,
   type Moment,
   now,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
+  type ValueRequest,
 } from '../store';
 import { ownerOf } from '../token';
 import type { Acquired, Machine, Released } from './machine';
-import { describe, listOf } from './replies';
+import { describe, listOf, refusal } from './replies';
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {
@@ -81,7 +83,7 @@ class Embedded implements Store {
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
-    const { keys, token, place, minReplicas, lifetimeMs } = request;
+    const { keys, token, place, minReplicas, lifetimeMs, mode } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now();
@@ -92,22 +94,23 @@ class Embedded implements Store {
       notAfterMs: Number.POSITIVE_INFINITY,
       fences: fencesOf(request),
       place,
+      mode,
     };
-    const acquired = this.#table.run((machine, micros) => machine.acquire(claim, micros), sent.monoMs);
+    const acquired = this.#run(keys, (machine, micros) => machine.acquire(claim, micros), sent.monoMs);
     return replyOf(acquired, sent);
   }
 
-  async extend({ keys, token, lifetimeMs, exact, begin }: ExtendRequest): Promise<ExtendReply> {
+  async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
     if (!begin()) return { outcome: 'late' };
     const sent = now();
     const outcome = this.#table.run((machine, micros) =>
-      machine.extend(listOf(keys), token, lifetimeMs ?? neverMs, exact, Number.POSITIVE_INFINITY, micros),
+      machine.extend(listOf(keys), token, lifetimeMs ?? neverMs, exact, Number.POSITIVE_INFINITY, micros, held?.mode),
     );
     return outcome === 'extended' ? { outcome, sent } : { outcome };
   }
 
-  async release({ keys, token, ticket = 0, restMs = 0 }: ReleaseRequest): Promise<ReleaseReply> {
-    const command = { keys: listOf(keys), token, ticket, restMs };
+  async release({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): Promise<ReleaseReply> {
+    const command = { keys: listOf(keys), token, ticket, restMs, mode: held?.mode };
     return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
   }
 
@@ -126,16 +129,44 @@ class Embedded implements Store {
     await this.release(request).catch(() => {});
   }
 
-  async inspect(key: string): Promise<LockState> {
-    const { token, leftMs, fence, waiters } = this.#table.run((machine, micros) => machine.look(key, micros));
-    const locked = token !== undefined;
-    const remaining = isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs;
-    return { locked, owner: ownerOf(token), remaining, waiters, fence, mode: locked ? 'exclusive' : null };
+  async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
+    const seen = this.#table.run((machine, micros) => machine.look(key, micros));
+    const locked = seen.token !== undefined;
+    return {
+      locked,
+      owner: ownerOf(seen.token),
+      remaining: isNever(seen.leftMs) ? Number.POSITIVE_INFINITY : seen.leftMs,
+      waiters: seen.waiters,
+      fence: seen.fence,
+      mode: locked ? modeOf(seen.kind) : null,
+      ...(token !== undefined && { owned: seen.token === token }),
+    };
+  }
+
+  async permitsOut(key: string): Promise<number> {
+    return this.#table.run((machine, micros) => machine.permitsOut(key, micros));
+  }
+
+  async readValue(key: string): Promise<string | null> {
+    return this.#table.run((machine, micros) => machine.readValue(key, micros));
+  }
+
+  async writeValue({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
+    return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
   }
 
   join(): void {}
 
   async leave(): Promise<void> {}
+
+  /** What the machine refuses as Redis would: the key is of another kind, or has another number of permits. */
+  #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
+    try {
+      return this.#table.run(work, monoMs);
+    } catch (error) {
+      throw refusal(error, keys);
+    }
+  }
 }
 
 /** The error for who asks a store that was closed. */
@@ -147,9 +178,23 @@ function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
   return fencing ? fences : 0;
 }
 
+function modeOf(kind: Mode['kind'] | undefined): LockState['mode'] {
+  if (kind === 'shared') return 'read';
+  if (kind === 'counted') return 'permits';
+  return kind === undefined ? 'exclusive' : 'write';
+}
+
 function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
   if (acquired.outcome === 'granted') return { granted: true, fence: acquired.fence, others: acquired.others, sent };
-  const { leftMs, stand } = acquired as Extract<Acquired, { outcome: 'busy' }>;
+  // Nothing is ever late here; a change that a later one has overtaken is as good as gone.
+  if (acquired.outcome !== 'busy') {
+    return {
+      granted: false,
+      leftMs: Number.POSITIVE_INFINITY,
+      never: acquired.outcome === 'deadlock' ? 'deadlock' : 'gone',
+    };
+  }
+  const { leftMs, stand } = acquired;
   return { granted: false, leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs, stand };
 }
 

@@ -4,8 +4,20 @@
 //
 // A row is one lock: who holds it until when, its last fence, and who stands in line for it. Nothing here waits; time comes
 // with each command, as Redis's own clock does.
-import type { Place, Stand } from '../store';
+import type { Mode, Place, Stand } from '../store';
 import { isOurs } from '../token';
+import {
+  acquireMember,
+  extendMember,
+  hasLine,
+  isHeld,
+  type Member,
+  type Members,
+  noMembers,
+  permitsOut,
+  releaseMember,
+  tellEach,
+} from './members';
 
 export interface AcquireCommand {
   readonly keys: readonly string[];
@@ -17,6 +29,8 @@ export interface AcquireCommand {
   readonly fences: number;
   /** Given by who wants to stand in line when it is busy. One key only. */
   readonly place?: Place | undefined;
+  /** For a key that several may hold. One key only. */
+  readonly mode?: Mode | undefined;
 }
 
 export interface ReleaseCommand {
@@ -28,12 +42,16 @@ export interface ReleaseCommand {
   readonly restMs: number;
   /** Who stands in line next for the same process. One key only. */
   readonly next?: Claim | undefined;
+  /** How it was held, where several may hold the key. */
+  readonly mode?: Mode | undefined;
 }
 
 export type Acquired =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }
   | { readonly outcome: 'busy'; readonly leftMs: number; readonly stand?: Stand | undefined }
-  | { readonly outcome: 'late' };
+  | { readonly outcome: 'late' }
+  /** A change in place that can never be: another holder asks to write, or this one is no holder any more. */
+  | { readonly outcome: 'deadlock' | 'gone' };
 
 export type Extended = 'extended' | 'missing' | 'taken' | 'late';
 
@@ -56,6 +74,7 @@ export interface Limits {
 export const limits: Limits = { provisionalMs: 2000, askMs: 1000, askers: 8, looks: 32, passes: 64 };
 
 const fenceKeptMs = 3_600_000;
+const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Entry {
   readonly ticket: number;
@@ -78,6 +97,10 @@ export interface Row {
   queue: Entry[];
   passes: number;
   restUntilMs: number;
+  /** Of a key that several may hold. */
+  members: Members | undefined;
+  /** What is cached beside it. */
+  value: { readonly text: string; readonly endMs: number } | undefined;
 }
 
 /** What is asked for, whether by a command or by an entry of the line. */
@@ -89,6 +112,15 @@ interface Giving {
   readonly restMs: number;
   /** From one holder to the next, without being free. */
   readonly passed: boolean;
+}
+
+export interface Look {
+  readonly token: string | undefined;
+  readonly leftMs: number;
+  readonly fence: number;
+  readonly waiters: number;
+  /** undefined: a mutex, or free. */
+  readonly kind: Mode['kind'] | undefined;
 }
 
 export type Publish = (channel: string, id: string, key: string) => void;
@@ -111,10 +143,12 @@ export class Machine {
   }
 
   acquire(command: AcquireCommand, micros: number): Acquired {
-    const { keys, token, place } = command;
+    const { keys, token, place, mode } = command;
+    if (mode !== undefined) return this.#acquireMember({ ...command, mode }, micros);
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const rows = keys.map((key) => this.#row(key, nowMs));
+    for (const { members } of rows) if (members !== undefined && isHeld(members, nowMs)) throw new Error(notMutex);
     const strangers = rows.filter((row) => row.token !== undefined && row.token !== token);
     if (strangers.length > 0) {
       return this.#busy(rows[0]!, Math.max(...strangers.map((row) => row.endMs)), command, micros);
@@ -137,8 +171,13 @@ export class Machine {
     exact: boolean,
     notAfterMs: number,
     micros: number,
+    mode?: Mode,
   ): Extended {
     const nowMs = Math.floor(micros / 1000);
+    if (mode !== undefined) {
+      const members = this.#members(keys[0]!, nowMs);
+      return extendMember(members, token, lifetimeMs, exact, notAfterMs, micros, mode.kind === 'exclusive');
+    }
     const rows = keys.map((key) => this.#row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
     if (rows.some((row) => row.token === undefined)) return 'missing';
@@ -148,8 +187,14 @@ export class Machine {
   }
 
   release(command: ReleaseCommand, micros: number): { results: Released[]; next: Acquired | undefined } {
-    const { keys, token, ticket, restMs, next } = command;
+    const { keys, token, ticket, restMs, next, mode } = command;
     const nowMs = Math.floor(micros / 1000);
+    if (mode !== undefined) {
+      const tell = tellEach(this.#publish, keys[0]!);
+      const members = this.#members(keys[0]!, nowMs);
+      const result = releaseMember(members, token, ticket, micros, mode.kind === 'exclusive', tell);
+      return { results: [result], next: undefined };
+    }
     let answer: Acquired | undefined;
     const results = keys.map((key): Released => {
       const row = this.#row(key, nowMs);
@@ -169,6 +214,54 @@ export class Machine {
     return { results, next: answer };
   }
 
+  #acquireMember(command: AcquireCommand & { readonly mode: Mode }, micros: number): Acquired {
+    const key = command.keys[0]!;
+    const row = this.#row(key, Math.floor(micros / 1000));
+    row.members ??= noMembers();
+    const fences = {
+      last: () => row.fence,
+      mint: (fence: number) => {
+        row.fence = fence;
+        row.fenceEndMs = Math.max(Math.floor(fence / 1000), Math.floor(micros / 1000)) + fenceKeptMs;
+      },
+    };
+    if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
+    const patience = (before: number): number => 2 * askEveryMs(before, this.#limits);
+    return acquireMember(row.members, fences, command, micros, tellEach(this.#publish, key), patience);
+  }
+
+  #members(key: string, nowMs: number): Members {
+    const row = this.#row(key, nowMs);
+    row.members ??= noMembers();
+    return row.members;
+  }
+
+  /** Those who hold a key together, and until when. */
+  members(key: string, micros: number): Members['holders'] {
+    const nowMs = Math.floor(micros / 1000);
+    return this.#members(key, nowMs).holders.filter((each) => each.endMs > nowMs);
+  }
+
+  /** How many permits of a semaphore are out. */
+  permitsOut(key: string, micros: number): number {
+    return permitsOut(this.#members(key, Math.floor(micros / 1000)), micros);
+  }
+
+  /** What is cached beside a lock; null: nothing. */
+  readValue(key: string, micros: number): string | null {
+    const value = this.#rows.get(key)?.value;
+    return value === undefined || value.endMs <= Math.floor(micros / 1000) ? null : value.text;
+  }
+
+  /** Caches a text beside a lock that the token still holds. */
+  writeValue(key: string, token: string, text: string, ttlMs: number, micros: number): boolean {
+    const nowMs = Math.floor(micros / 1000);
+    const row = this.#row(key, nowMs);
+    if (row.token !== token) return false;
+    row.value = { text, endMs: nowMs + ttlMs };
+    return true;
+  }
+
   /** Who holds a key. */
   holder(key: string, micros: number): string | undefined {
     return this.#row(key, Math.floor(micros / 1000)).token;
@@ -179,23 +272,41 @@ export class Machine {
     return this.#rows.get(key)?.fence ?? 0;
   }
 
-  /** What there is to know of a key. */
-  look(key: string, micros: number): { token: string | undefined; leftMs: number; fence: number; waiters: number } {
+  /** What there is to know of a key: of several holders, whoever ends last. */
+  look(key: string, micros: number): Look {
     const nowMs = Math.floor(micros / 1000);
-    const { token, endMs, fence, queue } = this.#row(key, nowMs);
-    return { token, leftMs: token === undefined ? 0 : endMs - nowMs, fence, waiters: queue.length };
+    const { token, endMs, fence, queue, members = noMembers() } = this.#row(key, nowMs);
+    const last = members.holders.reduce<Member | undefined>(
+      (a, b) => (a !== undefined && a.endMs >= b.endMs ? a : b),
+      undefined,
+    );
+    const waiters = queue.length + members.line.length;
+    if (token !== undefined) return { token, leftMs: endMs - nowMs, fence, waiters, kind: undefined };
+    if (last === undefined || last.endMs <= nowMs) return { token, leftMs: 0, fence, waiters, kind: undefined };
+    return { token: last.token, leftMs: last.endMs - nowMs, fence, waiters, kind: last.kind };
   }
 
-  /** What somebody does to a key who knows nothing of fences and lines. */
+  /** What somebody does to a key who knows nothing of fences and lines, nor of several holders. */
   put(key: string, token: string | undefined, endMs: number): void {
-    Object.assign(this.#row(key, 0), { token, endMs });
+    Object.assign(this.#row(key, 0), { token, endMs, members: undefined });
   }
 
   /** The lock of nobody is dropped, so that a table does not grow with every key that was ever used. */
   #row(key: string, nowMs: number): Row {
     let row = this.#rows.get(key);
     if (row === undefined) {
-      row = { key, token: undefined, endMs: 0, fence: 0, fenceEndMs: 0, queue: [], passes: 0, restUntilMs: 0 };
+      row = {
+        key,
+        token: undefined,
+        endMs: 0,
+        fence: 0,
+        fenceEndMs: 0,
+        queue: [],
+        passes: 0,
+        restUntilMs: 0,
+        members: undefined,
+        value: undefined,
+      };
       this.#rows.set(key, row);
     }
     if (row.endMs <= nowMs) row.token = undefined;
@@ -253,7 +364,7 @@ export class Machine {
   }
 
   /** Free locks become ours under one fence; what is ours already only ever lives longer, and keeps its fence. */
-  #take(rows: readonly Row[], { token, lifetimeMs, fences }: Claim, micros: number): Acquired {
+  #take(rows: readonly Row[], { token, lifetimeMs, fences, place }: Claim, micros: number): Acquired {
     const nowMs = Math.floor(micros / 1000);
     const last = Math.max(...rows.map((row) => row.fence));
     let fence = last;
@@ -269,18 +380,22 @@ export class Machine {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
     }
-    return granted(rows[0]!, fences, fence);
+    // Only who can stand in line is told of it.
+    return granted(rows[0]!, fences, fence, place === undefined ? 0 : rows[0]!.queue.length);
   }
 }
 
 /**
- * Whether nobody would miss the row: nobody holds it or stands in line, and its next fence is larger by the clock alone. A
+ * Whether nobody would miss the row: nobody holds it or stands in line, nothing is cached, and its next fence is larger by the clock alone. A
  * table drops such rows, so that it does not grow with every key that was ever used.
  */
 export function isSpare(row: Row, micros: number): boolean {
   const nowMs = Math.floor(micros / 1000);
   const isFree = row.token === undefined || row.endMs <= nowMs;
-  return isFree && row.fence < micros && row.restUntilMs <= nowMs && row.queue.every((each) => each.deadlineMs < nowMs);
+  if (!isFree || row.fence >= micros || row.restUntilMs > nowMs) return false;
+  if (row.value !== undefined && row.value.endMs > nowMs) return false;
+  if (row.members !== undefined && (isHeld(row.members, nowMs) || hasLine(row.members, nowMs))) return false;
+  return row.queue.every((each) => each.deadlineMs < nowMs);
 }
 
 /** How often somebody asks who has `before` others before it. */
@@ -292,6 +407,6 @@ function isLined(row: Row): boolean {
   return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0;
 }
 
-function granted(row: Row, fences: number, last = row.fence): Acquired {
-  return { outcome: 'granted', fence: fences === 0 ? 0 : last - fences + 1, others: row.queue.length };
+function granted(row: Row, fences: number, last = row.fence, others = row.queue.length): Acquired {
+  return { outcome: 'granted', fence: fences === 0 ? 0 : last - fences + 1, others };
 }

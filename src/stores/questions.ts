@@ -2,7 +2,7 @@
 // end in the order in which they began. While nothing is on its way there is no timer; it keeps the process alive while
 // somebody waits for an answer.
 import type { Key } from '../keys';
-import type { ScriptCall } from '../scripts/script';
+import type { Call } from '../scripts/script';
 import type { Answer } from './batch';
 import { refusal, silence } from './replies';
 
@@ -49,10 +49,10 @@ export class Question implements Answer {
 
 /** A question by script, which may go out with others of its tick. */
 export class CallQuestion extends Question {
-  readonly call: ScriptCall;
+  readonly call: Call;
 
   constructor(
-    call: ScriptCall,
+    call: Call,
     keys: Key,
     timeoutMs: number,
     waited: boolean,

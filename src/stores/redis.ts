@@ -3,23 +3,26 @@
 // as unknown, and a token whose outcome is not known is released until Redis has answered.
 import { LockBackendError } from '../errors';
 import { warn, warningsWanted } from '../events';
-import { companionOf, type Key } from '../keys';
+import { companionOf, type Key, slotOf } from '../keys';
 import * as scripts from '../scripts/generated';
-import type { ScriptCall } from '../scripts/script';
+import type { Call, ScriptCall } from '../scripts/script';
 import {
   type AcquireReply,
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  type Held,
   type LockState,
+  type Mode,
   type Moment,
   now,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
+  type ValueRequest,
 } from '../store';
 import { ownerOf } from '../token';
-import { type Answer, Batch } from './batch';
+import { type Answer, Batch, type Send } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { CallQuestion, Question } from './questions';
 import { describe, integers, isNoScript, listOf, strangeReply } from './replies';
@@ -37,6 +40,9 @@ const readinessPollMs = 5;
 const keepReleasingMs = 60_000;
 /** A ghost is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
+
+const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
+const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
 const stores = new WeakMap<object, RedisStore>();
 
@@ -64,6 +70,8 @@ class RedisStore implements Store {
   #serverOffsetMs = Date.now() - performance.now();
   #offsetKnown = false;
   readonly #batch: Batch;
+  /** Their scripts are apart, so that what a mutex sends stays as small as it is. */
+  readonly #memberBatch: Batch;
   #turnEnds: Promise<void> | undefined;
   readonly #abandoned = new Set<Promise<void>>();
   #dedicated: DedicatedClient | undefined;
@@ -74,13 +82,24 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
-    this.#batch = new Batch(client.clustered ? 1 : mostInBatch, (call, answer) => this.#send(call, answer));
+    const most = client.clustered ? 1 : mostInBatch;
+    const send: Send = (call, answer) => this.#send(call, answer);
+    this.#batch = new Batch(most, scripts.batch, send);
+    this.#memberBatch = new Batch(most, scripts.batchMembers, send);
+  }
+
+  refuses(keys: Key): LockBackendError | undefined {
+    if (typeof keys === 'string' || !this.#client.clustered || new Set(keys.map(slotOf)).size === 1) return undefined;
+    const message =
+      `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
+      'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
+    return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
     const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null;
     if (!isPlain || this.#client.readiness() !== 'ready' || !request.begin()) return this.#acquire(request, false);
-    const sent = this.#batch.moment;
+    const sent = (request.mode === undefined ? this.#batch : this.#memberBatch).moment;
     const call = acquireCall(request, sent.monoMs + request.commandTimeoutMs + this.#serverOffsetMs);
     return this.#told(call, request.keys, request.commandTimeoutMs, (reply) => {
       return this.#acquired(reply, request, sent) ?? this.#acquire(request, true);
@@ -102,7 +121,7 @@ class RedisStore implements Store {
         : await this.#exchange(call, keys, commandTimeoutMs, true);
       const acquired = this.#acquired(reply, request, sent);
       if (acquired !== undefined) {
-        if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request);
+        if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request, acquired.fence);
         return acquired;
       }
       // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
@@ -111,9 +130,10 @@ class RedisStore implements Store {
   }
 
   /** undefined: it ran after the last moment at which it was of use. */
-  #acquired(reply: unknown, { keys, place }: AcquireRequest, sent: Moment): AcquireReply | undefined {
+  #acquired(reply: unknown, { keys, place, mode }: AcquireRequest, sent: Moment): AcquireReply | undefined {
     const isLong = Array.isArray(reply) && reply.length > acquireLength;
-    const numbers = integers(reply, isLong && place ? placedLength : acquireLength, keys) as [number, ...number[]];
+    const mayBeLong = place !== undefined || mode !== undefined;
+    const numbers = integers(reply, isLong && mayBeLong ? placedLength : acquireLength, keys) as [number, ...number[]];
     const [status, value, third, serverMs, before, outside] = numbers as [
       number,
       number,
@@ -128,8 +148,11 @@ class RedisStore implements Store {
       return { granted: true, fence: value, sent, others: third };
     }
     if (status === -1) return undefined;
+    if (mode !== undefined && (status === -2 || status === -3)) {
+      return { granted: false, leftMs: Number.POSITIVE_INFINITY, never: status === -2 ? 'deadlock' : 'gone' };
+    }
     if (status !== 0) throw strangeReply(reply, keys);
-    const stand = isLong ? { ticket: third, before, outside: outside === 1 } : undefined;
+    const stand = isLong && place ? { ticket: third, before, outside: outside === 1 } : undefined;
     return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand };
   }
 
@@ -182,15 +205,11 @@ class RedisStore implements Store {
     return work;
   }
 
-  async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
-    const ready = this.#ready(key, commandTimeoutMs);
-    if (ready !== undefined) await ready;
+  async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
     const call = scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
-    const reply = await new Promise((resolve, reject) => {
-      this.#send(call, new Question(key, commandTimeoutMs, true, resolve, reject));
-    });
-    if (!Array.isArray(reply) || reply.length !== 4) throw strangeReply(reply, key);
-    const [holder, leftMs, fence, waiters] = reply as [unknown, number, unknown, number];
+    const reply = await this.#look(call, key, commandTimeoutMs);
+    if (!Array.isArray(reply) || reply.length !== 5) throw strangeReply(reply, key);
+    const [holder, leftMs, fence, waiters, kind] = reply as [unknown, number, unknown, number, string];
     const locked = holder !== null;
     return {
       locked,
@@ -198,8 +217,35 @@ class RedisStore implements Store {
       remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
       waiters,
       fence: fence === null ? 0 : Number(fence),
-      mode: locked ? 'exclusive' : null,
+      mode: locked ? (modesByLetter[String(kind)] ?? 'exclusive') : null,
+      ...(token !== undefined && { owned: locked && String(holder) === token }),
     };
+  }
+
+  async permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    const ready = this.#ready(key, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const reply = await this.#exchange(scripts.countMembers(key), key, commandTimeoutMs, true);
+    return integers(reply, 1, key)[0]!;
+  }
+
+  async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {
+    const reply = await this.#look(scripts.readValue(companionOf(key, 'value')), key, commandTimeoutMs);
+    return reply === null ? null : String(reply);
+  }
+
+  async writeValue({ key, token, text, ttlMs, commandTimeoutMs }: ValueRequest): Promise<boolean> {
+    const call = scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
+    return integers(await this.#look(call, key, commandTimeoutMs), 1, key)[0] === 1;
+  }
+
+  /** A call that stands for itself: its answer is no list of integers, or nobody else asks in the same tick. */
+  async #look(call: ScriptCall, key: string, commandTimeoutMs: number): Promise<unknown> {
+    const ready = this.#ready(key, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    return new Promise((resolve, reject) => {
+      this.#send(call, new Question(key, commandTimeoutMs, true, resolve, reject));
+    });
   }
 
   join(): void {
@@ -221,14 +267,18 @@ class RedisStore implements Store {
    */
   async #replicate(
     connection: DedicatedClient,
-    call: ScriptCall,
+    call: Call,
     { keys, minReplicas, commandTimeoutMs }: AcquireRequest,
   ): Promise<unknown> {
     const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
     for (;;) {
       const generation = connection.generation();
       // Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write.
-      const written = connection.script.eval(call.script.lua, call.keys, call.args);
+      const written = new Promise((resolve, reject) => {
+        this.#batchOf(call).sendAlone({ call, resolve, reject }, ({ script, keys, args }, answer) => {
+          connection.script.eval(script.lua, keys, args).then(answer.resolve, answer.reject);
+        });
+      });
       const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
       const [reply, replicas] = await answered(both, keys, commandTimeoutMs).catch((error) => {
         throw unsure(error);
@@ -267,10 +317,11 @@ class RedisStore implements Store {
     this.#offsetKnown = true;
   }
 
-  async #makePermanent({ keys, token, commandTimeoutMs }: AcquireRequest): Promise<void> {
+  async #makePermanent({ keys, token, commandTimeoutMs, mode }: AcquireRequest, fence: number): Promise<void> {
     const validUntilMs = now().monoMs + probationMs;
     const begin = (): boolean => true;
-    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin };
+    const held = mode && { mode, fence };
+    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin, held };
     const { outcome } = await this.extend(request).catch((error) => {
       throw unsure(error);
     });
@@ -295,7 +346,7 @@ class RedisStore implements Store {
   }
 
   /** What `read` makes of the reply to one call. One promise, because every lock pays for each. */
-  #told<T>(call: ScriptCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
+  #told<T>(call: Call, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const onReply = (reply: unknown): void => {
         try {
@@ -304,14 +355,18 @@ class RedisStore implements Store {
           reject(error);
         }
       };
-      this.#batch.add(new CallQuestion(call, keys, timeoutMs, true, onReply, reject));
+      this.#batchOf(call).add(new CallQuestion(call, keys, timeoutMs, true, onReply, reject));
     });
   }
 
+  #batchOf({ script }: Call): Batch {
+    return 'lua' in script ? this.#batch : this.#memberBatch;
+  }
+
   /** One call, alone or with others of the same tick, with our own deadline. */
-  #exchange(call: ScriptCall, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
+  #exchange(call: Call, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.#batch.add(new CallQuestion(call, keys, timeoutMs, waited, resolve, reject));
+      this.#batchOf(call).add(new CallQuestion(call, keys, timeoutMs, waited, resolve, reject));
     });
   }
 
@@ -388,14 +443,16 @@ class RedisStore implements Store {
   }
 }
 
-function acquireCall(request: AcquireRequest, notAfter: number): ScriptCall {
+function acquireCall(request: AcquireRequest, notAfter: number): Call {
   const { keys, token, lifetimeMs, place } = request;
+  if (request.mode !== undefined) return acquireMemberCall(request, request.mode, notAfter);
   const where = place === undefined ? [] : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
 }
 
-function releaseCall({ keys, token, ticket = 0, restMs = 0 }: ReleaseRequest, next?: AcquireRequest): ScriptCall {
+function releaseCall({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest, next?: AcquireRequest): Call {
+  if (held !== undefined) return releaseMemberCall(keys, token, ticket, held);
   return scripts.release(...keysOf(keys), token, ticket, restMs, next === undefined ? [] : nextOf(next));
 }
 
@@ -420,8 +477,50 @@ function released(reply: unknown, keys: Key): ReleaseReply {
   return results.includes(-1) ? 'taken' : 'missing';
 }
 
-function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter: number): ScriptCall {
+function acquireMemberCall(request: AcquireRequest, mode: Mode, notAfter: number): Call {
+  const { keys, token, lifetimeMs, place } = request;
+  const key = listOf(keys)[0]!;
+  const where =
+    place === undefined ? [] : [place.channel, place.id, String(place.ticket), String(place.patienceMs ?? 0)];
+  return scripts.acquireMember(
+    key,
+    companionOf(key, 'fence'),
+    companionOf(key, 'queue'),
+    companionOf(key, 'limit'),
+    token,
+    lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request) > 0 ? 1 : 0,
+    letters[mode.kind],
+    mode.prefer[0]!,
+    mode.permits,
+    mode.most,
+    mode.step,
+    mode.group,
+    where,
+  );
+}
+
+function releaseMemberCall(keys: Key, token: string, ticket: number, held: Held): Call {
+  const key = listOf(keys)[0]!;
+  const queue = companionOf(key, 'queue');
+  return scripts.releaseMember(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
+}
+
+/** The holder's member in its sorted set, so that it need not be looked for; '' where we do not know all of it. */
+function memberOf(token: string, { mode, fence }: Held): string {
+  if (fence < 0) return '';
+  const { kind, permits, step, group } = mode;
+  return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
+}
+
+function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendRequest, notAfter: number): Call {
   const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
+  if (held !== undefined) {
+    const key = listOf(keys)[0]!;
+    const known = memberOf(token, held);
+    return scripts.extendMember(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+  }
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 

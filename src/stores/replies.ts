@@ -18,7 +18,7 @@ const passing = new Set([
   'MISCONF',
 ]);
 /** States that somebody has to change. */
-const lasting = ['NOAUTH', 'WRONGPASS', 'NOPERM', 'WRONGTYPE', 'CROSSSLOT', 'NOSCRIPT', 'VERSION'];
+const lasting = ['NOAUTH', 'WRONGPASS', 'NOPERM', 'WRONGTYPE', 'CROSSSLOT', 'NOSCRIPT', 'VERSION', 'LIMIT'];
 const known = new RegExp(`\\b(${[...passing, ...lasting].join('|')})\\b`);
 
 /** The client's error as ours. */

@@ -25,6 +25,13 @@ import {
 /** The version is that of the messages, as each entry has that of the entries. */
 const channelPrefix = 'redis-exp-lock:1:';
 
+/** A name under which somebody is told. */
+export interface Spot {
+  readonly channel: string;
+  readonly id: string;
+  leave(): void;
+}
+
 const linesOfStores = new WeakMap<Store, Lines>();
 
 /** The lines of a store; undefined where it can wake nobody, so that waiting means counting. */
@@ -47,6 +54,8 @@ export class Lines implements World {
   #last: Line | undefined;
   /** Whose entries are on their way, or stand in line. */
   readonly #entries = new Map<string, Line>();
+  /** Who waits for a key that several may hold, each for itself: it is told to ask. */
+  readonly #spots = new Map<string, { readonly key: string; readonly takes: number; readonly hint: () => void }>();
   /** Entries on their way out of a line: should one of them be granted all the same, it is given back at once. */
   readonly #leaving = new Map<string, ReleaseRequest>();
   /** How many wait for the channel to open, for each key. */
@@ -119,6 +128,28 @@ export class Lines implements World {
     return line;
   }
 
+  /** Somebody who wants to be told to ask for `key`, to take so much of it: under which name, and how to stop that. */
+  spot(key: string, takes: number, hint: () => void): Spot {
+    this.#ids += 1;
+    const id = String(this.#ids);
+    this.#spots.set(id, { key, takes, hint });
+    return { channel: this.#channel, id, leave: () => this.#spots.delete(id) };
+  }
+
+  /**
+   * A hold of `key` is being given back: those of this process who may be next ask in the same tick, and so in the same command,
+   * behind that release. Who is next is Redis's to say; the others are told as always.
+   */
+  release(key: string, permits: number): void {
+    let left = permits;
+    for (const spot of this.#spots.values()) {
+      if (left <= 0) return;
+      if (spot.key !== key) continue;
+      left -= spot.takes;
+      spot.hint();
+    }
+  }
+
   empty(line: Line): void {
     const name = nameOf(line.claim);
     if (this.#lines.get(name) === line) this.#lines.delete(name);
@@ -186,17 +217,25 @@ export class Lines implements World {
     };
   }
 
-  /** `<entry> <lock>`: the name comes last, so that whatever it contains cannot be taken for anything else. */
+  /** `<entry>[,<entry>…] <lock>`: the name comes last, so that whatever it contains cannot be taken for anything else. */
   readonly #onMessage = (text: string): void => {
-    const id = text.slice(0, text.indexOf(' '));
+    const ids = text.slice(0, text.indexOf(' '));
+    const key = text.slice(ids.length + 1);
+    for (const id of ids.split(',')) this.#onHint(id, key);
+  };
+
+  #onHint(id: string, key: string): void {
+    const spot = this.#spots.get(id);
+    if (spot?.key === key) return spot.hint();
     const line = this.#entries.get(id);
-    if (line?.claim.key === text.slice(id.length + 1) && line.hint(id)) return;
+    if (line?.claim.key === key && line.hint(id)) return;
     const request = this.#leaving.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {});
-  };
+  }
 
   readonly #onGap = (): void => {
     for (const line of this.#lines.values()) line.gap();
+    for (const spot of [...this.#spots.values()]) spot.hint();
   };
 }
 

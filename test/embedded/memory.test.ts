@@ -150,6 +150,30 @@ describe('the memory store', () => {
     for (const lease of [...held, many]) expect(await lease()).to.equal(true);
   });
 
+  it('does not forget readers, permits, who waits for them, or what is cached; and forgets them when they are over', async () => {
+    const store = memoryStore();
+    const withLock = redisExpLock({ redis: store, lifetime: 60_000 });
+    const rw = new redisExpLock.RWLock('rw', { redis: store, lifetime: 60_000 });
+    const semaphore = new redisExpLock.Semaphore('semaphore', 2, { redis: store, lifetime: 60_000 });
+    const [reader, permits] = [await rw.acquireRead(), await semaphore.acquire(2)];
+    const waiting = semaphore.acquire(1, { timeout: 60_000 });
+    await withLock.cached('cached', { ttl: 60_000 }, () => 'kept');
+    const crowd = async () => {
+      for (let n = 0; n < 6_000; n++) await (await rwOf(n).acquireWrite()).release();
+    };
+    const rwOf = (n: number) => new redisExpLock.RWLock(`free:${n}`, { redis: store });
+    await crowd();
+    expect(tableOf(store).keys().length).to.be.lessThan(5_000);
+    expect(await withLock.cached('cached', { ttl: 60_000 }, () => 'again')).to.equal('kept');
+    expect(await failure(rw.acquireWrite({ maxRetries: 0 }))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
+    expect(await withLock.inspect('semaphore')).to.include({ mode: 'permits', waiters: 1 });
+    expect([await reader.release(), await permits.release()]).to.deep.equal([true, true]);
+    expect(await (await waiting).release()).to.equal(true);
+    await crowd();
+    expect(tableOf(store).keys()).not.to.include.members(['rw']);
+    expect(tableOf(store).keys()).not.to.include.members(['semaphore']);
+  });
+
   it('a closed store refuses; options that are none are refused', async () => {
     const store = memoryStore();
     await store.close();

@@ -28,7 +28,7 @@ export const keptCallback = (kept: ours.LockCallback): face.LockCallback => kept
 
 // ---- what they get
 
-/** The face's calls, with `Given` for its Options; and its methods, of which `cached` comes later. */
+/** The face's calls, with `Given` for its Options; and its methods. */
 interface Calls {
   (key: face.Key, callback: face.LockCallback): void;
   (key: face.Key, options: Given, callback: face.LockCallback): void;
@@ -41,6 +41,12 @@ type Methods = Omit<face.WithLock, typeof promisify.custom | 'cached'>;
 export const factory = (of: typeof ours): ((config?: Given) => ours.WithLock) => of;
 export const withLock = (of: ours.WithLock): Calls & Methods => of;
 export const lease = (of: ours.Lease): face.Lease => of;
+export const rwLease = (of: ours.RWLease): face.RWLease => of;
+type Without<T> = Omit<T, 'redis'>;
+export const lockOptions = (given: Without<face.LockOptions>): Without<ours.LockOptions> => given;
+export const rwLockOptions = (given: Without<face.RWLockOptions>): Without<ours.RWLockOptions> => given;
+export const permitOptions = (given: Without<face.PermitOptions>): Without<ours.PermitOptions> => given;
+export const cachedOptions = (given: Without<face.CachedOptions>): Without<ours.CachedOptions> => given;
 export const lockState = (of: ours.LockState): face.LockState => of;
 
 export const store = (of: ours.Store): face.Store => of;

@@ -36,7 +36,7 @@ const moduleSystems: { [name: string]: { files: string[]; options: object; optio
   bundler: { files: ['ts'], options: { module: 'esnext', moduleResolution: 'bundler' } },
 };
 
-const otherNames = ['HostLock', 'memoryStore', 'sharedMemoryStore'];
+const otherNames = ['HostLock', 'Lock', 'RWLock', 'Semaphore', 'memoryStore', 'sharedMemoryStore'];
 const errorClasses = [
   'AlreadyAcquiredLockError',
   'LockBackendError',

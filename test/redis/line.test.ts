@@ -224,6 +224,7 @@ class Both {
   #inWords(reply: Acquired, placed: boolean): number[] {
     if (reply.outcome === 'late') return [-1, 0, 0, this.nowMs];
     if (reply.outcome === 'granted') return [1, reply.fence, placed ? reply.others : 0, this.nowMs];
+    if (reply.outcome !== 'busy') throw new Error(`no mutex is ever ${reply.outcome}`);
     const { leftMs, stand } = reply;
     return [0, leftMs, stand?.ticket ?? 0, this.nowMs, ...(stand ? [stand.before, stand.outside ? 1 : 0] : [])];
   }

@@ -1,4 +1,4 @@
-// One state machine in three places: random commands, those of a line among them, are answered alike by memory, by shared
+// One state machine in three places: random commands, of every mode and those of a line among them, are answered alike by memory, by shared
 // memory and by Redis, and the same processes are told of grants. Fences and tickets are clock readings, so their order is
 // compared and not their values; ends are compared to some seconds.
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { AcquireReply, AcquireRequest, ReleaseRequest, Store } from '../../src/store';
+import type { AcquireReply, AcquireRequest, Mode, ReleaseRequest, Store } from '../../src/store';
 import { memoryStore } from '../../src/stores/memory';
 import { type RedisLike, storeOf } from '../../src/stores/places';
 import { sharedMemoryStore } from '../../src/stores/shared-memory';
@@ -39,16 +39,39 @@ type Command =
       readonly lifetime: number;
       readonly fences: number;
     }
-  | { readonly do: 'inspect'; readonly key: number };
+  | { readonly do: 'inspect'; readonly key: number }
+  | {
+      readonly do: 'acquire member';
+      readonly who: number;
+      readonly lifetime: number;
+      readonly fences: number;
+      readonly stands: boolean;
+      readonly changes: boolean;
+      readonly mode: Mode;
+    }
+  | {
+      readonly do: 'extend member';
+      readonly who: number;
+      readonly lifetime: number;
+      readonly exact: boolean;
+      readonly mode: Mode;
+    }
+  | { readonly do: 'release member'; readonly who: number; readonly ticket: number; readonly mode: Mode }
+  | { readonly do: 'count permits' }
+  | { readonly do: 'write value'; readonly who: number; readonly key: number; readonly text: string }
+  | { readonly do: 'read value'; readonly key: number };
 
 const people = 5;
-const keyCount = 2;
+/** Mutexes; and one that several may hold. */
+const mutexes = 2;
+const memberKey = 2;
+const keyCount = 3;
 const commandTimeoutMs = 5_000;
 /** Far apart, so that the same end is told from another whatever the machine is doing meanwhile. */
 const lifetime = fc.integer({ min: 1, max: 5 }).map((n) => n * 40_000);
 const fences = fc.constantFrom(0, 1, 65);
 const who = fc.nat({ max: people - 1 });
-const key = fc.nat({ max: keyCount - 1 });
+const key = fc.nat({ max: mutexes - 1 });
 const keys = fc.oneof(
   { weight: 5, arbitrary: key.map((one) => [one]) },
   { weight: 1, arbitrary: fc.constant<number[]>([0, 1]) },
@@ -67,7 +90,41 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ do: fc.constant('release' as const), who, keys, ticket: fc.constantFrom(0, -1) }),
   fc.record({ do: fc.constant('pass' as const), who, next: who, key, lifetime, fences }),
   fc.record({ do: fc.constant('inspect' as const), key }),
+  fc.record({ do: fc.constant('write value' as const), who, key, text: fc.constantFrom('', '"ü"', '{"a":1}') }),
+  fc.record({ do: fc.constant('read value' as const), key }),
 );
+
+/** As `RWLock` asks, and as `Semaphore` does; and now and then as the other one. */
+const prefer = fc.constantFrom('writer' as const, 'reader' as const, 'fair' as const);
+const readsOrWrites = fc.oneof(
+  fc.record({ prefer, group: fc.constantFrom('', 'a b') }).map((each) => modeOf('shared', each)),
+  fc.record({ prefer }).map((each) => modeOf('exclusive', each)),
+);
+const counted = fc
+  .record({ permits: fc.integer({ min: 1, max: 3 }), most: fc.constantFrom(3, 3, 3, 4) })
+  .map((each) => modeOf('counted', each));
+
+function modeOf(kind: Mode['kind'], how: Partial<Mode>): Mode {
+  return { kind, prefer: 'fair', group: '', permits: 1, most: 0, step: 0, ...how };
+}
+
+function ofMembers(mode: fc.Arbitrary<Mode>): fc.Arbitrary<Command> {
+  const terms = { who, lifetime, fences: fc.constantFrom(0, 1, 1, 1), stands: fc.boolean(), mode };
+  const changes = fc.integer({ min: 0, max: 3 }).map((n) => n === 0);
+  return fc.oneof(
+    { weight: 3, arbitrary: fc.record({ do: fc.constant('acquire member' as const), ...terms, changes }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ do: fc.constant('extend member' as const), who, lifetime, exact: fc.boolean(), mode }),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({ do: fc.constant('release member' as const), who, ticket: fc.constantFrom(0, -1), mode }),
+    },
+    { weight: 1, arbitrary: fc.constant({ do: 'count permits' as const }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('inspect' as const), key: fc.constant(memberKey) }) },
+  );
+}
 
 /** Numbers that are readings of a clock, by their order: the first one seen is 1, the next new one 2. */
 class Order {
@@ -87,6 +144,8 @@ class Run {
   readonly #keys = Array.from({ length: keyCount }, () => uniqueKey());
   readonly #tokens = Array.from({ length: people }, (_, n) => newToken(n === 0 ? undefined : `owner ${n}`));
   readonly #tickets = new Map<string, number>();
+  /** How often each has asked for a change of what it holds. */
+  readonly #steps = new Map<number, number>();
   readonly #fences = new Order();
   readonly #order = new Order();
 
@@ -117,8 +176,41 @@ class Run {
       }
       case 'inspect': {
         const { remaining, fence, ...state } = await this.#store.inspect(this.#keys[each.key]!, commandTimeoutMs);
+        // Of several holders it tells whoever ends last, and two may end in the same millisecond.
+        if (state.mode === 'read' || state.mode === 'permits') state.owner = 'one of them';
         return { ...state, remaining: coarse(remaining), fence: this.#fences.of(fence) };
       }
+      case 'acquire member': {
+        const { who: by, mode, stands } = each;
+        const step = each.changes ? (this.#steps.get(by) ?? 0) + 1 : 0;
+        if (each.changes) this.#steps.set(by, step);
+        const request = { ...this.#acquire(each, by, [memberKey], stands), mode: { ...mode, step } };
+        return this.#store.acquire(request).then(
+          (reply) => this.#told(by, [memberKey], stands, reply),
+          (error) => error.redisCode,
+        );
+      }
+      case 'extend member': {
+        const until = { validUntilMs: performance.now() + 60_000, begin: () => true };
+        const held = { mode: each.mode, fence: 7 };
+        const claim = this.#claim(each.who, [memberKey]);
+        const request = { ...claim, lifetimeMs: each.lifetime, exact: each.exact, ...until, held };
+        return (await this.#store.extend(request)).outcome;
+      }
+      case 'release member': {
+        this.#steps.delete(each.who);
+        const held = { mode: each.mode, fence: 7 };
+        return this.#store.release({ ...this.#release(each.who, [memberKey], each.ticket), held });
+      }
+      case 'count permits':
+        return this.#store.permitsOut(this.#keys[memberKey]!, commandTimeoutMs);
+      case 'write value': {
+        const { token } = this.#claim(each.who, [each.key]);
+        const { text } = each;
+        return this.#store.writeValue({ key: this.#keys[each.key]!, token, text, ttlMs: 60_000, commandTimeoutMs });
+      }
+      case 'read value':
+        return this.#store.readValue(this.#keys[each.key]!, commandTimeoutMs);
     }
   }
 
@@ -155,7 +247,8 @@ class Run {
   #told(by: number, which: readonly number[], stands: boolean, reply: AcquireReply): unknown {
     // How many others wait is told to those who stand in line.
     if (reply.granted) return { fence: this.#fences.of(reply.fence), others: stands ? reply.others : 0 };
-    const { stand } = reply;
+    const { stand, never } = reply;
+    if (never) return never;
     if (stand) this.#tickets.set(`${by} ${which[0]}`, stand.ticket);
     return {
       left: coarse(reply.leftMs),
@@ -202,9 +295,20 @@ describe('memory, shared memory and Redis', function () {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('give the same replies to any commands, and tell the same of grants', async () => {
+  const worlds: [what: string, commands: fc.Arbitrary<Command>][] = [
+    ['a mutex and what is cached beside it', command],
+    ['readers and writers', ofMembers(readsOrWrites)],
+    ['permits', ofMembers(counted)],
+    ['a key that is asked for in every way', fc.oneof(ofMembers(readsOrWrites), ofMembers(counted))],
+  ];
+  for (const [what, commands] of worlds) {
+    it(`${what}: the same replies to any commands, and the same told of grants`, () => sameFor(commands));
+  }
+
+  async function sameFor(each: fc.Arbitrary<Command>): Promise<void> {
+    for (const { heard } of places) heard.length = 0;
     await fc.assert(
-      fc.asyncProperty(fc.array(command, { minLength: 1, maxLength: 60, size: 'max' }), async (commands) => {
+      fc.asyncProperty(fc.array(each, { minLength: 1, maxLength: 60, size: 'max' }), async (commands) => {
         const runs = places.map(({ store, channel }) => new Run(store, channel));
         for (const [n, each] of commands.entries()) {
           const replies = await Promise.all(runs.map((run) => run.answer(each)));
@@ -219,8 +323,8 @@ describe('memory, shared memory and Redis', function () {
           for (const at of [0, 1]) expect(heard(at), places[at]!.name).to.deep.equal(heard(2));
         });
       }),
-      { numRuns: 200 },
+      { numRuns: 100 },
     );
-    for (const { name, heard } of places) expect(heard.length, name).to.be.greaterThan(50);
-  });
+    for (const { name, heard } of places) expect(heard.length, name).to.be.greaterThan(20);
+  }
 });

@@ -1,0 +1,133 @@
+// Load once, for everybody: look, lock, look again, load, store, release. Who waits for the lock finds the value when it is
+// granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
+// compares the holder's token, so that a loader that was overtaken stores nothing. A loader that throws leaves nothing stored,
+// and whoever is next loads.
+import { acquire } from './acquire';
+import { forKey, optionError } from './errors';
+import { traceAcquire } from './events';
+import { lockKey } from './keys';
+import { type Lease, leaseOf } from './lease';
+import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from './options';
+import { runUnder } from './run';
+import type { Scope } from './scope';
+
+const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
+
+/** What stands for a remembered `undefined`; no JSON text is empty. */
+const nothing = '';
+
+type Load<T> = (lease: Lease) => T | undefined | PromiseLike<T | undefined>;
+
+interface Loaded<T> {
+  readonly value: T | undefined;
+  /** As it is stored. */
+  readonly text: string;
+}
+
+/** The walks that are under way in one scope, by key. */
+const flights = new WeakMap<Scope, Map<string, Promise<Loaded<unknown>>>>();
+
+/** See `WithLock.cached`. */
+export async function cached<T>(
+  key: string,
+  options: unknown,
+  load: Load<T>,
+  base: Settings,
+  scope: Scope,
+): Promise<T | undefined> {
+  if (typeof load !== 'function') throw optionError('load', 'a function, as the last argument', load);
+  const [own, given] = takeOwn(options, ownRules);
+  const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
+  const settings = endless(settle(given, base));
+  const full = lockKey(key, scope.store(settings.redis).keyPrefix + settings.prefix);
+  const ours = flightsOf(scope);
+  const endMs = performance.now() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
+
+  for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
+    const landed = await patiently(flight, settings.signal, endMs).catch(() => undefined);
+    if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
+    // That walk came to nothing, and somebody else's is next; or our own patience is over, and the last look is our own.
+    if (settings.signal?.aborted || performance.now() >= endMs) break;
+  }
+  const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
+  ours.set(full, flight);
+  try {
+    return (await flight).value;
+  } finally {
+    if (ours.get(full) === flight) ours.delete(full);
+  }
+}
+
+async function walk<T>(
+  key: string,
+  full: string,
+  settings: Settings,
+  { ttl, emptyTtl }: { readonly ttl: number; readonly emptyTtl: number },
+  load: Load<T>,
+  scope: Scope,
+): Promise<Loaded<T>> {
+  const store = scope.store(settings.redis);
+  const { commandTimeoutMs } = settings;
+  const look = async (): Promise<Loaded<T> | undefined> => {
+    const text = await store.readValue(full, commandTimeoutMs).catch((error) => {
+      throw forKey(error, key);
+    });
+    return text === null ? undefined : { value: text === nothing ? undefined : JSON.parse(text), text };
+  };
+  const found = await look();
+  if (found !== undefined) return found;
+  const lease = await traceAcquire(key, () =>
+    acquire(key, settings, scope, (hold) => leaseOf(hold, settings.autoExtend ?? true, undefined)),
+  );
+  let loaded: Loaded<T> | undefined;
+  await runUnder(lease, async () => {
+    loaded = await look();
+    if (loaded !== undefined) return;
+    const value = await load(lease);
+    loaded = { value, text: value === undefined ? nothing : asJson(value) };
+    const ttlMs = value === undefined ? emptyTtl : ttl;
+    if (ttlMs === 0) return;
+    await store.writeValue({ key: full, token: lease.token, text: loaded.text, ttlMs, commandTimeoutMs });
+  }).catch((error) => {
+    // What was loaded is worth something, whatever became of the lock and of the cache.
+    if (loaded === undefined) throw error;
+  });
+  return loaded!;
+}
+
+/** Waits for as long as it takes, unless the caller or the factory said how long. */
+function endless(settings: Settings): Settings {
+  if (settings.waitGiven) return settings;
+  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, byPlace: true };
+}
+
+function asJson(value: unknown): string {
+  const text = JSON.stringify(value);
+  if (text === undefined) throw new TypeError(`what was loaded cannot be kept as JSON: ${typeof value}`);
+  return text;
+}
+
+function flightsOf(scope: Scope): Map<string, Promise<Loaded<unknown>>> {
+  let ours = flights.get(scope);
+  if (ours === undefined) {
+    ours = new Map();
+    flights.set(scope, ours);
+  }
+  return ours;
+}
+
+/** Rejects once the caller does not want to wait any more. */
+function patiently<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number): Promise<T> {
+  if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
+  return new Promise((resolve, reject) => {
+    const over = (): void => reject(new Error('out of patience'));
+    const leftMs = Math.min(Math.max(endMs - performance.now(), 0), longestTimerMs);
+    const timer = Number.isFinite(endMs) ? setTimeout(over, leftMs) : undefined;
+    signal?.addEventListener('abort', over);
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', over);
+    };
+    work.then(resolve, reject).then(end);
+  });
+}

@@ -1,0 +1,175 @@
+// Readers and a writer. A thin face over `acquire`: who may hold it beside whom, and who goes first, is decided in Redis
+// (scripts/members.lua), by a member with an end of its own for each holder, and never by a counter.
+import { acquire, change } from './acquire';
+import { optionError } from './errors';
+import { traceAcquire, warningsWanted } from './events';
+import { lockKey } from './keys';
+import { getters, type Hold, holdOf, type Lease, leaseMethods, leaseOf } from './lease';
+import {
+  type CloseOptions,
+  defaults,
+  type Options,
+  type RWLockOptions,
+  type Settings,
+  settle,
+  settleDrain,
+  takeOwn,
+  textRule,
+  type WaitOptions,
+} from './options';
+import { optionsThenFunction, runUnder } from './run';
+import { Scope } from './scope';
+import type { Mode } from './store';
+
+/** What a reader or a writer holds. */
+export interface RWLease extends Lease {
+  readonly mode: 'read' | 'write';
+  /**
+   * From reading to writing, in place: no other writer gets in between. While it waits, no new reader gets in.
+   * Its `fence` is a new one then. Resolves at once for a writer.
+   *
+   * @param options How to wait; default: as the lease itself was waited for.
+   * @throws {LockDeadlockError} another reader waits to write already. Still held for reading.
+   * @throws {TooManyLockAttemptsError | LockTimeoutError | LockBackendError} Still held for reading.
+   * @throws {LockLostError} it was lost meanwhile.
+   */
+  upgrade(options?: WaitOptions): Promise<void>;
+  /**
+   * From writing to reading, in place: no writer gets in between. Keeps its `fence`. Resolves at once for a reader.
+   *
+   * @throws {LockBackendError} Still held; for reading as soon as Redis can be asked.
+   */
+  downgrade(): Promise<void>;
+}
+
+const rwDefaults: Settings = { ...defaults, maxRetries: 200, retryTimeoutMs: 10, autoExtend: true };
+const leastLifetimeMs = 100;
+const leastRetryTimeoutMs = 1;
+
+const ownRules = {
+  prefer: {
+    expected: "'writer', 'reader' or 'fair'",
+    kind: (value: unknown) => typeof value === 'string',
+    possible: (value: unknown) => ['writer', 'reader', 'fair'].includes(value as string),
+  },
+  readers: { ...textRule, expected: 'the name of a group of readers, at most 256 well-formed characters' },
+};
+
+/** Many readers or one writer. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. From redis-rwlock. */
+export class RWLock {
+  /** The key as it was given. */
+  readonly key: string;
+  readonly #settings: Settings;
+  readonly #prefer: Mode['prefer'];
+  readonly #readers: string;
+  readonly #scope = new Scope();
+
+  /**
+   * @param key     Redis key of 1 to 1024 bytes.
+   * @param options As of the factory; `redis` is needed. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
+   *                retryTimeout 10 ms (at least 1), autoExtend on. And of its own:
+   *                `prefer`: 'writer' (default; readers who come while a live writer waits stand behind it), 'reader' (they
+   *                pass), 'fair' (order of arrival); `readers` (default '', one common group): readers of one group share,
+   *                different groups exclude one another.
+   */
+  constructor(key: string, options: RWLockOptions) {
+    const [own, given] = takeOwn(options, ownRules);
+    this.#settings = settleOwn(given, rwDefaults);
+    this.#prefer = (own.prefer as Mode['prefer'] | undefined) ?? 'writer';
+    this.#readers = (own.readers as string | undefined) ?? '';
+    lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
+    this.key = key;
+  }
+
+  /** Runs `fn` as a reader; as `withLock.run`. */
+  read<T>(fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
+  read<T>(options: Options, fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
+  async read<T>(...rest: unknown[]): Promise<T> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    return runUnder(await this.#acquire('shared', options), fn as (lease: RWLease) => T | PromiseLike<T>);
+  }
+
+  /** Runs `fn` as the writer; as `withLock.run`. */
+  write<T>(fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
+  write<T>(options: Options, fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
+  async write<T>(...rest: unknown[]): Promise<T> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    return runUnder(await this.#acquire('exclusive', options), fn as (lease: RWLease) => T | PromiseLike<T>);
+  }
+
+  /**
+   * Resolves with a lease once we may read; renewed while it is kept (`autoExtend: false` turns that off).
+   *
+   * @throws as `withLock.promise`. Nothing is held then, and nobody is kept waiting by us.
+   */
+  async acquireRead(options?: Options): Promise<RWLease> {
+    return this.#acquire('shared', options);
+  }
+
+  /** As `acquireRead`, to write. */
+  async acquireWrite(options?: Options): Promise<RWLease> {
+    return this.#acquire('exclusive', options);
+  }
+
+  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits holders. */
+  async close(options?: CloseOptions): Promise<void> {
+    return this.#scope.close(settleDrain(options));
+  }
+
+  async #acquire(kind: 'shared' | 'exclusive', options: unknown): Promise<RWLease> {
+    const settings = settleOwn(options, this.#settings);
+    const mode: Mode = { kind, prefer: this.#prefer, group: this.#readers, permits: 1, most: 0, step: 0 };
+    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
+    const take = (): Promise<Lease> =>
+      acquire(
+        this.key,
+        settings,
+        this.#scope,
+        (hold) => leaseOf(hold, settings.autoExtend ?? true, takenAt, rwLeaseMethods),
+        mode,
+      );
+    return (await traceAcquire(this.key, take)) as RWLease;
+  }
+}
+
+function settleOwn(options: unknown, base: Settings): Settings {
+  const settings = settle(options, base);
+  const { lifetimeMs, retryTimeoutMs } = settings;
+  if (lifetimeMs !== null && lifetimeMs < leastLifetimeMs) {
+    throw optionError('lifetime', `at least ${leastLifetimeMs} ms in an RWLock`, lifetimeMs, 'range');
+  }
+  if (retryTimeoutMs < leastRetryTimeoutMs) {
+    throw optionError('retryTimeout', `at least ${leastRetryTimeoutMs} ms in an RWLock`, retryTimeoutMs, 'range');
+  }
+  return settings;
+}
+
+/** Changes of one hold, one after the other. */
+const changing = new WeakMap<Hold, Promise<void>>();
+
+async function changeTo(lease: RWLease, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {
+  const hold = holdOf(lease);
+  const { settings } = hold.details;
+  const how = settle(options, kind === 'shared' ? { ...settings, signal: undefined } : settings);
+  const before = changing.get(hold);
+  const work = (async () => {
+    await before?.catch(() => {});
+    if (hold.mode!.kind !== kind || !hold.check()) await change(hold, kind, how);
+  })();
+  changing.set(hold, work);
+  return work;
+}
+
+const rwLeaseMethods: object = Object.create(leaseMethods, {
+  ...getters({ mode: (hold) => (hold.mode!.kind === 'shared' ? 'read' : 'write') }),
+  upgrade: {
+    async value(this: RWLease, options?: WaitOptions) {
+      return changeTo(this, 'exclusive', options);
+    },
+  },
+  downgrade: {
+    async value(this: RWLease) {
+      return changeTo(this, 'shared', undefined);
+    },
+  },
+});

@@ -1,0 +1,6 @@
+-- batchMembers: run calls on locks that several may hold, as batch does. One call is a batch of one.
+-- INCLUDE acquireMember extendMember releaseMember countMembers
+-- KEYS   key[]   the keys of all calls, one after the other
+-- ARGV   part[]  for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
+-- REPLY  [for each call how many integers it answers, and they; or -1 and the text of its error]
+-- THEN calls

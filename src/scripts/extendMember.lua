@@ -1,0 +1,46 @@
+-- extendMember: move the end of a holder that is still there. Never makes one, never touches another.
+-- USES moment take members
+-- WITHIN batchMembers
+-- KEYS   lock      sorted set: one member for each holder
+-- KEYS   limit     string: how many permits the lock has
+-- ARGV   token     the holder's
+-- ARGV   known     its member, as far as the holder knows; it is looked for where that is not there
+-- ARGV   lifetime  ms from now until its end; 0: never
+-- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+-- ARGV   notAfter  server time in ms at which the holder stops believing
+-- REPLY  [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
+local lifetime, exact, notAfter = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
+if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+  return redis.error_reply('ERR expected a moment, and a lifetime in whole milliseconds, at least 0')
+end
+clock()
+local lock, mine, ends = KEYS[1], ARGV[2], nil
+ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+if not ends or ends <= now then
+  local held = holders(lock)
+  local found = held.of[ARGV[1]]
+  if not found then
+    return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
+  end
+  mine, ends = found.text, found.ends
+end
+if now > notAfter then
+  return { -2, now }
+end
+local wanted = lifetime == 0 and math.huge or now + lifetime
+if exact or wanted > ends then
+  locks[lock] = nil
+  -- First what a full memory permits, so that the second is permitted too.
+  call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+  call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
+  keep(lock)
+  if string.find(mine, '^1 p') then
+    local kept = call('PTTL', lock)
+    if kept < 0 then
+      call('PERSIST', KEYS[2])
+    else
+      call('PEXPIRE', KEYS[2], string.format('%.0f', kept + 3600000))
+    end
+  end
+end
+return { 1, now }

@@ -1,0 +1,48 @@
+-- releaseMember: stop being one of a lock's holders, or leave its line, and wake those for whom there is room then.
+-- USES moment take members
+-- WITHIN batchMembers
+-- KEYS   lock    sorted set: one member for each holder
+-- KEYS   queue   sorted set: who stands in line for the lock
+-- KEYS   limit   string: how many permits the lock has
+-- ARGV   token   whose member goes
+-- ARGV   known   the member, as far as the holder knows; it is looked for where that is not there
+-- ARGV   ticket  what the token stands in line with: 0 it does not; else it leaves the line too
+-- REPLY  [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
+clock()
+local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
+local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+local reply = 1
+if not ends then
+  local held = holders(lock)
+  local found = held.of[ARGV[1]]
+  if found then
+    mine, ends = found.text, found.ends
+  else
+    reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
+  end
+elseif ends <= now then
+  reply = 0
+end
+if ends then
+  call('ZREM', lock, mine)
+  if locks[lock] then
+    locks[lock] = without(locks[lock], ARGV[1])
+  end
+  if ends == math.huge then
+    keep(lock)
+  end
+end
+local function others()
+  if ARGV[3] ~= '0' then
+    local all = line(queue)
+    leaves(queue, all, all.of[ARGV[1]])
+  elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
+    return -- whoever could go in beside two readers would have done so before
+  end
+  if call('ZCARD', queue) > 0 then
+    wake(lock, queue, tonumber(call('GET', KEYS[3]) or 0))
+  end
+end
+-- What was given back stays given back, whatever is wrong with the line: who stands there asks for himself.
+pcall(others)
+return { reply }

@@ -1,0 +1,12 @@
+-- writeValue: keep a value beside a lock, if that is still ours.
+-- KEYS   lock    string: the holder's token
+-- KEYS   value   string: what is cached
+-- ARGV   token   the token that acquired the lock
+-- ARGV   text    what to keep
+-- ARGV   ttl     ms for which it is kept
+-- REPLY  [1 stored | 0 the lock is no longer ours: nothing changed]
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return { 0 }
+end
+redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+return { 1 }

@@ -1,0 +1,116 @@
+// At most so many at once. A thin face over `acquire`: permits are members with an end of their own in Redis, never a counter,
+// and who asked first goes in first, however many he asked for.
+import { acquire } from './acquire';
+import { forKey, optionError } from './errors';
+import { traceAcquire, warningsWanted } from './events';
+import { lockKey } from './keys';
+import { type Lease, leaseOf } from './lease';
+import {
+  type CloseOptions,
+  checkValue,
+  integer,
+  type LockOptions,
+  type Options,
+  type PermitOptions,
+  type Settings,
+  settle,
+  settleDrain,
+  takeOwn,
+} from './options';
+import { optionsThenFunction, runUnder } from './run';
+import { Scope } from './scope';
+import type { Mode } from './store';
+
+const permitsRule = integer(1);
+
+/** A semaphore. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. */
+export class Semaphore {
+  /** The key as it was given. */
+  readonly key: string;
+  /** How many permits there are. */
+  readonly permits: number;
+  readonly #settings: Settings;
+  readonly #scope = new Scope();
+
+  /**
+   * @param key     Redis key of 1 to 1024 bytes.
+   * @param permits How many there are; integer ≥ 1. All processes have to agree: whoever asks with another number while any
+   *                permit is out, or waited for, gets a LockBackendError with `redisCode: 'LIMIT'`.
+   * @param options As of the factory; `redis` is needed. One Redis: on several, permits above 1 are not sound.
+   */
+  constructor(key: string, permits: number, options: LockOptions) {
+    checkValue('permits', permitsRule, permits);
+    this.#settings = settle(refuseQuorum(options, permits));
+    lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
+    this.key = key;
+    this.permits = permits;
+  }
+
+  /**
+   * Resolves with the lease once `permits` of them (default 1) are ours, all at once. Who asks first goes in first. The lease's
+   * `fence` names it; fences of a semaphore put nobody in order.
+   *
+   * @throws {RangeError} `ERR_LOCK_OPTION`: more than there are.
+   * @throws as `withLock.promise`. Nothing is held then.
+   */
+  async acquire(permits = 1, options?: Options): Promise<Lease> {
+    return this.#acquire(permits, settle(refuseQuorum(options, this.permits), this.#settings), false);
+  }
+
+  /** Runs `fn` with `permits` of them (default 1), renewed while it runs; as `withLock.run`. */
+  run<T>(fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  run<T>(options: PermitOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  async run<T>(...rest: unknown[]): Promise<T> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    const [own, given] = takeOwn(options, { permits: permitsRule });
+    const settings = settle(refuseQuorum(given, this.permits), this.#settings);
+    const lease = await this.#acquire((own.permits as number | undefined) ?? 1, settings, true);
+    return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
+  }
+
+  /**
+   * How many permits are free now, by Redis's clock.
+   *
+   * @throws {LockBackendError} Redis could not be asked.
+   */
+  async available(): Promise<number> {
+    const { redis, prefix, commandTimeoutMs } = this.#settings;
+    const store = this.#scope.store(redis);
+    try {
+      const out = await store.permitsOut(lockKey(this.key, store.keyPrefix + prefix), commandTimeoutMs);
+      return Math.max(this.permits - out, 0);
+    } catch (error) {
+      throw forKey(error, this.key);
+    }
+  }
+
+  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits holders. */
+  async close(options?: CloseOptions): Promise<void> {
+    return this.#scope.close(settleDrain(options));
+  }
+
+  async #acquire(permits: number, settings: Settings, autoExtend: boolean): Promise<Lease> {
+    checkValue('permits', permitsRule, permits);
+    if (permits > this.permits) {
+      throw optionError('permits', `at most ${this.permits}, all that there are`, permits, 'range');
+    }
+    const mode: Mode = { kind: 'counted', prefer: 'fair', group: '', permits, most: this.permits, step: 0 };
+    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
+    return traceAcquire(this.key, () =>
+      acquire(
+        this.key,
+        settings,
+        this.#scope,
+        (hold) => leaseOf(hold, settings.autoExtend ?? autoExtend, takenAt),
+        mode,
+      ),
+    );
+  }
+}
+
+/** A majority of servers can agree on one holder, not on how many there are. */
+function refuseQuorum<T>(options: T, permits: number): T {
+  const { redis } = (options ?? {}) as Options;
+  if (!Array.isArray(redis) || permits === 1) return options;
+  throw optionError('redis', 'one Redis: more than one permit is not sound on a quorum', redis);
+}

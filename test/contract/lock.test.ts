@@ -1,0 +1,170 @@
+// `Lock`: one lock as an object, as Ruby's redis_exp_lock has it. It knows what it holds without asking, and asks Redis only
+// where its names say so.
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { uniqueKey } from '../support/redis';
+import { failure, pending, thrown } from './outcomes';
+import { describeEach, stranger } from './places';
+
+const { Lock } = redisExpLock;
+
+describeEach('Lock', (here) => {
+  let key: string;
+  let lock: redisExpLock.Lock;
+
+  beforeEach(() => {
+    key = uniqueKey();
+    lock = new Lock(key, { redis: here.redis, lifetime: 10_000 });
+  });
+
+  it('lock, unlock: `locked` follows, and Redis agrees', async () => {
+    expect(lock.locked).to.equal(false);
+    expect(await lock.lock()).to.equal(1);
+    expect(lock.locked).to.equal(true);
+    expect(await here.holder(key)).to.be.a('string');
+    expect(await lock.unlock()).to.equal(true);
+    expect(lock.locked).to.equal(false);
+    expect(await here.holder(key)).to.equal(null);
+  });
+
+  it('lives for a minute unless it is told otherwise', async () => {
+    const usual = new Lock(key, { redis: here.redis });
+    await usual.lock();
+    expect(await here.leftMs(key)).to.be.within(50_000, 60_000);
+    await usual.unlock();
+  });
+
+  it('unlock of what was never acquired, or has expired: false, and whoever has it now is left alone', async () => {
+    expect(await lock.unlock()).to.equal(false);
+    await lock.lock();
+    await here.seize(key);
+    expect(await lock.unlock()).to.equal(false);
+    expect(lock.locked).to.equal(false);
+    expect(await here.holder(key)).to.equal(stranger);
+    expect(await lock.unlock()).to.equal(false);
+  });
+
+  it('lock while it holds one: AlreadyAcquiredLockError, and it still does', async () => {
+    await lock.lock();
+    const { fence } = lock;
+    expect(await failure(lock.lock())).to.be.instanceOf(redisExpLock.AlreadyAcquiredLockError);
+    expect(await failure(lock.tryLock())).to.include({ code: 'ERR_LOCK_ALREADY_ACQUIRED', key });
+    expect(await failure(lock.synchronize(() => 1))).to.include({ code: 'ERR_LOCK_ALREADY_ACQUIRED' });
+    expect(lock).to.include({ locked: true, fence });
+    await lock.unlock();
+  });
+
+  it('tryLock: at once, true or false', async () => {
+    const other = new Lock(key, { redis: here.elsewhere, maxRetries: 1000 });
+    expect(await lock.tryLock()).to.equal(true);
+    expect(await other.tryLock()).to.equal(false);
+    expect(other.locked).to.equal(false);
+    await lock.unlock();
+    expect(await other.tryLock()).to.equal(true);
+    await other.unlock();
+  });
+
+  it('retries used up: TooManyLockAttemptsError with their number; the attempts it took: as the result', async () => {
+    await here.seize(key, null);
+    const error = await failure(lock.lock({ maxRetries: 2, retryTimeout: 1 }));
+    expect(error).to.be.instanceOf(redisExpLock.TooManyLockAttemptsError);
+    expect(error).to.include({ attempts: 3, key });
+    expect(error.message).to.contain('Exceeded max retry count');
+    const waiting = lock.lock({ maxRetries: Number.POSITIVE_INFINITY, retryTimeout: 20 });
+    expect(await pending(waiting)).to.equal(true);
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    await here.remove(key);
+    expect(await waiting).to.be.greaterThan(1);
+    await lock.unlock();
+  });
+
+  it('keyLocked and keyOwned are Redis’s word', async () => {
+    const other = new Lock(key, { redis: here.elsewhere });
+    expect([await lock.keyLocked(), await lock.keyOwned()]).to.deep.equal([false, false]);
+    await lock.lock();
+    expect([await lock.keyLocked(), await lock.keyOwned()]).to.deep.equal([true, true]);
+    expect([await other.keyLocked(), await other.keyOwned()]).to.deep.equal([true, false]);
+    await here.seize(key);
+    expect([await lock.keyLocked(), await lock.keyOwned()]).to.deep.equal([true, false]);
+    await here.remove(key);
+    expect([await lock.keyLocked(), await lock.keyOwned()]).to.deep.equal([false, false]);
+    expect(lock.locked).to.equal(true); // it has not been told
+    await lock.unlock();
+  });
+
+  it('synchronize: the attempts go in, the result comes out, the lock is given back', async () => {
+    expect(await lock.synchronize((attempts) => [attempts, lock.locked])).to.deep.equal([1, true]);
+    expect(lock.locked).to.equal(false);
+    const error = new Error('mine');
+    const reject = (): Promise<never> => Promise.reject(error);
+    expect(await failure(lock.synchronize({ maxRetries: 3 }, reject))).to.equal(error);
+    expect(await here.holder(key)).to.equal(null);
+  });
+
+  it('synchronize resolves, as Ruby’s does, although the lock was lost meanwhile; `signal` told', async () => {
+    const result = await lock.synchronize(async () => {
+      const { signal } = lock;
+      await here.seize(key);
+      expect(await lock.extend(5000)).to.equal(false);
+      expect(signal.aborted).to.equal(true);
+      return 'done';
+    });
+    expect(result).to.equal('done');
+    expect(await here.holder(key)).to.equal(stranger);
+  });
+
+  it('extend, fence, signal: of what it holds; nothing when it holds nothing', async () => {
+    expect(await lock.extend()).to.equal(false);
+    expect(lock.fence).to.equal(0);
+    expect(lock.signal.reason).to.be.instanceOf(redisExpLock.NotAcquiredLockError);
+    await lock.lock();
+    expect(lock.fence).to.be.greaterThan(0);
+    expect(lock.signal.aborted).to.equal(false);
+    expect(await lock.extend(50_000)).to.equal(true);
+    expect(await here.leftMs(key)).to.be.greaterThan(20_000);
+    await lock.unlock();
+  });
+
+  it('H26: concurrent callers of one object have an identity each: one after the other, never at once', async () => {
+    let inside = 0;
+    const fences = await Promise.all(
+      Array.from({ length: 5 }, () =>
+        lock.synchronize({ timeout: 10_000, retryTimeout: 5 }, async () => {
+          expect(++inside).to.equal(1);
+          await new Promise((resolve) => setTimeout(resolve, 2));
+          inside -= 1;
+          return lock.fence;
+        }),
+      ),
+    );
+    expect(new Set(fences).size).to.equal(5);
+  });
+
+  it('H12: impossible arguments throw in the constructor', () => {
+    const wrong: [unknown, unknown][] = [
+      ['', { redis: here.redis }],
+      [5, { redis: here.redis }],
+      [[], { redis: here.redis }],
+      [key, {}],
+      [key, undefined],
+      [key, { redis: here.redis, lifetime: 0 }],
+      [key, { redis: here.redis, retries: 5 }],
+    ];
+    for (const [badKey, options] of wrong) {
+      const make = () => new Lock(badKey as string, options as redisExpLock.LockOptions);
+      expect(thrown(make)).to.include({ code: 'ERR_LOCK_OPTION' });
+    }
+  });
+
+  if (!here.place.faults) return;
+
+  it('H72: a Redis that cannot be asked is never a "false"', async () => {
+    const line = await here.line();
+    const lonely = new Lock(key, { redis: line.redis, commandTimeout: 100 });
+    line.proxy.blackHole();
+    expect(await failure(lonely.keyLocked())).to.be.instanceOf(redisExpLock.LockBackendError);
+    expect(await failure(lonely.tryLock())).to.be.instanceOf(redisExpLock.LockBackendError);
+    expect(lonely.locked).to.equal(false);
+    line.proxy.heal();
+  });
+});

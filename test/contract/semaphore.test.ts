@@ -1,0 +1,156 @@
+// `Semaphore`: never more permits out than there are, each with an end of its own, given out strictly in order of arrival.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { uniqueKey } from '../support/redis';
+import { failure, pending, thrown } from './outcomes';
+import { describeEach } from './places';
+
+const { Semaphore } = redisExpLock;
+
+describeEach('Semaphore', (here) => {
+  let key: string;
+  const open: redisExpLock.Semaphore[] = [];
+
+  function make(permits = 3, redis = here.redis): redisExpLock.Semaphore {
+    const semaphore = new Semaphore(key, permits, { redis, lifetime: 10_000 });
+    open.push(semaphore);
+    return semaphore;
+  }
+  const elsewhere = (permits = 3): redisExpLock.Semaphore => make(permits, here.elsewhere);
+  const byPlace = { timeout: 15_000 };
+  async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
+    waiting.catch(() => {});
+    const look = redisExpLock({ redis: here.redis });
+    for (let n = 0; n < 500 && (await look.inspect(key)).waiters < waiters; n++) await sleep(5);
+    expect((await look.inspect(key)).waiters).to.be.at.least(waiters);
+  }
+
+  beforeEach(() => {
+    key = uniqueKey('semaphore');
+  });
+
+  afterEach(() => Promise.all(open.splice(0).map((semaphore) => semaphore.close({ drain: false }))));
+
+  it('as many at once as there are permits, over all processes', async () => {
+    const semaphore = make();
+    const leases = [await semaphore.acquire(), await elsewhere().acquire(2)];
+    expect(await semaphore.available()).to.equal(0);
+    expect(await failure(semaphore.acquire())).to.include({ code: 'ERR_LOCK_ATTEMPTS', key });
+    expect(await leases[1]!.release()).to.equal(true);
+    expect(await leases[1]!.release()).to.equal(true); // the same answer, and nobody else's permit
+    expect(await elsewhere().available()).to.equal(2);
+    await leases[0]!.release();
+    expect(await semaphore.available()).to.equal(3);
+  });
+
+  it('never more inside than there are, and everybody gets in', async () => {
+    const sides = [make(), elsewhere()];
+    let inside = 0;
+    let most = 0;
+    await Promise.all(
+      Array.from({ length: 20 }, (_, n) =>
+        sides[n % 2]!.run({ ...byPlace, permits: 1 + (n % 3), retryTimeout: 5 }, async () => {
+          inside += 1 + (n % 3);
+          most = Math.max(most, inside);
+          await sleep(5);
+          inside -= 1 + (n % 3);
+        }),
+      ),
+    );
+    expect(most).to.be.at.most(3);
+  });
+
+  it('strict order of arrival: who wants little does not pass who wants much', async () => {
+    const lease = await make().acquire(2);
+    const much = elsewhere().acquire(3, byPlace);
+    await stands(much);
+    expect(await failure(make().acquire(1))).to.include({ code: 'ERR_LOCK_ATTEMPTS' }); // one is free, and not for it
+    const little = make().acquire(1, byPlace);
+    await stands(little, 2);
+    await lease.release();
+    const first = await much;
+    expect(await pending(little)).to.equal(true);
+    await first.release();
+    await (await little).release();
+  });
+
+  it('H47: each permit has its own end: nobody’s lifetime ends another’s, and the dead free theirs', async () => {
+    const short = await make(2).acquire(1, { lifetime: 100 });
+    const long = await elsewhere(2).acquire(1, { lifetime: 10_000 });
+    await sleep(200);
+    expect(await make(2).available()).to.equal(1);
+    expect(await short.release()).to.equal(false);
+    expect(await make(2).available()).to.equal(1);
+    expect(await long.extend(5000)).to.equal(true);
+    expect(await long.release()).to.equal(true);
+  });
+
+  it('`lifetime: null`: out until it is given back', async () => {
+    const lease = await make(2).acquire(1, { lifetime: null });
+    const other = await elsewhere(2).acquire(1, { lifetime: 100 });
+    await sleep(200);
+    expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
+    expect(await other.release()).to.equal(false);
+    expect(await elsewhere(2).available()).to.equal(1);
+    expect(await lease.release()).to.equal(true);
+    expect(await here.leftMs(key)).to.equal(0);
+  });
+
+  it('more than there are: a RangeError', async () => {
+    const semaphore = make(2);
+    expect(await failure(semaphore.acquire(3)))
+      .to.be.instanceOf(RangeError)
+      .and.include({ code: 'ERR_LOCK_OPTION' });
+    expect(await failure(semaphore.run({ permits: 3 }, () => {}))).to.be.instanceOf(RangeError);
+    for (const permits of [0, -1, 1.5, Number.NaN]) {
+      expect(await failure(semaphore.acquire(permits))).to.be.instanceOf(RangeError);
+      expect(thrown(() => make(permits))).to.be.instanceOf(RangeError);
+    }
+    expect(thrown(() => make('3' as unknown as number))).to.be.instanceOf(TypeError);
+  });
+
+  it('two processes that disagree about the limit: the second is told, by name and with both numbers', async () => {
+    const lease = await make(3).acquire();
+    const error = await failure(elsewhere(5).acquire());
+    expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
+    expect(error).to.include({ redisCode: 'LIMIT', retryable: false, key });
+    expect(error.message).to.contain('3 permits').and.contain('5');
+    await lease.release();
+    await (await elsewhere(5).acquire(5)).release(); // nothing is out: the limit may change
+  });
+
+  it('run: renewed, one permit unless told otherwise, given back', async () => {
+    const semaphore = make(2);
+    const seen = await semaphore.run({ lifetime: 300 }, async (lease) => {
+      await sleep(700);
+      return [lease.signal.aborted, await semaphore.available()];
+    });
+    expect(seen).to.deep.equal([false, 1]);
+    expect(await semaphore.available()).to.equal(2);
+  });
+
+  it('H67: several servers: refused by name where there is more than one permit', async () => {
+    const quorum = [here.redis, here.elsewhere] as unknown as redisExpLock.RedisLike;
+    const error = thrown(() => new Semaphore(key, 2, { redis: quorum }));
+    expect(error).to.include({ code: 'ERR_LOCK_OPTION' });
+    expect(error.message).to.contain('quorum');
+    expect(await failure(make(2).acquire(1, { redis: quorum }))).to.include({ code: 'ERR_LOCK_OPTION' });
+  });
+
+  it('H30: a herd of 200 waiters costs a constant number of commands per release', async function () {
+    this.timeout(60_000);
+    if (here.place.name.startsWith('Valkey GLIDE')) return; // it cannot hear, and counts
+    const line = await here.line();
+    const semaphore = new Semaphore(key, 2, { redis: line.redis, lifetime: 30_000, commandTimeout: 20_000 });
+    const holders = [await semaphore.acquire(1), await semaphore.acquire(1)];
+    const waiting = Array.from({ length: 200 }, () => semaphore.acquire(1, { timeout: 40_000, retryTimeout: 1000 }));
+    await stands(Promise.all(waiting), 200);
+    const before = await line.calls();
+    for (const lease of holders) await lease.release();
+    for (const next of waiting) await (await next).release();
+    const each = ((await line.calls()) - before) / 200;
+    expect(each).to.be.below(6);
+    await semaphore.close();
+  });
+});
