@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { inBatch } from '../src/scripts/script';
 
 const folder = join(__dirname, '..', 'src', 'scripts');
 const target = join(folder, 'generated.ts');
@@ -33,10 +34,17 @@ export function generate(): string {
     .map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')] as const);
   const all = new Map(texts);
   const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [name, strip(text)]));
+  for (const [name, text] of texts) {
+    if (!texts.some(([, other]) => named(name, other, 'INCLUDE', all).some(([each]) => each === name))) continue;
+    if (isWithin(text)) continue;
+    // Sent alone and in a batch: what stands before and after the parts that it uses is written down once as well.
+    for (const [i, half] of text.split(/^-- THEN .*$/m).entries()) parts.set(`${name}${i + 1}`, strip(half));
+  }
   const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
-    "import type { Call, Script, ScriptCall } from './script';",
+    '// biome-ignore-all lint/style/useTemplate: what stands between two parts may be a line end only',
+    "import { type Call, inBatch, type Script, type ScriptCall } from './script';",
     [...parts].map(([name, text]) => `const ${name}Part = ${JSON.stringify(text)};`).join('\n'),
     ...sources.map((source) => emit(source, parts)),
     `export const scripts: readonly Script[] = [${sources
@@ -126,12 +134,7 @@ function together(
     included.flatMap(([, text]) => named(name, text, section, others)),
   );
   const functions = included.map(([script, text]) => {
-    const body = strip(text)
-      .replaceAll('#KEYS', 'keyCount')
-      .replaceAll('#ARGV', 'argCount')
-      .replaceAll('KEYS[', 'KEYS[k + ')
-      .replaceAll('ARGV[', 'ARGV[a + ');
-    return `${script} = function(k, a, keyCount, argCount)\n${body}\nend,\n`;
+    return `${script} = function(k, a, keyCount, argCount)\n${inBatch(strip(text))}\nend,\n`;
   });
   const used = [...new Map(parts).values()].map((text) => `${strip(text)}\n`);
   return `${used.join('')}local scripts = {\n${functions.join('')}}\n`;
@@ -168,11 +171,16 @@ function strip(text: string): string {
 /** The text as an expression: a part that several scripts use is written down once. */
 function expression(text: string, parts: ReadonlyMap<string, string>): string {
   for (const [name, part] of parts) {
-    const at = text.indexOf(part);
-    if (at < 0) continue;
-    const around = [text.slice(0, at), text.slice(at + part.length)];
-    const [before, after] = around.map((each) => (each === '' ? '' : expression(each, parts)));
-    return [before, `${name}Part`, after].filter((each) => each !== '').join(' + ');
+    for (const [written, as] of [
+      [part, `${name}Part`],
+      [inBatch(part), `inBatch(${name}Part)`],
+    ] as const) {
+      const at = text.indexOf(written);
+      if (at < 0) continue;
+      const around = [text.slice(0, at), text.slice(at + written.length)];
+      const [before, after] = around.map((each) => (each === '' ? '' : expression(each, parts)));
+      return [before, as, after].filter((each) => each !== '').join(' + ');
+    }
   }
   return JSON.stringify(text);
 }

@@ -127,19 +127,19 @@ for (const [errorClass, code, retryable] of table) {
   });
 }
 
-/** The same error, its `key` as the caller gave it: below, keys have their prefix. */
+/** @internal The same error, its `key` as the caller gave it: below, keys have their prefix. */
 export function forKey(error: unknown, key: Key): unknown {
   return error instanceof LockError ? Object.assign(error, { key }) : error;
 }
 
-/** A TypeError (wrong kind of value) or RangeError (right kind, impossible value) that says what was expected and what came. */
+/** @internal A TypeError (wrong kind of value) or RangeError (right kind, impossible value) that says what was expected and what came. */
 export function optionError(what: string, expected: string, got: unknown, kind: 'type' | 'range' = 'type'): Error {
   const shown = inspect(got, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 }).slice(0, 100);
   const message = `${what}: expected ${expected}; got ${shown}`;
   return Object.assign(kind === 'type' ? new TypeError(message) : new RangeError(message), { code: 'ERR_LOCK_OPTION' });
 }
 
-/** A name nobody knows, or one of another lock library's, with what it is called here. */
+/** @internal A name nobody knows, or one of another lock library's, with what it is called here. */
 export function unknownOptionError(name: string, advice: string): Error {
   return Object.assign(new TypeError(`${JSON.stringify(name)}: ${advice}`), { code: 'ERR_LOCK_OPTION' });
 }

@@ -11,7 +11,7 @@ import * as lock from './lock';
 import type * as options from './options';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
-import type * as store from './store';
+import type * as state from './state';
 import type * as clients from './stores/clients';
 import type * as embedded from './stores/embedded';
 import * as memory from './stores/memory';
@@ -62,7 +62,7 @@ namespace redisExpLock {
   export type Lease = lease.Lease;
   export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
-  export type LockState = store.LockState;
+  export type LockState = state.LockState;
   export type WithLock = factory.WithLock;
 }
 

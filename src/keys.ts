@@ -15,7 +15,7 @@ const maxKeyBytes = 1024;
 const surelyShort = Math.floor(maxKeyBytes / 3);
 
 /**
- * The full lock keys, prefix included, each once. A single key stays the plain string it is: one is kept per held lock.
+ * @internal The full lock keys, prefix included, each once. A single key stays the plain string it is: one is kept per held lock.
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`, before any I/O.
  */
@@ -28,7 +28,7 @@ export function lockKeys(key: Key, prefix: string): Key {
   return keys.length === 1 ? keys[0]! : keys.sort();
 }
 
-/** One validated lock key, prefix included. */
+/** @internal One validated lock key, prefix included. */
 export function lockKey(key: unknown, prefix: string): string {
   if (typeof key !== 'string') throw optionError('key', 'a string', key);
   if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
@@ -58,7 +58,7 @@ export function lockKey(key: unknown, prefix: string): string {
   return full;
 }
 
-/** The companion key of a lock key, in the same cluster slot. */
+/** @internal The companion key of a lock key, in the same cluster slot. */
 export function companionOf(key: string, name: Companion): string {
   const tag = key.includes('}') ? hashTag(key) : null;
   if (tag === null) return `{${key}}:${name}`;
@@ -66,7 +66,7 @@ export function companionOf(key: string, name: Companion): string {
   return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
 }
 
-/** Where a Redis Cluster keeps a key: CRC-16 (XMODEM) of what it hashes, 0 to 16383. */
+/** @internal Where a Redis Cluster keeps a key: CRC-16 (XMODEM) of what it hashes, 0 to 16383. */
 export function slotOf(key: string): number {
   let crc = 0;
   for (const byte of Buffer.from(hashTag(key) ?? key)) {

@@ -68,7 +68,7 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What all holds of one kind have in common. One object for many: a held lock should not cost much. */
+/** @internal What all holds of one kind have in common. One object for many: a held lock should not cost much. */
 export interface Ground {
   readonly settings: Settings;
   readonly store: Store;
@@ -77,6 +77,7 @@ export interface Ground {
   readonly line: Line | undefined;
 }
 
+/** @internal */
 export interface HoldDetails {
   readonly key: Key;
   readonly keys: Key;
@@ -137,6 +138,7 @@ class Rare {
   loss: LockLostError | undefined;
 }
 
+/** @internal */
 export class Hold {
   readonly token: string;
   /** Another one after a change in place. */
@@ -570,7 +572,7 @@ export class Hold {
 const reveal = Symbol('hold');
 
 /**
- * The function that gives `hold` back, with the properties of a lease. Renewed while somebody keeps it, if asked for.
+ * @internal The function that gives `hold` back, with the properties of a lease. Renewed while somebody keeps it, if asked for.
  *
  * @param takenAt Where it was asked for, when somebody wants to know of locks that nobody gives back.
  */
@@ -598,12 +600,12 @@ function give(this: Hold, callback?: unknown): unknown {
   return undefined;
 }
 
-/** The hold behind a lease. */
+/** @internal The hold behind a lease. */
 export function holdOf(lease: unknown): Hold {
   return (lease as (key: typeof reveal) => Hold)(reveal);
 }
 
-/** What every lease can do; a face whose leases can do more puts it in between. */
+/** @internal What every lease can do; a face whose leases can do more puts it in between. */
 export const leaseMethods: object = Object.create(Function.prototype, {
   ...getters({
     key: (hold) => hold.key,
@@ -623,7 +625,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   }),
 });
 
-/** Properties that a lease asks its hold for. */
+/** @internal Properties that a lease asks its hold for. */
 export function getters(read: Record<string, (hold: Hold) => unknown>): PropertyDescriptorMap {
   const entries = Object.entries(read).map(([name, get]) => [
     name,
@@ -636,7 +638,7 @@ export function getters(read: Record<string, (hold: Hold) => unknown>): Property
   return Object.fromEntries(entries);
 }
 
-/** A method of a lease that its hold does. */
+/** @internal A method of a lease that its hold does. */
 export function method(call: (hold: Hold, argument: any) => unknown): PropertyDescriptor {
   return {
     value(this: unknown, argument: unknown) {

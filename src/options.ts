@@ -75,7 +75,7 @@ export interface CloseOptions {
   drain?: boolean | number | undefined;
 }
 
-/** Options, complete and trusted. */
+/** @internal Options, complete and trusted. */
 export interface Settings {
   readonly redis: RedisLike | undefined;
   readonly lifetimeMs: number | null;
@@ -99,9 +99,10 @@ export interface Settings {
   readonly commandTimeoutMs: number;
 }
 
-/** The longest delay that a Node timer can keep; longer ones fire at once. */
+/** @internal The longest delay that a Node timer can keep; longer ones fire at once. */
 export const longestTimerMs = 2 ** 31 - 1;
 
+/** @internal */
 export interface Rule {
   readonly expected: string;
   /** The right kind of value? Otherwise a TypeError. */
@@ -114,21 +115,25 @@ const isNumber = (value: unknown): boolean => typeof value === 'number';
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
 const isString = (value: unknown): boolean => typeof value === 'string';
 const always = (): boolean => true;
+/** @internal */
 export const functionRule = (expected: string): Rule => ({
   expected,
   kind: (value) => typeof value === 'function',
   possible: always,
 });
+/** @internal */
 export const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${least} to ${most}`,
   kind: isNumber,
   possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most,
 });
+/** @internal */
 export const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
   expected,
   kind: isNumber,
   possible,
 });
+/** @internal */
 export const textRule: Rule = {
   expected: 'well-formed text of at most 256 characters',
   kind: isString,
@@ -136,6 +141,7 @@ export const textRule: Rule = {
 };
 const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
 
+/** @internal */
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` };
 
 const rules: Readonly<Record<keyof Options, Rule>> = {
@@ -197,6 +203,7 @@ const elsewhere: Readonly<Record<string, string>> = {
   Context: 'use `signal`, an AbortSignal',
 };
 
+/** @internal */
 export const defaults: Settings = {
   redis: undefined,
   lifetimeMs: 1000,
@@ -219,7 +226,7 @@ export const defaults: Settings = {
 };
 
 /**
- * The settings that hold when `options` are given on top of `base` (the factory's settings, or the defaults).
+ * @internal The settings that hold when `options` are given on top of `base` (the factory's settings, or the defaults).
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what came.
  */
@@ -256,7 +263,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   return settings;
 }
 
-/** The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
+/** @internal The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
   if (options === undefined) return {} as T;
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
@@ -277,13 +284,13 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
   return given as T;
 }
 
-/** Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
+/** @internal Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
 export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!rule.kind(value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
 }
 
-/** The options that one face has for itself, checked, and all the others. */
+/** @internal The options that one face has for itself, checked, and all the others. */
 export function takeOwn(
   options: unknown,
   own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
@@ -305,7 +312,7 @@ export function takeOwn(
   return [taken, others];
 }
 
-/** How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
+/** @internal How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
   if (options === undefined) return Number.POSITIVE_INFINITY;
   if (typeof options !== 'object' || options === null) throw optionError('options', 'an object', options);

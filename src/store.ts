@@ -3,6 +3,9 @@
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
+import type { LockState } from './state';
+
+export type { LockState };
 
 /** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
 export interface Moment {
@@ -123,21 +126,6 @@ export interface ReleaseRequest {
 }
 
 export type ReleaseReply = 'released' | 'missing' | 'taken';
-
-export interface LockState {
-  /** Whether somebody holds the key now. */
-  locked: boolean;
-  /** The holder's `owner` label; null where it has none, or is not one of ours. */
-  owner: string | null;
-  /** Ms until Redis frees the key by itself; Infinity where it never does; 0 when free. */
-  remaining: number;
-  /** How many processes stand in the key's queue. */
-  waiters: number;
-  /** The last fence minted for this key; 0 where none is remembered. */
-  fence: number;
-  /** How the key is held; null when free. */
-  mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
-}
 
 export interface ValueRequest {
   readonly key: string;

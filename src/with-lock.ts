@@ -10,7 +10,7 @@ import { type Lease, leaseOf } from './lease';
 import { type CachedOptions, type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
 import { checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
-import type { LockState } from './store';
+import type { LockState } from './state';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what gives the lock back. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;

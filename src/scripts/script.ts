@@ -17,3 +17,12 @@ export interface Call {
 export interface ScriptCall extends Call {
   readonly script: Script;
 }
+
+/** A script that is one function of a batch: it reads its keys and arguments where they stand in a longer list. */
+export function inBatch(lua: string): string {
+  return lua
+    .replaceAll('#KEYS', 'keyCount')
+    .replaceAll('#ARGV', 'argCount')
+    .replaceAll('KEYS[', 'KEYS[k + ')
+    .replaceAll('ARGV[', 'ARGV[a + ');
+}

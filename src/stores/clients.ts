@@ -29,6 +29,7 @@ export interface GlideLike {
 /** A client of Redis. */
 export type ClientLike = NodeRedisLike | IORedisLike | GlideLike;
 
+/** @internal */
 export type Readiness =
   | 'ready'
   /** Connecting or reconnecting: worth a short wait. */
@@ -36,6 +37,7 @@ export type Readiness =
   /** Nobody called connect(), or it was closed. */
   | 'closed';
 
+/** @internal */
 export interface ScriptClient {
   /** What the owner told the client to put before every key; '' for nothing. Counts as part of each lock's key. */
   readonly keyPrefix: string;
@@ -53,7 +55,7 @@ export interface ScriptClient {
   readonly subscribe?: Subscribe | undefined;
 }
 
-/** One connection whose commands nobody else's come between. */
+/** @internal One connection whose commands nobody else's come between. */
 export interface DedicatedClient {
   /** Resolves when it can be used; rejects when it never could. */
   readonly opened: Promise<unknown>;
@@ -67,7 +69,7 @@ export interface DedicatedClient {
 }
 
 /**
- * The client behind its face.
+ * @internal The client behind its face.
  *
  * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no client that we know.
  */

@@ -29,7 +29,7 @@ export interface EmbeddedStore {
   close(): Promise<void>;
 }
 
-/** Rows, a clock, and who hears of grants. */
+/** @internal Rows, a clock, and who hears of grants. */
 export interface Table {
   /**
    * Runs one command; nobody else sees or changes the rows meanwhile.
@@ -43,13 +43,13 @@ export interface Table {
   keys(): string[];
 }
 
-/** An end so far away that it is none; finite, so that a table can keep it as text. */
+/** @internal An end so far away that it is none; finite, so that a table can keep it as text. */
 export const neverMs = 2 ** 53;
 
 const tables = new WeakMap<object, Table>();
 const stores = new WeakMap<Table, Embedded>();
 
-/** The store behind what one of our functions made; undefined for anything else. */
+/** @internal The store behind what one of our functions made; undefined for anything else. */
 export function embeddedStore(given: object): Store | undefined {
   const table = tables.get(given);
   if (table === undefined) return undefined;
@@ -61,13 +61,13 @@ export function embeddedStore(given: object): Store | undefined {
   return store;
 }
 
-/** Makes `handle` stand for a table. */
+/** @internal Makes `handle` stand for a table. */
 export function standFor<Handle extends EmbeddedStore>(handle: Handle, table: Table): Handle {
   tables.set(handle, table);
   return handle;
 }
 
-/** The table that one of our own handles stands for. */
+/** @internal The table that one of our own handles stands for. */
 export function tableOf(handle: EmbeddedStore): Table {
   return tables.get(handle)!;
 }
@@ -169,7 +169,7 @@ class Embedded implements Store {
   }
 }
 
-/** The error for who asks a store that was closed. */
+/** @internal The error for who asks a store that was closed. */
 export function closedStore(key: Key = ''): LockBackendError {
   return new LockBackendError('the store was closed: make another one', { key, retryable: false });
 }

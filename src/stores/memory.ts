@@ -42,7 +42,7 @@ export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
   return handleOf(new MemoryTable(now));
 }
 
-/** Another way in to the same table. */
+/** @internal Another way in to the same table. */
 export function handleOf(table: MemoryTable): MemoryStore {
   const handle: MemoryStore = {
     kind: 'memory',
@@ -55,6 +55,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
   return standFor(handle, table);
 }
 
+/** @internal */
 export class MemoryTable implements Table {
   readonly #rows = new Map<string, Row>();
   readonly #machine: Machine;

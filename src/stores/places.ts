@@ -7,7 +7,7 @@ import { redisStore } from './redis';
 /** What the option `redis` takes. */
 export type RedisLike = ClientLike | EmbeddedStore;
 
-/** @throws {TypeError} `ERR_LOCK_OPTION` when it is nothing that we know. */
+/** @internal @throws {TypeError} `ERR_LOCK_OPTION` when it is nothing that we know. */
 export function storeOf(given: RedisLike): Store {
   return embeddedStore(given) ?? redisStore(given);
 }
