@@ -110,7 +110,7 @@ if not granted then
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
     leaves(queue, all, standing)
     keep(lock)
-    pcall(wake, lock, queue, most)
+    wakeLater(lock, queue, limit)
     return { 1, mine.fence, others, now }
   end
   granted = held.count == 0
@@ -154,7 +154,7 @@ if granted then
     all.phase = 0
   end
   if passedOver then
-    pcall(wake, lock, queue, most)
+    wakeLater(lock, queue, limit)
   end
   return { 1, minted, others, now }
 end

@@ -5,7 +5,7 @@
 -- The line is a sorted set by ticket: "2 deadline id kind permits prefer channel length token group", u an upgrade, channel -
 -- for who cannot be told. Its member `phase` comes first: minus the moment (server time in µs) of the last writer's grant.
 -- What the calls of a batch have read is remembered, and changed as they change it: nobody else writes in between.
-local locks, lines = {}, {}
+local locks, lines, wakes = {}, {}, {}
 
 local function member(text)
   local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.*)$')
@@ -243,7 +243,14 @@ local function admits(held, each, limit)
   return held.count == 0
 end
 
--- Tells everybody for whom there is room now, once in a batch, one message for each process: "id,id,id lock".
+-- When the batch is done, everybody is told for whom there is room then: one message for each process, "id,id,id lock".
+local function wakeLater(lock, queue, limit)
+  if not wakes[lock] then
+    wakes[lock] = true
+    wakes[#wakes + 1] = { lock, queue, limit }
+  end
+end
+
 local function wake(lock, queue, limit)
   local all = line(queue)
   leaves(queue, all)
@@ -253,16 +260,16 @@ local function wake(lock, queue, limit)
     return
   end
   local room = roomBeside(holders(lock))
+  local most = tonumber(call('GET', limit) or 0)
   local list = turns(all)
   local ids, channels = {}, {}
   for i = 1, #list do
     local each = list[i]
-    if not admits(room, each, limit) then
+    if not admits(room, each, most) then
       break
     end
     goesIn(room, each)
-    if each.channel ~= '-' and not each.told then
-      each.told = true
+    if each.channel ~= '-' then
       if not ids[each.channel] then
         channels[#channels + 1] = each.channel
         ids[each.channel] = {}
