@@ -17,7 +17,9 @@ const key = 'lock';
 const companions = { fence: '{lock}:fence', queue: '{lock}:queue', limit: '{lock}:limit' };
 /** Real time passes too: what Redis lets end is this much sooner at most. */
 const slackMs = 400;
-const runs = 250;
+const runs = 200;
+/** Of a long line for permits only the front is read. Long is then what has two entries; who is passed over counts as a waiter. */
+let frontOnly = false;
 
 let server: RedisServer;
 let client: Client;
@@ -62,6 +64,8 @@ async function inRedis({ script, keys, args }: Call, micros: number): Promise<an
   });
   const batch = scripts.batchMembers([...keys, ...after.keys], parts.flat());
   const lua = batch.script.lua
+    .replace('or 16,', `or ${frontOnly ? 1 : 16},`)
+    .replace('#found == 34', `#found == ${frontOnly ? 4 : 34}`)
     .replaceAll("call('TIME')", "call('LRANGE', 'clock', 0, 1)")
     .replaceAll(/redis\.pcall\('PUBLISH', (\S+), /g, "redis.call('RPUSH', 'told', $1 .. ' ' .. ");
   const clock = [String(Math.floor(micros / 1e6)), String(micros % 1e6)];
@@ -110,8 +114,10 @@ async function compareState({ machine, micros }: Real): Promise<void> {
 /** What an acquire was answered, both in the machine's words. */
 function compareAcquired(reply: any, expected: any, { tickets }: Real, token: string): void {
   const [status, value, third, , before] = reply;
-  if (status === 1) expect(expected).to.deep.equal({ outcome: 'granted', fence: value, others: third });
-  else if (status === -1) expect(expected.outcome).to.equal('late');
+  if (status === 1) {
+    const others = frontOnly ? expected.others : third;
+    expect(expected).to.deep.equal({ outcome: 'granted', fence: value, others });
+  } else if (status === -1) expect(expected.outcome).to.equal('late');
   else if (status === -2) expect(expected.outcome).to.equal('deadlock');
   else if (status === -3) expect(expected.outcome).to.equal('gone');
   else {
@@ -121,7 +127,7 @@ function compareAcquired(reply: any, expected: any, { tickets }: Real, token: st
     if (expected.stand) {
       expect({ ticket: third, before }).to.deep.include({
         ticket: expected.stand.ticket,
-        before: expected.stand.before,
+        before: frontOnly ? before : expected.stand.before,
       });
       if (!tickets.has(token)) tickets.set(token, third);
     }
@@ -338,13 +344,22 @@ describe('the scripts and the machine: the same replies, messages, holders and e
     ['a key that is used as a semaphore and as a readers-writer lock', membersOf(fc.oneof(reads, permits), false)],
   ];
   for (const [what, steps] of worlds) {
-    it(what, () =>
-      fc.assert(
-        fc.asyncProperty(fc.commands<Model, Real, false>(steps, { maxCommands: 40, size: 'max' }), async (commands) => {
-          await fc.asyncModelRun(() => start(), commands);
-        }),
-        { numRuns: runs },
-      ),
+    it(what, () => same(steps));
+  }
+
+  it('permits, of whose line only the front is read', async () => {
+    frontOnly = true;
+    await same(membersOf(permits, false)).finally(() => {
+      frontOnly = false;
+    });
+  });
+
+  function same(steps: fc.Arbitrary<Step>[]): Promise<void> {
+    return fc.assert(
+      fc.asyncProperty(fc.commands<Model, Real, false>(steps, { maxCommands: 40, size: 'max' }), async (commands) => {
+        await fc.asyncModelRun(() => start(), commands);
+      }),
+      { numRuns: runs },
     );
   }
 });
