@@ -259,33 +259,37 @@ local function admits(held, each, limit)
   return held.count == 0
 end
 
+-- Takes out who is passed over. False: nobody is left.
+local function isWaitedFor(queue)
+  local all = line(queue)
+  leaves(queue, all)
+  if #all.live == 0 then
+    call('DEL', queue)
+    all.phase = 0
+  end
+  return #all.live > 0
+end
+
 -- When the batch is done, everybody is told for whom there is room then: one message for each process, "id,id,id lock".
 local function wakeLater(lock, queue, limit)
-  if not wakes[lock] then
+  if isWaitedFor(queue) and not wakes[lock] then
     wakes[lock] = true
     wakes[#wakes + 1] = { lock, queue, limit }
   end
 end
 
-local wake
-function wake(lock, queue, limit, whole)
-  local all = line(queue, whole)
-  leaves(queue, all)
-  if #all.live == 0 then
-    call('DEL', queue)
-    all.phase = 0
-    return
-  end
+local function wake(lock, queue, limit)
+  local all = line(queue)
   local room = roomBeside(holders(lock))
   local most = tonumber(call('GET', limit) or 0)
   local list = turns(all)
   local ids, channels = {}, {}
-  for i = 1, #list do
+  local i = 0
+  while i < #list do
+    i = i + 1
     local each = list[i]
     if not admits(room, each, most) then
       break
-    elseif i == #list and all.more then
-      return wake(lock, queue, limit, true)
     end
     goesIn(room, each)
     if each.channel ~= '-' then
@@ -294,6 +298,10 @@ function wake(lock, queue, limit, whole)
         ids[each.channel] = {}
       end
       table.insert(ids[each.channel], each.id)
+    end
+    if i == #list and all.more then
+      all = line(queue, true)
+      list = turns(all)
     end
   end
   for i = 1, #channels do
