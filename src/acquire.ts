@@ -284,14 +284,15 @@ export class Wait implements Waiter {
     return stands.place(this.#plannedPauseMs ?? 0);
   }
 
-  readonly #onHint = (): void => {
-    if (this.#settled) return;
+  readonly #onHint = (isBehind: boolean): boolean => {
+    if (this.#settled) return false;
     if (this.#pause === undefined) {
-      this.#stands!.hinted = true;
-      return;
+      this.#stands!.hinted ||= !isBehind;
+      return false;
     }
     clearTimeout(this.#pause);
     this.#ask();
+    return true;
   };
 
   #onReply(reply: AcquireReply, token: string): void {

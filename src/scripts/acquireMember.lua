@@ -32,16 +32,27 @@ if now > notAfter then
   return { -1, 0, 0, now }
 end
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local all = line(queue)
+local all = line(queue, kind ~= 'p')
 local standing = all.of[token]
-local others = #all.live - (standing and 1 or 0)
+local asked = placed and tonumber(ARGV[13]) or 0
+if all.more and not standing and asked > 0 then
+  local found = call('ZRANGEBYSCORE', queue, ARGV[13], ARGV[13])
+  for i = 1, #found do
+    local each = entry(found[i], asked)
+    standing = each.token == token and each or standing
+  end
+end
+local others = (all.more and call('ZCOUNT', queue, 0, '+inf') or #all.live) - (standing and 1 or 0)
 local upgrade = step > 0 and kind == 'w'
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.ticket = standing and standing.ticket or placed and tonumber(ARGV[13]) or 0
+asking.ticket = standing and standing.ticket or asked
 if asking.ticket == 0 then
   local last = all.live[#all.live]
-  asking.ticket = math.max(micros, last and last.ticket + 1 or 0)
+  last = all.more and tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]) or last and last.ticket or 0
+  asking.ticket = math.max(micros, last + 1)
 end
+-- Behind the front of a long line, of which no more than that was read.
+local isBehind = all.more and asking.ticket > all.live[#all.live].ticket
 
 -- Those before us for whom there is room go in first, whether they have asked yet or not.
 local function isOurTurn(held, mine)
@@ -85,7 +96,11 @@ if not granted then
     return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
   end
   known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
-  if known ~= 0 and known ~= most and (everybody.count > 0 or #all.live > 0) then
+  local isKnown = everybody.count > 0
+  for i = 1, #all.live do
+    isKnown = isKnown or all.live[i].kind == 'p'
+  end
+  if isKnown and known ~= 0 and known ~= most then
     return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
   end
   for i = 1, upgrade and mine.step < step and #all.live or 0 do
@@ -110,12 +125,19 @@ if not granted then
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
     leaves(queue, all, standing)
     keep(lock)
-    pcall(wake, lock, queue, most)
+    wakeLater(lock, queue, limit)
     return { 1, mine.fence, others, now }
   end
   granted = held.count == 0
   if not upgrade then
     granted, before = isOurTurn(held, mine)
+    if isBehind and granted then
+      all, isBehind = line(queue, true), false
+      standing = all.of[token] or standing
+      granted, before = isOurTurn(held, mine)
+    elseif isBehind then
+      before = call('ZCOUNT', queue, 0, string.format('(%.0f', asking.ticket))
+    end
   end
 end
 
@@ -154,7 +176,7 @@ if granted then
     all.phase = 0
   end
   if passedOver then
-    pcall(wake, lock, queue, most)
+    wakeLater(lock, queue, limit)
   end
   return { 1, minted, others, now }
 end
@@ -189,5 +211,7 @@ if kind == 'p' and known == 0 then
   call('PSETEX', limit, 3600000, ARGV[8])
 end
 leaves(queue, all, standing)
-stands(all, asking)
+if not isBehind then
+  stands(all, asking)
+end
 return { 0, left, asking.ticket, now, before, 0 }

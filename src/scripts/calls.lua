@@ -24,4 +24,3 @@ while argsDone < #ARGV do
     size = size + 2
   end
 end
-return reply

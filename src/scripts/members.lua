@@ -5,7 +5,7 @@
 -- The line is a sorted set by ticket: "2 deadline id kind permits prefer channel length token group", u an upgrade, channel -
 -- for who cannot be told. Its member `phase` comes first: minus the moment (server time in µs) of the last writer's grant.
 -- What the calls of a batch have read is remembered, and changed as they change it: nobody else writes in between.
-local locks, lines = {}, {}
+local locks, lines, wakes = {}, {}, {}
 
 local function member(text)
   local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.*)$')
@@ -113,41 +113,54 @@ local function stands(all, each)
   all.special = all.special + (isSpecial(each) and 1 or 0)
 end
 
--- Everybody in line who gives signs, by ticket; and those who are passed over.
-local function line(queue)
+local function entry(found, ticket)
+  local deadline, id, kind, permits, prefer, channel, length, rest =
+    string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.*)$')
+  if not deadline then
+    error('VERSION the line of this lock was written by another version of redis-exp-lock', 0)
+  end
+  length = tonumber(length)
+  return {
+    deadline = tonumber(deadline),
+    kind = kind,
+    permits = tonumber(permits),
+    prefer = prefer,
+    channel = channel,
+    id = id,
+    token = string.sub(rest, 1, length),
+    group = string.sub(rest, length + 1),
+    ticket = tonumber(ticket),
+    text = found,
+  }
+end
+
+-- Everybody in line who gives signs, by ticket; and those who are passed over. Of a long line for permits, where nobody goes in
+-- out of turn, only the front unless all of it is asked for: `more` stand behind.
+local function line(queue, whole)
   local all = lines[queue]
-  if all then
+  if all and not (whole and all.more) then
     return all
   end
   all = { live = {}, of = {}, dead = {}, phase = 0, special = 0 }
-  local found = call('ZRANGE', queue, 0, -1, 'WITHSCORES')
+  local found = call('ZRANGE', queue, 0, whole and -1 or 16, 'WITHSCORES')
+  all.more = not whole and #found == 34
   for i = 1, #found, 2 do
-    local ticket = tonumber(found[i + 1])
     if found[i] == 'phase' then
-      all.phase = -ticket
+      all.phase = -tonumber(found[i + 1])
     else
-      local deadline, id, kind, permits, prefer, channel, length, rest =
-        string.match(found[i], '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.*)$')
-      if not deadline then
-        error('VERSION the line of this lock was written by another version of redis-exp-lock', 0)
-      end
-      length = tonumber(length)
-      if tonumber(deadline) < now then
-        all.dead[#all.dead + 1] = found[i]
+      local each = entry(found[i], found[i + 1])
+      if each.deadline < now then
+        all.dead[#all.dead + 1] = each.text
       else
-        stands(all, {
-          kind = kind,
-          permits = tonumber(permits),
-          prefer = prefer,
-          channel = channel,
-          id = id,
-          token = string.sub(rest, 1, length),
-          group = string.sub(rest, length + 1),
-          ticket = ticket,
-          text = found[i],
-        })
+        stands(all, each)
+      end
+      if all.more and each.kind ~= 'p' then
+        return line(queue, true)
       end
     end
+  end
+  if all.more and #all.live == 0 then
+    return line(queue, true)
   end
   lines[queue] = all
   return all
@@ -171,6 +184,9 @@ local function leaves(queue, all, each)
     end
     all.of[each.token] = nil
     all.special = all.special - (isSpecial(each) and 1 or 0)
+  end
+  if all.more and #all.live == 0 then
+    lines[queue] = nil
   end
 end
 
@@ -243,31 +259,49 @@ local function admits(held, each, limit)
   return held.count == 0
 end
 
--- Tells everybody for whom there is room now, once in a batch, one message for each process: "id,id,id lock".
-local function wake(lock, queue, limit)
+-- Takes out who is passed over. False: nobody is left.
+local function isWaitedFor(queue)
   local all = line(queue)
   leaves(queue, all)
   if #all.live == 0 then
     call('DEL', queue)
     all.phase = 0
-    return
   end
+  return #all.live > 0
+end
+
+-- When the batch is done, everybody is told for whom there is room then: one message for each process, "id,id,id lock".
+local function wakeLater(lock, queue, limit)
+  if isWaitedFor(queue) and not wakes[lock] then
+    wakes[lock] = true
+    wakes[#wakes + 1] = { lock, queue, limit }
+  end
+end
+
+local function wake(lock, queue, limit)
+  local all = line(queue)
   local room = roomBeside(holders(lock))
+  local most = tonumber(call('GET', limit) or 0)
   local list = turns(all)
   local ids, channels = {}, {}
-  for i = 1, #list do
+  local i = 0
+  while i < #list do
+    i = i + 1
     local each = list[i]
-    if not admits(room, each, limit) then
+    if not admits(room, each, most) then
       break
     end
     goesIn(room, each)
-    if each.channel ~= '-' and not each.told then
-      each.told = true
+    if each.channel ~= '-' then
       if not ids[each.channel] then
         channels[#channels + 1] = each.channel
         ids[each.channel] = {}
       end
       table.insert(ids[each.channel], each.id)
+    end
+    if i == #list and all.more then
+      all = line(queue, true)
+      list = turns(all)
     end
   end
   for i = 1, #channels do

@@ -40,7 +40,7 @@ local function others()
     return -- whoever could go in beside two readers would have done so before
   end
   if call('ZCARD', queue) > 0 then
-    wake(lock, queue, tonumber(call('GET', KEYS[3]) or 0))
+    wakeLater(lock, queue, KEYS[3])
   end
 end
 -- What was given back stays given back, whatever is wrong with the line: who stands there asks for himself.

@@ -91,7 +91,8 @@ export function acquireMember(
   if (alive.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
   const live = all.line.filter((each) => each.deadlineMs >= nowMs);
   const passedOver = live.length < all.line.length;
-  if (kind === 'counted' && all.most !== most && all.most !== 0 && alive.length + live.length > 0) {
+  const isKnown = alive.length > 0 || live.some((each) => each.kind === 'counted');
+  if (kind === 'counted' && isKnown && all.most !== most && all.most !== 0) {
     throw new LimitError(`LIMIT this semaphore has ${all.most} permits, not ${most}`);
   }
   const standing = live.find((each) => each.token === token);

@@ -25,6 +25,12 @@ import {
 /** The version is that of the messages, as each entry has that of the entries. */
 const channelPrefix = 'redis-exp-lock:1:';
 
+/**
+ * Asks now, and says so; false: its question is on its way. Where that may have been answered before what it is told of
+ * (`isBehind` false), it asks once more.
+ */
+export type Hint = (isBehind: boolean) => boolean;
+
 /** A name under which somebody is told. */
 export interface Spot {
   readonly channel: string;
@@ -55,7 +61,7 @@ export class Lines implements World {
   /** Whose entries are on their way, or stand in line. */
   readonly #entries = new Map<string, Line>();
   /** Who waits for a key that several may hold, each for itself: it is told to ask. */
-  readonly #spots = new Map<string, { readonly key: string; readonly takes: number; readonly hint: () => void }>();
+  readonly #spots = new Map<string, { readonly key: string; readonly takes: number; readonly hint: Hint }>();
   /** Entries on their way out of a line: should one of them be granted all the same, it is given back at once. */
   readonly #leaving = new Map<string, ReleaseRequest>();
   /** How many wait for the channel to open, for each key. */
@@ -129,7 +135,7 @@ export class Lines implements World {
   }
 
   /** Somebody who wants to be told to ask for `key`, to take so much of it: under which name, and how to stop that. */
-  spot(key: string, takes: number, hint: () => void): Spot {
+  spot(key: string, takes: number, hint: Hint): Spot {
     this.#ids += 1;
     const id = String(this.#ids);
     this.#spots.set(id, { key, takes, hint });
@@ -145,8 +151,7 @@ export class Lines implements World {
     for (const spot of this.#spots.values()) {
       if (left <= 0) return;
       if (spot.key !== key) continue;
-      left -= spot.takes;
-      spot.hint();
+      if (spot.hint(true)) left -= spot.takes;
     }
   }
 
@@ -226,7 +231,7 @@ export class Lines implements World {
 
   #onHint(id: string, key: string): void {
     const spot = this.#spots.get(id);
-    if (spot?.key === key) return spot.hint();
+    if (spot?.key === key) return void spot.hint(false);
     const line = this.#entries.get(id);
     if (line?.claim.key === key && line.hint(id)) return;
     const request = this.#leaving.get(id);
@@ -235,7 +240,7 @@ export class Lines implements World {
 
   readonly #onGap = (): void => {
     for (const line of this.#lines.values()) line.gap();
-    for (const spot of [...this.#spots.values()]) spot.hint();
+    for (const spot of [...this.#spots.values()]) spot.hint(false);
   };
 }
 

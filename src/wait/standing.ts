@@ -6,7 +6,7 @@
 import type { Hold } from '../lease';
 import { type AcquireReply, type Mode, noChannel, type Place } from '../store';
 import { askEveryMs } from '../stores/machine';
-import type { Lines, Spot } from './lines';
+import type { Hint, Lines, Spot } from './lines';
 
 /** Who counts may be late by so much, and by as much again as it pauses, before it is passed over. */
 const latenessMs = 100;
@@ -35,7 +35,7 @@ export class Standing {
   }
 
   /** From now on it is told when to ask. */
-  hear(lines: Lines, key: string, hint: () => void): void {
+  hear(lines: Lines, key: string, hint: Hint): void {
     // Of what a writer gives back, a reader takes next to nothing, and a writer all.
     const { kind, permits } = this.mode;
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;

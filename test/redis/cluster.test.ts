@@ -119,6 +119,22 @@ describe('a cluster', () => {
         expect(await (await withLock.promise(key))()).to.equal(true);
       });
 
+      it('readers and writers, permits and cached values: on every node, many in one tick (H58)', async () => {
+        const redis = await connected(dial);
+        const options = { redis, lifetime: 10_000 };
+        const keys = Array.from({ length: 12 }, () => uniqueKey());
+        const locks = keys.map((key) => new redisExpLock.RWLock(key, options));
+        const readers = await Promise.all(locks.map((lock) => lock.acquireRead()));
+        await Promise.all(readers.map((reader) => reader.upgrade()));
+        expect(await Promise.all(readers.map((reader) => reader.release()))).not.to.include(false);
+        const semaphores = keys.map((key) => new redisExpLock.Semaphore(key, 2, options));
+        const permits = await Promise.all(semaphores.map((semaphore) => semaphore.acquire(2)));
+        const waiting = semaphores.map((semaphore) => semaphore.acquire(1, { timeout: 10_000 }));
+        expect(await Promise.all(permits.map((lease) => lease.release()))).not.to.include(false);
+        for (const lease of await Promise.all(waiting)) expect(await lease.release()).to.equal(true);
+        expect(await redisExpLock(options).cached(`${keys[0]}:c`, { ttl: 1000 }, () => 5)).to.equal(5);
+      });
+
       it('keys of several slots: an error that names them; of one slot: one lock (H57)', async () => {
         const withLock = redisExpLock({ redis: await connected(dial), lifetime: 10_000 });
         const keys = Array.from({ length: 4 }, () => uniqueKey());
