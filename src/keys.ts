@@ -66,6 +66,16 @@ export function companionOf(key: string, name: Companion): string {
   return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
 }
 
+/** The cluster slot of a key: CRC16 (XMODEM) of its tag, or of the whole. Source: the specification of Redis Cluster. */
+export function slotOf(key: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(hashTag(key) ?? key)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit += 1) crc = crc & 0x8000 ? (crc << 1) ^ 0x1021 : crc << 1;
+  }
+  return crc & 0x3fff;
+}
+
 /** What Redis Cluster hashes instead of the whole key; null where it hashes the whole. */
 function hashTag(key: string): string | null {
   const open = key.indexOf('{');

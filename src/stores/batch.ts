@@ -1,6 +1,7 @@
 // Calls of one tick go out as one script call, in their order, each with its own answer: one call as it is, more as a
-// batch. An error that proves that nothing of the batch ran, and that may be one caller's fault (a key without rights, of
+// batch; in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that may be one caller's fault (a key without rights, of
 // another slot, or on the move), sends every call on its own, so that only the culprit is refused.
+import { slotOf } from '../keys';
 import { batch } from '../scripts/generated';
 import type { ScriptCall } from '../scripts/script';
 import { type Moment, now } from '../store';
@@ -10,6 +11,8 @@ import { codeOf, strangeReply } from './replies';
 export interface Answer {
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
+  /** Monotonic ms until which it is worth sending again; absent where that is for others to say. */
+  readonly deadlineMs?: number;
 }
 
 /** Somebody's call, and how he is told the answer. */
@@ -20,18 +23,23 @@ export interface Pending extends Answer {
 /** Sends a call and tells its answer: by callbacks, because each promise on this way is paid for by every lock. */
 export type Send = (call: ScriptCall, answer: Answer) => void;
 
-/** What one caller can bring upon a whole batch. */
-const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
+/** What one caller can bring upon a whole batch; or what each waits out for as long as his own patience lasts. */
+const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 
 export class Batch {
   #pending: Pending[] = [];
   #moment: Moment | undefined;
   readonly #most: number;
+  readonly #bySlot: boolean;
   readonly #send: Send;
 
-  /** @param most Calls in one batch: 1 for a cluster, whose slots cannot be mixed. */
-  constructor(most: number, send: Send) {
+  /**
+   * @param most Calls in one batch.
+   * @param bySlot A cluster: slots cannot be mixed.
+   */
+  constructor(most: number, bySlot: boolean, send: Send) {
     this.#most = most;
+    this.#bySlot = bySlot;
     this.#send = send;
   }
 
@@ -50,19 +58,15 @@ export class Batch {
 
   readonly #flush = (): void => {
     this.#moment = undefined;
-    if (this.#most === 1) return this.#sendEach();
     const some = this.#pending.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
     if (this.#pending.length > 0) setImmediate(this.#flush);
-    if (some.length === 1) this.#send(some[0]!.call, some[0]!);
-    else this.#sendTogether(some);
+    if (!this.#bySlot || some.length === 1) return this.#sendTogether(some);
+    for (const together of bySlot(some)) this.#sendTogether(together);
   };
 
-  #sendEach(): void {
-    for (const each of this.#pending.splice(0)) this.#send(each.call, each);
-  }
-
   #sendTogether(together: readonly Pending[]): void {
+    if (together.length === 1) return this.#send(together[0]!.call, together[0]!);
     this.#send(batchCall(together), {
       resolve: (reply) => deal(reply, together),
       reject: (error) => {
@@ -74,6 +78,17 @@ export class Batch {
       },
     });
   }
+}
+
+function bySlot(pending: readonly Pending[]): Iterable<Pending[]> {
+  const slots = new Map<number, Pending[]>();
+  for (const each of pending) {
+    const slot = slotOf(each.call.keys[0]!);
+    const together = slots.get(slot);
+    if (together === undefined) slots.set(slot, [each]);
+    else together.push(each);
+  }
+  return slots.values();
 }
 
 function batchCall(together: readonly Pending[]): ScriptCall {

@@ -22,7 +22,7 @@ import { ownerOf } from '../token';
 import { type Answer, Batch } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { CallQuestion, Question } from './questions';
-import { describe, integers, isNoScript, listOf, strangeReply } from './replies';
+import { codeOf, describe, integers, isNoScript, listOf, strangeReply } from './replies';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
 const probationMs = 10_000;
@@ -33,6 +33,9 @@ const acquireLength = 4;
 const placedLength = 6;
 /** How often a client that is connecting is looked at. */
 const readinessPollMs = 5;
+/** What tells that a slot is on the move, to a client that does not follow it any further; and how often it is asked again. */
+const moving = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+const movingPauseMs = 20;
 /** Whoever is silent for longer has let the key end by itself. */
 const keepReleasingMs = 60_000;
 /** A ghost is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
@@ -74,7 +77,7 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
-    this.#batch = new Batch(client.clustered ? 1 : mostInBatch, (call, answer) => this.#send(call, answer));
+    this.#batch = new Batch(mostInBatch, client.clustered, (call, answer) => this.#send(call, answer));
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -333,7 +336,7 @@ class RedisStore implements Store {
         (reply) => answer.resolve(reply),
         (error) => {
           if (isNoScript(error)) this.#sendWhole(call, answer);
-          else answer.reject(error);
+          else this.#refused(error, call, answer);
         },
       );
     } catch (error) {
@@ -341,14 +344,23 @@ class RedisStore implements Store {
     }
   }
 
-  #sendWhole({ script, keys, args }: ScriptCall, answer: Answer): void {
+  #sendWhole(call: ScriptCall, answer: Answer): void {
+    const { script, keys, args } = call;
     this.#client.eval(script.lua, keys, args).then(
       (reply) => {
         this.#sent.add(script.sha);
         answer.resolve(reply);
       },
-      (error) => answer.reject(error),
+      (error) => this.#refused(error, call, answer),
     );
+  }
+
+  /** In a cluster, while a slot is on the move: its keys are partly here and partly there, or its node died. Nothing ran. */
+  #refused(error: unknown, call: ScriptCall, answer: Answer): void {
+    const { deadlineMs = 0 } = answer;
+    const isMoving = this.#client.clustered && moving.has(codeOf(String((error as Error).message)));
+    if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return answer.reject(error);
+    setTimeout(() => this.#send(call, answer), movingPauseMs).unref();
   }
 
   /**
