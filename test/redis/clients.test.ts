@@ -11,7 +11,7 @@ import { redisPlaces } from '../contract/places';
 import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, startRedis, startReplica, uniqueKey } from '../support/redis';
-import { startSentinel, type TestSentinel } from '../support/sentinel';
+import { startSentinels, type TestSentinels } from '../support/sentinel';
 import { backendError, grantsOf, LONG_MS } from './faults';
 import { isAcquire, rejectionOf } from './holding';
 
@@ -350,9 +350,9 @@ describe('a client of its kind', () => {
   });
 
   describe('sentinels', () => {
-    let sentinel: TestSentinel;
+    let sentinel: TestSentinels;
     before(async () => {
-      sentinel = await startSentinel(server);
+      sentinel = await startSentinels({ main: server }, 1);
     });
     after(() => sentinel.stop());
 
@@ -360,7 +360,7 @@ describe('a client of its kind', () => {
       it(`node-redis, ${major}: works, also with types mapped; messages come, also after a loss`, async () => {
         const redis = require(major).createSentinel({
           name: 'main',
-          sentinelRootNodes: [{ host: '127.0.0.1', port: sentinel.port }],
+          sentinelRootNodes: [{ host: '127.0.0.1', port: sentinel.ports[0] }],
           commandOptions: { typeMapping: { 36: Buffer } },
         });
         redis.on('error', () => {});
@@ -380,7 +380,11 @@ describe('a client of its kind', () => {
     for (const kind of ioredisKinds) {
       it(`${kind}: works; messages come, also after a loss`, async () => {
         const IORedis = require(kind);
-        const options = { name: 'main', sentinels: [{ host: '127.0.0.1', port: sentinel.port }], lazyConnect: true };
+        const options = {
+          name: 'main',
+          sentinels: [{ host: '127.0.0.1', port: sentinel.ports[0] }],
+          lazyConnect: true,
+        };
         const redis = new IORedis(options).on('error', () => {});
         closing.push(() => redis.disconnect());
         await redis.connect();

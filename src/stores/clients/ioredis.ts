@@ -26,7 +26,7 @@ export function ioredis(client: Foreign): ScriptClient {
       if (clustered) throw noDedicated(client);
       return dedicated(client);
     },
-    subscribe: subscriber(lineOver(clustered ? () => anyNode(client) : () => client)),
+    subscribe: subscriber(lineOver(client, clustered ? () => anyNode(client) : () => client)),
   };
 }
 
@@ -66,9 +66,13 @@ function anyNode(cluster: Foreign): Foreign {
   return some[Math.floor(Math.random() * some.length)];
 }
 
-/** For a connection of our own. Offline, resending and subscribing again are ours to decide; channels have no prefix. */
+/**
+ * For a connection of our own. Offline, resending and subscribing again are ours to decide; channels have no prefix. While no
+ * sentinel answers, ioredis asks them all again for ever, on a timer that keeps the process alive.
+ */
 const ownOptions = {
   lazyConnect: true,
+  sentinelRetryStrategy: null,
   keyPrefix: '',
   enableAutoPipelining: false,
   autoResubscribe: false,
@@ -100,8 +104,10 @@ function dedicated(client: Foreign): DedicatedClient {
   };
 }
 
-function lineOver(node: () => Foreign): OpenLine {
+function lineOver(client: Foreign, node: () => Foreign): OpenLine {
   return async (onMessage, onEnd) => {
+    // Each try of a sentinel's client leaves timers of two seconds behind.
+    if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
     const connection = node().duplicate({ ...ownOptions, retryStrategy: null });
     connection.on('error', () => {});
     connection.on('end', onEnd);
