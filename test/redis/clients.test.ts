@@ -3,10 +3,12 @@
  * test/contract; clusters are in cluster.test.ts.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import { type ScriptClient, scriptClient } from '../../src/stores/clients';
+import { published } from '../contract/outcomes';
 import { redisPlaces } from '../contract/places';
 import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -345,6 +347,31 @@ describe('a client of its kind', () => {
         const redis = require(major).createClientPool({ url: server.url });
         const error = await backendError(redisExpLock({ redis }).promise(uniqueKey()));
         expect(error.message).to.contain('await client.connect()');
+      });
+    }
+  });
+
+  describe('clients that hear no messages', () => {
+    const deaf: [name: string, make: () => Promise<any>][] = [
+      ...poolMajors.map((major): [string, () => Promise<any>] => [`${major}, pool`, () => pool(major)]),
+      ['Valkey GLIDE', glide],
+    ];
+    for (const [name, make] of deaf) {
+      it(`${name}: waiting counts, and a warning says so, once`, async () => {
+        const key = uniqueKey();
+        const held = await redisExpLock({ redis: await nodeRedis('redis'), lifetime: LONG_MS }).promise(key);
+        const withLock = redisExpLock({ redis: await make(), lifetime: LONG_MS, timeout: 10_000 });
+        const warnings = await published('redis-exp-lock:warning', async () => {
+          const recording = await recordCommands(server);
+          const waiting = [withLock.run(key, ({ retries }) => retries), withLock.run(key, ({ retries }) => retries)];
+          await sleep(100);
+          await held();
+          for (const retries of await Promise.all(waiting)) expect(retries).to.be.greaterThan(0);
+          const commands = await recording.stop();
+          expect(commands.some(({ args }) => /^(zadd|subscribe)$/i.test(args[0]!))).to.equal(false);
+        });
+        expect(warnings.filter(({ code }) => code === 'no-wake-ups')).to.have.length(1);
+        expect(warnings.find(({ code }) => code === 'no-wake-ups').message).to.contain('again and again');
       });
     }
   });
