@@ -69,7 +69,8 @@ class RedisStore implements Store {
   readonly #batch: Batch;
   #turnEnds: Promise<void> | undefined;
   readonly #abandoned = new Set<Promise<void>>();
-  #dedicated: DedicatedClient | undefined;
+  /** One for each node. */
+  readonly #dedicated = new Map<string, DedicatedClient>();
   #evictionLooked = false;
   #scopes = 0;
 
@@ -212,8 +213,8 @@ class RedisStore implements Store {
   async leave(): Promise<void> {
     this.#scopes -= 1;
     if (this.#scopes === 0) {
-      this.#dedicated?.close();
-      this.#dedicated = undefined;
+      for (const connection of this.#dedicated.values()) connection.close();
+      this.#dedicated.clear();
     }
     while (this.#abandoned.size > 0) await Promise.all(this.#abandoned);
   }
@@ -234,6 +235,7 @@ class RedisStore implements Store {
       const written = connection.script.eval(call.script.lua, call.keys, call.args);
       const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
       const [reply, replicas] = await answered(both, keys, commandTimeoutMs).catch((error) => {
+        this.#lookAround(connection, listOf(keys)[0]!, commandTimeoutMs);
         throw unsure(error);
       });
       if (connection.generation() !== generation) continue;
@@ -246,19 +248,33 @@ class RedisStore implements Store {
   }
 
   async #openDedicated(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
-    if (this.#dedicated === undefined) {
-      const opening = this.#client.dedicate();
-      opening.opened.catch(() => {
-        if (this.#dedicated === opening) this.#dedicated = undefined;
-      });
-      this.#dedicated = opening;
+    const [key] = listOf(keys) as [string];
+    const node = this.#client.nodeOf(key);
+    let connection = this.#dedicated.get(node);
+    if (connection === undefined) {
+      const opening = this.#client.dedicate(key);
+      opening.opened.catch(() => this.#dropDedicated(opening));
+      this.#dedicated.set(node, opening);
+      connection = opening;
     }
-    const connection = this.#dedicated;
     await answered(connection.opened, keys, timeoutMs).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
     });
-    if (connection.script.readiness() !== 'ready') throw notReady(keys, 'soon');
-    return connection;
+    if (connection.script.readiness() === 'ready') return connection;
+    this.#lookAround(connection, key, timeoutMs);
+    throw notReady(keys, 'soon');
+  }
+
+  #dropDedicated(connection: DedicatedClient): void {
+    for (const [node, each] of this.#dedicated) if (each === connection) this.#dedicated.delete(node);
+  }
+
+  /** In a cluster the key may be elsewhere now: any question makes the client look where. */
+  #lookAround(connection: DedicatedClient, key: string, timeoutMs: number): void {
+    if (!this.#client.clustered) return;
+    this.#dropDedicated(connection);
+    connection.close();
+    this.inspect(key, timeoutMs).catch(() => {});
   }
 
   /** The offset is at least (server time − our time of reading it), and at most (server time − our time of asking). */

@@ -323,7 +323,7 @@ describe('a client of its kind', () => {
       const face = scriptClient(redis);
       expect(await face.evictionPolicy()).to.equal('noeviction');
       await hears(face);
-      const dedicated = face.dedicate();
+      const dedicated = face.dedicate('k');
       await dedicated.opened;
       expect(await dedicated.script.eval('return 5', [], [])).to.equal(5);
       dedicated.close();
@@ -559,7 +559,7 @@ describe('a client of its kind', () => {
       it(`${name}: the connection is in the database that the client has selected meanwhile`, async () => {
         const redis = await make();
         await redis.select(3);
-        const dedicated = scriptClient(redis).dedicate();
+        const dedicated = scriptClient(redis).dedicate('k');
         await dedicated.opened;
         const key = uniqueKey();
         await dedicated.script.eval("return redis.call('SET', KEYS[1], 'x')", [key], []);

@@ -11,7 +11,7 @@ import { type Move, startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, uniqueKey } from '../support/redis';
 import { kinds, type Way } from './cluster-kinds';
-import { LONG_MS } from './faults';
+import { backendError, LONG_MS } from './faults';
 import { isAcquire, rejectionOf } from './holding';
 
 const hearing = kinds.filter(({ subscribes }) => subscribes);
@@ -173,6 +173,30 @@ describe('a cluster of six that changes under locks', () => {
         }
       });
     }
+
+    it('minReplicas asks the node that has the key, also after its slot has moved (H59)', async function () {
+      this.timeout(30_000);
+      const readers = await Promise.all(cluster.nodes.map((node) => node.connect()));
+      await Promise.all(readers.map((reader) => reader.sendCommand(['READONLY'])));
+      const keys = hearing.map(() => uniqueKey());
+      const locks = hearing.map(({ name }) => locksOf(name, { minReplicas: 1, commandTimeout: 1_500 })[0]);
+      for (const round of [1, 2]) {
+        const granted = async ({ name }: { name: string }, i: number): Promise<void> => {
+          const lease = await locks[i]!.promise(keys[i]!, { timeout: 15_000 });
+          const found = await Promise.all(readers.map((reader) => reader.get(keys[i]!).catch(() => null)));
+          expect(
+            found.filter((token) => token === lease.token),
+            `${name}, round ${round}`,
+          ).to.have.length(2);
+          expect(await lease()).to.equal(true);
+        };
+        await Promise.all(hearing.map(granted));
+        for (const key of round === 1 ? keys : []) await (await begin(key)).move.end();
+      }
+      const missing = locks.map((lock, i) => backendError(lock.promise(keys[i]!, { minReplicas: 2 })));
+      for (const error of await Promise.all(missing)) expect(error.redisCode).to.equal('NOREPLICAS');
+      await Promise.all(locks.map((lock) => lock.close()));
+    });
 
     it('resharding: locks that are held and renewed meanwhile are all kept, and given back (H56)', async function () {
       this.timeout(30_000);

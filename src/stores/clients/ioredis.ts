@@ -1,7 +1,8 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
+import { slotOf } from '../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type OpenLine, subscriber } from './messages';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type Foreign, hasMethods, policyIn } from './shape';
 
 /** A pipeline has the same methods, and no state. */
 export function isIORedis(client: unknown): client is Foreign {
@@ -22,9 +23,12 @@ export function ioredis(client: Foreign): ScriptClient {
     async evictionPolicy() {
       return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
     },
-    dedicate() {
-      if (clustered) throw noDedicated(client);
-      return dedicated(client);
+    nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
+    dedicate(key) {
+      if (!clustered) return dedicated(client);
+      const name = nodeOf(client, key);
+      const node = client.nodes('master').find(({ options }: Foreign) => `${options.host}:${options.port}` === name);
+      return dedicated(node ?? anyNode(client));
     },
     subscribe: subscriber(lineOver(client, clustered ? () => anyNode(client) : () => client)),
   };
@@ -56,6 +60,10 @@ function numbers(reply: unknown): unknown {
 function readinessOf(status: string): Readiness {
   if (status === 'ready') return 'ready';
   return status === 'wait' || status === 'end' || status === 'disconnecting' ? 'closed' : 'soon';
+}
+
+function nodeOf(cluster: Foreign, key: string): string {
+  return cluster.slots[slotOf(key)]?.[0] ?? '';
 }
 
 /** PUBLISH is broadcast in a cluster: any node will do, and after a loss perhaps another. */

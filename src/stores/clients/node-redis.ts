@@ -34,9 +34,11 @@ export function nodeRedis(client: Foreign): ScriptClient {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
     },
-    dedicate() {
-      if (kind !== 'client' || !hasMethods(client, 'duplicate', 'wait')) throw noDedicated(client);
-      return dedicated(client);
+    nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
+    dedicate(key) {
+      const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
+      if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
+      return dedicated(node);
     },
     subscribe: openLine && subscriber(openLine),
   };
@@ -95,12 +97,16 @@ const lookPauseMs = 100;
 function lookout(client: Foreign, commands: Foreign): (key: string) => boolean {
   let lookAgainMs = 0;
   return (key) => {
-    if (client.slots[slotOf(key)]?.master.client?.isReady !== false) return true;
+    if (masterOf(client, key)?.client?.isReady !== false) return true;
     if (performance.now() < lookAgainMs) return false;
     lookAgainMs = performance.now() + lookPauseMs;
     commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
     return false;
   };
+}
+
+function masterOf(cluster: Foreign, key: string): Foreign | undefined {
+  return cluster.slots[slotOf(key)]?.master;
 }
 
 function readinessOf(client: Foreign, kind: Kind): () => Readiness {
