@@ -8,7 +8,8 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
 import redisExpLock from '../src/index';
-import { sharedRedis, startRedis } from './support/redis';
+import { published } from './contract/outcomes';
+import { sharedRedis, startRedis, startReplica } from './support/redis';
 
 const root = join(__dirname, '..');
 const readme = readFileSync(join(root, 'README.md'), 'utf8');
@@ -63,6 +64,7 @@ describe('README: every code block works as printed', () => {
         expect(text).to.match(/^ACL SETUSER /);
         if (text.includes('+zscore')) await checkRightsOfMembers(text.trim());
         else if (text.includes('+subscribe')) await checkRightsInLine(text.trim());
+        else if (!text.includes('-@all')) await checkRight(text.trim());
         else await checkRights(text.trim());
       });
     }
@@ -172,6 +174,34 @@ async function checkRightsOfMembers(line: string): Promise<void> {
   }
   redis.destroy();
   await server.discard();
+}
+
+/** One right for one feature, on top of the first line: with it the feature works, without it there is an error by name. */
+async function checkRight(line: string): Promise<void> {
+  const basic = blocks.find(({ text }) => text.startsWith('ACL SETUSER'))!.text.trim();
+  const server = await startRedis();
+  const replica = line.includes('+wait') ? await startReplica(server) : undefined;
+  await server.command(...wordsOf(basic));
+  const use = async (): Promise<string[]> => {
+    const redis = await server.connect({ username: 'lock', password: 'password' });
+    const options = line.includes('+persist') ? { lifetime: null } : { minReplicas: replica === undefined ? 0 : 1 };
+    const withLock = redisExpLock({ redis, prefix: 'lk:', commandTimeout: 5000, ...options });
+    const warnings = await published('redis-exp-lock:warning', async () => {
+      const lease = await withLock.promise('a', { maxRetries: 100 });
+      await lease();
+      if (line.includes('config')) await new Promise((resolve) => setTimeout(resolve, 100));
+    });
+    await withLock.close();
+    redis.destroy();
+    return warnings.map(({ code }) => code);
+  };
+  await server.command('CONFIG', 'SET', 'maxmemory-policy', 'volatile-ttl');
+  const without = await use().catch((error) => error);
+  if (line.includes('config')) expect(without).to.deep.equal([]);
+  else expect(without).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'NOPERM' });
+  await server.command(...wordsOf(line));
+  expect(await use()).to.deep.equal(line.includes('config') ? ['eviction'] : []);
+  await Promise.all([server, replica].map((each) => each?.discard()));
 }
 
 async function checkRights(line: string): Promise<void> {

@@ -1,6 +1,8 @@
 // Calls of one tick go out as one script call, in their order, each with its own answer: one call as it is, more as a
-// batch. An error that proves that nothing of the batch ran, and that may be one caller's fault (a key without rights, of
-// another slot, or on the move), sends every call on its own, so that only the culprit is refused.
+// batch; in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that may be one
+// caller's fault (a key without rights, of another slot, or on the move), sends every call on its own, so that only the
+// culprit is refused.
+import { slotOf } from '../keys';
 import type { Call, ScriptCall } from '../scripts/script';
 import { type Moment, now } from '../store';
 import { codeOf, strangeReply } from './replies';
@@ -9,6 +11,8 @@ import { codeOf, strangeReply } from './replies';
 export interface Answer {
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
+  /** Monotonic ms until which it is worth sending again; absent where that is for others to say. */
+  readonly deadlineMs?: number;
 }
 
 /** Somebody's call, and how he is told the answer. */
@@ -22,19 +26,24 @@ export type Send = (call: ScriptCall, answer: Answer) => void;
 /** The script that runs several calls of one family. */
 export type Together = (keys: readonly string[], parts: readonly string[]) => ScriptCall;
 
-/** What one caller can bring upon a whole batch. */
-const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'MOVED', 'ASK']);
+/** What one caller can bring upon a whole batch; or what each waits out for as long as his own patience lasts. */
+const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 
 export class Batch {
   #pending: Pending[] = [];
   #moment: Moment | undefined;
   readonly #most: number;
+  readonly #bySlot: boolean;
   readonly #together: Together;
   readonly #send: Send;
 
-  /** @param most Calls in one batch: 1 for a cluster, whose slots cannot be mixed. */
-  constructor(most: number, together: Together, send: Send) {
+  /**
+   * @param most Calls in one batch.
+   * @param bySlot A cluster: slots cannot be mixed.
+   */
+  constructor(most: number, bySlot: boolean, together: Together, send: Send) {
     this.#most = most;
+    this.#bySlot = bySlot;
     this.#together = together;
     this.#send = send;
   }
@@ -54,25 +63,22 @@ export class Batch {
 
   readonly #flush = (): void => {
     this.#moment = undefined;
-    if (this.#most === 1) return this.#sendEach();
     const some = this.#pending.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
     if (this.#pending.length > 0) setImmediate(this.#flush);
-    if (some.length === 1) this.sendAlone(some[0]!, this.#send);
-    else this.#sendTogether(some, this.#send);
+    if (!this.#bySlot || some.length === 1) return this.#sendTogether(some, this.#send);
+    for (const together of bySlot(some)) this.#sendTogether(together, this.#send);
   };
 
-  /** Sends a call now, and not with others. One that is nothing by itself is a batch of one. */
+  /** Sends a call now, and not with others. */
   sendAlone(each: Pending, send: Send): void {
-    if (isWhole(each.call)) send(each.call, each);
-    else this.#sendTogether([each], send);
+    this.#sendTogether([each], send);
   }
 
-  #sendEach(): void {
-    for (const each of this.#pending.splice(0)) this.sendAlone(each, this.#send);
-  }
-
+  /** One call goes as it is; one that is nothing by itself is a batch of one. */
   #sendTogether(together: readonly Pending[], send: Send): void {
+    const [first] = together as [Pending, ...Pending[]];
+    if (together.length === 1 && isWhole(first.call)) return send(first.call, first);
     send(this.#together(...partsOf(together)), {
       resolve: (reply) => deal(reply, together),
       reject: (error) => {
@@ -88,6 +94,17 @@ export class Batch {
 
 function isWhole(call: Call): call is ScriptCall {
   return 'lua' in call.script;
+}
+
+function bySlot(pending: readonly Pending[]): Iterable<Pending[]> {
+  const slots = new Map<number, Pending[]>();
+  for (const each of pending) {
+    const slot = slotOf(each.call.keys[0]!);
+    const together = slots.get(slot);
+    if (together === undefined) slots.set(slot, [each]);
+    else together.push(each);
+  }
+  return slots.values();
 }
 
 function partsOf(together: readonly Pending[]): [keys: string[], parts: string[]] {

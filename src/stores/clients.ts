@@ -49,8 +49,10 @@ export interface ScriptClient {
   readonly clustered: boolean;
   /** What `maxmemory-policy` is; rejects where it may not be read. */
   evictionPolicy(): Promise<string>;
-  /** A connection of our own to the same node, for WAIT. @throws {TypeError} where such a client has none to give. */
-  dedicate(): DedicatedClient;
+  /** The node that has a key, as far as the client knows; '' where there is but one. */
+  nodeOf(key: string): string;
+  /** A connection of our own to the node that has a key, for WAIT. @throws {TypeError} where such a client has none to give. */
+  dedicate(key: string): DedicatedClient;
   /** Messages by PUBLISH, on a connection of our own; absent where such a client has none to give. */
   readonly subscribe?: Subscribe | undefined;
 }

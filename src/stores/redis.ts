@@ -25,7 +25,7 @@ import { ownerOf } from '../token';
 import { type Answer, Batch, type Send } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
 import { CallQuestion, Question } from './questions';
-import { describe, integers, isNoScript, listOf, strangeReply } from './replies';
+import { codeOf, describe, integers, isNoScript, listOf, strangeReply } from './replies';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
 const probationMs = 10_000;
@@ -36,6 +36,9 @@ const acquireLength = 4;
 const placedLength = 6;
 /** How often a client that is connecting is looked at. */
 const readinessPollMs = 5;
+/** What tells that a slot is on the move, to a client that does not follow it any further; and how often it is asked again. */
+const moving = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+const movingPauseMs = 20;
 /** Whoever is silent for longer has let the key end by itself. */
 const keepReleasingMs = 60_000;
 /** A ghost is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
@@ -74,7 +77,8 @@ class RedisStore implements Store {
   readonly #memberBatch: Batch;
   #turnEnds: Promise<void> | undefined;
   readonly #abandoned = new Set<Promise<void>>();
-  #dedicated: DedicatedClient | undefined;
+  /** One for each node. */
+  readonly #dedicated = new Map<string, DedicatedClient>();
   #evictionLooked = false;
   #scopes = 0;
 
@@ -82,10 +86,9 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
-    const most = client.clustered ? 1 : mostInBatch;
     const send: Send = (call, answer) => this.#send(call, answer);
-    this.#batch = new Batch(most, scripts.batch, send);
-    this.#memberBatch = new Batch(most, scripts.batchMembers, send);
+    this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send);
+    this.#memberBatch = new Batch(mostInBatch, client.clustered, scripts.batchMembers, send);
   }
 
   refuses(keys: Key): LockBackendError | undefined {
@@ -255,8 +258,8 @@ class RedisStore implements Store {
   async leave(): Promise<void> {
     this.#scopes -= 1;
     if (this.#scopes === 0) {
-      this.#dedicated?.close();
-      this.#dedicated = undefined;
+      for (const connection of this.#dedicated.values()) connection.close();
+      this.#dedicated.clear();
     }
     while (this.#abandoned.size > 0) await Promise.all(this.#abandoned);
   }
@@ -281,6 +284,7 @@ class RedisStore implements Store {
       });
       const both = Promise.all([written, connection.wait(minReplicas, waitMs)]);
       const [reply, replicas] = await answered(both, keys, commandTimeoutMs).catch((error) => {
+        this.#lookAround(connection, listOf(keys)[0]!, commandTimeoutMs);
         throw unsure(error);
       });
       if (connection.generation() !== generation) continue;
@@ -293,19 +297,33 @@ class RedisStore implements Store {
   }
 
   async #openDedicated(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
-    if (this.#dedicated === undefined) {
-      const opening = this.#client.dedicate();
-      opening.opened.catch(() => {
-        if (this.#dedicated === opening) this.#dedicated = undefined;
-      });
-      this.#dedicated = opening;
+    const [key] = listOf(keys) as [string];
+    const node = this.#client.nodeOf(key);
+    let connection = this.#dedicated.get(node);
+    if (connection === undefined) {
+      const opening = this.#client.dedicate(key);
+      opening.opened.catch(() => this.#dropDedicated(opening));
+      this.#dedicated.set(node, opening);
+      connection = opening;
     }
-    const connection = this.#dedicated;
     await answered(connection.opened, keys, timeoutMs).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
     });
-    if (connection.script.readiness() !== 'ready') throw notReady(keys, 'soon');
-    return connection;
+    if (connection.script.readiness() === 'ready') return connection;
+    this.#lookAround(connection, key, timeoutMs);
+    throw notReady(keys, 'soon');
+  }
+
+  #dropDedicated(connection: DedicatedClient): void {
+    for (const [node, each] of this.#dedicated) if (each === connection) this.#dedicated.delete(node);
+  }
+
+  /** In a cluster the key may be elsewhere now: any question makes the client look where. */
+  #lookAround(connection: DedicatedClient, key: string, timeoutMs: number): void {
+    if (!this.#client.clustered) return;
+    this.#dropDedicated(connection);
+    connection.close();
+    this.inspect(key, timeoutMs).catch(() => {});
   }
 
   /** The offset is at least (server time − our time of reading it), and at most (server time − our time of asking). */
@@ -388,7 +406,7 @@ class RedisStore implements Store {
         (reply) => answer.resolve(reply),
         (error) => {
           if (isNoScript(error)) this.#sendWhole(call, answer);
-          else answer.reject(error);
+          else this.#refused(error, call, answer);
         },
       );
     } catch (error) {
@@ -396,14 +414,23 @@ class RedisStore implements Store {
     }
   }
 
-  #sendWhole({ script, keys, args }: ScriptCall, answer: Answer): void {
+  #sendWhole(call: ScriptCall, answer: Answer): void {
+    const { script, keys, args } = call;
     this.#client.eval(script.lua, keys, args).then(
       (reply) => {
         this.#sent.add(script.sha);
         answer.resolve(reply);
       },
-      (error) => answer.reject(error),
+      (error) => this.#refused(error, call, answer),
     );
+  }
+
+  /** In a cluster, while a slot is on the move: its keys are partly here and partly there, or its node died. Nothing ran. */
+  #refused(error: unknown, call: ScriptCall, answer: Answer): void {
+    const { deadlineMs = 0 } = answer;
+    const isMoving = this.#client.clustered && moving.has(codeOf(String((error as Error).message)));
+    if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return answer.reject(error);
+    setTimeout(() => this.#send(call, answer), movingPauseMs).unref();
   }
 
   /**

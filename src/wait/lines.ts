@@ -1,6 +1,7 @@
 // The lines of one store, and the one channel on which this process hears that it was granted a lock. The channel is open
 // before the first entry is sent, so that no grant falls between the two; when it was closed for a while, every line asks.
 import { v4 as uuid } from 'uuid';
+import { warn, warningsWanted } from '../events';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -39,10 +40,19 @@ export interface Spot {
 }
 
 const linesOfStores = new WeakMap<Store, Lines>();
+/** Stores of which it was said that they can wake nobody. */
+const deaf = new WeakSet<Store>();
 
 /** The lines of a store; undefined where it can wake nobody, so that waiting means counting. */
 export function linesOf(store: Store): Lines | undefined {
-  if (store.listen === undefined) return undefined;
+  if (store.listen === undefined) {
+    if (warningsWanted() && !deaf.has(store)) {
+      deaf.add(store);
+      const message = 'waiting asks again and again: this client (a pool, GLIDE) has no messages to give';
+      warn({ code: 'no-wake-ups', message, key: null });
+    }
+    return undefined;
+  }
   let lines = linesOfStores.get(store);
   if (lines === undefined) {
     lines = new Lines(store, store.listen);

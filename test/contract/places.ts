@@ -5,6 +5,8 @@
  * Invariant: a place is its suite's own. It starts empty, nobody else writes there, and it is gone when the suite has run.
  */
 
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import type redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
@@ -99,17 +101,29 @@ export const redisPlaces: readonly Place[] = [
   oneRedis('Valkey GLIDE', dialGlide),
 ];
 
-/** And where there is no Redis. */
-export const places: readonly Place[] = [...redisPlaces, ...embeddedPlaces];
+/** The lines of the README, for any key: the whole suite is run with these rights, and no more. */
+const leastRights = readFileSync(join(__dirname, '../../README.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
-function oneRedis(client: string, dial: Dial, resends = false): Place {
+/** A user who has a password, and the least rights. */
+function asUser(dial: Dial): Dial {
+  return (url) => dial(url.replace('//', '//lock:password@'));
+}
+
+/** One of them with the least rights, and where there is no Redis. */
+export const places: readonly Place[] = [
+  ...redisPlaces.filter(({ name }) => !name.startsWith('node-redis 5')),
+  oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), false, leastRights),
+  ...embeddedPlaces,
+];
+
+function oneRedis(client: string, dial: Dial, resends = false, rights: readonly string[] = []): Place {
   const place: Place = {
     name: `${client}, one Redis`,
     faults: true,
     shared: true,
     advice: 'await client.connect()',
     resends,
-    create: () => new OneRedis(place, dial),
+    create: () => new OneRedis(place, dial, rights),
     async join(address) {
       const way = await dial(address);
       return { redis: way.redis, leave: async () => way.close() };
@@ -201,13 +215,20 @@ class OneRedis implements Here {
   #elsewhere: Way | undefined;
   readonly #lines: { way: Way; proxy: FaultProxy }[] = [];
 
-  constructor(place: Place, dial: Dial) {
+  readonly #rights: readonly string[];
+
+  constructor(place: Place, dial: Dial, rights: readonly string[]) {
     this.place = place;
     this.#dial = dial;
+    this.#rights = rights;
   }
 
   async open(): Promise<void> {
     this.#server = await startRedis();
+    for (const line of this.#rights) {
+      const words = line.split(' ').map((word) => word.replaceAll("'", '').replace(/^~.*/, '~*'));
+      await this.#server.command(...words);
+    }
     this.#way = await this.#dial(this.address);
     this.#elsewhere = await this.#dial(this.address);
   }

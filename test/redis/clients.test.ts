@@ -3,15 +3,17 @@
  * test/contract; clusters are in cluster.test.ts.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import { type ScriptClient, scriptClient } from '../../src/stores/clients';
+import { published } from '../contract/outcomes';
 import { redisPlaces } from '../contract/places';
 import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, startRedis, startReplica, uniqueKey } from '../support/redis';
-import { startSentinel, type TestSentinel } from '../support/sentinel';
+import { startSentinels, type TestSentinels } from '../support/sentinel';
 import { backendError, grantsOf, LONG_MS } from './faults';
 import { isAcquire, rejectionOf } from './holding';
 
@@ -321,7 +323,7 @@ describe('a client of its kind', () => {
       const face = scriptClient(redis);
       expect(await face.evictionPolicy()).to.equal('noeviction');
       await hears(face);
-      const dedicated = face.dedicate();
+      const dedicated = face.dedicate('k');
       await dedicated.opened;
       expect(await dedicated.script.eval('return 5', [], [])).to.equal(5);
       dedicated.close();
@@ -349,10 +351,35 @@ describe('a client of its kind', () => {
     }
   });
 
+  describe('clients that hear no messages', () => {
+    const deaf: [name: string, make: () => Promise<any>][] = [
+      ...poolMajors.map((major): [string, () => Promise<any>] => [`${major}, pool`, () => pool(major)]),
+      ['Valkey GLIDE', glide],
+    ];
+    for (const [name, make] of deaf) {
+      it(`${name}: waiting counts, and a warning says so, once`, async () => {
+        const key = uniqueKey();
+        const held = await redisExpLock({ redis: await nodeRedis('redis'), lifetime: LONG_MS }).promise(key);
+        const withLock = redisExpLock({ redis: await make(), lifetime: LONG_MS, timeout: 10_000 });
+        const warnings = await published('redis-exp-lock:warning', async () => {
+          const recording = await recordCommands(server);
+          const waiting = [withLock.run(key, ({ retries }) => retries), withLock.run(key, ({ retries }) => retries)];
+          await sleep(100);
+          await held();
+          for (const retries of await Promise.all(waiting)) expect(retries).to.be.greaterThan(0);
+          const commands = await recording.stop();
+          expect(commands.some(({ args }) => /^(zadd|subscribe)$/i.test(args[0]!))).to.equal(false);
+        });
+        expect(warnings.filter(({ code }) => code === 'no-wake-ups')).to.have.length(1);
+        expect(warnings.find(({ code }) => code === 'no-wake-ups').message).to.contain('again and again');
+      });
+    }
+  });
+
   describe('sentinels', () => {
-    let sentinel: TestSentinel;
+    let sentinel: TestSentinels;
     before(async () => {
-      sentinel = await startSentinel(server);
+      sentinel = await startSentinels({ main: server }, 1);
     });
     after(() => sentinel.stop());
 
@@ -360,7 +387,7 @@ describe('a client of its kind', () => {
       it(`node-redis, ${major}: works, also with types mapped; messages come, also after a loss`, async () => {
         const redis = require(major).createSentinel({
           name: 'main',
-          sentinelRootNodes: [{ host: '127.0.0.1', port: sentinel.port }],
+          sentinelRootNodes: [{ host: '127.0.0.1', port: sentinel.ports[0] }],
           commandOptions: { typeMapping: { 36: Buffer } },
         });
         redis.on('error', () => {});
@@ -380,7 +407,11 @@ describe('a client of its kind', () => {
     for (const kind of ioredisKinds) {
       it(`${kind}: works; messages come, also after a loss`, async () => {
         const IORedis = require(kind);
-        const options = { name: 'main', sentinels: [{ host: '127.0.0.1', port: sentinel.port }], lazyConnect: true };
+        const options = {
+          name: 'main',
+          sentinels: [{ host: '127.0.0.1', port: sentinel.ports[0] }],
+          lazyConnect: true,
+        };
         const redis = new IORedis(options).on('error', () => {});
         closing.push(() => redis.disconnect());
         await redis.connect();
@@ -528,7 +559,7 @@ describe('a client of its kind', () => {
       it(`${name}: the connection is in the database that the client has selected meanwhile`, async () => {
         const redis = await make();
         await redis.select(3);
-        const dedicated = scriptClient(redis).dedicate();
+        const dedicated = scriptClient(redis).dedicate('k');
         await dedicated.opened;
         const key = uniqueKey();
         await dedicated.script.eval("return redis.call('SET', KEYS[1], 'x')", [key], []);

@@ -1,73 +1,14 @@
 /** One lock's keys live in one slot (H57, H58): the basics over every cluster client, on three masters. */
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
+import { companionOf, slotOf } from '../../src/keys';
 import { scriptClient } from '../../src/stores/clients';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
-import { uniqueKey } from '../support/redis';
+import { recordCommands, uniqueKey } from '../support/redis';
+import { type Dial, kinds, type Way } from './cluster-kinds';
 import { backendError } from './faults';
-import { rejectionOf } from './holding';
-
-interface Way {
-  readonly redis: any;
-  close(): void;
-}
-type Dial = (ports: readonly number[], options?: object) => Promise<Way>;
-
-function nodeRedis(packageName: string): Dial {
-  return async (ports, options) => {
-    const { createCluster } = require(packageName);
-    const rootNodes = ports.map((port) => ({ url: `redis://127.0.0.1:${port}` }));
-    const cluster = createCluster({ rootNodes, ...options });
-    cluster.on('error', () => {});
-    await cluster.connect();
-    return { redis: cluster, close: () => void (cluster.destroy ?? cluster.disconnect).call(cluster) };
-  };
-}
-
-function ioredis(packageName: string): Dial {
-  return async (ports, options) => {
-    const { Cluster } = require(packageName);
-    const cluster = new Cluster(
-      ports.map((port) => ({ port, host: '127.0.0.1' })),
-      { lazyConnect: true, ...options },
-    );
-    cluster.on('error', () => {});
-    await cluster.connect();
-    return { redis: cluster, close: () => cluster.disconnect() };
-  };
-}
-
-const glide: Dial = async (ports, options) => {
-  const { GlideClusterClient, Logger } = require('@valkey/valkey-glide');
-  Logger.init('off');
-  const addresses = ports.map((port) => ({ port, host: '127.0.0.1' }));
-  const client = await GlideClusterClient.createClient({ addresses, requestTimeout: 10_000, ...options });
-  return { redis: client, close: () => client.close() };
-};
-
-interface Kind {
-  readonly name: string;
-  readonly dial: Dial;
-  /** Options by which its owner gets other types for himself; none where there are none. */
-  readonly mapped?: object;
-  readonly prefixes?: boolean;
-  readonly subscribes?: boolean;
-}
-
-const mapped = { commandOptions: { typeMapping: { 36: Buffer, 58: String } } };
-const stringNumbers = { redisOptions: { stringNumbers: true } };
-
-const kinds: readonly Kind[] = [
-  { name: 'node-redis 6', dial: nodeRedis('redis'), mapped, prefixes: true, subscribes: true },
-  { name: 'node-redis 5', dial: nodeRedis('redis-5'), mapped, subscribes: true },
-  { name: 'node-redis 4', dial: nodeRedis('redis-4'), subscribes: true },
-  { name: 'ioredis 6', dial: ioredis('ioredis'), mapped: stringNumbers, prefixes: true, subscribes: true },
-  { name: 'ioredis 5', dial: ioredis('ioredis-5'), mapped: stringNumbers, prefixes: true, subscribes: true },
-  { name: 'iovalkey', dial: ioredis('iovalkey'), mapped: stringNumbers, prefixes: true, subscribes: true },
-  { name: 'Valkey GLIDE', dial: glide, mapped: { defaultDecoder: 0 } },
-];
+import { callsIn, rejectionOf } from './holding';
 
 describe('a cluster', () => {
   let cluster: TestCluster;
@@ -111,6 +52,26 @@ describe('a cluster', () => {
         for (const key of keys) expect(await (await cluster.nodeOf(key)).command('EXISTS', key)).to.equal(0);
       });
 
+      it('calls of one tick: one batch for each slot, whatever the tags', async () => {
+        const withLock = redisExpLock({ redis: await connected(dial), lifetime: 10_000 });
+        const [one, other, twin] = [uniqueKey(), uniqueKey(), uniqueKey()];
+        let tail = 0;
+        while (slotOf(`{${twin}${tail}}`) !== slotOf(`{${one}}`)) tail += 1;
+        const names = [`{${one}}`, `{${other}}`, `{${twin}${tail}}`].flatMap((tag) =>
+          [1, 2, 3].map((i) => `${tag}:${i}`),
+        );
+        // Once, so that every node has the scripts.
+        for (const _ of [1, 2]) {
+          const leases = await Promise.all(names.map((name) => withLock.promise(name)));
+          expect(await Promise.all(leases.map((lease) => lease()))).not.to.include(false);
+        }
+        const recordings = await Promise.all(cluster.nodes.map((node) => recordCommands(node)));
+        const leases = await Promise.all(names.map((name) => withLock.promise(name)));
+        const commands = (await Promise.all(recordings.map((recording) => recording.stop()))).flat();
+        expect(commands.filter(({ args, lua }) => !lua && callsIn(args).length > 0)).to.have.length(2);
+        expect(await Promise.all(leases.map((lease) => lease()))).not.to.include(false);
+      });
+
       it('a script that a node has lost is sent again (H53)', async () => {
         const withLock = redisExpLock({ redis: await connected(dial), lifetime: 10_000 });
         const key = uniqueKey();
@@ -143,13 +104,6 @@ describe('a cluster', () => {
         const tag = uniqueKey();
         const lease = await withLock.promise([`{${tag}}:a`, `{${tag}}:b`]);
         expect(await lease()).to.equal(true);
-      });
-
-      it('minReplicas is refused by name', async () => {
-        const withLock = redisExpLock({ redis: await connected(dial) });
-        const error = await rejectionOf(withLock.promise(uniqueKey(), { minReplicas: 1 }));
-        expect(error.code).to.equal('ERR_LOCK_OPTION');
-        expect(error.message).to.contain('minReplicas');
       });
 
       it('what it says of eviction', async () => {
@@ -207,38 +161,16 @@ describe('a cluster', () => {
           });
         });
       } else {
+        it('minReplicas is refused by name', async () => {
+          const withLock = redisExpLock({ redis: await connected(dial) });
+          const error = await rejectionOf(withLock.promise(uniqueKey(), { minReplicas: 1 }));
+          expect(error.code).to.equal('ERR_LOCK_OPTION');
+          expect(error.message).to.contain('minReplicas');
+        });
+
         it('has no messages to give', async () => {
           expect(scriptClient(await connected(dial)).subscribe).to.equal(undefined);
         });
-      }
-    });
-  }
-});
-
-describe('a cluster of which a node dies', () => {
-  for (const { name, dial } of kinds.filter(({ subscribes }) => subscribes)) {
-    it(`${name}: messages come by another node, once the gap was told`, async () => {
-      const cluster = await startCluster();
-      const way = await dial(cluster.nodes.map(({ port }) => port));
-      try {
-        const channel = uniqueKey();
-        const seen: string[] = [];
-        const { subscribe } = scriptClient(way.redis);
-        const subscription = await subscribe!(
-          channel,
-          (message) => seen.push(message),
-          () => seen.push('a gap'),
-        );
-        const counts = await Promise.all(cluster.nodes.map((node) => node.command('PUBSUB', 'NUMSUB', channel)));
-        const dying = counts.findIndex(([, count]) => count === 1);
-        await cluster.nodes[dying]!.kill();
-        await waitFor(() => seen.at(-1) === 'a gap', { what: 'the gap to be told' });
-        await cluster.nodes[(dying + 1) % 3]!.command('PUBLISH', channel, 'from another');
-        await waitFor(() => seen.at(-1) === 'from another', { what: 'a message' });
-        subscription.close();
-      } finally {
-        way.close();
-        await cluster.stop();
       }
     });
   }

@@ -1,48 +1,147 @@
 /**
- * A Redis Cluster for tests: masters on loopback that share the slots evenly, joined by commands alone.
+ * A Redis Cluster for tests, on loopback, joined by commands alone: masters that share the slots evenly, each with so many
+ * replicas; slots that are moved, and masters that die.
  *
- * Invariant: when it is given out every node knows all others and serves; the root hooks end its servers like any other.
+ * Invariant: when it is given out every node knows all others and serves, and every replica is in step; the root hooks end its
+ * servers like any other.
  */
 
 import { waitFor } from './processes';
 import { type RedisServer, startRedis } from './redis';
 
 export interface TestCluster {
+  /** Every node; the masters of the beginning first. */
   readonly nodes: readonly RedisServer[];
-  /** The node that has the key. */
+  /** The master that has the key's slot now. */
   nodeOf(key: string): Promise<RedisServer>;
+  /** A master that has other slots. */
+  otherThan(node: RedisServer): Promise<RedisServer>;
+  /** Begins to move the key's slot. `keys` moves some keys that are there, `end` the rest, and tells every node. */
+  move(key: string, to: RedisServer): Promise<Move>;
+  /** Resolves when the replica of a master that was killed has its slots, and every node that lives knows. */
+  failedOver(dead: RedisServer): Promise<RedisServer>;
   stop(): Promise<void>;
+}
+
+export interface Move {
+  readonly slot: number;
+  keys(...names: string[]): Promise<void>;
+  end(): Promise<void>;
 }
 
 const slotCount = 16_384;
 
-/** Starts so many masters and resolves when each of them says that the cluster is whole. */
-export async function startCluster(masters = 3): Promise<TestCluster> {
-  const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '1500'];
-  const nodes = await Promise.all(Array.from({ length: masters }, () => startRedis({ args })));
+/** Starts so many masters, and replicas of each, and resolves when each of them says that the cluster is whole. */
+export async function startCluster(masters = 3, replicasOfEach = 0): Promise<TestCluster> {
+  const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '800', '--repl-diskless-sync-delay', '0'];
+  // A replica that has heard nothing for a moment may take over all the same.
+  args.push('--cluster-replica-validity-factor', '0');
+  const count = masters * (1 + replicasOfEach);
+  const nodes = await Promise.all(Array.from({ length: count }, () => startRedis({ args })));
   const share = Math.ceil(slotCount / masters);
-  for (const [i, node] of nodes.entries()) {
+  const begin = async (node: RedisServer, i: number): Promise<void> => {
     const slots = Array.from({ length: Math.min(share, slotCount - i * share) }, (_, j) => i * share + j);
-    await node.command('CLUSTER', 'ADDSLOTS', ...slots);
+    if (i < masters) await node.command('CLUSTER', 'ADDSLOTS', ...slots);
     await node.command('CLUSTER', 'SET-CONFIG-EPOCH', i + 1); // else they find themselves in conflict, and take turns
-  }
-  for (const node of nodes.slice(1)) await node.command('CLUSTER', 'MEET', '127.0.0.1', nodes[0]!.port);
-  for (const node of nodes)
-    await waitFor(() => isWhole(node, masters), { what: `node ${node.port} to see the cluster` });
+  };
+  await Promise.all(nodes.map(begin));
+  for (const node of nodes.slice(1)) await nodes[0]!.command('CLUSTER', 'MEET', '127.0.0.1', node.port);
+  const ids = new Map<RedisServer, string>();
+  for (const node of nodes) ids.set(node, await node.command<string>('CLUSTER', 'MYID'));
+  const serves = (node: RedisServer) => async () => {
+    const info = await node.command<string>('CLUSTER', 'INFO');
+    return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${count}`);
+  };
+  await Promise.all(nodes.map((node) => waitFor(serves(node), { what: `node ${node.port} to see the cluster` })));
+  const follow = async (node: RedisServer, i: number): Promise<void> => {
+    const master = nodes[i % masters]!;
+    await node.command('CLUSTER', 'REPLICATE', ids.get(master)!);
+    const inStep = async () => /master_link_status:up/.test(await node.command('INFO', 'replication'));
+    await waitFor(inStep, { what: `replica ${node.port} to be in step` });
+  };
+  await Promise.all(nodes.slice(masters).map((node, i) => follow(node, i)));
+
+  const living = (): RedisServer[] =>
+    nodes.filter(({ process }) => process.exitCode === null && process.signalCode === null);
+  /** As one node sees it: who has which slots. */
+  const shares = async (node: RedisServer): Promise<[from: number, to: number, [host: string, port: number]][]> =>
+    node.command('CLUSTER', 'SLOTS');
+  const masterOf = async (slot: number, asked = living()[0]!): Promise<RedisServer> => {
+    const found = (await shares(asked)).find(([from, to]) => from <= slot && slot <= to);
+    return nodes.find(({ port }) => port === found?.[2][1])!;
+  };
+  const epochOf = async (node: RedisServer): Promise<number> =>
+    Number(/cluster_current_epoch:(\d+)/.exec(await node.command('CLUSTER', 'INFO'))![1]);
+  const mastersNow = async (): Promise<RedisServer[]> => {
+    const ports = (await shares(living()[0]!)).map(([, , [, port]]) => port);
+    return nodes.filter(({ port }) => ports.includes(port));
+  };
+  const slotOf = (key: string): Promise<number> => living()[0]!.command('CLUSTER', 'KEYSLOT', key);
+  /** What a cluster says of itself is behind what was just told to it. */
+  const agreed = async (node: RedisServer): Promise<boolean> => {
+    const views = await Promise.all(
+      living().map(async (each) =>
+        JSON.stringify((await shares(each)).map(([from, to, [, port]]) => [from, to, port])),
+      ),
+    );
+    return new Set(views).size === 1 && views[0]!.includes(`${node.port}]`);
+  };
+
   return {
     nodes,
     async nodeOf(key) {
-      const slot = await nodes[0]!.command<number>('CLUSTER', 'KEYSLOT', key);
-      return nodes[Math.floor(slot / share)]!;
+      return masterOf(await slotOf(key));
+    },
+    async otherThan(node) {
+      return (await mastersNow()).find((each) => each !== node)!;
+    },
+    async move(key, to) {
+      const slot = await slotOf(key);
+      const from = await masterOf(slot);
+      await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids.get(from)!);
+      await from.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids.get(to)!);
+      const migrate = async (names: readonly string[]): Promise<void> => {
+        if (names.length > 0) await from.command('MIGRATE', '127.0.0.1', to.port, '', 0, 5_000, 'KEYS', ...names);
+      };
+      return {
+        slot,
+        keys: (...names) => migrate(names),
+        async end() {
+          for (;;) {
+            const names = await from.command<string[]>('CLUSTER', 'GETKEYSINSLOT', slot, 100);
+            if (names.length === 0) break;
+            await migrate(names);
+          }
+          // Else the new owner takes it under an epoch that is older than the last owner's.
+          const isAbreast = async (): Promise<boolean> => (await epochOf(to)) >= (await epochOf(from));
+          await waitFor(isAbreast, { what: `${to.port} to hear the epoch of ${from.port}` });
+          const others = (await mastersNow()).filter((node) => node !== to && node !== from);
+          for (const node of [to, from, ...others])
+            await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', ids.get(to)!);
+          // What a node was told by us, an older word of another may undo for a moment.
+          const knows = async (): Promise<boolean> => {
+            const masters = await Promise.all(living().map((node) => masterOf(slot, node)));
+            return masters.every((master) => master === to);
+          };
+          await waitFor(knows, { what: `every node to know who has slot ${slot}` });
+        },
+      };
+    },
+    async failedOver(dead) {
+      const successor = async (): Promise<RedisServer | undefined> => {
+        const heirs = await Promise.all(
+          living().map(async (node) => /role:master/.test(await node.command('INFO', 'replication')) && node),
+        );
+        const [heir] = heirs.filter(
+          (node) =>
+            node && nodes.indexOf(node) >= masters && nodes.indexOf(node) % masters === nodes.indexOf(dead) % masters,
+        );
+        return heir && (await agreed(heir)) ? heir : undefined;
+      };
+      return waitFor(successor, { timeoutMs: 15_000, what: `a replica to take the place of ${dead.port}` });
     },
     async stop() {
       await Promise.all(nodes.map((node) => node.discard()));
     },
   };
-}
-
-async function isWhole(node: RedisServer, masters: number): Promise<boolean> {
-  const info = await node.command<string>('CLUSTER', 'INFO');
-  const slots = await node.command<unknown[]>('CLUSTER', 'SLOTS');
-  return /cluster_state:ok/.test(info) && slots.length === masters;
 }

@@ -1,44 +1,64 @@
 /**
- * A sentinel for tests: one that watches a master (and finds its replicas) under the name `main`, and is alone to decide.
+ * Sentinels for tests: as many as are asked for, watching any number of masters (and finding their replicas), of which the
+ * majority decides.
  *
- * Invariant: its file is in the master's directory, which goes with the master; the process ends with ours at the latest.
+ * Invariant: a sentinel's file is in the first master's directory, which goes with the master; the processes end with ours at
+ * the latest.
  */
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { connect as dial } from 'node:net';
 import { join } from 'node:path';
 import { freePort, kill9, track, waitFor } from './processes';
-import { type RedisServer, serverBinary } from './redis';
+import { connect, type RedisServer, serverBinary } from './redis';
 
-export interface TestSentinel {
-  readonly name: 'main';
-  readonly port: number;
+export interface TestSentinels {
+  readonly ports: readonly number[];
+  /** Resolves when every sentinel knows so many replicas of a master, and all other sentinels of it. */
+  ready(name: string, replicas: number): Promise<void>;
+
   stop(): Promise<void>;
 }
 
-/** Resolves when it listens. */
-export async function startSentinel(master: RedisServer): Promise<TestSentinel> {
-  const port = await freePort();
-  const file = join(master.dir, `sentinel-${port}.conf`); // it writes there what it learns
-  const lines = [
-    `port ${port}`,
-    'bind 127.0.0.1',
-    `dir ${master.dir}`,
-    `sentinel monitor main 127.0.0.1 ${master.port} 1`,
-    'sentinel down-after-milliseconds main 500',
-    'sentinel failover-timeout main 2000',
-  ];
-  writeFileSync(file, `${lines.join('\n')}\n`);
-  const child: ChildProcess = spawn(await serverBinary(), [file, '--sentinel'], { stdio: 'ignore' });
-  track(child);
-  await waitFor(() => listens(port), { what: `sentinel ${port} to listen` });
-  return { name: 'main', port, stop: () => kill9(child) };
-}
-
-function listens(port: number): Promise<boolean> {
-  const socket = dial({ port, host: '127.0.0.1' });
-  return new Promise((resolve) => {
-    socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
-  }).finally(() => socket.destroy()) as Promise<boolean>;
+/** Resolves when they listen. @param masters By the names that clients ask for. */
+export async function startSentinels(
+  masters: Readonly<Record<string, RedisServer>>,
+  count = 3,
+): Promise<TestSentinels> {
+  const { dir } = Object.values(masters)[0]!;
+  const watched = Object.entries(masters).flatMap(([name, { port }]) => [
+    `sentinel monitor ${name} 127.0.0.1 ${port} ${Math.floor(count / 2) + 1}`,
+    `sentinel down-after-milliseconds ${name} 500`,
+    `sentinel failover-timeout ${name} 2000`,
+  ]);
+  const binary = await serverBinary();
+  const start = async (): Promise<{ port: number; child: ChildProcess }> => {
+    const port = await freePort();
+    const file = join(dir, `sentinel-${port}.conf`); // it writes there what it learns
+    writeFileSync(file, `${[`port ${port}`, 'bind 127.0.0.1', `dir ${dir}`, ...watched].join('\n')}\n`);
+    const child = spawn(binary, [file, '--sentinel'], { stdio: 'ignore' });
+    track(child);
+    return { port, child };
+  };
+  const started = await Promise.all(Array.from({ length: count }, start));
+  const ports = started.map(({ port }) => port);
+  const clients = await Promise.all(ports.map((port) => connect(port, { RESP: 2 })));
+  return {
+    ports,
+    async ready(name, replicas) {
+      const knows = async (): Promise<boolean> => {
+        const states = await Promise.all(clients.map((client) => client.sendCommand(['SENTINEL', 'MASTER', name])));
+        return states.every((state) => {
+          const of = (word: string): unknown =>
+            (state as unknown as string[])[(state as unknown as string[]).indexOf(word) + 1];
+          return of('num-slaves') === String(replicas) && of('num-other-sentinels') === String(count - 1);
+        });
+      };
+      await waitFor(knows, { what: `sentinels to know ${replicas} replicas of ${name}` });
+    },
+    async stop() {
+      for (const client of clients) client.destroy();
+      await Promise.all(started.map(({ child }) => kill9(child)));
+    },
+  };
 }

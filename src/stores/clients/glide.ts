@@ -24,6 +24,7 @@ export function glide(client: Foreign): ScriptClient {
     async evictionPolicy() {
       return policyIn(await client.configGet(['maxmemory-policy'], asText));
     },
+    nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);
     },

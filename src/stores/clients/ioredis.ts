@@ -1,7 +1,8 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
+import { slotOf } from '../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type OpenLine, subscriber } from './messages';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type Foreign, hasMethods, policyIn } from './shape';
 
 /** A pipeline has the same methods, and no state. */
 export function isIORedis(client: unknown): client is Foreign {
@@ -22,11 +23,14 @@ export function ioredis(client: Foreign): ScriptClient {
     async evictionPolicy() {
       return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
     },
-    dedicate() {
-      if (clustered) throw noDedicated(client);
-      return dedicated(client);
+    nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
+    dedicate(key) {
+      if (!clustered) return dedicated(client);
+      const name = nodeOf(client, key);
+      const node = client.nodes('master').find(({ options }: Foreign) => `${options.host}:${options.port}` === name);
+      return dedicated(node ?? anyNode(client));
     },
-    subscribe: subscriber(lineOver(clustered ? () => anyNode(client) : () => client)),
+    subscribe: subscriber(lineOver(client, clustered ? () => anyNode(client) : () => client)),
   };
 }
 
@@ -58,6 +62,10 @@ function readinessOf(status: string): Readiness {
   return status === 'wait' || status === 'end' || status === 'disconnecting' ? 'closed' : 'soon';
 }
 
+function nodeOf(cluster: Foreign, key: string): string {
+  return cluster.slots[slotOf(key)]?.[0] ?? '';
+}
+
 /** PUBLISH is broadcast in a cluster: any node will do, and after a loss perhaps another. */
 function anyNode(cluster: Foreign): Foreign {
   const nodes = cluster.nodes('master');
@@ -66,9 +74,13 @@ function anyNode(cluster: Foreign): Foreign {
   return some[Math.floor(Math.random() * some.length)];
 }
 
-/** For a connection of our own. Offline, resending and subscribing again are ours to decide; channels have no prefix. */
+/**
+ * For a connection of our own. Offline, resending and subscribing again are ours to decide; channels have no prefix. While no
+ * sentinel answers, ioredis asks them all again for ever, on a timer that keeps the process alive.
+ */
 const ownOptions = {
   lazyConnect: true,
+  sentinelRetryStrategy: null,
   keyPrefix: '',
   enableAutoPipelining: false,
   autoResubscribe: false,
@@ -100,8 +112,10 @@ function dedicated(client: Foreign): DedicatedClient {
   };
 }
 
-function lineOver(node: () => Foreign): OpenLine {
+function lineOver(client: Foreign, node: () => Foreign): OpenLine {
   return async (onMessage, onEnd) => {
+    // Each try of a sentinel's client leaves timers of two seconds behind.
+    if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
     const connection = node().duplicate({ ...ownOptions, retryStrategy: null });
     connection.on('error', () => {});
     connection.on('end', onEnd);

@@ -1,4 +1,6 @@
 // node-redis 4, 5 and 6: client, cluster, sentinel and pool. They run scripts alike; the rest differs by kind and major.
+
+import { slotOf } from '../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type Line, type OpenLine, subscriber } from './messages';
 import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
@@ -27,14 +29,16 @@ export function nodeRedis(client: Foreign): ScriptClient {
     keyPrefix,
     clustered: kind === 'cluster',
     readiness: readinessOf(client, kind),
-    ...(kind === 'cluster' || keyPrefix !== '' ? rawScripts(commands, kind) : scripts(commands)),
+    ...(kind === 'cluster' || keyPrefix !== '' ? rawScripts(client, commands, kind) : scripts(commands)),
     async evictionPolicy() {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
     },
-    dedicate() {
-      if (kind !== 'client' || !hasMethods(client, 'duplicate', 'wait')) throw noDedicated(client);
-      return dedicated(client);
+    nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
+    dedicate(key) {
+      const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
+      if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
+      return dedicated(node);
     },
     subscribe: openLine && subscriber(openLine),
   };
@@ -66,9 +70,11 @@ function scripts(commands: Foreign): Scripts {
  * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
  * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
  */
-function rawScripts(commands: Foreign, kind: Kind): Scripts {
+function rawScripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
+  const isServed = kind === 'cluster' ? lookout(client, commands) : undefined;
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
+    if (isServed?.(keys[0]!) === false) return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
     // In 5 the options of `commands` are not those of its sendCommand.
     if (kind === 'cluster') return commands.sendCommand(keys[0], false, words, ourOptions);
     return kind === 'sentinel'
@@ -79,6 +85,28 @@ function rawScripts(commands: Foreign, kind: Kind): Scripts {
     evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
     eval: (lua, keys, args) => send('EVAL', lua, keys, args),
   };
+}
+
+const lookPauseMs = 100;
+
+/**
+ * Whether the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that says MOVED, which a dead
+ * one never does; 6 looks after some seconds. So nothing is left to the queue of a dead one, and any node is asked for the key:
+ * the client goes from one to the next, and reads the map of the slots anew, until one has it.
+ */
+function lookout(client: Foreign, commands: Foreign): (key: string) => boolean {
+  let lookAgainMs = 0;
+  return (key) => {
+    if (masterOf(client, key)?.client?.isReady !== false) return true;
+    if (performance.now() < lookAgainMs) return false;
+    lookAgainMs = performance.now() + lookPauseMs;
+    commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
+    return false;
+  };
+}
+
+function masterOf(cluster: Foreign, key: string): Foreign | undefined {
+  return cluster.slots[slotOf(key)]?.master;
 }
 
 function readinessOf(client: Foreign, kind: Kind): () => Readiness {

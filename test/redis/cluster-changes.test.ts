@@ -1,0 +1,300 @@
+/**
+ * A cluster that changes under locks: slots on the move (H56), all of them at once, and a master that dies (H59). Three masters
+ * and a replica of each, through every client; what is on the move is real, and so are MOVED, ASK and TRYAGAIN.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { scriptClient } from '../../src/stores/clients';
+import { type Move, startCluster, type TestCluster } from '../support/cluster';
+import { waitFor } from '../support/processes';
+import { type RedisServer, recordCommands, uniqueKey } from '../support/redis';
+import { kinds, type Way } from './cluster-kinds';
+import { backendError, LONG_MS } from './faults';
+import { isAcquire, rejectionOf } from './holding';
+
+const hearing = kinds.filter(({ subscribes }) => subscribes);
+
+describe('a cluster of six that changes under locks', () => {
+  let cluster: TestCluster;
+  /** Two clients of each kind: two processes, as far as the cluster can tell. */
+  const ways = new Map<string, readonly [Way, Way]>();
+
+  before(async function () {
+    this.timeout(60_000);
+    cluster = await startCluster(3, 1);
+    const ports = cluster.nodes.map(({ port }) => port);
+    for (const { name, dial } of kinds) ways.set(name, [await dial(ports), await dial(ports)]);
+  });
+  after(async () => {
+    for (const way of [...ways.values()].flat()) way.close();
+    await cluster.stop();
+  });
+
+  const locksOf = (name: string, options: object = {}): [redisExpLock.WithLock, redisExpLock.WithLock] => {
+    const [one, other] = ways.get(name)!;
+    const settings = { lifetime: LONG_MS, commandTimeout: 5_000, retryTimeout: 10, ...options };
+    return [redisExpLock({ redis: one.redis, ...settings }), redisExpLock({ redis: other.redis, ...settings })];
+  };
+
+  async function begin(key: string): Promise<{ from: RedisServer; to: RedisServer; move: Move }> {
+    const from = await cluster.nodeOf(key);
+    const to = await cluster.otherThan(from);
+    return { from, to, move: await cluster.move(key, to) };
+  }
+
+  /** Of a slot that is on the move: the node that imports it is asked as by a client that was sent there. */
+  const companions = (key: string): string[] => [`{${key}}:fence`, `{${key}}:queue`];
+
+  for (const { name } of kinds) {
+    describe(`through ${name}`, () => {
+      it('a lock moves while it is held: token and time intact, renewed on both sides, nobody else gets it (H56)', async () => {
+        const [mine, others] = locksOf(name);
+        const key = uniqueKey();
+        const lease = await mine.promise(key);
+        const { from, to, move } = await begin(key);
+        expect(await lease.extend(50_000), 'MIGRATING, still there').to.equal(true);
+        await move.keys(key); // its fence stays behind: what needs both is told TRYAGAIN
+        expect(await from.command('EXISTS', key).catch((error) => error.message)).to.match(/^ASK /);
+        expect(await lease.extend(40_000), 'by ASK').to.equal(true);
+        const refused = await rejectionOf(others.promise(key, { commandTimeout: 300 }));
+        expect(refused, 'neither free nor granted').to.be.instanceOf(redisExpLock.LockBackendError);
+        expect(refused).to.include({ retryable: true });
+        await move.keys(...companions(key));
+        await move.end();
+        expect(await to.command('GET', key)).to.equal(lease.token);
+        expect(await to.command('PTTL', key)).to.be.within(1, 40_000);
+        expect(await others.tryLock(key), 'by MOVED').to.equal(null);
+        expect(await lease.extend(30_000), 'by MOVED').to.equal(true);
+        expect(await lease()).to.equal(true);
+        const next = await others.promise(key);
+        expect(next.fence).to.be.greaterThan(lease.fence);
+        expect(await next()).to.equal(true);
+      });
+
+      it('a lock of a slot on the move: acquire and release wait until it has moved (TRYAGAIN, H56)', async () => {
+        const [mine, others] = locksOf(name);
+        const tag = uniqueKey();
+        const [held, free] = [`{${tag}}:held`, `{${tag}}:free`];
+        const lease = await mine.promise(held);
+        const { to, move } = await begin(tag);
+        const released = lease();
+        const acquired = others.promise(free, { timeout: 10_000 });
+        await sleep(100);
+        expect(await to.command('CLUSTER', 'COUNTKEYSINSLOT', move.slot)).to.equal(0);
+        await move.end();
+        expect(await released).to.equal(true);
+        const next = await acquired;
+        expect(await to.command('GET', free)).to.equal(next.token);
+        expect(await next()).to.equal(true);
+      });
+
+      it('two of one slot, of which one has moved: both are renewed in one tick (TRYAGAIN, one by one, H56)', async () => {
+        const [mine] = locksOf(name);
+        const tag = uniqueKey();
+        const [one, other] = [`{${tag}}:1`, `{${tag}}:2`] as const;
+        const leases = [await mine.promise(one), await mine.promise(other)];
+        const { from, to, move } = await begin(tag);
+        await move.keys(one);
+        const recording = await recordCommands(to);
+        const asked = leases.map((lease) => lease.extend(50_000));
+        // These ask again for the whole by themselves, for longer than anybody waits: it is answered when all has moved.
+        if (/^io|GLIDE/.test(name)) await sleep(150).then(() => move.keys(other));
+        expect(await Promise.all(asked)).to.deep.equal([true, true]);
+        expect((await recording.stop()).some(({ args }) => args[0]?.toUpperCase() === 'ASKING')).to.equal(true);
+        await move.end();
+        expect(await to.command('GET', one)).to.equal(leases[0]!.token);
+        expect(await from.command('EXISTS', other).catch((error) => error.message)).to.match(/^MOVED /);
+        expect(await Promise.all(leases.map((lease) => lease()))).to.deep.equal([true, true]);
+      });
+
+      it('a slot moves from node to node under load: no update lost, never two holders, fences rise (H56)', async () => {
+        const locks = locksOf(name, { lifetime: 5_000 });
+        const key = uniqueKey();
+        const fences: number[] = [];
+        let holders = 0;
+        let balance = 0;
+        let overlaps = 0;
+        let moving = true;
+        const work = async (withLock: redisExpLock.WithLock): Promise<number> => {
+          let turns = 0;
+          for (; moving || turns === 0; turns += 1) {
+            await withLock.run(key, { timeout: 15_000 }, async ({ fence }) => {
+              holders += 1;
+              if (holders > 1) overlaps += 1;
+              fences.push(fence);
+              const read = balance;
+              await sleep(1);
+              balance = read + 1;
+              holders -= 1;
+            });
+          }
+          return turns;
+        };
+        const working = Promise.all([...locks, ...locks].map(work));
+        for (let round = 0; round < 4; round += 1) {
+          await waitFor(() => fences.length > 5 * round);
+          const { from, move } = await begin(key);
+          await move.keys(key); // one by one, so that it lies on both sides for a while
+          await sleep(10);
+          await move.end();
+          expect(await cluster.nodeOf(key)).not.to.equal(from);
+        }
+        moving = false;
+        const turns = (await working).reduce((sum, each) => sum + each, 0);
+        expect(overlaps, 'two at a time').to.equal(0);
+        expect(balance).to.equal(turns);
+        expect(fences).to.deep.equal([...new Set(fences)].sort((a, b) => a - b));
+      });
+    });
+  }
+
+  describe('all of it', () => {
+    for (const { name } of hearing) {
+      it(`${name}: who stands in line is told, whichever node has the lock (H27)`, async () => {
+        const [mine, others] = locksOf(name, { retryTimeout: 1 });
+        for (let nodes = new Set<RedisServer>(); nodes.size < 3; ) {
+          const key = uniqueKey();
+          const node = await cluster.nodeOf(key);
+          if (nodes.has(node)) continue;
+          nodes = new Set([...nodes, node]);
+          const held = await mine.promise(key);
+          const recording = await recordCommands(node);
+          const waiting = others.promise(key, { timeout: 10_000 });
+          await waitFor(async () => (await others.inspect(key)).waiters === 1, { what: 'somebody in line' });
+          await sleep(100);
+          await held();
+          await (await waiting)();
+          const commands = await recording.stop();
+          expect(commands.some(({ args, lua }) => lua && /^publish$/i.test(args[0]!))).to.equal(true);
+          const asked = commands.filter(({ args, lua }) => !lua && isAcquire(args));
+          expect(asked.length, 'a hundred pauses have passed').to.be.at.most(5);
+        }
+      });
+    }
+
+    it('minReplicas asks the node that has the key, also after its slot has moved (H59)', async function () {
+      this.timeout(30_000);
+      const readers = await Promise.all(cluster.nodes.map((node) => node.connect()));
+      await Promise.all(readers.map((reader) => reader.sendCommand(['READONLY'])));
+      const keys = hearing.map(() => uniqueKey());
+      const locks = hearing.map(({ name }) => locksOf(name, { minReplicas: 1, commandTimeout: 1_500 })[0]);
+      for (const round of [1, 2]) {
+        const granted = async ({ name }: { name: string }, i: number): Promise<void> => {
+          const lease = await locks[i]!.promise(keys[i]!, { timeout: 15_000 });
+          const found = await Promise.all(readers.map((reader) => reader.get(keys[i]!).catch(() => null)));
+          expect(
+            found.filter((token) => token === lease.token),
+            `${name}, round ${round}`,
+          ).to.have.length(2);
+          expect(await lease()).to.equal(true);
+        };
+        await Promise.all(hearing.map(granted));
+        for (const key of round === 1 ? keys : []) await (await begin(key)).move.end();
+      }
+      const missing = locks.map((lock, i) => backendError(lock.promise(keys[i]!, { minReplicas: 2 })));
+      for (const error of await Promise.all(missing)) expect(error.redisCode).to.equal('NOREPLICAS');
+      await Promise.all(locks.map((lock) => lock.close()));
+    });
+
+    it('resharding: locks that are held and renewed meanwhile are all kept, and given back (H56)', async function () {
+      this.timeout(30_000);
+      const held: { name: string; lease: redisExpLock.Lease; key: string }[] = [];
+      for (const { name } of kinds) {
+        const [mine] = locksOf(name, { lifetime: 2_000, autoExtend: true });
+        const keys = Array.from({ length: 5 }, () => uniqueKey());
+        const leases = await Promise.all(keys.map((key) => mine.promise(key)));
+        held.push(...leases.map((lease, i) => ({ name, lease, key: keys[i]! })));
+      }
+      for (const { lease } of held) lease.signal.addEventListener('abort', () => {});
+      // One after the other: two nodes that send each other keys at the same time block each other.
+      for (const { key } of held) {
+        const { move } = await begin(key);
+        await move.keys(key);
+        await move.end();
+      }
+      // Each is renewed where it is now.
+      await Promise.all(
+        held.map(async ({ name, lease }) => {
+          const leftMs = lease.remaining();
+          await waitFor(() => lease.remaining() > leftMs || lease.signal.aborted, { what: `${name} to renew` });
+        }),
+      );
+      for (const { name, lease, key } of held) {
+        expect(lease.signal.aborted, `${name}: ${lease.signal.reason}`).to.equal(false);
+        expect(await (await cluster.nodeOf(key)).command('GET', key)).to.equal(lease.token);
+      }
+      expect(await Promise.all(held.map(({ lease }) => lease()))).not.to.include(false);
+    });
+
+    // Last: from here on one of the six is gone.
+    it('a master is killed: what its replica has is kept and renewed, waiting goes on, messages come again (H59)', async function () {
+      this.timeout(40_000);
+      const dying = cluster.nodes[0]!;
+      const keyThere = async (): Promise<string> => {
+        for (;;) {
+          const key = uniqueKey();
+          if ((await cluster.nodeOf(key)) === dying) return key;
+        }
+      };
+      const stories = await Promise.all(
+        kinds.map(async ({ name, subscribes }) => {
+          const [mine, others] = locksOf(name, { lifetime: 9_000, commandTimeout: 1_000 });
+          const key = await keyThere();
+          const lease = await mine.promise(key, { autoExtend: true });
+          const free = await keyThere();
+          const first = await others.promise(free);
+          await first();
+          const heard = subscribes ? await listenAt(dying, ways.get(name)![0].redis) : undefined;
+          return { name, others, key, lease, free, fence: first.fence, heard };
+        }),
+      );
+      await dying.command('SET', `{${await keyThere()}}`, 'the last write');
+      expect(await dying.command('WAIT', 1, 5_000)).to.equal(1);
+      await dying.kill();
+      const failedOver = cluster.failedOver(dying);
+      const told = stories.map(async ({ name, others, key, lease, free, fence, heard }) => {
+        const acquired = others.promise(free, { timeout: 20_000 });
+        const passed = others.run(key, { timeout: 20_000 }, (next) => next.fence);
+        await failedOver;
+        const leftMs = lease.remaining();
+        await waitFor(() => lease.remaining() > leftMs, { what: `${name} to renew` });
+        expect(await others.tryLock(key), `${name}: held`).to.equal(null);
+        expect(await lease(), `${name}: given back`).to.equal(true);
+        const next = await acquired;
+        expect(next.fence, name).to.be.greaterThan(fence);
+        expect(await passed, name).to.be.greaterThan(lease.fence);
+        expect(await next(), name).to.equal(true);
+        await heard?.again();
+      });
+      await Promise.all(told);
+    });
+  });
+
+  /** Hears a channel over this very node; `again` resolves when the gap was told and messages come over another. */
+  async function listenAt(node: RedisServer, redis: unknown): Promise<{ again(): Promise<void> }> {
+    for (;;) {
+      const channel = uniqueKey();
+      const seen: string[] = [];
+      const subscription = await scriptClient(redis).subscribe!(
+        channel,
+        (message) => seen.push(message),
+        () => seen.push('a gap'),
+      );
+      const [, count] = await node.command<[string, number]>('PUBSUB', 'NUMSUB', channel);
+      if (count === 0) {
+        subscription.close();
+        continue;
+      }
+      return {
+        async again() {
+          await waitFor(() => seen.at(-1) === 'a gap', { what: 'the gap to be told' });
+          await cluster.nodes[1]!.command('PUBLISH', channel, 'from another');
+          await waitFor(() => seen.at(-1) === 'from another', { what: 'a message' });
+          subscription.close();
+        },
+      };
+    }
+  }
+});

@@ -1,0 +1,224 @@
+/**
+ * A real failover by three sentinels (H59): with the key at the replica, and without. The double grant cannot be prevented here:
+ * it is seen, the old holder is told at its next extension, and its fence is refused. `minReplicas` narrows that, and no more.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { waitFor } from '../support/processes';
+import { type Client, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
+import { startSentinels, type TestSentinels } from '../support/sentinel';
+import { backendError, LONG_MS } from './faults';
+import { rejectionOf } from './holding';
+
+interface Group {
+  readonly master: RedisServer;
+  readonly replicas: readonly RedisServer[];
+}
+
+const groups = { kept: 1, lost: 1, narrowed: 2, refused: 1 } as const;
+type Name = keyof typeof groups;
+
+const writeIfNewer = `
+  if tonumber(redis.call('HGET', KEYS[1], 'fence') or 0) > tonumber(ARGV[1]) then return 0 end
+  redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'balance', ARGV[2])
+  return 1`;
+
+describe('three sentinels fail a master over', () => {
+  const all = {} as Record<Name, Group>;
+  let sentinels: TestSentinels;
+  let resource: RedisServer;
+  const closing: (() => unknown)[] = [];
+
+  before(async function () {
+    this.timeout(40_000);
+    resource = await startRedis();
+    const start = async ([name, count]: [string, number]): Promise<void> => {
+      const master = await startRedis();
+      const replicas = await Promise.all(Array.from({ length: count }, () => startReplica(master)));
+      // Counted is not yet fed: the stream begins with the replica's first acknowledgement, up to a second later.
+      await master.command('SET', 'first', 'x');
+      for (const replica of replicas) await waitFor(() => replica.command('GET', 'first'), { what: 'the stream' });
+      all[name as Name] = { master, replicas };
+    };
+    await Promise.all(Object.entries(groups).map(start));
+    sentinels = await startSentinels(
+      Object.fromEntries(Object.entries(all).map(([name, { master }]) => [name, master])),
+    );
+    await Promise.all(Object.entries(groups).map(([name, count]) => sentinels.ready(name, count)));
+  });
+
+  after(async () => {
+    await Promise.all(closing.map((close) => close()));
+    await sentinels.stop();
+    const servers = Object.values(all).flatMap(({ master, replicas }) => [master, ...replicas]);
+    await Promise.all([resource, ...servers].map((server) => server.discard()));
+  });
+
+  const nodeRedis = (packageName: string) => async (name: Name) => {
+    const redis = require(packageName).createSentinel({
+      name,
+      sentinelRootNodes: sentinels.ports.map((port) => ({ port, host: '127.0.0.1' })),
+    });
+    redis.on('error', () => {});
+    closing.push(() => redis.destroy());
+    await redis.connect();
+    return redis;
+  };
+  const ioredis = (packageName: string) => async (name: Name) => {
+    const IORedis = require(packageName);
+    const places = sentinels.ports.map((port) => ({ port, host: '127.0.0.1' }));
+    const redis = new IORedis({ name, sentinels: places, lazyConnect: true }).on('error', () => {});
+    closing.push(() => redis.disconnect());
+    await redis.connect();
+    return redis;
+  };
+  const kinds: [name: string, dial: (name: Name) => Promise<any>][] = [
+    ['node-redis 6', nodeRedis('redis')],
+    ['node-redis 5', nodeRedis('redis-5')],
+    ['ioredis 6', ioredis('ioredis')],
+    ['ioredis 5', ioredis('ioredis-5')],
+    ['iovalkey', ioredis('iovalkey')],
+  ];
+
+  /** From now on nothing reaches the replica, not even what lies in its socket. */
+  async function stopReplica({ master }: Group, replica: RedisServer): Promise<void> {
+    await replica.pause();
+    await master.command('CLIENT', 'KILL', 'TYPE', 'replica');
+  }
+
+  async function promoted(server: RedisServer): Promise<void> {
+    const isMaster = async () => /role:master/.test(await server.command('INFO', 'replication'));
+    await waitFor(isMaster, { timeoutMs: 20_000, what: `${server.port} to be the master` });
+  }
+
+  it('with the key: every holder keeps it and renews it there, and who waits gets it afterwards (H59)', async function () {
+    this.timeout(30_000);
+    const { master, replicas } = all.kept;
+    const [heir] = replicas;
+    const stories = await Promise.all(
+      kinds.map(async ([name, dial]) => {
+        const options = { lifetime: 12_000, commandTimeout: 1_000 };
+        const mine = redisExpLock({ redis: await dial('kept'), ...options });
+        const others = redisExpLock({ redis: await dial('kept'), ...options });
+        const key = uniqueKey();
+        const lease = await mine.promise(key, { autoExtend: true });
+        return { name, others, key, lease };
+      }),
+    );
+    for (const { key, lease } of stories) await waitFor(async () => (await heir!.command('GET', key)) === lease.token);
+    await master.kill();
+    const waiting = stories.map(({ others, key }) => others.run(key, { timeout: 25_000 }, ({ fence }) => fence));
+    await promoted(heir!);
+    await Promise.all(
+      stories.map(async ({ name, key, lease }, i) => {
+        const leftMs = lease.remaining();
+        await waitFor(() => lease.remaining() > leftMs, { timeoutMs: 12_000, what: `${name} to renew` });
+        expect(await heir!.command('GET', key), name).to.equal(lease.token);
+        expect(await lease(), name).to.equal(true);
+        expect(await waiting[i], name).to.be.greaterThan(lease.fence);
+      }),
+    );
+  });
+
+  it('without the key: granted twice; the old holder is told at its next extension, and its fence is refused (H4, H59)', async function () {
+    this.timeout(30_000);
+    const { master, replicas } = all.lost;
+    const [heir] = replicas;
+    const made = await Promise.all(
+      kinds.map(async ([name, dial]) => {
+        const redis = await dial('lost');
+        return {
+          name,
+          key: uniqueKey(),
+          withLock: redisExpLock({ redis, lifetime: LONG_MS }),
+          other: await dial('lost'),
+        };
+      }),
+    );
+    await stopReplica(all.lost, heir!);
+    const held = await Promise.all(made.map(async (each) => ({ ...each, old: await each.withLock.promise(each.key) })));
+    await master.kill();
+    await heir!.resume();
+    await promoted(heir!);
+    const row = await resource.connect();
+    await Promise.all(
+      held.map(async ({ name, key, other, old }) => {
+        const next = await redisExpLock({ redis: other, lifetime: LONG_MS }).promise(key, { timeout: 15_000 });
+        expect(Math.min(old.remaining(), next.remaining()), `${name}: both believe`).to.be.greaterThan(0);
+        expect(next.fence, name).to.be.greaterThan(old.fence);
+        expect(await write(row, key, next.fence), `${name}: the next writes`).to.equal(1);
+        expect(await write(row, key, old.fence), `${name}: the old one is refused`).to.equal(0);
+        const lost = lossOfAtExtension(old);
+        expect(await lost, name).to.equal('taken');
+        expect(await old(), name).to.equal(false);
+        expect(await next(), `${name}: nobody else's release`).to.equal(true);
+      }),
+    );
+  });
+
+  /** Asked again until the client has found the new master. */
+  async function lossOfAtExtension(lease: redisExpLock.Lease): Promise<string> {
+    for (;;) {
+      const extended = await lease.extend().catch((error) => error);
+      if (extended === false) return (lease.signal.reason as redisExpLock.LockLostError).reason;
+      expect(extended, 'the new master never extends it').to.be.instanceOf(redisExpLock.LockBackendError);
+      await sleep(50);
+    }
+  }
+
+  function write(row: Client, key: string, fence: number): Promise<unknown> {
+    return row.eval(writeIfNewer, { keys: [key], arguments: [String(fence), 'x'] });
+  }
+
+  it('minReplicas, in the same story: not granted, so nobody is but the next (H59)', async function () {
+    this.timeout(30_000);
+    const { master, replicas } = all.refused;
+    const [heir] = replicas;
+    const redis = await ioredis('ioredis')('refused');
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas: 1, commandTimeout: 600 });
+    const other = redisExpLock({ redis: await ioredis('ioredis')('refused'), lifetime: LONG_MS });
+    const key = uniqueKey();
+    await stopReplica(all.refused, heir!);
+    const error = await backendError(withLock.promise(key));
+    expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
+    await master.kill();
+    await heir!.resume();
+    await promoted(heir!);
+    const next = await other.promise(key, { timeout: 15_000 });
+    expect(await heir!.command('GET', key)).to.equal(next.token);
+    await withLock.close();
+    expect(await heir!.command('GET', key)).to.equal(next.token);
+  });
+
+  it('minReplicas 1 of 2: the replica that has it dies with the master, and it is granted twice; 2 of 2 would not be (H59)', async function () {
+    this.timeout(30_000);
+    const { master, replicas } = all.narrowed;
+    const [witness, heir] = replicas;
+    const dial = ioredis('ioredis');
+    const withLock = redisExpLock({ redis: await dial('narrowed'), lifetime: LONG_MS, commandTimeout: 1_500 });
+    const other = redisExpLock({ redis: await dial('narrowed'), lifetime: LONG_MS });
+    const key = uniqueKey();
+    const both = await withLock.promise(key, { minReplicas: 2 });
+    for (const replica of replicas) expect(await replica.command('GET', key)).to.equal(both.token);
+    await both();
+    await waitFor(async () => (await heir!.command('EXISTS', key)) === 0);
+    await heir!.pause();
+    expect(await rejectionOf(withLock.promise(key, { minReplicas: 2, commandTimeout: 600 }))).to.include({
+      redisCode: 'NOREPLICAS',
+    });
+    await waitFor(async () => (await master.command('EXISTS', key)) === 0);
+    await master.command('CLIENT', 'KILL', 'TYPE', 'replica');
+    const back = async () => /state=online/.test(await master.command('INFO', 'replication'));
+    await waitFor(back, { what: 'the witness to be back' });
+    const old = await withLock.promise(key, { minReplicas: 1, timeout: 10_000 });
+    expect(await witness!.command('GET', key)).to.equal(old.token);
+    await Promise.all([master.kill(), witness!.kill()]);
+    await heir!.resume();
+    await promoted(heir!);
+    const next = await other.promise(key, { timeout: 15_000 });
+    expect(Math.min(old.remaining(), next.remaining()), 'both believe').to.be.greaterThan(0);
+    expect(next.fence).to.be.greaterThan(old.fence);
+  });
+});
