@@ -185,6 +185,7 @@ export class Wait implements Waiter {
     this.#asking = true;
     this.#sent = false;
     this.#attempts += 1;
+    if (this.#store.isQuorum) this.#request = undefined;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
     this.#store.acquire(this.#request).then(
@@ -244,7 +245,8 @@ export class Wait implements Waiter {
 
   #pauseAndAsk(): void {
     const leftMs = this.#deadlineMs - performance.now();
-    this.#nextPauseMs ??= pauses(this.#settings);
+    // Those whose votes were split must not meet again after the same pause.
+    this.#nextPauseMs ??= pauses(this.#store.isQuorum ? { ...this.#settings, jitter: 1 } : this.#settings);
     const pauseMs = Math.max(Math.min(this.#nextPauseMs(), leftMs), 0);
     this.#pause = setTimeout(() => this.#ask(), pauseMs);
   }

@@ -1,6 +1,7 @@
 // The contract between waiting and holding above and one place where locks live below: three verbs and a look.
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import type { LockBackendError } from './errors';
 import type { Key } from './keys';
 
 /** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
@@ -24,6 +25,8 @@ export interface AcquireRequest {
   readonly fences?: number | undefined;
   /** Given by who stands in line when it is busy. */
   readonly place?: Place | undefined;
+  /** For one of a quorum, instead of a place: the least that the fence may be. */
+  readonly leastFence?: number | undefined;
 }
 
 /** Where a process stands in line: its own channel, and the entry that it waits with. */
@@ -77,6 +80,14 @@ export interface ReleaseRequest {
   readonly ticket?: number | undefined;
 }
 
+export interface RaiseRequest {
+  readonly keys: Key;
+  readonly token: string;
+  /** What every later fence must exceed. */
+  readonly fence: number;
+  readonly commandTimeoutMs: number;
+}
+
 export type ReleaseReply = 'released' | 'missing' | 'taken';
 
 export interface LockState {
@@ -124,6 +135,32 @@ export interface Store {
    * the last moment at which it could take anything, or Redis was silent about that.
    */
   leave(): Promise<void>;
+  /**
+   * An attempt that fails leaves releases behind, so that each needs a token of its own; and who asks again after the same
+   * pause as the others would meet them again.
+   */
+  readonly isQuorum?: boolean | undefined;
+  /** Why these keys can never be locked in this mode; absent where all can. */
+  refuses?(keys: Key, mode: { readonly kind: string; readonly most: number } | undefined): LockBackendError | undefined;
+}
+
+/** A store that can be one of a quorum. */
+export interface Node extends Store {
+  /** False: not all of the keys are the token's any more, and nothing was changed. */
+  raise(request: RaiseRequest): Promise<boolean>;
+  /** Who answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
+  identify(timeoutMs: number): Promise<Identity>;
+  /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
+  readonly generation: (() => number) | undefined;
+  /** Its clock less our monotonic one, in ms: never more than that really is. */
+  readonly serverOffsetMs: number;
+}
+
+/** One run of one server. */
+export interface Identity {
+  readonly runId: string;
+  /** For how long it has surely been running. */
+  readonly uptimeMs: number;
 }
 
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */

@@ -47,6 +47,10 @@ export interface ScriptClient {
   readonly clustered: boolean;
   /** What `maxmemory-policy` is; rejects where it may not be read. */
   evictionPolicy(): Promise<string>;
+  /** What the server tells of itself (INFO server); rejects where it may not be asked. Of a cluster, one node's. */
+  serverInfo(): Promise<string>;
+  /** Goes up with each new connection; absent where that cannot be told. */
+  readonly generation?: (() => number) | undefined;
   /** A connection of our own to the same node, for WAIT. @throws {TypeError} where such a client has none to give. */
   dedicate(): DedicatedClient;
   /** Messages by PUBLISH, on a connection of our own; absent where such a client has none to give. */

@@ -11,9 +11,12 @@ import {
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  type Identity,
   type LockState,
   type Moment,
+  type Node,
   now,
+  type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
@@ -45,7 +48,7 @@ const stores = new WeakMap<object, RedisStore>();
  *
  * @throws {TypeError} `ERR_LOCK_OPTION` when it is no client that we know.
  */
-export function redisStore(client: object): Store {
+export function redisStore(client: object): Node {
   let store = stores.get(client);
   if (store === undefined) {
     store = new RedisStore(scriptClient(client));
@@ -54,9 +57,10 @@ export function redisStore(client: object): Store {
   return store;
 }
 
-class RedisStore implements Store {
+class RedisStore implements Node {
   readonly listen: Store['listen'];
   readonly keyPrefix: string;
+  readonly generation: Node['generation'];
   readonly #client: ScriptClient;
   /** Scripts that this server was sent whole; later calls send the SHA alone. */
   readonly #sent = new Set<string>();
@@ -74,7 +78,12 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
+    this.generation = client.generation;
     this.#batch = new Batch(client.clustered ? 1 : mostInBatch, (call, answer) => this.#send(call, answer));
+  }
+
+  get serverOffsetMs(): number {
+    return this.#serverOffsetMs;
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -174,6 +183,23 @@ class RedisStore implements Store {
     const acquired = this.#acquired(reply.slice(count), acquire, sent);
     if (acquired === undefined) throw strangeReply(reply, keys);
     return [released(reply.slice(0, count), keys), acquired];
+  }
+
+  raise({ keys, token, fence, commandTimeoutMs }: RaiseRequest): Promise<boolean> {
+    const [locks, fences] = keysOf(keys);
+    const call = scripts.raise(locks, fences, token, fence.toFixed(0));
+    return this.#told(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys)[0] === 1);
+  }
+
+  async identify(timeoutMs: number): Promise<Identity> {
+    const readiness = this.#client.readiness();
+    if (readiness !== 'ready') throw notReady('', readiness);
+    // Nobody's process stays alive for it.
+    const text = await answered(this.#client.serverInfo(), '', timeoutMs, false);
+    const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
+    // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
+    const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);
+    return { runId: /run_id:(\w+)/.exec(text)?.[1] ?? '', uptimeMs };
   }
 
   abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
@@ -389,8 +415,9 @@ class RedisStore implements Store {
 }
 
 function acquireCall(request: AcquireRequest, notAfter: number): ScriptCall {
-  const { keys, token, lifetimeMs, place } = request;
-  const where = place === undefined ? [] : [place.channel, place.id, String(place.ticket)];
+  const { keys, token, lifetimeMs, place, leastFence } = request;
+  const least = leastFence === undefined ? [] : [leastFence.toFixed(0)];
+  const where = place === undefined ? least : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
 }
@@ -426,9 +453,9 @@ function extendCall({ keys, token, lifetimeMs, exact }: ExtendRequest, notAfter:
 }
 
 /** What a promise comes to, errors as ours; or silence, when that takes longer than `timeoutMs`. */
-function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number): Promise<T> {
+function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number, waited = true): Promise<T> {
   return new Promise((resolve, reject) => {
-    const question = new Question(keys, timeoutMs, true, (value) => resolve(value as T), reject);
+    const question = new Question(keys, timeoutMs, waited, (value) => resolve(value as T), reject);
     work.then(
       (value) => question.resolve(value),
       (error) => question.reject(error),

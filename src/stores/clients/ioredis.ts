@@ -1,7 +1,7 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type OpenLine, subscriber } from './messages';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
 
 /** A pipeline has the same methods, and no state. */
 export function isIORedis(client: unknown): client is Foreign {
@@ -22,6 +22,10 @@ export function ioredis(client: Foreign): ScriptClient {
     async evictionPolicy() {
       return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
     },
+    async serverInfo() {
+      return String(await (clustered ? anyNode(client) : commands).info('server'));
+    },
+    generation: clustered ? undefined : countOf(client, 'ready'),
     dedicate() {
       if (clustered) throw noDedicated(client);
       return dedicated(client);

@@ -1,7 +1,7 @@
 // node-redis 4, 5 and 6: client, cluster, sentinel and pool. They run scripts alike; the rest differs by kind and major.
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type Line, type OpenLine, subscriber } from './messages';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
 
 /** A way to run commands has a state: the objects of multi() and legacy() have the same methods, and none. */
 export function isNodeRedis(client: unknown): client is Foreign {
@@ -32,6 +32,11 @@ export function nodeRedis(client: Foreign): ScriptClient {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
     },
+    async serverInfo() {
+      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
+      return String(await node.info('server'));
+    },
+    generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     dedicate() {
       if (kind !== 'client' || !hasMethods(client, 'duplicate', 'wait')) throw noDedicated(client);
       return dedicated(client);
