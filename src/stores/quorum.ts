@@ -175,10 +175,12 @@ export class Quorum implements Store {
         const notOurs = count.missing + count.taken;
         if (notOurs > this.#members.length - this.#majority)
           return count.taken > 0 ? ('taken' as const) : ('missing' as const);
-        if (open === 0) throw this.#noMajority(errors, keys, true);
-        return undefined;
+        if (open > 0) return undefined;
+        if (count.late > 0 && (errors.length === 0 || !begin())) return 'late' as const;
+        throw this.#noMajority(errors, keys, true);
       },
     );
+    if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
       void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs }, sent.monoMs);
       return { outcome };
@@ -232,22 +234,23 @@ export class Quorum implements Store {
     round?.end(new Map());
   }
 
-  /** What a majority says: held where so many hold it, for as long as so many will. */
+  /** What a majority says: held where so many hold it, for as long as so many will, under the last fence that so many know. */
   async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
     const states = await this.#ask(
       key,
       ({ node }) => node.inspect(key, commandTimeoutMs),
       ({ answers, errors, open }) => {
+        if (open > 0) return undefined;
         const all = [...answers.values()];
-        const locked = all.filter((state) => state.locked);
-        const isSure =
-          locked.length >= this.#majority || all.length - locked.length > this.#members.length - this.#majority;
-        if (open === 0 && !isSure) throw this.#noMajority(errors, key);
-        return isSure ? all : undefined;
+        const locked = all.filter((state) => state.locked).length;
+        const isFree = all.length - locked > this.#members.length - this.#majority;
+        if (locked < this.#majority && !isFree) throw this.#noMajority(errors, key);
+        return all;
       },
     );
     const locked = states.filter((state) => state.locked).sort((a, b) => b.remaining - a.remaining);
-    const fence = Math.max(...states.map((state) => state.fence));
+    const fences = states.map((state) => state.fence).sort((a, b) => b - a);
+    const fence = fences[states.length < this.#members.length ? 0 : this.#majority - 1]!;
     const last = locked[this.#majority - 1];
     if (last !== undefined) return { ...last, fence };
     return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null };
@@ -339,8 +342,10 @@ export class Quorum implements Store {
   #noMajority(errors: readonly LockBackendError[], key: Key, unknown = false): LockBackendError {
     const lasting = errors.filter((error) => !error.retryable);
     const retryable = lasting.length <= this.#members.length - this.#majority;
-    const cause = (retryable ? errors : lasting)[0];
-    const message = `no majority of the quorum could be asked about ${describe(key)} (${errors.length} of ${this.#members.length} failed): ${cause?.message ?? 'too late'}`;
+    const telling = retryable ? errors : lasting;
+    // A word of Redis's says more than silence.
+    const cause = telling.find((error) => error.redisCode !== undefined) ?? telling[0];
+    const message = `no majority of the quorum could be asked about ${describe(key)} (${errors.length} of ${this.#members.length} failed): ${cause?.message}`;
     return new LockBackendError(message, { key, cause, redisCode: cause?.redisCode, retryable, unknown });
   }
 }

@@ -5,14 +5,15 @@
  * The five nodes do not tell when they were started (no right to INFO), so that young ones may vote; those of the last part do.
  */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { setImmediate as turn } from 'node:timers/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
 import { Machine } from '../../src/stores/machine';
 import { storeOf } from '../../src/stores/places';
-import { dropReply, type FaultProxy, startProxy } from '../support/fault-proxy';
-import { waitFor } from '../support/processes';
+import { dropReply, dropRequest, type FaultProxy, startProxy } from '../support/fault-proxy';
+import { exited, startChild, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 import { backendError, LONG_MS, REDIAL } from './faults';
 import { busyFor, isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holding';
@@ -292,6 +293,20 @@ describe('a quorum', function () {
       await allAsked();
     });
 
+    it('H35: asking after a silent node keeps no process alive', async () => {
+      const [one] = nodes as [Node];
+      const urls = nodes.slice(0, 3).map(({ server }) => server.url);
+      const child = startChild(join(__dirname, '..', 'process', 'children', 'silent-node.ts'), [key, ...urls]);
+      expect(await child.receive()).to.equal('held');
+      await one.server.pause();
+      child.send('extend');
+      expect(await child.receive()).to.equal('silent');
+      const end = await Promise.race([exited(child), sleep(10_000, undefined, { ref: false })]);
+      expect(end?.code, child.output()).to.equal(0);
+      await one.server.resume();
+      await allAsked();
+    });
+
     it('a node that refuses is no vote; two, and it is told what they said, and the third is released', async () => {
       const [one, two, three_] = nodes as [Node, Node, Node];
       const withLock = three();
@@ -304,10 +319,10 @@ describe('a quorum', function () {
       await waitFor(async () => (await three_.server.command('GET', key)) === null, { what: 'the third to be free' });
     });
 
-    it('the replies to a release are lost on a minority: given back on all', async () => {
+    it('a release is lost on a minority: given back on all as soon as that answers again', async () => {
       const lease = await three().promise(key);
       await heldByAll(lease);
-      const rule = nodes[0]!.proxy.rule({ match: isRelease, nth: 1 }, dropReply());
+      const rule = nodes[0]!.proxy.rule({ match: isRelease, nth: 1 }, dropRequest());
       expect(await lease.release()).to.equal(true);
       rule.remove();
       nodes[0]!.proxy.resetAll();

@@ -60,6 +60,8 @@ export class Round {
     for (const member of members) this.#open.add(member);
     for (const member of members) {
       const met = member.meet(commandTimeoutMs);
+      // Looked at with a grant; without one nobody needs it.
+      met?.catch(() => {});
       member.node.acquire(this.#request).then(
         (reply) => {
           if (!reply.granted) this.#busy(member, reply.leftMs);
