@@ -40,7 +40,7 @@ export interface Contender {
   /** Another library, to be compared with: neither a hand-written floor, nor the bound, nor ourselves. */
   readonly peer: boolean;
   settings(contended: boolean): readonly Setting[];
-  /** `client` is the connected one that the setting asks for. */
+  /** `client` is the connected one that the setting asks for; a list of them where the scenario is a quorum. */
   make(client: any, setting: Setting, terms: Terms): Locks;
 }
 
@@ -124,7 +124,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
     settings: ioredisSettings,
     make(client, setting, terms) {
       const { default: Redlock } = require('redlock'); // its types cannot be found through its `exports`
-      return redlock(new Redlock([client], { retryCount: 0 }), setting, terms);
+      return redlock(new Redlock([client].flat(), { retryCount: 0 }), setting, terms);
     },
   },
   '@sesamecare-oss/redlock': {
@@ -133,7 +133,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
     settings: ioredisSettings,
     make(client, setting, terms) {
       const { Redlock } = require('@sesamecare-oss/redlock') as typeof import('@sesamecare-oss/redlock');
-      return redlock(new Redlock([client], { retryCount: 0 }), setting, terms);
+      return redlock(new Redlock([client].flat(), { retryCount: 0 }), setting, terms);
     },
   },
   'redis-semaphore': {

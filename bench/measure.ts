@@ -11,8 +11,9 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { kill9, type NodeChild, startChild, waitFor } from '../test/support/processes';
-import { type RedisServer, recordCommands } from '../test/support/redis';
+import { type RedisServer, recordCommands, startRedis } from '../test/support/redis';
 import { contenders, type Setting } from './contenders';
+import { far } from './far';
 import type { CachedSeen, Calls, CountSeen, Job, MemorySeen, RoundSpec, SteadySeen } from './round';
 import { sumUp } from './sum-up';
 
@@ -23,6 +24,14 @@ export interface Row {
   readonly job: Job;
   /** Default true. */
   readonly fencing?: boolean;
+  /** How many servers its contender is given at once; default 1. */
+  readonly nodes?: number;
+  /** Which server it is given, where it is one; default 0, the first. */
+  readonly node?: number;
+  /** How much later answers arrive. */
+  readonly farMs?: number;
+  /** The last of its servers is stopped as soon as everybody is connected. */
+  readonly stops?: boolean;
 }
 
 export interface Plan {
@@ -67,29 +76,44 @@ const patienceMs = 60_000;
 
 export async function measure(rows: readonly Row[], server: RedisServer, plan: Plan, log: (line: string) => void) {
   const runs: Run[] = [];
-  for (const row of rows) {
-    log(`${row.id}: settings`);
-    const run = new Run(row);
-    await run.attempt(() => run.prepare(server, plan));
-    runs.push(run);
-  }
-  for (let round = 0; round < plan.rounds; round++) {
-    for (const run of round % 2 === 0 ? runs : [...runs].reverse()) {
-      log(`round ${round + 1} of ${plan.rounds}: ${run.id}`);
-      await run.attempt(() => run.round(server, plan));
+  const servers = [server, ...(await startOthers(rows))];
+  try {
+    for (const row of rows) {
+      log(`${row.id}: settings`);
+      const run = new Run(row, servers);
+      await run.attempt(() => run.prepare(plan));
+      runs.push(run);
     }
+    for (let round = 0; round < plan.rounds; round++) {
+      for (const run of round % 2 === 0 ? runs : [...runs].reverse()) {
+        log(`round ${round + 1} of ${plan.rounds}: ${run.id}`);
+        await run.attempt(() => run.round(plan));
+      }
+    }
+  } finally {
+    await Promise.all(servers.slice(1).map((each) => each.discard()));
   }
   return runs.map((run) => run.measured());
 }
 
-async function bestSetting(row: Row, server: RedisServer, plan: Plan): Promise<Setting> {
+/** A node of a quorum that was started less than a lifetime ago has no vote. */
+const comeOfAgeMs = 12_000;
+
+async function startOthers(rows: readonly Row[]): Promise<RedisServer[]> {
+  const count = Math.max(...rows.map(({ nodes = 1, node = 0 }) => Math.max(nodes, node + 1))) - 1;
+  const others = await Promise.all(Array.from({ length: count }, () => startRedis()));
+  if (count > 0) await sleep(comeOfAgeMs);
+  return others;
+}
+
+async function bestSetting(row: Row, servers: Servers, plan: Plan): Promise<Setting> {
   const settings = contenders[row.contender]!.settings(isContended(row.job));
   if (settings.length === 1 || row.job.kind === 'memory') return settings[0]!;
   let best: { setting: Setting; speed: number } | undefined;
   let failure: unknown;
   for (const setting of settings) {
     try {
-      const { figures } = await runRound(row, setting, server, plan);
+      const { figures } = await runRound(row, setting, servers, plan);
       const speed = figures[decisive]!;
       if (!best || speed > best.speed) best = { setting, speed };
     } catch (error) {
@@ -108,9 +132,12 @@ class Run {
   #roles: Roles = noRoles;
   #atMost = false;
   #failed: string | undefined;
+  readonly #servers: Servers;
 
-  constructor(row: Row) {
+  constructor(row: Row, all: readonly RedisServer[]) {
     this.#row = row;
+    const { nodes = 1, node = 0 } = row;
+    this.#servers = (nodes > 1 ? all.slice(0, nodes) : [all[node]!]) as [RedisServer, ...RedisServer[]];
     this.#setting = contenders[row.contender]!.settings(isContended(row.job))[0]!;
   }
 
@@ -131,13 +158,13 @@ class Run {
     }
   }
 
-  async prepare(server: RedisServer, plan: Plan): Promise<void> {
-    this.#setting = await bestSetting(this.#row, server, plan);
-    this.#roles = await rehearse(this.#row, this.#setting, server);
+  async prepare(plan: Plan): Promise<void> {
+    this.#setting = await bestSetting(this.#row, this.#servers, plan);
+    this.#roles = await rehearse(this.#row, this.#setting, this.#servers);
   }
 
-  async round(server: RedisServer, plan: Plan): Promise<void> {
-    const { figures, calls, times } = await runRound(this.#row, this.#setting, server, plan);
+  async round(plan: Plan): Promise<void> {
+    const { figures, calls, times } = await runRound(this.#row, this.#setting, this.#servers, plan);
     const { sent, exact } = countSent(calls, this.#roles);
     if (!exact) this.#atMost = true;
     this.#rounds.push(times > 0 ? { ...figures, commands: sent / times } : figures);
@@ -155,6 +182,9 @@ class NotExclusive extends Error {}
 
 const isContended = ({ kind }: Job): boolean => kind !== 'pairs' && kind !== 'memory';
 
+/** What a contender is given. Commands are counted at the first. */
+type Servers = readonly [RedisServer, ...RedisServer[]];
+
 // One round.
 
 interface Round {
@@ -166,27 +196,41 @@ interface Round {
 
 type Times = Pick<Plan, 'ms' | 'warmUpMs'>;
 
-async function runRound(row: Row, setting: Setting, server: RedisServer, times: Times): Promise<Round> {
+async function runRound(row: Row, setting: Setting, servers: Servers, times: Times): Promise<Round> {
+  const [server] = servers;
+  const stopped = row.stops ? servers.at(-1) : undefined;
+  const networks = await Promise.all(row.farMs === undefined ? [] : servers.map(({ port }) => far(port, row.farMs!)));
+  const urls = networks.length > 0 ? networks.map(({ url }) => url) : servers.map(({ url }) => url);
   const clientsBefore = await connectedClients(server);
   const children: NodeChild[] = [];
   const impatience = setTimeout(() => children.forEach(kill9), patienceMs + times.ms);
   try {
     const processes = 'processes' in row.job ? row.job.processes : 1;
-    for (let index = 0; index < processes; index++) children.push(start(row, setting, server, times, index));
+    for (let index = 0; index < processes; index++) children.push(start(row, setting, server, urls, times, index));
     await Promise.all(children.map((child) => child.receive()));
+    await stopped?.pause();
     for (const child of children) child.send('go');
     return roundOf(row, await Promise.all(children.map((child) => child.receive())));
   } finally {
     clearTimeout(impatience);
+    await stopped?.resume();
     await Promise.all(children.map(kill9));
+    for (const network of networks) network.close();
     await waitFor(async () => (await connectedClients(server)) <= clientsBefore, { what: 'a round’s clients to go' });
-    await server.command('FLUSHALL');
+    await Promise.all(servers.map((each) => each.command('FLUSHALL')));
   }
 }
 
-function start(row: Row, setting: Setting, server: RedisServer, { ms, warmUpMs }: Times, index: number): NodeChild {
+function start(
+  row: Row,
+  setting: Setting,
+  server: RedisServer,
+  urls: readonly string[],
+  { ms, warmUpMs }: Times,
+  index: number,
+): NodeChild {
   const { contender, fencing = true, job } = row;
-  const spec: RoundSpec = { url: server.url, contender, setting, fencing, job, index, ms, warmUpMs };
+  const spec: RoundSpec = { url: server.url, urls, contender, setting, fencing, job, index, ms, warmUpMs };
   return startChild(join(__dirname, 'round.ts'), [JSON.stringify(spec)], { execArgv: ['--expose-gc'] });
 }
 
@@ -260,12 +304,13 @@ const noRoles: Roles = { sent: new Set(), byScripts: new Set() };
 const ours = new Set(['info', 'monitor', 'echo', 'flushall']);
 const rehearsal: Times = { ms: 100, warmUpMs: 50 };
 
-async function rehearse(row: Row, setting: Setting, server: RedisServer): Promise<Roles> {
+async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<Roles> {
+  const [server] = servers;
   if (setting.client === 'none' || row.job.kind === 'memory') return noRoles;
   const before = await serverCalls(server);
   const recording = await recordCommands(server);
   await sleep(10);
-  await runRound({ ...row, job: smaller(row.job) }, setting, server, rehearsal);
+  await runRound({ ...row, job: smaller(row.job) }, setting, servers, rehearsal);
   const recorded = await recording.stop();
   const after = await serverCalls(server);
 

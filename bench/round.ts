@@ -34,7 +34,10 @@ export type JobOf<Kind extends Job['kind']> = Extract<Job, { readonly kind: Kind
 type Admin = RedisClientType;
 
 export interface RoundSpec {
+  /** Where commands are counted. */
   readonly url: string;
+  /** What the contender is given. */
+  readonly urls: readonly string[];
   readonly contender: string;
   readonly setting: Setting;
   readonly fencing: boolean;
@@ -108,7 +111,8 @@ async function main(spec: RoundSpec): Promise<void> {
     contended: job.kind !== 'pairs' && job.kind !== 'memory',
     fencing,
   };
-  const locks = contenders[spec.contender]!.make(await connect(url, setting), setting, terms);
+  const clients = await Promise.all(spec.urls.map((each) => connect(each, setting)));
+  const locks = contenders[spec.contender]!.make(clients.length > 1 ? clients : clients[0], setting, terms);
   const admin = await connectNodeRedis(url);
 
   const told = new Promise((resolve) => process.once('message', resolve));

@@ -83,6 +83,47 @@ const loadMs = 50;
 const crowds = [10, 100, 1000];
 const inCrowd = (contender: string, count: number): string => `${contender}, ${count} waiters`;
 
+const five = 5;
+const onFive = (contender: string): string => `${contender}, quorum of ${five}`;
+const oneDead = `${onFive(we)}, one stopped`;
+const onNode = (node: number): string => `${we}, node ${node + 1} alone`;
+
+/** Our own pair on all, with one of them stopped, and on each alone; and those of the peers that know quorums. */
+function quorum(name: string, title: string, text: string, farMs: number | undefined): Scenario {
+  const network = farMs === undefined ? {} : { farMs };
+  const row = (id: string, contender: string, more: Partial<Row>): Row => {
+    return { id, contender, job: pairs(1), ...network, ...more };
+  };
+  const alone = Array.from({ length: five }, (_, node) => row(onNode(node), we, { node }));
+  return {
+    name,
+    title,
+    text: `${text} Commands are those that one of the five was sent.`,
+    rows: [
+      row(onFive(we), we, { nodes: five }),
+      row(oneDead, we, { nodes: five, stops: true }),
+      ...['redlock', '@sesamecare-oss/redlock'].map((peer) => row(onFive(peer), peer, { nodes: five })),
+      ...alone,
+    ],
+    columns: ['micros', 'perSecond', 'cpuMicros', 'commands'],
+    floor: () => onNode(0),
+    heavy: 1,
+    warmUpMs: 2000,
+    goals: (seen) => [
+      {
+        text: 'a pair, × that of the slowest node alone',
+        value: seen.of(onFive(we), 'micros') / Math.max(...alone.map(({ id }) => seen.of(id, 'micros'))),
+        atMost: 1.5,
+      },
+      {
+        text: 'with one node stopped, of the speed with all five',
+        value: seen.of(oneDead, 'perSecond') / seen.of(onFive(we), 'perSecond'),
+        atLeast: 0.9,
+      },
+    ],
+  };
+}
+
 export const scenarios: readonly Scenario[] = [
   {
     name: 'sequential',
@@ -305,6 +346,18 @@ export const scenarios: readonly Scenario[] = [
       },
     ],
   },
+  quorum(
+    'quorum',
+    'A quorum of five, one lock after the other',
+    'One process, one key, five servers of this machine: what five conversations cost the client counts most.',
+    undefined,
+  ),
+  quorum(
+    'quorum-far',
+    'A quorum of five behind a network',
+    'The same, each answer 2 ms later: what waiting for a majority costs counts most.',
+    2,
+  ),
   {
     name: 'memory-store',
     title: 'The memory store, one lock after the other',

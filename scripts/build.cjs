@@ -9,7 +9,10 @@ const lib = join(root, 'lib');
 
 /** Runs the program of a package that is installed here. */
 function run(program, ...args) {
-  execFileSync(process.execPath, [join(root, 'node_modules', program), ...args], { cwd: root, stdio: ['ignore', 2, 2] });
+  execFileSync(process.execPath, [join(root, 'node_modules', program), ...args], {
+    cwd: root,
+    stdio: ['ignore', 2, 2],
+  });
 }
 
 /** The declarations that `file` leads to, itself included. */

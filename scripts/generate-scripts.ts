@@ -38,7 +38,8 @@ export function generate(): string {
     if (!texts.some(([, other]) => named(name, other, 'INCLUDE', all).some(([each]) => each === name))) continue;
     if (isWithin(text)) continue;
     // Sent alone and in a batch: what stands before and after the parts that it uses is written down once as well.
-    for (const [i, half] of text.split(/^-- THEN .*$/m).entries()) parts.set(`${name}${i + 1}`, strip(half));
+    const halves = text.split(/^-- THEN .*$/m).map(strip);
+    for (const [i, half] of halves.entries()) if (half !== '') parts.set(`${name}${i + 1}`, half);
   }
   const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [

@@ -254,6 +254,7 @@ export class Wait implements Waiter {
     this.#asking = true;
     this.#sent = false;
     this.#attempts += 1;
+    if (this.#store.isQuorum) this.#request = undefined;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
     const request = this.#stands === undefined ? this.#request : { ...this.#request, place: this.#place(this.#stands) };
@@ -366,7 +367,8 @@ export class Wait implements Waiter {
   }
 
   #pauseMs(): number {
-    this.#nextPauseMs ??= pauses(this.#settings);
+    // Those whose votes were split must not meet again after the same pause.
+    this.#nextPauseMs ??= pauses(this.#store.isQuorum ? { ...this.#settings, jitter: 1 } : this.#settings);
     return this.#nextPauseMs();
   }
 

@@ -24,9 +24,12 @@ export interface LostEvent {
   reason: LossReason;
 }
 
+/** A number of servers that gains nothing; a server that does not tell when it was started; one that is silent. */
+type QuorumWarning = 'quorum-size' | 'no-restart-guard' | 'node-silent';
+
 /** `redis-exp-lock:warning`: something to look at that changes no result. */
 export interface WarningEvent {
-  code: 'never-released' | 'release-failed' | 'eviction' | 'renewal-failed' | 'no-wake-ups';
+  code: 'never-released' | 'release-failed' | 'eviction' | 'renewal-failed' | 'no-wake-ups' | QuorumWarning;
   message: string;
   key: Key | null;
   error?: unknown;

@@ -24,9 +24,10 @@ export interface WaitOptions {
 export interface Options extends WaitOptions {
   /**
    * A connected client: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client, Cluster), iovalkey, Valkey
-   * GLIDE. Connected, and closed, by its owner. Or memoryStore(), or sharedMemoryStore(name). A `keyPrefix` of the client counts as part of each key, before `prefix`.
+   * GLIDE. Connected, and closed, by its owner. Or memoryStore(), or sharedMemoryStore(name). Several clients
+   * of independent servers, as a list: a quorum. A `keyPrefix` of the client counts as part of each key, before `prefix`.
    */
-  redis?: RedisLike | undefined;
+  redis?: RedisLike | readonly RedisLike[] | undefined;
   /** Ms until Redis frees the key by itself. Default 1000; integer ≥ 1; `null`: never (not recommended). */
   lifetime?: number | null | undefined;
   /** Renew at lifetime / 3 while held. Default: on in `run`, else off. */
@@ -47,7 +48,7 @@ export interface Options extends WaitOptions {
 
 /** For an object that is one lock: as of the factory, but that `redis` is needed. */
 export interface LockOptions extends Options {
-  redis: RedisLike;
+  redis: RedisLike | readonly RedisLike[];
 }
 
 export interface RWLockOptions extends LockOptions {
@@ -77,7 +78,7 @@ export interface CloseOptions {
 
 /** @internal Options, complete and trusted. */
 export interface Settings {
-  readonly redis: RedisLike | undefined;
+  readonly redis: RedisLike | readonly RedisLike[] | undefined;
   readonly lifetimeMs: number | null;
   readonly maxRetries: number;
   readonly timeoutMs: number | undefined;
@@ -113,6 +114,8 @@ export interface Rule {
 
 const isNumber = (value: unknown): boolean => typeof value === 'number';
 const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+const isObject = (value: unknown): boolean =>
+  (typeof value === 'object' || typeof value === 'function') && value !== null;
 const isString = (value: unknown): boolean => typeof value === 'string';
 const always = (): boolean => true;
 /** @internal */
@@ -147,9 +150,13 @@ export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of 
 const rules: Readonly<Record<keyof Options, Rule>> = {
   redis: {
     expected:
-      'a connected client of node-redis, ioredis, iovalkey or Valkey GLIDE, memoryStore() or sharedMemoryStore(name)',
-    kind: (value) => (typeof value === 'object' || typeof value === 'function') && value !== null,
-    possible: always,
+      'a connected client of node-redis, ioredis, iovalkey or Valkey GLIDE, memoryStore() or sharedMemoryStore(name); ' +
+      'or a list of clients, each once, of independent servers',
+    kind: (value) =>
+      Array.isArray(value)
+        ? value.length > 0 && Array.from(value).every((each) => !Array.isArray(each) && isObject(each))
+        : isObject(value),
+    possible: (value) => !Array.isArray(value) || new Set(value).size === value.length,
   },
   lifetime: {
     expected: `${lifetimeRule.expected}, or null`,

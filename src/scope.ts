@@ -16,7 +16,7 @@ export class Scope {
   readonly #held = new Set<Hold>();
   readonly #stores = new Set<Store>();
   readonly #lines = new Set<Lines>();
-  #lastClient: RedisLike | undefined;
+  #lastClient: RedisLike | readonly RedisLike[] | undefined;
   #lastStore: Store | undefined;
   #ground: Ground | undefined;
   #sweepAt = smallestSweep;
@@ -28,7 +28,7 @@ export class Scope {
   }
 
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
-  store(client: RedisLike | undefined): Store {
+  store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
     if (client === this.#lastClient) return this.#lastStore!;
     const store = storeOf(client);

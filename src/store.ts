@@ -55,6 +55,8 @@ export interface AcquireRequest {
   readonly place?: Place | undefined;
   /** Not for a mutex. One key only. */
   readonly mode?: Mode | undefined;
+  /** For one of a quorum, instead of a place: the least that the fence may be. */
+  readonly leastFence?: number | undefined;
 }
 
 /** Where a process stands in line: its own channel, and the entry that it waits with. */
@@ -125,6 +127,14 @@ export interface ReleaseRequest {
   readonly held?: Held | undefined;
 }
 
+export interface RaiseRequest {
+  readonly keys: Key;
+  readonly token: string;
+  /** What every later fence must exceed. */
+  readonly fence: number;
+  readonly commandTimeoutMs: number;
+}
+
 export type ReleaseReply = 'released' | 'missing' | 'taken';
 
 export interface ValueRequest {
@@ -174,6 +184,30 @@ export interface Store {
    * the last moment at which it could take anything, or Redis was silent about that.
    */
   leave(): Promise<void>;
+  /**
+   * An attempt that fails leaves releases behind, so that each needs a token of its own; and who asks again after the same
+   * pause as the others would meet them again.
+   */
+  readonly isQuorum?: boolean | undefined;
+}
+
+/** A store that can be one of a quorum, for locks of one holder. */
+export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue'> {
+  /** False: not all of the keys are the token's any more, and nothing was changed. */
+  raise(request: RaiseRequest): Promise<boolean>;
+  /** Who answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
+  identify(timeoutMs: number): Promise<Identity>;
+  /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
+  readonly generation: (() => number) | undefined;
+  /** Its clock less our monotonic one, in ms: never more than that really is. */
+  readonly serverOffsetMs: number;
+}
+
+/** One run of one server. */
+export interface Identity {
+  readonly runId: string;
+  /** For how long it has surely been running. */
+  readonly uptimeMs: number;
 }
 
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */

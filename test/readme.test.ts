@@ -53,7 +53,7 @@ describe('README: every code block works as printed', () => {
     if (language === 'js' || language === 'ts') {
       it(title, async () => {
         const { url } = await sharedRedis();
-        await runProgram(text, `${index}.m${language}`, url);
+        await runProgram(text, `${index}.m${language}`, url, text.includes('REDIS_A') ? await quorum() : {});
       });
     } else if (language === 'sh') {
       it(title, () => checkCommand(text.trim()));
@@ -71,7 +71,14 @@ describe('README: every code block works as printed', () => {
   }
 });
 
-async function runProgram(text: string, name: string, url: string): Promise<void> {
+/** Three servers that do not tell that they were started just now. */
+async function quorum(): Promise<Record<string, string>> {
+  const servers = await Promise.all(['A', 'B', 'C'].map(() => startRedis()));
+  await Promise.all(servers.map((server) => server.command('ACL', 'SETUSER', 'default', '-info')));
+  return Object.fromEntries(servers.map((server, n) => [`REDIS_${'ABC'[n]}`, server.url]));
+}
+
+async function runProgram(text: string, name: string, url: string, more: Record<string, string>): Promise<void> {
   const whole = text.includes('createClient(');
   const imports = (text.match(/^import .*$/gm) ?? []).map((line) =>
     whole ? line : line.replace('import redisExpLock, {', 'import {'),
@@ -81,14 +88,14 @@ async function runProgram(text: string, name: string, url: string): Promise<void
   const known = imports.filter((line) => !prelude.includes(line)).join('\n');
   const file = join(scratch, name);
   // Callbacks may still be on their way when the last line is reached.
-  const end = 'await new Promise((resolve) => setTimeout(resolve, 100)); await client.close();';
+  const end = `await new Promise((resolve) => setTimeout(resolve, 100));${text.includes('const client = ') || !whole ? ' await client.close();' : ''}`;
   writeFileSync(
     file,
     whole ? `${known}\n${prelude}\n${body}\n${end}\n` : `${known}\n${prelude}\n{\n${body}\n}\n${end}\n`,
   );
   await promisify(execFile)(process.execPath, [...(name.endsWith('ts') ? ['--import', 'tsx'] : []), file], {
     cwd: root,
-    env: { ...process.env, REDIS_URL: url, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
+    env: { ...process.env, ...more, REDIS_URL: url, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
     timeout: 15_000,
   });
 }

@@ -7,7 +7,8 @@
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which nobody waits for this request any more
 -- ARGV   fences    how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
--- ARGV   place[]   for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet)
+-- ARGV   place[]   for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet); for one of a
+--                  quorum, alone: the least that its fence may be
 -- REPLY  [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
@@ -33,23 +34,28 @@ end
 -- without its functions and tables, which would cost more than the work.
 local holder = call('GET', KEYS[1])
 if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
-  local last = 0
+  local last, fence = 0, micros
+  if #ARGV == 5 and count == 1 then
+    fence = math.max(micros, tonumber(ARGV[5]))
+  end
   if count == 1 then
     last = tonumber(call('GET', KEYS[2]) or 0)
   end
-  if last and last < micros and mayCheck('PEXPIRE', KEYS[1], ttl) then
-    if count == 1 then
+  if last and last < fence and mayCheck('PEXPIRE', KEYS[1], ttl) then
+    if fence > micros then
+      call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
+    elseif count == 1 then
       fenceText = fenceText or string.format('%.0f', micros)
       call('PSETEX', KEYS[2], '3600000', fenceText)
     end
     call('SETNX', KEYS[1], token)
     call('PEXPIRE', KEYS[1], ttl)
-    return { 1, micros * count, 0, now }
+    return { 1, fence * count, 0, now }
   end
 end
 -- THEN take line
 
-local locks, placed = #KEYS / 3, #ARGV > 4
+local locks, placed = #KEYS / 3, #ARGV > 5
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
   holder = i == 1 and holder or call('GET', KEYS[i])
@@ -101,7 +107,7 @@ end
 if next(free) == nil and fence > 0 then
   fence = fence - count + 1
 elseif count > 0 then
-  fence = math.max(fence + 1, micros)
+  fence = math.max(fence + 1, micros, #ARGV == 5 and tonumber(ARGV[5]) or 0)
   for i = locks + 1, 2 * locks do
     setFence(KEYS[i], fence + count - 1)
   end

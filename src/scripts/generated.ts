@@ -15,11 +15,13 @@ const momentPart =
 const takePart =
   "local function clock()\nif not now then\nlocal time = call('TIME')\nmicros = time[1] * 1000000 + time[2]\nnow = math.floor(micros / 1000)\nend\nend\nlocal function checkLifetime(text)\nlocal ms = tonumber(text)\nif not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then\nerror('ERR expected a lifetime in whole milliseconds, at least 1', 0)\nend\nend\nlocal function mayExpire(lock, ttl)\nif mayCheck and not mayCheck('PEXPIRE', lock, ttl) then\nerror('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)\nend\nend\nlocal function lastFence(key)\nlocal last = call('GET', key)\nif not last then\nreturn 0\nend\nreturn tonumber(last) or error('WRONGTYPE the fence of this lock is not a number', 0)\nend\nlocal function setFence(key, top)\nlocal ahead = math.max(math.floor(top / 1000) - now, 0)\ncall('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))\nend\nlocal function mint(key, count)\nif count == 0 then\nreturn 0\nend\nlocal last = lastFence(key)\nlocal fence = micros > last and micros or last + 1\nsetFence(key, fence + count - 1)\nreturn fence\nend\nlocal function take(lock, token, ttl)\ncall('SETNX', lock, token)\nlocal set = attempt('PEXPIRE', lock, ttl)\nif type(set) == 'table' then\ncall('DEL', lock)\nerror(set.err, 0)\nend\nend";
 const acquire1Part =
-  "local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])\nif ttl ~= checked then\nlocal ms = tonumber(ttl)\nif not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')\nend\nchecked = ttl\nend\nif token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then\nreturn redis.error_reply('ERR expected a token, a moment, and how many fences')\nend\nif not now then\nlocal time = call('TIME')\nmicros = time[1] * 1000000 + time[2]\nnow = math.floor(micros / 1000)\nend\nif now > notAfter then\nreturn { -1, 0, 0, now }\nend\nlocal holder = call('GET', KEYS[1])\nif not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then\nlocal last = 0\nif count == 1 then\nlast = tonumber(call('GET', KEYS[2]) or 0)\nend\nif last and last < micros and mayCheck('PEXPIRE', KEYS[1], ttl) then\nif count == 1 then\nfenceText = fenceText or string.format('%.0f', micros)\ncall('PSETEX', KEYS[2], '3600000', fenceText)\nend\ncall('SETNX', KEYS[1], token)\ncall('PEXPIRE', KEYS[1], ttl)\nreturn { 1, micros * count, 0, now }\nend\nend";
+  "local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])\nif ttl ~= checked then\nlocal ms = tonumber(ttl)\nif not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')\nend\nchecked = ttl\nend\nif token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then\nreturn redis.error_reply('ERR expected a token, a moment, and how many fences')\nend\nif not now then\nlocal time = call('TIME')\nmicros = time[1] * 1000000 + time[2]\nnow = math.floor(micros / 1000)\nend\nif now > notAfter then\nreturn { -1, 0, 0, now }\nend\nlocal holder = call('GET', KEYS[1])\nif not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then\nlocal last, fence = 0, micros\nif #ARGV == 5 and count == 1 then\nfence = math.max(micros, tonumber(ARGV[5]))\nend\nif count == 1 then\nlast = tonumber(call('GET', KEYS[2]) or 0)\nend\nif last and last < fence and mayCheck('PEXPIRE', KEYS[1], ttl) then\nif fence > micros then\ncall('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))\nelseif count == 1 then\nfenceText = fenceText or string.format('%.0f', micros)\ncall('PSETEX', KEYS[2], '3600000', fenceText)\nend\ncall('SETNX', KEYS[1], token)\ncall('PEXPIRE', KEYS[1], ttl)\nreturn { 1, fence * count, 0, now }\nend\nend";
 const acquire2Part =
-  "local locks, placed = #KEYS / 3, #ARGV > 4\nlocal free, ours, left, busy = {}, {}, 0, false\nfor i = 1, locks do\nholder = i == 1 and holder or call('GET', KEYS[i])\nif not holder then\nfree[i] = true\nelse\nlocal ms = call('PTTL', KEYS[i])\nif holder ~= token then\nbusy = true\nleft = (ms < 0 or left < 0) and -1 or math.max(left, ms)\nelseif ms >= 0 then\nours[i] = math.max(ms, tonumber(ttl))\nend\nend\nend\nfor i = 1, busy and 0 or locks do\nlocal lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]\nif free[i] and call('ZCARD', queue) > 0 then\nif placed then\nstand(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])\nend\nlocal whose, value = grant(lock, fence, queue, placed and token, 0, false)\nif whose == 'mine' then\nreturn { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }\nend\nif whose == 'given' or placed then\nbusy = true\nleft = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0\nbreak\nend\nend\nend\nif busy then\nif placed then\nreturn answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)\nend\nreturn { 0, left, 0, now }\nend\nfor i = 1, locks do\nif free[i] then\nmayExpire(KEYS[i], ttl)\nend\nend\nlocal fence = 0\nfor i = locks + 1, count > 0 and 2 * locks or 0 do\nfence = math.max(fence, lastFence(KEYS[i]))\nend\nif next(free) == nil and fence > 0 then\nfence = fence - count + 1\nelseif count > 0 then\nfence = math.max(fence + 1, micros)\nfor i = locks + 1, 2 * locks do\nsetFence(KEYS[i], fence + count - 1)\nend\nend\nfor i = 1, locks do\nif free[i] then\ntake(KEYS[i], token, ttl)\nelseif ours[i] then\ncall('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))\nend\nend\nreturn { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }";
+  "local locks, placed = #KEYS / 3, #ARGV > 5\nlocal free, ours, left, busy = {}, {}, 0, false\nfor i = 1, locks do\nholder = i == 1 and holder or call('GET', KEYS[i])\nif not holder then\nfree[i] = true\nelse\nlocal ms = call('PTTL', KEYS[i])\nif holder ~= token then\nbusy = true\nleft = (ms < 0 or left < 0) and -1 or math.max(left, ms)\nelseif ms >= 0 then\nours[i] = math.max(ms, tonumber(ttl))\nend\nend\nend\nfor i = 1, busy and 0 or locks do\nlocal lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]\nif free[i] and call('ZCARD', queue) > 0 then\nif placed then\nstand(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])\nend\nlocal whose, value = grant(lock, fence, queue, placed and token, 0, false)\nif whose == 'mine' then\nreturn { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }\nend\nif whose == 'given' or placed then\nbusy = true\nleft = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0\nbreak\nend\nend\nend\nif busy then\nif placed then\nreturn answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)\nend\nreturn { 0, left, 0, now }\nend\nfor i = 1, locks do\nif free[i] then\nmayExpire(KEYS[i], ttl)\nend\nend\nlocal fence = 0\nfor i = locks + 1, count > 0 and 2 * locks or 0 do\nfence = math.max(fence, lastFence(KEYS[i]))\nend\nif next(free) == nil and fence > 0 then\nfence = fence - count + 1\nelseif count > 0 then\nfence = math.max(fence + 1, micros, #ARGV == 5 and tonumber(ARGV[5]) or 0)\nfor i = locks + 1, 2 * locks do\nsetFence(KEYS[i], fence + count - 1)\nend\nend\nfor i = 1, locks do\nif free[i] then\ntake(KEYS[i], token, ttl)\nelseif ours[i] then\ncall('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))\nend\nend\nreturn { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }";
 const extend1Part =
   "local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'\nif not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then\nreturn redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')\nend\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal result, later = 1, {}\nfor i = 1, #KEYS do\nlocal holder = redis.pcall('GET', KEYS[i])\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nelseif not holder then\nresult = math.min(result, 0)\nelseif holder ~= ARGV[1] then\nresult = -1\nelse\nlocal left = redis.call('PTTL', KEYS[i])\nlater[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))\nend\nend\nif result == 1 and now > tonumber(ARGV[4]) then\nresult = -2\nend\nif result == 1 then\nfor i = 1, #KEYS do\nif later[i] and lifetime == 0 then\nredis.call('PERSIST', KEYS[i])\nelseif later[i] then\nredis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime))\nend\nend\nend\nreturn { result, now }";
+const raise2Part =
+  "local locks, least, low = #KEYS / 2, tonumber(ARGV[2]), {}\nif not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then\nreturn redis.error_reply('ERR expected a fence')\nend\nclock()\nfor i = 1, locks do\nif call('GET', KEYS[i]) ~= ARGV[1] then\nreturn { 0 }\nend\nlow[i] = lastFence(KEYS[locks + i]) < least\nend\nfor i = 1, locks do\nif low[i] then\nsetFence(KEYS[locks + i], least)\nend\nend\nreturn { 1 }";
 const release1Part =
   "local token, ticket, locks = ARGV[1], ARGV[2], #KEYS / 3\nlocal first = attempt('GET', KEYS[1])\nlocal length = attempt('ZCARD', KEYS[2 * locks + 1])\nif first == token and length == 0 and locks == 1 and #ARGV == 3 then\ncall('DEL', KEYS[1])\nreturn { 1 }\nend\nlocal reply, lined = {}, false\nfor i = 1, locks do\nlocal holder = i == 1 and first\nif i > 1 then\nholder = attempt('GET', KEYS[i])\nlength = attempt('ZCARD', KEYS[2 * locks + i])\nend\nif type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then\nreturn holder\nend\nreply[i] = not holder and 0 or holder == token and 1 or -1\nlined = lined or length ~= 0\nend\nfor i = 1, locks do\nif reply[i] == 1 then\ncall('DEL', KEYS[i])\nend\nend\nif not lined and #ARGV == 3 then\nreturn reply\nend";
 const release2Part =
@@ -27,7 +29,7 @@ const release2Part =
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'a5588fe8e1532b68eacce2da54cca87519341dcf',
+  sha: '3da7d5a30bf0d0040ef4e4777cf0b6a05a132955',
   lua: momentPart + '\n' + acquire1Part + '\n' + takePart + '\n' + linePart + '\n' + acquire2Part,
 };
 
@@ -41,7 +43,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which nobody waits for this request any more
  * @param fences how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
- * @param place for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet)
+ * @param place for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet); for one of a
  * @returns the call; its reply: [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -123,7 +125,7 @@ export function acquireMember(
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'b8a5b0179b01b31ea84ff116c7afb5ab7868ee66',
+  sha: 'a13f84e817248a4b2278ee6f0376779ec536f579',
   lua:
     momentPart +
     '\n' +
@@ -140,6 +142,8 @@ const batchScript: Script = {
     inBatch(release1Part) +
     '\n' +
     inBatch(release2Part) +
+    '\nend,\nraise = function(k, a, keyCount, argCount)\n' +
+    inBatch(raise2Part) +
     '\nend,\n}\n' +
     callsPart +
     '\nreturn reply',
@@ -271,6 +275,30 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
 }
 
+const raiseScript: Script = {
+  name: 'raise',
+  sha: '58327edffad3646b505a05feeae2db0a4a8d1297',
+  lua: momentPart + '\n' + takePart + '\n' + raise2Part,
+};
+
+/**
+ * let the last fence of locks that are still ours be at least so large. For one of a quorum.
+ *
+ * @param lock string: the holder's token
+ * @param fence string: the last fence minted for the lock in the same place
+ * @param token the token that acquired them
+ * @param least the fence that every later one must exceed
+ * @returns the call; its reply: [1 it is that large | 0 not all of them are ours: nothing was changed]
+ */
+export function raise(
+  lock: readonly string[],
+  fence: readonly string[],
+  token: string | number,
+  least: string | number,
+): ScriptCall {
+  return { script: raiseScript, keys: [...lock, ...fence], args: [String(token), String(least)] };
+}
+
 const readValueScript: Script = {
   name: 'readValue',
   sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
@@ -383,6 +411,7 @@ export const scripts: readonly Script[] = [
   batchMembersScript,
   extendScript,
   inspectScript,
+  raiseScript,
   readValueScript,
   releaseScript,
   writeValueScript,

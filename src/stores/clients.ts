@@ -51,6 +51,10 @@ export interface ScriptClient {
   evictionPolicy(): Promise<string>;
   /** The node that has a key, as far as the client knows; '' where there is but one. */
   nodeOf(key: string): string;
+  /** What the server tells of itself (INFO server); rejects where it may not be asked. Of a cluster, one node's. */
+  serverInfo(): Promise<string>;
+  /** Goes up with each new connection; absent where that cannot be told. */
+  readonly generation?: (() => number) | undefined;
   /** A connection of our own to the node that has a key, for WAIT. @throws {TypeError} where such a client has none to give. */
   dedicate(key: string): DedicatedClient;
   /** Messages by PUBLISH, on a connection of our own; absent where such a client has none to give. */

@@ -27,6 +27,8 @@ export interface AcquireCommand {
   readonly notAfterMs: number;
   /** Fences to mint: 0 none, 1, or as many as a line may hand out by itself. */
   readonly fences: number;
+  /** For one of a quorum: the least that the fence may be. */
+  readonly leastFence?: number | undefined;
   /** Given by who wants to stand in line when it is busy. One key only. */
   readonly place?: Place | undefined;
   /** For a key that several may hold. One key only. */
@@ -161,7 +163,16 @@ export class Machine {
       if (whose === 'given') return this.#busy(row, row.endMs, command, micros);
       if (place) return this.#busy(row, row.restUntilMs, command, micros);
     }
-    return this.#take(rows, command, micros);
+    return this.#take(rows, command, Math.max(micros, command.leastFence ?? 0), nowMs);
+  }
+
+  /** Lets the last fence of locks that are still `token`'s be at least so large. */
+  raise(keys: readonly string[], token: string, least: number, micros: number): boolean {
+    const nowMs = Math.floor(micros / 1000);
+    const rows = keys.map((key) => this.#row(key, nowMs));
+    if (rows.some((row) => row.token !== token)) return false;
+    for (const row of rows) if (row.fence < least) this.#setFence(row, least, nowMs);
+    return true;
   }
 
   extend(
@@ -352,7 +363,7 @@ export class Machine {
     row.passes = passed ? passes + 1 : 0;
     row.queue.shift();
     const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
-    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, micros);
+    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, micros, nowMs);
     if (first.token === mine) return 'mine';
     this.#publish(first.channel, first.id, row.key);
     return 'given';
@@ -364,17 +375,12 @@ export class Machine {
   }
 
   /** Free locks become ours under one fence; what is ours already only ever lives longer, and keeps its fence. */
-  #take(rows: readonly Row[], { token, lifetimeMs, fences, place }: Claim, micros: number): Acquired {
-    const nowMs = Math.floor(micros / 1000);
+  #take(rows: readonly Row[], { token, lifetimeMs, fences, place }: Claim, least: number, nowMs: number): Acquired {
     const last = Math.max(...rows.map((row) => row.fence));
     let fence = last;
     if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
-      fence = Math.max(last + 1, micros) + fences - 1;
-      const fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
-      for (const row of rows) {
-        row.fence = fence;
-        row.fenceEndMs = fenceEndMs;
-      }
+      fence = Math.max(last + 1, least) + fences - 1;
+      for (const row of rows) this.#setFence(row, fence, nowMs);
     }
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
@@ -382,6 +388,11 @@ export class Machine {
     }
     // Only who can stand in line is told of it.
     return granted(rows[0]!, fences, fence, place === undefined ? 0 : rows[0]!.queue.length);
+  }
+
+  #setFence(row: Row, fence: number, nowMs: number): void {
+    row.fence = fence;
+    row.fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
   }
 }
 

@@ -12,10 +12,13 @@ import {
   type ExtendReply,
   type ExtendRequest,
   type Held,
+  type Identity,
   type LockState,
   type Mode,
   type Moment,
+  type Node,
   now,
+  type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
@@ -54,7 +57,7 @@ const stores = new WeakMap<object, RedisStore>();
  *
  * @throws {TypeError} `ERR_LOCK_OPTION` when it is no client that we know.
  */
-export function redisStore(client: object): Store {
+export function redisStore(client: object): Store & Node {
   let store = stores.get(client);
   if (store === undefined) {
     store = new RedisStore(scriptClient(client));
@@ -63,9 +66,10 @@ export function redisStore(client: object): Store {
   return store;
 }
 
-class RedisStore implements Store {
+class RedisStore implements Store, Node {
   readonly listen: Store['listen'];
   readonly keyPrefix: string;
+  readonly generation: Node['generation'];
   readonly #client: ScriptClient;
   /** Scripts that this server was sent whole; later calls send the SHA alone. */
   readonly #sent = new Set<string>();
@@ -86,6 +90,7 @@ class RedisStore implements Store {
     this.#client = client;
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
+    this.generation = client.generation;
     const send: Send = (call, answer) => this.#send(call, answer);
     this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send);
     this.#memberBatch = new Batch(mostInBatch, client.clustered, scripts.batchMembers, send);
@@ -97,6 +102,10 @@ class RedisStore implements Store {
       `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
       'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
     return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
+  }
+
+  get serverOffsetMs(): number {
+    return this.#serverOffsetMs;
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -200,6 +209,23 @@ class RedisStore implements Store {
     const acquired = this.#acquired(reply.slice(count), acquire, sent);
     if (acquired === undefined) throw strangeReply(reply, keys);
     return [released(reply.slice(0, count), keys), acquired];
+  }
+
+  raise({ keys, token, fence, commandTimeoutMs }: RaiseRequest): Promise<boolean> {
+    const [locks, fences] = keysOf(keys);
+    const call = scripts.raise(locks, fences, token, fence.toFixed(0));
+    return this.#told(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys)[0] === 1);
+  }
+
+  async identify(timeoutMs: number): Promise<Identity> {
+    const readiness = this.#client.readiness();
+    if (readiness !== 'ready') throw notReady('', readiness);
+    // Nobody's process stays alive for it.
+    const text = await answered(this.#client.serverInfo(), '', timeoutMs, false);
+    const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
+    // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
+    const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);
+    return { runId: /run_id:(\w+)/.exec(text)?.[1] ?? '', uptimeMs };
   }
 
   abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
@@ -471,9 +497,10 @@ class RedisStore implements Store {
 }
 
 function acquireCall(request: AcquireRequest, notAfter: number): Call {
-  const { keys, token, lifetimeMs, place } = request;
+  const { keys, token, lifetimeMs, place, leastFence } = request;
   if (request.mode !== undefined) return acquireMemberCall(request, request.mode, notAfter);
-  const where = place === undefined ? [] : [place.channel, place.id, String(place.ticket)];
+  const least = leastFence === undefined ? [] : [leastFence.toFixed(0)];
+  const where = place === undefined ? least : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
 }
@@ -552,9 +579,9 @@ function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendRequest, not
 }
 
 /** What a promise comes to, errors as ours; or silence, when that takes longer than `timeoutMs`. */
-function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number): Promise<T> {
+function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number, waited = true): Promise<T> {
   return new Promise((resolve, reject) => {
-    const question = new Question(keys, timeoutMs, true, (value) => resolve(value as T), reject);
+    const question = new Question(keys, timeoutMs, waited, (value) => resolve(value as T), reject);
     work.then(
       (value) => question.resolve(value),
       (error) => question.reject(error),

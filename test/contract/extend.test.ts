@@ -4,7 +4,7 @@ import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
 import { failure, libraryTimers } from './outcomes';
-import { describeEach, stranger } from './places';
+import { describeEach, type Redis, stranger } from './places';
 
 describeEach('extend and validity', (here) => {
   let key: string;
@@ -168,7 +168,7 @@ describeEach('extend and validity', (here) => {
   describe('remaining and signal, on a clock of the test', () => {
     let clock: sinon.SinonFakeTimers;
     let timers: () => number;
-    let line: redisExpLock.RedisLike;
+    let line: Redis;
 
     before(async () => {
       line = (await here.line()).redis; // its client sees this clock only

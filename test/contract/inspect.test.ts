@@ -73,7 +73,8 @@ describeEach('inspect', (here) => {
     await lease();
   });
 
-  it('what never ends has Infinity left', async () => {
+  const itMayBeEndless = here.place.isQuorum ? it.skip : it;
+  itMayBeEndless('what never ends has Infinity left', async () => {
     const lease = await withLock.promise(key, { lifetime: null });
     expect(await withLock.inspect(key)).to.include({ locked: true, remaining: Number.POSITIVE_INFINITY });
     await lease();

@@ -13,12 +13,13 @@ import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
 import { embeddedPlaces, stranger } from './embedded-places';
+import { quorum } from './quorum-place';
 
 /** Who seizes a key. */
 export { stranger };
 
 /** What goes into the option `redis`. */
-export type Redis = redisExpLock.RedisLike;
+export type Redis = redisExpLock.RedisLike | readonly redisExpLock.RedisLike[];
 
 export interface Place {
   readonly name: string;
@@ -30,6 +31,8 @@ export interface Place {
   readonly advice: string;
   /** Whether the client sends by itself again, on its next connection, what had no answer on the last (H4). */
   readonly resends: boolean;
+  /** Several servers that know nothing of each other. */
+  readonly isQuorum?: true;
   create(): Here;
   /**
    * For a process of its own, that is given the name of the place and `Here.address`. A stranger has `seized`: where nothing
@@ -114,6 +117,7 @@ export const places: readonly Place[] = [
   ...redisPlaces.filter(({ name }) => !name.startsWith('node-redis 5')),
   oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), false, leastRights),
   ...embeddedPlaces,
+  quorum,
 ];
 
 function oneRedis(client: string, dial: Dial, resends = false, rights: readonly string[] = []): Place {
@@ -191,11 +195,14 @@ async function dialGlide(url: string): Promise<Way> {
   };
 }
 
+/** What a quorum promises as well. The other suites are about lines, or count to the last command and pause. */
+const ofQuorums = ['acquire', 'extend and validity', 'inspect', 'release', 'run'];
+
 /** Runs a suite at every place, or at those that have what it needs. */
 export function describeEach(
   title: string,
   suite: (here: Here) => void,
-  has: (place: Place) => boolean = () => true,
+  has: (place: Place) => boolean = ({ isQuorum }) => !isQuorum || ofQuorums.includes(title),
 ): void {
   for (const place of places.filter(has)) {
     describe(`${title}, on ${place.name}`, () => {

@@ -4,13 +4,13 @@ import redisExpLock from '../../src/index';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
-import { describeEach } from './places';
+import { describeEach, type Redis } from './places';
 
 describeEach('turns', (here) => {
   let key: string;
   let locks: redisExpLock.WithLock[];
 
-  const lock = (redis: redisExpLock.RedisLike): redisExpLock.WithLock => {
+  const lock = (redis: Redis): redisExpLock.WithLock => {
     const made = redisExpLock({ redis, lifetime: 10_000, timeout: 15_000 });
     locks.push(made);
     return made;

@@ -20,6 +20,7 @@ import {
   type Waiter,
   type World,
 } from '../../src/wait/queue';
+import { Heap, mulberry32 } from './events';
 
 export interface Rules {
   readonly processes: number;
@@ -85,7 +86,7 @@ export class Simulation {
   commands = 0;
   unfinished = 0;
   readonly #random: () => number;
-  readonly #events = new Heap();
+  readonly #events = new Heap<Event>();
   readonly #processes: Process[] = [];
   #order = 0;
   #holder: Grantee | undefined;
@@ -608,54 +609,4 @@ class Poller {
     machine.put(key, token, Math.floor(micros / 1000) + rules.lifetimeMs);
     return 0;
   }
-}
-
-/** A binary heap, by time and then by order. */
-class Heap {
-  readonly #events: Event[] = [];
-
-  push(event: Event): void {
-    const events = this.#events;
-    let at = events.push(event) - 1;
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      if (!isBefore(event, events[parent]!)) break;
-      events[at] = events[parent]!;
-      at = parent;
-    }
-    events[at] = event;
-  }
-
-  pop(): Event | undefined {
-    const events = this.#events;
-    const top = events[0];
-    const last = events.pop();
-    if (last === undefined || last === top) return top;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= events.length) break;
-      if (child + 1 < events.length && isBefore(events[child + 1]!, events[child]!)) child += 1;
-      if (!isBefore(events[child]!, last)) break;
-      events[at] = events[child]!;
-      at = child;
-    }
-    events[at] = last;
-    return top;
-  }
-}
-
-function isBefore(a: Event, b: Event): boolean {
-  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
-}
-
-/** A small generator of random numbers, 0 to 1, from a seed. By Tommy Ettinger, public domain. */
-function mulberry32(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
 }

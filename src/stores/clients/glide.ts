@@ -24,6 +24,10 @@ export function glide(client: Foreign): ScriptClient {
     async evictionPolicy() {
       return policyIn(await client.configGet(['maxmemory-policy'], asText));
     },
+    async serverInfo() {
+      const answer = await client.customCommand(['INFO', 'server'], asText);
+      return typeof answer === 'string' ? answer : JSON.stringify(answer);
+    },
     nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);

@@ -2,7 +2,7 @@
 import { slotOf } from '../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type OpenLine, subscriber } from './messages';
-import { type Foreign, hasMethods, policyIn } from './shape';
+import { countOf, type Foreign, hasMethods, policyIn } from './shape';
 
 /** A pipeline has the same methods, and no state. */
 export function isIORedis(client: unknown): client is Foreign {
@@ -23,6 +23,10 @@ export function ioredis(client: Foreign): ScriptClient {
     async evictionPolicy() {
       return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
     },
+    async serverInfo() {
+      return String(await (clustered ? anyNode(client) : commands).info('server'));
+    },
+    generation: clustered ? undefined : countOf(client, 'ready'),
     nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
     dedicate(key) {
       if (!clustered) return dedicated(client);

@@ -3,7 +3,7 @@
 import { slotOf } from '../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
 import { type Line, type OpenLine, subscriber } from './messages';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
 
 /** A way to run commands has a state: the objects of multi() and legacy() have the same methods, and none. */
 export function isNodeRedis(client: unknown): client is Foreign {
@@ -34,6 +34,11 @@ export function nodeRedis(client: Foreign): ScriptClient {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
     },
+    async serverInfo() {
+      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
+      return String(await node.info('server'));
+    },
+    generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
     dedicate(key) {
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;

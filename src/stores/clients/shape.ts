@@ -23,3 +23,18 @@ export function policyIn(answer: any): string {
   if (Array.isArray(answer)) return String(answer[1]);
   return String(answer instanceof Map ? answer.get(name) : answer[name]);
 }
+
+/** How often the client has told of something since it was first asked here; undefined where it tells nothing. */
+export function countOf(client: Foreign, event: string): (() => number) | undefined {
+  if (!hasMethods(client, 'on')) return undefined;
+  let count: number | undefined;
+  return () => {
+    if (count === undefined) {
+      count = 0;
+      client.on(event, () => {
+        count! += 1;
+      });
+    }
+    return count;
+  };
+}
