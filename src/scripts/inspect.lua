@@ -13,16 +13,15 @@ if type(holder) == 'table' then
   if last.err then
     return holder
   end
-  if last[2] and tonumber(last[2]) > now then
-    local length, rest
-    kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-    if not kind then
-      return holder
-    end
+  local length, rest
+  kind, length, rest = string.match(last[1] or '', '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+  if not kind then
+    return holder
+  end
+  holder, left = false, -2
+  if tonumber(last[2]) > now then
     holder = string.sub(rest, 1, tonumber(length))
     left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
-  else
-    holder, left = false, -2
   end
 end
 return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }
