@@ -37,5 +37,11 @@ for (const name of readdirSync(lib, { recursive: true })) {
   if (/\.d\.m?ts$/.test(name) && !seen.has(join(lib, name))) rmSync(join(lib, name));
 }
 
-const style = ['--vcs-enabled=false', '--indent-style=tab', '--line-width=160', '--log-level=error'];
+const style = [
+  '--vcs-enabled=false',
+  '--indent-style=tab',
+  '--line-width=320',
+  '--semicolons=as-needed',
+  '--log-level=error',
+];
 run('@biomejs/biome/bin/biome', 'format', '--write', ...style, 'lib');

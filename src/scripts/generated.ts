@@ -259,8 +259,8 @@ export function extendMember(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '3d381f40d0f4e8016f4dc18b2b3221a26f1a69f7',
-  lua: "local holder, kind = redis.pcall('GET', KEYS[1]), 'm'\nlocal left = redis.call('PTTL', KEYS[1])\nif type(holder) == 'table' then\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')\nif last.err then\nreturn holder\nend\nlocal length, rest\nkind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')\nif not kind then\nreturn holder\nend\nholder, left = false, -2\nif tonumber(last[2]) > now then\nholder = string.sub(rest, 1, tonumber(length))\nleft = last[2] == 'inf' and -1 or tonumber(last[2]) - now\nend\nend\nreturn { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }",
+  sha: '0a48f9bbb5bf271ed3be8d57fbf668a29dc22404',
+  lua: "local holder, kind = redis.pcall('GET', KEYS[1]), 'm'\nlocal left = redis.call('PTTL', KEYS[1])\nif type(holder) == 'table' then\nlocal time = redis.call('TIME')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\nlocal last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')\nif last.err then\nreturn holder\nend\nlocal length, rest\nkind, length, rest = string.match(last[1] or '', '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')\nif not kind then\nreturn holder\nend\nholder, left = false, -2\nif tonumber(last[2]) > now then\nholder = string.sub(rest, 1, tonumber(length))\nleft = last[2] == 'inf' and -1 or tonumber(last[2]) - now\nend\nend\nreturn { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }",
 };
 
 /**

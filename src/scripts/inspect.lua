@@ -14,7 +14,7 @@ if type(holder) == 'table' then
     return holder
   end
   local length, rest
-  kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+  kind, length, rest = string.match(last[1] or '', '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
   if not kind then
     return holder
   end
