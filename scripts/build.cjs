@@ -1,8 +1,8 @@
 // src to lib: programs without comments and indented by tabs, declarations with comments and only where the faces lead to them.
 // The package is a fifth smaller for it.
 const { execFileSync } = require('node:child_process');
-const { existsSync, readdirSync, readFileSync, rmSync } = require('node:fs');
-const { dirname, join, resolve } = require('node:path');
+const { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } = require('node:fs');
+const { dirname, join, relative, resolve } = require('node:path');
 
 const root = join(__dirname, '..');
 const lib = join(root, 'lib');
@@ -28,20 +28,42 @@ function reachable(file, seen = new Set()) {
   return seen;
 }
 
-rmSync(lib, { recursive: true, force: true });
-run('typescript/bin/tsc', '-p', 'tsconfig.build.json', '--emitDeclarationOnly');
-run('typescript/bin/tsc', '-p', 'tsconfig.build.json', '--declaration', 'false', '--removeComments');
-
-const seen = reachable(join(lib, 'index.d.mts'), reachable(join(lib, 'index.d.ts')));
-for (const name of readdirSync(lib, { recursive: true })) {
-  if (/\.d\.m?ts$/.test(name) && !seen.has(join(lib, name))) rmSync(join(lib, name));
+/** Every file below a folder, by its path in there. */
+function filesIn(folder) {
+  const entries = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(folder, join(entry.parentPath ?? entry.path, entry.name)));
 }
 
-const style = [
-  '--vcs-enabled=false',
-  '--indent-style=tab',
-  '--line-width=320',
-  '--semicolons=as-needed',
-  '--log-level=error',
-];
-run('@biomejs/biome/bin/biome', 'format', '--write', ...style, 'lib');
+const fresh = join(root, `.build-${process.pid}`);
+try {
+  run('typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', fresh, '--emitDeclarationOnly');
+  run(
+    'typescript/bin/tsc',
+    '-p',
+    'tsconfig.build.json',
+    '--outDir',
+    fresh,
+    '--declaration',
+    'false',
+    '--removeComments',
+  );
+
+  const seen = reachable(join(fresh, 'index.d.mts'), reachable(join(fresh, 'index.d.ts')));
+  for (const file of filesIn(fresh))
+    if (/\.d\.m?ts$/.test(file) && !seen.has(join(fresh, file))) rmSync(join(fresh, file));
+
+  const style = ['--indent-style=tab', '--line-width=320', '--semicolons=as-needed', '--log-level=error'];
+  run('@biomejs/biome/bin/biome', 'format', '--write', '--vcs-enabled=false', ...style, fresh);
+
+  // Each file in one step: whoever uses lib meanwhile finds all of it there, and every file whole.
+  const files = filesIn(fresh);
+  for (const file of files) {
+    mkdirSync(dirname(join(lib, file)), { recursive: true });
+    renameSync(join(fresh, file), join(lib, file));
+  }
+  for (const file of filesIn(lib)) if (!files.includes(file)) rmSync(join(lib, file), { force: true });
+} finally {
+  rmSync(fresh, { recursive: true, force: true });
+}

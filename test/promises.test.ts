@@ -78,8 +78,14 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       'acquire and release wait until it has moved',
     ],
   },
-  // Its sentences come with it.
-  quorum: {},
+  'a quorum of N independent Redis': {
+    'exclusion and rising fences while fewer than half are down, clocks run at rates within a thousandth, and restarts are seen (`INFO`)':
+      ['test/simulation/quorum.test.ts', 'the quorum in simulated worlds'],
+    'if nodes restart empty within a lifetime unseen': [
+      'test/redis/quorum.test.ts',
+      'where it may not be asked, one is told once, and it goes on without',
+    ],
+  },
   everywhere: {
     'the holder learns of the loss no later than the end of its validity on its own clock, event loop permitting': [
       'test/process/stalls.test.ts',

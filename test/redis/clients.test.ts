@@ -94,7 +94,7 @@ describe('a client of its kind', () => {
     it('is refused, and the message says what is supported', async () => {
       for (const redis of [
         {},
-        [],
+        [{}],
         new Map(),
         { eval() {}, evalSha() {} },
         { evalsha() {}, eval() {}, defineCommand() {} },
