@@ -35,6 +35,9 @@ end
 local function others()
   if ARGV[3] ~= '0' then
     local all = line(queue)
+    if all.more and not all.of[ARGV[1]] then
+      all = line(queue, true)
+    end
     leaves(queue, all, all.of[ARGV[1]])
   elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
     return -- whoever could go in beside two readers would have done so before
