@@ -223,6 +223,11 @@ export function restMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
 }
 
+/** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */
+export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
+  return { monoMs: monoMs - ms, wallMs: wallMs - ms };
+}
+
 /** Now, on both clocks. */
 export function now(): Moment {
   return { monoMs: performance.now(), wallMs: Date.now() };

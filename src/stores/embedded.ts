@@ -8,6 +8,7 @@ import {
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  earlier,
   type Listening,
   type LockState,
   type Mode,
@@ -96,17 +97,17 @@ class Embedded implements Store {
       place,
       mode,
     };
-    const acquired = this.#run(keys, (machine, micros) => machine.acquire(claim, micros), sent.monoMs);
-    return replyOf(acquired, sent);
+    return this.#run(keys, (machine, micros) => replyOf(machine.acquire(claim, micros), sent, micros), sent.monoMs);
   }
 
   async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
     if (!begin()) return { outcome: 'late' };
     const sent = now();
-    const outcome = this.#table.run((machine, micros) =>
-      machine.extend(listOf(keys), token, lifetimeMs ?? neverMs, exact, Number.POSITIVE_INFINITY, micros, held?.mode),
-    );
-    return outcome === 'extended' ? { outcome, sent } : { outcome };
+    const [lifetime, notAfterMs] = [lifetimeMs ?? neverMs, Number.POSITIVE_INFINITY];
+    return this.#table.run((machine, micros): ExtendReply => {
+      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, micros, held?.mode);
+      return outcome === 'extended' ? { outcome, sent: confirmedFrom(sent, micros) } : { outcome };
+    });
   }
 
   async release({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): Promise<ReleaseReply> {
@@ -120,8 +121,10 @@ class Embedded implements Store {
     const { lifetimeMs, place } = acquire;
     const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), place };
     const command = { keys: listOf(keys), token, ticket, restMs, next };
-    const reply = this.#table.run((machine, micros) => machine.release(command, micros), sent.monoMs);
-    return [resultOf(reply.results), replyOf(reply.next!, sent)];
+    return this.#table.run((machine, micros) => {
+      const reply = machine.release(command, micros);
+      return [resultOf(reply.results), replyOf(reply.next!, sent, micros)];
+    }, sent.monoMs);
   }
 
   /** What was asked with the token has been carried out: one release ends it all. */
@@ -184,8 +187,15 @@ function modeOf(kind: Mode['kind'] | undefined): LockState['mode'] {
   return kind === undefined ? 'exclusive' : 'write';
 }
 
-function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
-  if (acquired.outcome === 'granted') return { granted: true, fence: acquired.fence, others: acquired.others, sent };
+/** The machine counts a lifetime from the whole ms before. */
+function confirmedFrom(sent: Moment, micros: number): Moment {
+  return earlier(sent, (micros % 1000) / 1000);
+}
+
+function replyOf(acquired: Acquired, sent: Moment, micros: number): AcquireReply {
+  if (acquired.outcome === 'granted') {
+    return { granted: true, fence: acquired.fence, others: acquired.others, sent: confirmedFrom(sent, micros) };
+  }
   // Nothing is ever late here; a change that a later one has overtaken is as good as gone.
   if (acquired.outcome !== 'busy') {
     return {

@@ -11,6 +11,7 @@ import {
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  earlier,
   type Held,
   type Identity,
   type LockState,
@@ -157,7 +158,7 @@ class RedisStore implements Store, Node {
     if (serverMs > 0) this.#learn(serverMs, sent.monoMs);
     if (status === 1) {
       if (!this.#evictionLooked && warningsWanted()) this.#lookAtEviction();
-      return { granted: true, fence: value, sent, others: third };
+      return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third };
     }
     if (status === -1) return undefined;
     if (mode !== undefined && (status === -2 || status === -3)) {
@@ -181,7 +182,7 @@ class RedisStore implements Store, Node {
       const reply = await this.#exchange(call, keys, commandTimeoutMs, false);
       const [result, serverMs] = integers(reply, 2, keys);
       this.#learn(serverMs!, sent.monoMs);
-      if (result === 1) return { outcome: 'extended', sent };
+      if (result === 1) return { outcome: 'extended', sent: request.held === undefined ? sent : earlier(sent, 1) };
       if (result === 0) return { outcome: 'missing' };
       if (result === -1) return { outcome: 'taken' };
       if (result !== -2) throw strangeReply(reply, keys);

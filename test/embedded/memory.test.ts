@@ -74,6 +74,20 @@ describe('the memory store', () => {
     expect(second.fence).to.be.greaterThan(first.fence);
   });
 
+  it('whoever believes in a lock until its last part of a ms is not yet followed by another', async () => {
+    const clock = sinon.useFakeTimers();
+    try {
+      const withLock = redisExpLock({ redis: memoryStore(), lifetime: 100 });
+      clock.tick(0.9);
+      const lease = await withLock.promise('key');
+      clock.tick(99.1);
+      expect(await withLock.tryLock('key'), 'its whole ms are over').to.not.equal(null);
+      expect(lease.remaining()).to.equal(0);
+    } finally {
+      clock.restore();
+    }
+  });
+
   it('fake timers own it', async () => {
     const withLock = redisExpLock({ redis: memoryStore(), lifetime: 10_000 });
     const clock = sinon.useFakeTimers();
