@@ -1,23 +1,18 @@
 // How does a whole fleet make at most three calls to an API at once?
 //
-//   npx tsx examples/at-most-three.ts          with a Redis at REDIS_URL, or at 127.0.0.1:6379
+//   npx tsx examples/at-most-three.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
 // A semaphore whose permits have an end of their own: a process that dies with one gives it back within its lifetime. Who
 // asks first goes in first.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient } from 'redis';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
+import { enter } from './place';
 
 async function main(): Promise<void> {
-  const client = createClient({ url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379' });
-  client.on('error', (error) => {
-    console.error(`no Redis to talk to (set REDIS_URL): ${error.message || error.code}`);
-    process.exit(1);
-  });
-  await client.connect();
+  const { redis, leave } = await enter();
   const name = `example:at-most-three:${process.pid}`;
 
-  const semaphore = new redisExpLock.Semaphore(name, 3, { redis: client, timeout: 10_000 });
+  const semaphore = new redisExpLock.Semaphore(name, 3, { redis, timeout: 10_000 });
   let calls = 0;
   let most = 0;
   const callApi = (): Promise<void> =>
@@ -30,7 +25,7 @@ async function main(): Promise<void> {
   console.log(`20 calls, at most ${most} at once; ${await semaphore.available()} permits are free again`);
   await semaphore.close();
 
-  client.destroy();
+  await leave();
 }
 
 if (require.main === module) void main();

@@ -1,23 +1,18 @@
 // How is a cache filled without a stampede?
 //
-//   npx tsx examples/cache.ts          with a Redis at REDIS_URL, or at 127.0.0.1:6379
+//   npx tsx examples/cache.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
 // Whoever finds nothing takes the lock, looks again, loads and stores; everybody else is served what was stored. A loader that
 // fails leaves nothing behind, and the next in line loads.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient } from 'redis';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
+import { enter } from './place';
 
 async function main(): Promise<void> {
-  const client = createClient({ url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379' });
-  client.on('error', (error) => {
-    console.error(`no Redis to talk to (set REDIS_URL): ${error.message || error.code}`);
-    process.exit(1);
-  });
-  await client.connect();
+  const { redis, leave } = await enter();
   const name = `example:cache:${process.pid}`;
 
-  const withLock = redisExpLock({ redis: client });
+  const withLock = redisExpLock({ redis });
   let loads = 0;
   const load = async (): Promise<{ price: number }> => {
     loads += 1;
@@ -28,7 +23,7 @@ async function main(): Promise<void> {
   console.log(`${values.length} callers were served ${values[99]?.price}, loaded ${loads} time`);
   await withLock.close();
 
-  client.destroy();
+  await leave();
 }
 
 if (require.main === module) void main();

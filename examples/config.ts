@@ -1,23 +1,18 @@
 // How do many read a configuration that one writes?
 //
-//   npx tsx examples/config.ts          with a Redis at REDIS_URL, or at 127.0.0.1:6379
+//   npx tsx examples/config.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
 // Readers share the lock, a writer has it alone; who holds it is renewed while the function runs. A reader that died ends by
 // itself, and ends nobody else's reading.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient } from 'redis';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
+import { enter } from './place';
 
 async function main(): Promise<void> {
-  const client = createClient({ url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379' });
-  client.on('error', (error) => {
-    console.error(`no Redis to talk to (set REDIS_URL): ${error.message || error.code}`);
-    process.exit(1);
-  });
-  await client.connect();
+  const { redis, leave } = await enter();
   const name = `example:config:${process.pid}`;
 
-  const lock = new redisExpLock.RWLock(name, { redis: client, timeout: 10_000 });
+  const lock = new redisExpLock.RWLock(name, { redis, timeout: 10_000 });
   let config = { version: 1, complete: true };
   let together = 0;
   let most = 0;
@@ -39,7 +34,7 @@ async function main(): Promise<void> {
   console.log(`version ${config.version}; up to ${most} read at once, none of them half a configuration`);
   await lock.close();
 
-  client.destroy();
+  await leave();
 }
 
 if (require.main === module) void main();

@@ -1,6 +1,6 @@
 // How does a resource refuse a holder that came too late?
 //
-//   npx tsx examples/fence.ts          with a Redis at REDIS_URL, or at 127.0.0.1:6379
+//   npx tsx examples/fence.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
 // A lock with a lifetime can be outlived. Its holder is told (`lease.signal`), but a process that is stopped between looking
 // at the signal and writing cannot be told anything; when it runs again, its next act is the write. So the last word belongs
@@ -10,8 +10,8 @@ import { type FileHandle, mkdtemp, open, readFile, rename, rm } from 'node:fs/pr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createClient } from 'redis';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
+import { enter } from './place';
 
 // (a) A row in Redis. A script is one step. An equal fence may write: one holder, several writes.
 
@@ -82,25 +82,17 @@ export const updateUnlessStale = `
 // All of it at work: `slow` sleeps longer than its lock lives, and writes as if nothing had happened.
 
 async function main(): Promise<void> {
-  const client = createClient({ url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379' });
-  client.on('error', (error) => {
-    console.error(`no Redis to talk to (set REDIS_URL): ${error.message || error.code}`);
-    process.exit(1);
-  });
-  await client.connect();
-  const withLock = redisExpLock({ redis: client, lifetime: 200 });
+  const { redis, client, leave } = await enter();
+  const withLock = redisExpLock({ redis, lifetime: 200 });
   const folder = await mkdtemp(join(tmpdir(), 'fence-'));
   const file = join(folder, 'balance.json');
   const row = `example:fence:${process.pid}`;
 
   const write = async (name: string, { fence }: redisExpLock.Lease) => {
     console.log(`${name} writes, fence ${fence}`);
-    for (const [what, written] of [
-      ['row', await writeRow(client, row, fence, name)],
-      ['file', await writeFile(file, fence, name)],
-    ]) {
-      console.log(`  ${what}: ${written ? 'written' : 'refused'}`);
-    }
+    const tell = (what: string, written: boolean) => console.log(`  ${what}: ${written ? 'written' : 'refused'}`);
+    if (client) tell('row', await writeRow(client, row, fence, name));
+    tell('file', await writeFile(file, fence, name));
   };
 
   const slow = await withLock.promise(`${row}:lock`);
@@ -111,11 +103,12 @@ async function main(): Promise<void> {
 
   console.log(`slow wakes up; its signal is ${slow.signal.aborted ? 'aborted' : 'silent'}, and it does not look`);
   await write('slow', slow);
-  console.log(`row:  ${await client.hGet(row, 'value')}\nfile: ${(await readVersion(file)).value}`);
+  if (client) console.log(`row:  ${await client.hGet(row, 'value')}`);
+  console.log(`file: ${(await readVersion(file)).value}`);
 
-  await client.del(row);
+  await client?.del(row);
   await rm(folder, { recursive: true });
-  client.destroy();
+  await leave();
 }
 
 if (require.main === module) void main();

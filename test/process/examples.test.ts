@@ -1,5 +1,8 @@
-// Each example runs by itself, ends by itself, and shows what it says. (examples/fence.ts has a test of its own.)
-import { resolve } from 'node:path';
+// Each example runs by itself, ends by itself, and shows what it says, with a Redis and without. (examples/fence.ts has a test
+// of its own, with a Redis.)
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { exited, startChild, waitFor } from '../support/processes';
 import { sharedRedis } from '../support/redis';
@@ -11,16 +14,32 @@ const shows: Record<string, RegExp> = {
   cache: /100 callers were served 42, loaded 1 time/,
   cron: /it ran 1 time\n/,
 };
+const withoutRedis = { ...shows, fence: /slow writes, fence \d+\n {2}file: refused\nfile: quick\n/ };
 
 describe('examples', function () {
   this.timeout(30_000);
 
+  const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-examples-'));
+
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  async function runs(name: string, url: string, expected: RegExp): Promise<string> {
+    const env = { REDIS_URL: url, XDG_RUNTIME_DIR: folder };
+    const example = startChild(resolve(__dirname, `../../examples/${name}.ts`), [], { env });
+    expect((await exited(example)).code).to.equal(0, example.output());
+    await waitFor(() => expected.test(example.output()), { timeoutMs: 2_000, what: example.output() });
+    return example.output();
+  }
+
   for (const [name, expected] of Object.entries(shows)) {
     it(name, async () => {
-      const { url } = await sharedRedis();
-      const example = startChild(resolve(__dirname, `../../examples/${name}.ts`), [], { env: { REDIS_URL: url } });
-      expect((await exited(example)).code).to.equal(0, example.output());
-      await waitFor(() => expected.test(example.output()), { timeoutMs: 2_000, what: example.output() });
+      expect(await runs(name, (await sharedRedis()).url, expected)).to.not.contain('without a Redis');
     });
   }
+
+  it('without a Redis: all of them', async () => {
+    const outputs = await Promise.all(Object.entries(withoutRedis).map(([name, expected]) => runs(name, '', expected)));
+    for (const output of outputs)
+      expect(output).to.match(/^without a Redis .*: the locks are in shared memory of this host\n/);
+  });
 });
