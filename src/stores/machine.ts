@@ -151,10 +151,9 @@ export class Machine {
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const rows = keys.map((key) => this.#row(key, nowMs));
     for (const { members } of rows) if (members !== undefined && isHeld(members, nowMs)) throw new Error(notMutex);
-    const strangers = rows.filter((row) => row.token !== undefined && row.token !== token);
-    if (strangers.length > 0) {
-      return this.#busy(rows[0]!, Math.max(...strangers.map((row) => row.endMs)), command, micros);
-    }
+    let untilMs = -1;
+    for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
+    if (untilMs >= 0) return this.#busy(rows[0]!, untilMs, command, micros);
     for (const row of rows) {
       if (row.token !== undefined || !isLined(row)) continue;
       if (place) this.#stand(row, command, place, micros);
@@ -376,9 +375,14 @@ export class Machine {
 
   /** Free locks become ours under one fence; what is ours already only ever lives longer, and keeps its fence. */
   #take(rows: readonly Row[], { token, lifetimeMs, fences, place }: Claim, least: number, nowMs: number): Acquired {
-    const last = Math.max(...rows.map((row) => row.fence));
+    let last = 0;
+    let areOurs = true;
+    for (const row of rows) {
+      last = Math.max(last, row.fence);
+      if (row.token === undefined) areOurs = false;
+    }
     let fence = last;
-    if (fences > 0 && (last === 0 || rows.some((row) => row.token === undefined))) {
+    if (fences > 0 && (last === 0 || !areOurs)) {
       fence = Math.max(last + 1, least) + fences - 1;
       for (const row of rows) this.#setFence(row, fence, nowMs);
     }
