@@ -34,18 +34,22 @@ export class Batch {
   #moment: Moment | undefined;
   readonly #most: number;
   readonly #bySlot: boolean;
+  readonly #defer: (flush: () => void) => unknown;
   readonly #together: Together;
   readonly #send: Send;
 
   /**
    * @param most Calls in one batch.
    * @param bySlot A cluster: slots cannot be mixed.
+   * @param defer  When to send. nextTick runs when the microtasks of this tick are done: every caller that the last replies
+   *               woke has asked by then. setImmediate: all whose timers are due have asked, too.
    */
-  constructor(most: number, bySlot: boolean, together: Together, send: Send) {
+  constructor(most: number, bySlot: boolean, together: Together, send: Send, defer: (flush: () => void) => unknown) {
     this.#most = most;
     this.#bySlot = bySlot;
     this.#together = together;
     this.#send = send;
+    this.#defer = defer;
   }
 
   /** A moment before anything that is added now is sent; the same for all that leave together. */
@@ -56,8 +60,7 @@ export class Batch {
 
   /** The answer is the reply to this call, or the error that it, or its whole batch, met. */
   add(pending: Pending): void {
-    // nextTick runs when the microtasks of this tick are done: every caller that the last replies woke has asked by then.
-    if (this.#pending.length === 0) process.nextTick(this.#flush);
+    if (this.#pending.length === 0) this.#defer(this.#flush);
     this.#pending.push(pending);
   }
 

@@ -93,8 +93,8 @@ class RedisStore implements Store, Node {
     this.keyPrefix = client.keyPrefix;
     this.generation = client.generation;
     const send: Send = (call, answer) => this.#send(call, answer);
-    this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send);
-    this.#memberBatch = new Batch(mostInBatch, client.clustered, scripts.batchMembers, send);
+    this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send, process.nextTick);
+    this.#memberBatch = new Batch(mostInBatch, client.clustered, scripts.batchMembers, send, setImmediate);
   }
 
   refuses(keys: Key): LockBackendError | undefined {
