@@ -54,7 +54,7 @@ describe('readers, writers and permits among processes', function () {
             const states = await Promise.all(names.map((each) => look.inspect(`${base}:${each}`)));
             return states.every((state) => state.waiters === waiters);
           },
-          { what: `${waiters} to stand in each line` },
+          { what: `${waiters} to stand in each line`, timeoutMs: 30_000 },
         );
 
       const held = [await written.acquireRead(), await counted.acquireRead(), await permits.acquire(1)];
