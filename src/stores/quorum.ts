@@ -143,7 +143,7 @@ export class Quorum implements Store {
     members: readonly Member[],
     tell?: (verdict: Verdict) => void,
   ): void {
-    const { keys, token, fencing } = request;
+    const { token, fencing } = request;
     const commandTimeoutMs = patience(lifetimeMs, request.commandTimeoutMs);
     const leastFence = fencing ? this.#leastFence(sent) : undefined;
     const terms = { size: this.#members.length, majority: this.#majority, longestMs: this.#longestMs };
@@ -153,7 +153,7 @@ export class Quorum implements Store {
     };
     const round = new Round({ ...request, commandTimeoutMs, leastFence }, terms, done, tell);
     this.#rounds.set(token, round);
-    round.ask(members, tell === undefined ? [] : this.#silences(members, keys), sent.monoMs);
+    round.ask(members, tell === undefined ? [] : this.#silences(members), sent.monoMs);
   }
 
   /** Ahead of every clock by the time it gets there, if all goes well. */
@@ -174,7 +174,6 @@ export class Quorum implements Store {
     const each = { ...request, commandTimeoutMs, validUntilMs };
     const missing: Member[] = [];
     const outcome = await this.#ask(
-      keys,
       ({ node }) => node.extend(each),
       ({ answers, errors, open }) => {
         if (exact && open > 0) return undefined;
@@ -221,7 +220,6 @@ export class Quorum implements Store {
         throw error;
       });
     return this.#ask(
-      request.keys,
       send,
       ({ answers, errors, open }) => {
         const count = { released: 0, missing: 0, taken: 0 };
@@ -249,7 +247,6 @@ export class Quorum implements Store {
   /** What a majority says: held where so many hold it, for as long as so many will, under the last fence that so many know. */
   async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
     const states = await this.#ask(
-      key,
       ({ node }) => node.inspect(key, commandTimeoutMs),
       ({ answers, errors, open }) => {
         if (open > 0) return undefined;
@@ -291,13 +288,12 @@ export class Quorum implements Store {
 
   /** Asks all who are not known to be silent, in one tick; answers as soon as `decide` can. */
   #ask<T, R>(
-    keys: Key,
     send: (member: Member) => Promise<T>,
     decide: (seen: Seen<T>) => R | undefined,
     members = this.#present(),
   ): Promise<R> {
     return new Promise((resolve, reject) => {
-      const seen: Seen<T> = { answers: new Map(), errors: this.#silences(members, keys), open: members.length };
+      const seen: Seen<T> = { answers: new Map(), errors: this.#silences(members), open: members.length };
       const look = (): void => {
         seen.open -= 1;
         try {
@@ -330,9 +326,9 @@ export class Quorum implements Store {
   }
 
   /** Why the others are not asked. */
-  #silences(asked: readonly Member[], keys: Key): LockBackendError[] {
+  #silences(asked: readonly Member[]): LockBackendError[] {
     if (asked.length === this.#members.length) return [];
-    return this.#members.filter((each) => !asked.includes(each)).map((each) => each.silence(keys));
+    return this.#members.filter((each) => !asked.includes(each)).map((each) => each.silence);
   }
 
   /** One server under two names would have two votes. Looked for again when somebody was met anew. */

@@ -32,7 +32,7 @@ export class Member {
   /** How often it was found out. */
   meetings = 0;
   #isReticent = false;
-  #reason: LockBackendError | undefined;
+  #silence: LockBackendError | undefined;
   #owed = new Map<string, { request: ReleaseRequest; untilMs: number }>();
   #probe: unknown;
 
@@ -83,15 +83,15 @@ export class Member {
   failed(error: LockBackendError): void {
     if (error.redisCode !== undefined || this.isSilent) return;
     this.isSilent = true;
-    this.#reason = error;
+    const { message, retryable } = error;
+    this.#silence = new BackendError(`${this.name} was silent before: ${message}`, { retryable });
     warn({ code: 'node-silent', message: `${this.name} is left alone until it answers again`, key: null, error });
     this.#probeIn(firstProbeMs);
   }
 
-  /** Why it was not asked. */
-  silence(key: Key): LockBackendError {
-    const { message, retryable } = this.#reason!;
-    return new BackendError(`${this.name} was silent before: ${message}`, { key, retryable });
+  /** Why it was not asked. The same for every question: making an error takes as long as asking a node. */
+  get silence(): LockBackendError {
+    return this.#silence!;
   }
 
   /** Makes sure that a token holds nothing there, as soon as it can be told. */
