@@ -141,12 +141,18 @@ export class Wait implements Waiter {
 
   start(): void {
     const { timeoutMs, signal } = this.#settings;
-    this.#scope.waiting.add(this);
-    signal?.addEventListener('abort', this.#onAbort);
     if (timeoutMs !== undefined && timeoutMs > 0 && timeoutMs !== Number.POSITIVE_INFINITY) {
       this.#deadlineMs = performance.now() + timeoutMs;
-      this.#armDeadline();
     }
+    this.#begin();
+    // Where the answer is known at once, nearly nobody waits.
+    if (this.#settled) return;
+    this.#scope.waiting.add(this);
+    signal?.addEventListener('abort', this.#onAbort);
+    if (this.#deadlineMs !== Number.POSITIVE_INFINITY) this.#armDeadline();
+  }
+
+  #begin(): void {
     const own = this.#isEndless() ? this.#ownHold() : undefined;
     if (own?.isEndless) return this.#fail(this.#deadlock(own));
     const lines = this.#lines();
@@ -258,10 +264,22 @@ export class Wait implements Waiter {
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
     const request = this.#stands === undefined ? this.#request : { ...this.#request, place: this.#place(this.#stands) };
+    // Who has a signal may give up before the end of the turn.
+    if (this.#store.acquireNow !== undefined && this.#settings.signal === undefined) return this.#askNow(request);
     this.#store.acquire(request).then(
       (reply) => this.#onReply(reply, token),
       (error) => this.#onFailure(error),
     );
+  }
+
+  #askNow(request: AcquireRequest): void {
+    let reply: AcquireReply;
+    try {
+      reply = this.#store.acquireNow!(request);
+    } catch (error) {
+      return this.#onFailure(error);
+    }
+    this.#onReply(reply, request.token);
   }
 
   #newRequest(): AcquireRequest {

@@ -379,22 +379,24 @@ export class Hold {
 
   #release(): Promise<boolean> {
     return new Promise((resolve, reject) => {
-      this.#giveBack().then(
-        (reply) => {
-          // It would take the key that we have just freed.
-          if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#rare!.ghostUntilMs);
-          resolve(this.#released(reply));
-        },
-        (error) => {
-          forKey(error, this.key);
-          if (error.unknown) this.#more.releaseUnsure = true;
-          // Counts as handled; who awaits it still sees it.
-          this.#rare!.releasing!.catch(() => {});
-          this.#rare!.releasing = undefined;
-          this.#ground.scope.remove(this);
-          reject(error);
-        },
-      );
+      const onReply = (reply: ReleaseReply): void => {
+        // It would take the key that we have just freed.
+        if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#rare!.ghostUntilMs);
+        resolve(this.#released(reply));
+      };
+      const { store, line } = this.#ground;
+      if (line === undefined && this.mode === undefined && store.releaseNow !== undefined) {
+        return onReply(store.releaseNow(this.#request(0)));
+      }
+      this.#giveBack().then(onReply, (error) => {
+        forKey(error, this.key);
+        if (error.unknown) this.#more.releaseUnsure = true;
+        // Counts as handled; who awaits it still sees it.
+        this.#rare!.releasing!.catch(() => {});
+        this.#rare!.releasing = undefined;
+        this.#ground.scope.remove(this);
+        reject(error);
+      });
     });
   }
 

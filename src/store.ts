@@ -156,8 +156,11 @@ export interface Store {
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
   readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
+  /** The same where the answer is known when the call returns: throws what `acquire` rejects with. A promise costs more than the lock. */
+  acquireNow?(request: AcquireRequest): AcquireReply;
   extend(request: ExtendRequest): Promise<ExtendReply>;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
+  releaseNow?(request: ReleaseRequest): ReleaseReply;
   /** Gives a lock back, and asks for it again with another token, in one go. */
   releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**

@@ -84,6 +84,10 @@ class Embedded implements Store {
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
+    return this.acquireNow(request);
+  }
+
+  acquireNow(request: AcquireRequest): AcquireReply {
     const { keys, token, place, minReplicas, lifetimeMs, mode } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
@@ -110,7 +114,11 @@ class Embedded implements Store {
     });
   }
 
-  async release({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): Promise<ReleaseReply> {
+  async release(request: ReleaseRequest): Promise<ReleaseReply> {
+    return this.releaseNow(request);
+  }
+
+  releaseNow({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): ReleaseReply {
     const command = { keys: listOf(keys), token, ticket, restMs, mode: held?.mode };
     return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
   }
