@@ -51,6 +51,8 @@ export interface ScriptClient {
   evictionPolicy(): Promise<string>;
   /** The node that has a key, as far as the client knows; '' where there is but one. */
   nodeOf(key: string): string;
+  /** Asks the other nodes of a cluster who has a key, because the node that should have it is silent; absent where that is the client's own affair. */
+  readonly lookFor?: ((key: string) => void) | undefined;
   /** What the server tells of itself (INFO server); rejects where it may not be asked. Of a cluster, one node's. */
   serverInfo(): Promise<string>;
   /** Goes up with each new connection; absent where that cannot be told. */

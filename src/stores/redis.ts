@@ -400,8 +400,18 @@ class RedisStore implements Store, Node {
           reject(error);
         }
       };
-      this.#batchOf(call).add(new CallQuestion(call, keys, timeoutMs, true, onReply, reject));
+      this.#batchOf(call).add(new CallQuestion(call, keys, timeoutMs, true, onReply, this.#lookingFor(keys, reject)));
     });
+  }
+
+  /** In a cluster, a node that stands still is not known to its clients as dead: whoever was not answered asks who has the key now. */
+  #lookingFor(keys: Key, reject: (error: LockBackendError) => void): (error: any) => void {
+    const { lookFor } = this.#client;
+    if (lookFor === undefined) return reject;
+    return (error: LockBackendError) => {
+      if (error.unknown) lookFor(listOf(keys)[0]!);
+      reject(error);
+    };
   }
 
   #batchOf({ script }: Call): Batch {
@@ -411,7 +421,7 @@ class RedisStore implements Store, Node {
   /** One call, alone or with others of the same tick, with our own deadline. */
   #exchange(call: Call, keys: Key, timeoutMs: number, waited: boolean): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.#batchOf(call).add(new CallQuestion(call, keys, timeoutMs, waited, resolve, reject));
+      this.#batchOf(call).add(new CallQuestion(call, keys, timeoutMs, waited, resolve, this.#lookingFor(keys, reject)));
     });
   }
 

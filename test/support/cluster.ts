@@ -18,7 +18,7 @@ export interface TestCluster {
   otherThan(node: RedisServer): Promise<RedisServer>;
   /** Begins to move the key's slot. `keys` moves some keys that are there, `end` the rest, and tells every node. */
   move(key: string, to: RedisServer): Promise<Move>;
-  /** Resolves when the replica of a master that was killed has its slots, and every node that lives knows. */
+  /** Resolves when the replica of a master that was killed, or stands still, has its slots, and every other node knows. */
   failedOver(dead: RedisServer): Promise<RedisServer>;
   stop(): Promise<void>;
 }
@@ -61,8 +61,8 @@ export async function startCluster(masters = 3, replicasOfEach = 0): Promise<Tes
   };
   await Promise.all(nodes.slice(masters).map((node, i) => follow(node, i)));
 
-  const living = (): RedisServer[] =>
-    nodes.filter(({ process }) => process.exitCode === null && process.signalCode === null);
+  const gone = new Set<RedisServer>();
+  const living = (): RedisServer[] => nodes.filter((node) => !gone.has(node));
   /** As one node sees it: who has which slots. */
   const shares = async (node: RedisServer): Promise<[from: number, to: number, [host: string, port: number]][]> =>
     node.command('CLUSTER', 'SLOTS');
@@ -128,6 +128,7 @@ export async function startCluster(masters = 3, replicasOfEach = 0): Promise<Tes
       };
     },
     async failedOver(dead) {
+      gone.add(dead);
       const successor = async (): Promise<RedisServer | undefined> => {
         const heirs = await Promise.all(
           living().map(async (node) => /role:master/.test(await node.command('INFO', 'replication')) && node),

@@ -28,6 +28,7 @@ export function ioredis(client: Foreign): ScriptClient {
     },
     generation: clustered ? undefined : countOf(client, 'ready'),
     nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
+    lookFor: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
     dedicate(key) {
       if (!clustered) return dedicated(client);
       const name = nodeOf(client, key);

@@ -40,6 +40,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
     },
     generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
+    lookFor: kind === 'cluster' ? (key) => lookFor(commands, key) : undefined,
     dedicate(key) {
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
       if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
@@ -110,9 +111,14 @@ function lookout(client: Foreign, commands: Foreign): (key: string) => boolean {
     if (masterOf(client, key)?.client?.isReady !== false) return true;
     if (performance.now() < lookAgainMs) return false;
     lookAgainMs = performance.now() + lookPauseMs;
-    commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
+    lookFor(commands, key);
     return false;
   };
+}
+
+/** Asks any node: one that has it not says who has, and the client reads the map of the slots anew. */
+function lookFor(commands: Foreign, key: string): void {
+  commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
 }
 
 function masterOf(cluster: Foreign, key: string): Foreign | undefined {
