@@ -46,7 +46,7 @@ export function generate(): string {
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     '// biome-ignore-all lint/style/useTemplate: what stands between two parts may be a line end only',
     "import { type Call, inBatch, type Script, type ScriptCall } from './script';",
-    [...parts].map(([name, text]) => `const ${name}Part = ${JSON.stringify(text)};`).join('\n'),
+    [...parts].map(([name, text]) => `const ${name}Part = ${literal(text)};`).join('\n'),
     ...sources.map((source) => emit(source, parts)),
     `export const scripts: readonly Script[] = [${sources
       .filter((source) => !source.within)
@@ -183,7 +183,12 @@ function expression(text: string, parts: ReadonlyMap<string, string>): string {
       return [before, as, after].filter((each) => each !== '').join(' + ');
     }
   }
-  return JSON.stringify(text);
+  return literal(text);
+}
+
+/** Lines as lines: each end is a character less than as an escape, and there are a thousand. */
+function literal(text: string): string {
+  return text.includes('\n') ? `\`${text.replace(/[`\\]|\$\{/g, '\\$&')}\`` : JSON.stringify(text);
 }
 
 function emit(source: Source, parts: ReadonlyMap<string, string>): string {
