@@ -145,8 +145,8 @@ describeEach('RWLock', (here) => {
     });
 
     it('a reader is renewed for as long as it is kept', async () => {
-      const reader = await make().acquireRead({ lifetime: 700 });
-      await sleep(1100);
+      const reader = await make().acquireRead({ lifetime: 1_500 });
+      await sleep(1_900);
       expect(reader.signal.aborted).to.equal(false);
       await busy(elsewhere().acquireWrite(once));
       expect(await reader.release()).to.equal(true);
@@ -361,7 +361,7 @@ describeEach('RWLock', (here) => {
   it('read and write: renewed, given back, with the function’s own result or error', async () => {
     const lock = make();
     expect(await lock.read((lease) => lease.mode)).to.equal('read');
-    expect(await lock.write({ lifetime: 700 }, (lease) => sleep(1100, lease.mode))).to.equal('write');
+    expect(await lock.write({ lifetime: 1_500 }, (lease) => sleep(1_900, lease.mode))).to.equal('write');
     const error = new Error('mine');
     expect(await failure(lock.write(() => Promise.reject(error)))).to.equal(error);
     expect(await here.leftMs(key)).to.equal(0);

@@ -122,8 +122,8 @@ describeEach('Semaphore', (here) => {
 
   it('run: renewed, one permit unless told otherwise, given back', async () => {
     const semaphore = make(2);
-    const seen = await semaphore.run({ lifetime: 700 }, async (lease) => {
-      await sleep(1100);
+    const seen = await semaphore.run({ lifetime: 1_500 }, async (lease) => {
+      await sleep(1_900);
       return [lease.signal.aborted, await semaphore.available()];
     });
     expect(seen).to.deep.equal([false, 1]);

@@ -109,7 +109,10 @@ describe('a failover to a replica that lags (H59)', () => {
     await redirect();
     const next = redisExpLock({ redis: await client(replica.url) });
     expect(await next.tryLock(key)).to.equal(null);
-    expect(String((await proxy.seen({ match: isExtension })).reply)).to.match(/^\*2\r\n:1\r\n/);
+    let { reply } = await proxy.seen({ match: isExtension });
+    // One that a slow machine sent before the failover made the script known by its name, there and not here.
+    if (String(reply).startsWith('-NOSCRIPT')) ({ reply } = await proxy.seen({ match: isExtension }));
+    expect(String(reply)).to.match(/^\*2\r\n:1\r\n/);
     expect(lease.signal.aborted).to.equal(false);
     expect(await next.tryLock(key)).to.equal(null);
     expect(await lease.release()).to.equal(true);

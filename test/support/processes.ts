@@ -10,7 +10,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
+import { bundled } from './bundle';
 
 /** A Node process running one script; `send` (of ChildProcess) and `receive` carry JSON values. */
 export interface NodeChild extends ChildProcess {
@@ -21,16 +21,14 @@ export interface NodeChild extends ChildProcess {
   output(): string;
 }
 
-/** Runs a TypeScript or JavaScript file in a Node process of its own. */
+/** Runs a TypeScript file in a Node process of its own. */
 export function startChild(
   script: string,
   args: readonly string[] = [],
   options: { readonly execArgv?: readonly string[]; readonly env?: NodeJS.ProcessEnv } = {},
 ): NodeChild {
-  // tsx by absolute address: a relative one would be looked up from the child's working directory.
-  const tsx = pathToFileURL(require.resolve('tsx')).href;
-  const child = fork(script, args, {
-    execArgv: ['--import', tsx, ...(options.execArgv ?? [])],
+  const child = fork(bundled(script), args, {
+    execArgv: [...(options.execArgv ?? [])], // not mocha's
     env: { ...process.env, ...options.env },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });

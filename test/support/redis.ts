@@ -14,8 +14,7 @@ import { connect as dial, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createClient, ErrorReply, type RedisClientOptions } from 'redis';
-import { RedisMemoryServer } from 'redis-memory-server';
-import RedisBinary from 'redis-memory-server/lib/util/RedisBinary';
+import type { RedisMemoryServer } from 'redis-memory-server';
 import { cont, exited, freePort, kill9, stop, track, waitFor } from './processes';
 
 export type Client = ReturnType<typeof createClient>;
@@ -48,10 +47,15 @@ export function uniqueKey(title = 'key'): string {
 let shared: Promise<{ port: number; memoryServer: RedisMemoryServer }> | undefined;
 
 async function startShared() {
-  const memoryServer = new RedisMemoryServer();
+  const memoryServer = new (redisMemoryServer().RedisMemoryServer)();
   const { port, childProcess } = await memoryServer.ensureInstance();
   if (childProcess) track(childProcess); // its own killer process polls; ours leaves no gap
   return { port, memoryServer };
+}
+
+/** Loaded by who starts a server: children start none, and need it not. */
+function redisMemoryServer(): typeof import('redis-memory-server') {
+  return require('redis-memory-server');
 }
 
 // Clients.
@@ -352,7 +356,7 @@ function urlOf(port: number): string {
 
 /** The binary that the shared server runs on too: package.json's `redisMemoryServer`, or REDISMS_SYSTEM_BINARY. */
 export function serverBinary(): Promise<string> {
-  binary ??= RedisBinary.getPath();
+  binary ??= redisMemoryServer().RedisBinary.getPath();
   return binary;
 }
 
