@@ -5,6 +5,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import { type ScriptClient, scriptClient } from '../../src/stores/clients';
@@ -120,6 +121,23 @@ describe('a client of its kind', () => {
         await worksThrough(redis);
         await server.command('SCRIPT', 'FLUSH');
         await worksThrough(redis);
+      });
+    }
+  });
+
+  describe('somebody in between', () => {
+    for (const place of redisPlaces.filter(({ name }) => name.startsWith('node-redis'))) {
+      it(`${place.name}: an evalSha that was put in the place of the client’s own is called`, async () => {
+        const { redis, leave } = await place.join(server.url);
+        closing.push(leave);
+        const withLock = redisExpLock({ redis });
+        await (await withLock.promise(uniqueKey()))();
+        const spy = sinon.spy(redis as any, 'evalSha');
+        await (await withLock.promise(uniqueKey()))();
+        expect(spy.callCount).to.equal(2);
+        spy.restore();
+        await (await withLock.promise(uniqueKey()))();
+        expect(spy.callCount).to.equal(2);
       });
     }
   });

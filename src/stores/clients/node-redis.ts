@@ -68,12 +68,14 @@ type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 /** By name where somebody stands in between (a wrapper, a spy), and in a pool; else as words, a tenth of a pair less to do. */
 function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
   const raw = rawScripts(client, commands, kind);
-  const isNamed = (): boolean =>
-    kind === 'pool' || !client.sendCommand || client.evalSha !== Object.getPrototypeOf(client).evalSha;
+  const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode;
+  const named = (): Foreign | undefined => {
+    if (isNamed) return commands;
+    return client.evalSha === Object.getPrototypeOf(client).evalSha ? undefined : client;
+  };
   return {
-    evalsha: (sha, keys, args) =>
-      isNamed() ? commands.evalSha(sha, { keys, arguments: args }) : raw.evalsha(sha, keys, args),
-    eval: (lua, keys, args) => (isNamed() ? commands.eval(lua, { keys, arguments: args }) : raw.eval(lua, keys, args)),
+    evalsha: (sha, keys, args) => named()?.evalSha(sha, { keys, arguments: args }) ?? raw.evalsha(sha, keys, args),
+    eval: (lua, keys, args) => named()?.eval(lua, { keys, arguments: args }) ?? raw.eval(lua, keys, args),
   };
 }
 
