@@ -96,14 +96,14 @@ return 'resting', now + rest
 end
 local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
 mayExpire(lock, ttl)
-call('ZREM', queue, first)
-local minted = mint(fence, fences)
-take(lock, token, ttl)
 if passed then
 call('ZADD', queue, -(passes + 1), 'passes')
 elseif mark > 0 then
 call('ZREM', queue, 'passes')
 end
+call('ZREM', queue, first)
+local minted = mint(fence, fences)
+take(lock, token, ttl)
 if token == mine then
 return 'mine', minted
 end
@@ -659,7 +659,7 @@ return reply`;
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '3da7d5a30bf0d0040ef4e4777cf0b6a05a132955',
+  sha: '662482c65c3db0834f9b2c9180c3df7172df5188',
   lua:
     momentPart +
     `
@@ -768,7 +768,7 @@ export function acquireMember(
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'a13f84e817248a4b2278ee6f0376779ec536f579',
+  sha: '642591621ccd67771165ff5d8ac2423591e4c761',
   lua:
     momentPart +
     `
@@ -1284,7 +1284,7 @@ export function readValue(value: string): ScriptCall {
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'c3e2ecfe96391287ceeef3154d64c7ab184cc8da',
+  sha: '8792c5cd4908c52c87ab8cf01b287eb8131f7226',
   lua:
     momentPart +
     `

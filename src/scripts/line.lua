@@ -76,14 +76,15 @@ local function grant(lock, fence, queue, mine, rest, passed)
   end
   local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
   mayExpire(lock, ttl)
-  call('ZREM', queue, first)
-  local minted = mint(fence, fences)
-  take(lock, token, ttl)
+  -- Before the entry goes: a set that was empty for a moment would have lost its end, and stay when its holder dies.
   if passed then
     call('ZADD', queue, -(passes + 1), 'passes')
   elseif mark > 0 then
     call('ZREM', queue, 'passes')
   end
+  call('ZREM', queue, first)
+  local minted = mint(fence, fences)
+  take(lock, token, ttl)
   if token == mine then
     return 'mine', minted
   end

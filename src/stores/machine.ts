@@ -76,6 +76,8 @@ export interface Limits {
 export const limits: Limits = { provisionalMs: 2000, askMs: 1000, askers: 8, looks: 32, passes: 64 };
 
 const fenceKeptMs = 3_600_000;
+/** A line in which nobody has given a sign for so long is gone, and with it how often the lock was passed on. */
+const lineKeptMs = 600_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Entry {
@@ -97,6 +99,7 @@ export interface Row {
   fence: number;
   fenceEndMs: number;
   queue: Entry[];
+  queueEndMs: number;
   passes: number;
   restUntilMs: number;
   /** Of a key that several may hold. */
@@ -312,6 +315,7 @@ export class Machine {
         fence: 0,
         fenceEndMs: 0,
         queue: [],
+        queueEndMs: 0,
         passes: 0,
         restUntilMs: 0,
         members: undefined,
@@ -321,6 +325,10 @@ export class Machine {
     }
     if (row.endMs <= nowMs) row.token = undefined;
     if (row.fenceEndMs <= nowMs) row.fence = 0;
+    if (row.queueEndMs <= nowMs && isLined(row)) {
+      row.queue = [];
+      row.passes = row.restUntilMs = 0;
+    }
     return row;
   }
 
@@ -334,6 +342,7 @@ export class Machine {
     const deadlineMs = Math.floor(micros / 1000) + 2 * askEveryMs(before, this.#limits);
     others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
     row.queue = others;
+    row.queueEndMs = Math.floor(micros / 1000) + lineKeptMs;
     return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
   }
 

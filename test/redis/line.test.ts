@@ -8,6 +8,7 @@
 
 import { expect } from 'chai';
 import fc from 'fast-check';
+import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import * as generated from '../../src/scripts/generated';
 import type { Script, ScriptCall } from '../../src/scripts/script';
@@ -289,6 +290,11 @@ describe('the line in Redis and the machine that specifies it', function () {
     sure: fc.boolean(),
   });
 
+  function stepOf(text: string): Step {
+    const [what, who = '0'] = text.split(' ') as [string, string?];
+    return { what, who: Number(who), key: 0, ms: what === 'pass' ? 3_700_000 : 0, sure: false };
+  }
+
   it('any order of commands: the same answers, the same messages, the same holder and the same order (H29, H32, H36)', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
@@ -322,7 +328,11 @@ describe('the line in Redis and the machine that specifies it', function () {
         }
         await both.drain();
       }),
-      { numRuns: 250 },
+      {
+        numRuns: 250,
+        // A line that nobody has touched for ten minutes is gone, on both sides.
+        examples: [[['ask 0', 'ask 2', 'pass', 'seize', 'ask 0'].map(stepOf)]],
+      },
     );
   });
 
@@ -407,6 +417,21 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.look();
     expect(both.holder(key)).to.equal(undefined);
     await both.drain();
+  });
+
+  it('a lock that was passed on and then forgotten leaves no line that stays for ever', async () => {
+    const [holder, waiter] = [await server.connect(), await server.connect()];
+    const key = uniqueKey();
+    const options = { lifetime: 30_000, timeout: 10_000 };
+    const lease = await redisExpLock({ redis: holder, ...options }).promise(key);
+    const waits = redisExpLock({ redis: waiter, ...options }).promise(key);
+    await waitFor(async () => (await client.zCard(companionOf(key, 'queue'))) === 1, { what: 'somebody in line' });
+    await lease();
+    await waits;
+    expect(await client.zRange(companionOf(key, 'queue'), 0, -1)).to.deep.equal(['passes']);
+    expect(await client.pTTL(companionOf(key, 'queue'))).to.be.within(1, 600_000);
+    holder.destroy();
+    waiter.destroy();
   });
 
   it('an entry that vanished is put back under its first ticket, before those who came later', async () => {
