@@ -311,8 +311,8 @@ export class Hold {
       this.check();
       this.#more.ended ??= 'given back';
       this.#stopTimers();
-      const isPassedOn = this.#ground.line?.passOn(this);
-      this.#more.releasing = isPassedOn ? Promise.resolve(this.#released('released')) : this.#release();
+      const reply = this.#ground.line?.passOn(this) ? 'released' : this.#giveBackNow();
+      this.#more.releasing = reply === undefined ? this.#release() : Promise.resolve(this.#released(reply));
     }
     return this.#rare!.releasing!;
   }
@@ -379,25 +379,34 @@ export class Hold {
 
   #release(): Promise<boolean> {
     return new Promise((resolve, reject) => {
-      const onReply = (reply: ReleaseReply): void => {
-        // It would take the key that we have just freed.
-        if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#rare!.ghostUntilMs);
-        resolve(this.#released(reply));
-      };
-      const { store, line } = this.#ground;
-      if (line === undefined && this.mode === undefined && store.releaseNow !== undefined) {
-        return onReply(store.releaseNow(this.#request(0)));
-      }
-      this.#giveBack().then(onReply, (error) => {
-        forKey(error, this.key);
-        if (error.unknown) this.#more.releaseUnsure = true;
-        // Counts as handled; who awaits it still sees it.
-        this.#rare!.releasing!.catch(() => {});
-        this.#rare!.releasing = undefined;
-        this.#ground.scope.remove(this);
-        reject(error);
-      });
+      this.#giveBack().then(
+        (reply) => {
+          // It would take the key that we have just freed.
+          if (this.#isHaunted()) void this.#ground.store.abandon(this.#request(-1), this.#rare!.ghostUntilMs);
+          resolve(this.#released(reply));
+        },
+        (error) => {
+          forKey(error, this.key);
+          if (error.unknown) this.#more.releaseUnsure = true;
+          // Counts as handled; who awaits it still sees it.
+          this.#rare!.releasing!.catch(() => {});
+          this.#rare!.releasing = undefined;
+          this.#ground.scope.remove(this);
+          reject(error);
+        },
+      );
     });
+  }
+
+  /** The reply where it is known at once. What goes wrong there goes wrong again, and is told, on the way that waits. */
+  #giveBackNow(): ReleaseReply | undefined {
+    const { store, line } = this.#ground;
+    if (line !== undefined || this.mode !== undefined) return undefined;
+    try {
+      return store.releaseNow?.(this.#request(0));
+    } catch {
+      return undefined;
+    }
   }
 
   /** Together with the question of whoever is next in our line; alone where nobody is. */

@@ -48,6 +48,18 @@ describe('the memory store', () => {
     await next();
   });
 
+  it('H24: a release that cannot be carried out is an error, counts as handled, and can be tried again', async () => {
+    const store = memoryStore();
+    const table = tableOf(store);
+    const lease = await redisExpLock({ redis: store }).promise('key');
+    const failing = sinon.stub(table, 'run').throws(new redisExpLock.LockBackendError('out of order'));
+    void lease(); // nobody awaits this one
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(await failure(lease())).to.include({ code: 'ERR_LOCK_BACKEND', message: 'out of order' });
+    failing.restore();
+    expect(await lease()).to.equal(true);
+  });
+
   it('H47: lifetimes are each lock’s own, by a clock that is handed in', async () => {
     let nowMs = 1000;
     const withLock = redisExpLock({ redis: memoryStore({ now: () => nowMs }) });
