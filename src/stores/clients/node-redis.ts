@@ -25,11 +25,12 @@ export function nodeRedis(client: Foreign): ScriptClient {
   const commands = plain(client);
   const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
   const openLine = lineOf(client, kind);
+  const lookFor = kind === 'cluster' ? looker(commands) : undefined;
   return {
     keyPrefix,
     clustered: kind === 'cluster',
     readiness: readinessOf(client, kind),
-    ...(kind === 'cluster' || keyPrefix !== '' ? rawScripts(client, commands, kind) : scripts(client, commands, kind)),
+    ...(lookFor || keyPrefix !== '' ? rawScripts(client, commands, kind, lookFor) : scripts(client, commands, kind)),
     async evictionPolicy() {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
@@ -40,7 +41,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
     },
     generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
-    lookFor: kind === 'cluster' ? (key) => lookFor(commands, key) : undefined,
+    lookFor,
     dedicate(key) {
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
       if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
@@ -83,8 +84,8 @@ function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
  * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
  * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
  */
-function rawScripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
-  const isServed = kind === 'cluster' ? lookout(client, commands) : undefined;
+function rawScripts(client: Foreign, commands: Foreign, kind: Kind, lookFor?: LookFor): Scripts {
+  const isServed = lookFor && lookout(client, lookFor);
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
     if (isServed?.(keys[0]!) === false) return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
@@ -107,20 +108,24 @@ const lookPauseMs = 100;
  * one never does; 6 looks after some seconds. So nothing is left to the queue of a dead one, and any node is asked for the key:
  * the client goes from one to the next, and reads the map of the slots anew, until one has it.
  */
-function lookout(client: Foreign, commands: Foreign): (key: string) => boolean {
-  let lookAgainMs = 0;
+function lookout(client: Foreign, lookFor: LookFor): (key: string) => boolean {
   return (key) => {
     if (masterOf(client, key)?.client?.isReady !== false) return true;
-    if (performance.now() < lookAgainMs) return false;
-    lookAgainMs = performance.now() + lookPauseMs;
-    lookFor(commands, key);
+    lookFor(key);
     return false;
   };
 }
 
-/** Asks any node: one that has it not says who has, and the client reads the map of the slots anew. */
-function lookFor(commands: Foreign, key: string): void {
-  commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
+type LookFor = (key: string) => void;
+
+/** Asks any node: one that has it not says who has, and the client reads the map of the slots anew. One question is enough for many. */
+function looker(commands: Foreign): LookFor {
+  let againMs = 0;
+  return (key) => {
+    if (performance.now() < againMs) return;
+    againMs = performance.now() + lookPauseMs;
+    commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
+  };
 }
 
 function masterOf(cluster: Foreign, key: string): Foreign | undefined {
