@@ -24,7 +24,7 @@ import { Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
 import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Store } from './store';
-import { describe } from './stores/replies';
+import { describe } from './stores/redis/replies';
 import { newToken } from './token';
 import { pauses } from './wait/backoff';
 import type { Lines } from './wait/lines';

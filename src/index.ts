@@ -12,10 +12,10 @@ import type * as options from './options';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
-import type * as clients from './stores/clients';
 import type * as embedded from './stores/embedded';
 import * as memory from './stores/memory';
-import type * as places from './stores/places';
+import type * as places from './stores/open';
+import type * as clients from './stores/redis/client';
 import * as sharedMemory from './stores/shared-memory';
 import * as factory from './with-lock';
 

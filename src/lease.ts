@@ -21,7 +21,7 @@ import {
   type Store,
   trustedMs,
 } from './store';
-import { describe, listOf } from './stores/replies';
+import { describe, listOf } from './stores/redis/replies';
 import type { Line } from './wait/queue';
 
 /** What `done` and `release` are: a function that gives the lock back, and what there is to know of it. */

@@ -17,7 +17,7 @@ import {
 } from './options';
 import { optionsThenFunction } from './run';
 import { Scope } from './scope';
-import { describe, listOf } from './stores/replies';
+import { describe, listOf } from './stores/redis/replies';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 

@@ -1,6 +1,6 @@
 // The options: their table, checked once at the door. Inside, settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
-import type { RedisLike } from './stores/places';
+import type { RedisLike } from './stores/open';
 
 /** How long and how often to wait. `undefined` means "not given". */
 export interface WaitOptions {

@@ -3,7 +3,7 @@
 import { LockBackendError, LockLostError, optionError } from './errors';
 import { runWithin } from './flow';
 import { holdOf, type Lease } from './lease';
-import { describe } from './stores/replies';
+import { describe } from './stores/redis/replies';
 
 /** `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(

@@ -5,7 +5,7 @@ import { LockClosedError, optionError } from './errors';
 import type { Ground, Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Store } from './store';
-import { type RedisLike, storeOf } from './stores/places';
+import { type RedisLike, storeOf } from './stores/open';
 import { type Lines, linesOf } from './wait/lines';
 import type { Line } from './wait/queue';
 

@@ -21,7 +21,7 @@ import {
 } from '../store';
 import { ownerOf } from '../token';
 import type { Acquired, Machine, Released } from './machine';
-import { describe, listOf, refusal } from './replies';
+import { describe, listOf, refusal } from './redis/replies';
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {

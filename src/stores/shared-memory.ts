@@ -15,9 +15,9 @@ import { join } from 'node:path';
 import { LockBackendError, optionError } from '../errors';
 import type { Listening } from '../store';
 import { closedStore, type EmbeddedStore, standFor, type Table } from './embedded';
+import { WakeUps } from './embedded/sockets';
 import { bootId, machineMicros, privateFolder } from './host';
 import { isSpare, limits, Machine, type Row, type Rows } from './machine';
-import { WakeUps } from './wake-ups';
 
 /** Of the rows' text. Another version's table is refused. */
 const format = 1;

@@ -14,7 +14,7 @@ import { LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import { type AcquireReply, type Moment, type ReleaseReply, trustedMs } from '../store';
 import { askEveryMs } from '../stores/machine';
-import { describe } from '../stores/replies';
+import { describe } from '../stores/redis/replies';
 
 /** What is the same for everybody in one line. */
 export interface Claim {

@@ -8,7 +8,7 @@ import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
-import { type ScriptClient, scriptClient } from '../../src/stores/clients';
+import { type ScriptClient, scriptClient } from '../../src/stores/redis/client';
 import { published } from '../contract/outcomes';
 import { redisPlaces } from '../contract/places';
 import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';

@@ -8,7 +8,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import type { AcquireReply, AcquireRequest, Mode, ReleaseRequest, Store } from '../../src/store';
 import { memoryStore } from '../../src/stores/memory';
-import { type RedisLike, storeOf } from '../../src/stores/places';
+import { type RedisLike, storeOf } from '../../src/stores/open';
 import { sharedMemoryStore } from '../../src/stores/shared-memory';
 import { newToken } from '../../src/token';
 import { waitFor } from '../support/processes';

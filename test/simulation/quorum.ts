@@ -22,8 +22,8 @@ import {
   trustedMs,
 } from '../../src/store';
 import { Machine } from '../../src/stores/machine';
-import { Quorum } from '../../src/stores/quorum';
-import type { Clock } from '../../src/stores/quorum/member';
+import type { Clock } from '../../src/stores/quorum/node';
+import { Quorum } from '../../src/stores/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
 
 export interface Rules {

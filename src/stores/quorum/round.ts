@@ -5,8 +5,8 @@
 // released, or nobody waits any more.
 import { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply } from '../../store';
-import { describe } from '../replies';
-import type { Member } from './member';
+import { describe } from '../redis/replies';
+import type { Member } from './node';
 
 export interface Terms {
   readonly size: number;

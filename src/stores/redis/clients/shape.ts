@@ -1,5 +1,5 @@
 // What the kinds of clients have in common: they are told apart by their methods.
-import { optionError } from '../../errors';
+import { optionError } from '../../../errors';
 
 /** A client of somebody else's package, which is not there at compile time. */
 export type Foreign = Record<string, any>;

@@ -1,10 +1,10 @@
 // Where locks live, by what the option `redis` was given: the store of it, one for each, whoever asks.
 import { optionError } from '../errors';
 import type { Node, Store } from '../store';
-import type { ClientLike } from './clients';
 import { type EmbeddedStore, embeddedStore } from './embedded';
-import { Quorum } from './quorum';
-import { redisStore } from './redis';
+import { Quorum } from './quorum/store';
+import type { ClientLike } from './redis/client';
+import { redisStore } from './redis/store';
 
 /** What the option `redis` takes, alone or, as a quorum, several of them. */
 export type RedisLike = ClientLike | EmbeddedStore;

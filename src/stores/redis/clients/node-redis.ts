@@ -1,9 +1,9 @@
 // node-redis 4, 5 and 6: client, cluster, sentinel and pool. They run scripts alike; the rest differs by kind and major.
 
-import { slotOf } from '../../keys';
-import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
-import { type Line, type OpenLine, subscriber } from './messages';
+import { slotOf } from '../../../keys';
+import type { DedicatedClient, Readiness, ScriptClient } from '../client';
 import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type Line, type OpenLine, subscriber } from './subscriptions';
 
 /** A way to run commands has a state: the objects of multi() and legacy() have the same methods, and none. */
 export function isNodeRedis(client: unknown): client is Foreign {

@@ -1,11 +1,11 @@
 // One Redis (a server, or a cluster behind one client). Every command has our own deadline and goes out only when the
 // client is ready: nothing is left to a client's offline queue, time-out or abort. What is not known for certain is told
 // as unknown, and a token whose outcome is not known is released until Redis has answered.
-import { LockBackendError } from '../errors';
-import { warn, warningsWanted } from '../events';
-import { companionOf, type Key, slotOf } from '../keys';
-import * as scripts from '../scripts/generated';
-import type { Call, ScriptCall } from '../scripts/script';
+import { LockBackendError } from '../../errors';
+import { warn, warningsWanted } from '../../events';
+import { companionOf, type Key, slotOf } from '../../keys';
+import * as scripts from '../../scripts/generated';
+import type { Call, ScriptCall } from '../../scripts/script';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -24,11 +24,11 @@ import {
   type ReleaseRequest,
   type Store,
   type ValueRequest,
-} from '../store';
-import { ownerOf } from '../token';
+} from '../../store';
+import { ownerOf } from '../../token';
 import { type Answer, Batch, type Send } from './batch';
-import { type DedicatedClient, type ScriptClient, scriptClient } from './clients';
-import { CallQuestion, Question } from './questions';
+import { type DedicatedClient, type ScriptClient, scriptClient } from './client';
+import { CallQuestion, Question } from './deadlines';
 import { codeOf, describe, integers, isNoScript, listOf, strangeReply } from './replies';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */

@@ -1,6 +1,6 @@
 // Valkey GLIDE, standalone and cluster. It routes a script by its keys, has no connection of its own to give, and tells
 // errors in words of its own. Commands are sent as they are: its class Script would have to be imported.
-import type { ScriptClient } from '../clients';
+import type { ScriptClient } from '../client';
 import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
 
 /** Its `Decoder.String`: text, whatever the owner wants for his own replies. */

@@ -1,11 +1,11 @@
 // Every kind of Redis client behind one small face: is it ready, run this script, tell me of messages. A client is known by
 // its shape, never by its constructor's name, so that several majors and copies of a package work side by side; none is
 // imported. Names of keys are always whole here: a prefix that a client would put before them is known, and left to us.
-import { optionError } from '../errors';
+import { optionError } from '../../errors';
 import { glide, isGlide } from './clients/glide';
 import { ioredis, isIORedis } from './clients/ioredis';
-import type { Subscribe } from './clients/messages';
 import { isNodeRedis, nodeRedis } from './clients/node-redis';
+import type { Subscribe } from './clients/subscriptions';
 
 /** node-redis 4 to 6: client, cluster, sentinel, pool. Connected, and closed, by its owner. */
 export interface NodeRedisLike {

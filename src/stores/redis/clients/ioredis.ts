@@ -1,8 +1,8 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
-import { slotOf } from '../../keys';
-import type { DedicatedClient, Readiness, ScriptClient } from '../clients';
-import { type OpenLine, subscriber } from './messages';
+import { slotOf } from '../../../keys';
+import type { DedicatedClient, Readiness, ScriptClient } from '../client';
 import { countOf, type Foreign, hasMethods, policyIn } from './shape';
+import { type OpenLine, subscriber } from './subscriptions';
 
 /** A pipeline has the same methods, and no state. */
 export function isIORedis(client: unknown): client is Foreign {

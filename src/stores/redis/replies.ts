@@ -1,7 +1,7 @@
 // What comes back from a Redis client, read strictly: only the exact answer of one of our scripts counts, and an error is
 // classified by its text, because clients and server versions wrap it differently.
-import { LockBackendError } from '../errors';
-import type { Key } from '../keys';
+import { LockBackendError } from '../../errors';
+import type { Key } from '../../keys';
 
 /** States of a server that pass by themselves. */
 const passing = new Set([

@@ -2,9 +2,9 @@
 // batch; in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that may be one
 // caller's fault (a key without rights, of another slot, or on the move), sends every call on its own, so that only the
 // culprit is refused.
-import { slotOf } from '../keys';
-import type { Call, ScriptCall } from '../scripts/script';
-import { type Moment, now } from '../store';
+import { slotOf } from '../../keys';
+import type { Call, ScriptCall } from '../../scripts/script';
+import { type Moment, now } from '../../store';
 import { codeOf, strangeReply } from './replies';
 
 /** How the answer to one call is told. */

@@ -9,9 +9,9 @@
 // What makes the fences rise: before a grant returns, a majority that still holds our token has a last fence at least as large
 // as ours. The next majority has one of them in it, and that one mints a larger fence. Each round proposes a fence just ahead
 // of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
-import { LockBackendError, optionError } from '../errors';
-import { warn } from '../events';
-import type { Key } from '../keys';
+import { LockBackendError, optionError } from '../../errors';
+import { warn } from '../../events';
+import type { Key } from '../../keys';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -25,11 +25,11 @@ import type {
   ReleaseRequest,
   Store,
   ValueRequest,
-} from '../store';
-import { now } from '../store';
-import { type Clock, Member } from './quorum/member';
-import { nobodyWaits, Round, type Verdict } from './quorum/round';
-import { describe } from './replies';
+} from '../../store';
+import { now } from '../../store';
+import { describe } from '../redis/replies';
+import { type Clock, Member } from './node';
+import { nobodyWaits, Round, type Verdict } from './round';
 
 const realClock: Clock = {
   now,

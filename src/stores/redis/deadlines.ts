@@ -1,8 +1,8 @@
 // Questions that are on their way to Redis, each with a deadline of our own. All of the same patience share one timer: they
 // end in the order in which they began. While nothing is on its way there is no timer; it keeps the process alive while
 // somebody waits for an answer.
-import type { Key } from '../keys';
-import type { Call } from '../scripts/script';
+import type { Key } from '../../keys';
+import type { Call } from '../../scripts/script';
 import type { Answer } from './batch';
 import { refusal, silence } from './replies';
 
