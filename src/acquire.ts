@@ -19,12 +19,11 @@ import {
 } from './errors';
 import { warn } from './events';
 import { ownHolds } from './flow';
-import { type Key, lockKeys } from './keys';
+import { describe, type Key, lockKeys } from './keys';
 import { Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
 import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Store } from './store';
-import { describe } from './stores/redis/replies';
 import { newToken } from './token';
 import { pauses } from './wait/backoff';
 import type { Lines } from './wait/lines';

@@ -7,7 +7,7 @@
 // flight at a time. Timers of a hold keep no process alive, and all of them are undone when it ends.
 import { forKey, LockBackendError, LockLostError, type LossReason } from './errors';
 import { emitLost, emitRelease, warn } from './events';
-import type { Key } from './keys';
+import { describe, type Key, listOf } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
 import {
@@ -21,7 +21,6 @@ import {
   type Store,
   trustedMs,
 } from './store';
-import { describe, listOf } from './stores/redis/replies';
 import type { Line } from './wait/queue';
 
 /** What `done` and `release` are: a function that gives the lock back, and what there is to know of it. */

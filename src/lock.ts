@@ -4,7 +4,7 @@ import { acquire } from './acquire';
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError, TooManyLockAttemptsError } from './errors';
 import { traceAcquire, warningsWanted } from './events';
 import { runWithin } from './flow';
-import { type Key, lockKeys } from './keys';
+import { describe, type Key, listOf, lockKeys } from './keys';
 import { holdOf, type Lease, leaseOf } from './lease';
 import {
   type CloseOptions,
@@ -17,7 +17,6 @@ import {
 } from './options';
 import { optionsThenFunction } from './run';
 import { Scope } from './scope';
-import { describe, listOf } from './stores/redis/replies';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 

@@ -2,8 +2,8 @@
 // runs under one.
 import { LockBackendError, LockLostError, optionError } from './errors';
 import { runWithin } from './flow';
+import { describe } from './keys';
 import { holdOf, type Lease } from './lease';
-import { describe } from './stores/redis/replies';
 
 /** `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(

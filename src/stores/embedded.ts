@@ -2,7 +2,7 @@
 // the host. A command has been carried out, alone, when the call returns; so no outcome is unknown, no request comes too
 // late, nothing has to be batched, and an abandoned token is gone at once.
 import { LockBackendError, optionError } from '../errors';
-import type { Key } from '../keys';
+import { describe, type Key, listOf } from '../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -21,7 +21,7 @@ import {
 } from '../store';
 import { ownerOf } from '../token';
 import type { Acquired, Machine, Released } from './machine';
-import { describe, listOf, refusal } from './redis/replies';
+import { refusal } from './redis/replies';
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {

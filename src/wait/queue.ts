@@ -11,10 +11,9 @@
 // state is in three fields: `asking` (a question is on its way), `timer` (the next one is due then), `holder` (the lock is
 // held in this line). Whenever somebody waits here, at least one of them is set.
 import { LockBackendError } from '../errors';
-import type { Key } from '../keys';
+import { describe, type Key } from '../keys';
 import { type AcquireReply, type Moment, type ReleaseReply, trustedMs } from '../store';
 import { askEveryMs } from '../stores/machine';
-import { describe } from '../stores/redis/replies';
 
 /** What is the same for everybody in one line. */
 export interface Claim {

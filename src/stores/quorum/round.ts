@@ -4,8 +4,8 @@
 // It asks, and then is granted; or it failed, and gives back what it has while it learns why; or it is over: its token was
 // released, or nobody waits any more.
 import { LockBackendError } from '../../errors';
+import { describe } from '../../keys';
 import type { AcquireRequest, ReleaseReply } from '../../store';
-import { describe } from '../redis/replies';
 import type { Member } from './node';
 
 export interface Terms {

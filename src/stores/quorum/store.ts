@@ -11,7 +11,7 @@
 // of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
 import { LockBackendError, optionError } from '../../errors';
 import { warn } from '../../events';
-import type { Key } from '../../keys';
+import { describe, type Key } from '../../keys';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -27,7 +27,6 @@ import type {
   ValueRequest,
 } from '../../store';
 import { now } from '../../store';
-import { describe } from '../redis/replies';
 import { type Clock, Member } from './node';
 import { nobodyWaits, Round, type Verdict } from './round';
 

@@ -1,7 +1,7 @@
 // What comes back from a Redis client, read strictly: only the exact answer of one of our scripts counts, and an error is
 // classified by its text, because clients and server versions wrap it differently.
 import { LockBackendError } from '../../errors';
-import type { Key } from '../../keys';
+import { describe, type Key } from '../../keys';
 
 /** States of a server that pass by themselves. */
 const passing = new Set([
@@ -61,15 +61,4 @@ export function strangeReply(reply: unknown, key: Key): LockBackendError {
 
 export function silence(key: Key, timeoutMs: number): LockBackendError {
   return new LockBackendError(`Redis was silent about ${describe(key)} for ${timeoutMs} ms`, { key, unknown: true });
-}
-
-/** A key, or several, for a message. */
-export function describe(key: Key): string {
-  return listOf(key)
-    .map((each) => JSON.stringify(each))
-    .join(', ');
-}
-
-export function listOf(keys: Key): readonly string[] {
-  return typeof keys === 'string' ? [keys] : keys;
 }

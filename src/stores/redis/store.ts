@@ -3,7 +3,7 @@
 // as unknown, and a token whose outcome is not known is released until Redis has answered.
 import { LockBackendError } from '../../errors';
 import { warn, warningsWanted } from '../../events';
-import { companionOf, type Key, slotOf } from '../../keys';
+import { companionOf, describe, type Key, listOf, slotOf } from '../../keys';
 import * as scripts from '../../scripts/generated';
 import type { Call, ScriptCall } from '../../scripts/script';
 import {
@@ -29,7 +29,7 @@ import { ownerOf } from '../../token';
 import { type Answer, Batch, type Send } from './batch';
 import { type DedicatedClient, type ScriptClient, scriptClient } from './client';
 import { CallQuestion, Question } from './deadlines';
-import { codeOf, describe, integers, isNoScript, listOf, strangeReply } from './replies';
+import { codeOf, integers, isNoScript, strangeReply } from './replies';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
 const probationMs = 10_000;
