@@ -1,11 +1,6 @@
-// Every kind of Redis client behind one small face: is it ready, run this script, tell me of messages. A client is known by
-// its shape, never by its constructor's name, so that several majors and copies of a package work side by side; none is
-// imported. Names of keys are always whole here: a prefix that a client would put before them is known, and left to us.
-import { optionError } from '../../errors';
-import { glide, isGlide } from './clients/glide';
-import { ioredis, isIORedis } from './clients/ioredis';
-import { isNodeRedis, nodeRedis } from './clients/node-redis';
-import type { Subscribe } from './clients/subscriptions';
+// What a Redis client is to the store: is it ready, run this script, subscribe to this channel. Every kind of client is
+// put behind this one small face in clients/; the store knows no other. Names of keys are always whole here: a prefix that
+// a client would put before them is known, and left to us.
 
 /** node-redis 4 to 6: client, cluster, sentinel, pool. Connected, and closed, by its owner. */
 export interface NodeRedisLike {
@@ -77,18 +72,19 @@ export interface DedicatedClient {
 }
 
 /**
- * @internal The client behind its face.
+ * @internal Resolves once Redis has confirmed; rejects when the connection for it cannot be made. Redis is asked again later only for
+ * who has subscribed.
  *
- * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no client that we know.
+ * @param onGap Messages may have been missed: the connection was lost, and is subscribed again.
  */
-export function scriptClient(client: unknown): ScriptClient {
-  if (isGlide(client)) return glide(client);
-  if (isNodeRedis(client)) return nodeRedis(client);
-  if (isIORedis(client)) return ioredis(client);
-  throw optionError(
-    'redis',
-    'a client of node-redis (4 to 6: client, cluster, sentinel, pool), ioredis (5, 6: client, Cluster), iovalkey or ' +
-      'Valkey GLIDE (no legacy, multi or pipeline object of one), memoryStore() or sharedMemoryStore(name)',
-    client,
-  );
+export type Subscribe = (
+  channel: string,
+  onMessage: (message: string) => void,
+  onGap: () => void,
+) => Promise<Subscription>;
+
+/** @internal */
+export interface Subscription {
+  /** At once and for good; a second call does nothing. Others on the same channel stay. */
+  close(): void;
 }

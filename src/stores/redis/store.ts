@@ -27,7 +27,8 @@ import {
 } from '../../store';
 import { ownerOf } from '../../token';
 import { type Answer, Batch, type Send } from './batch';
-import { type DedicatedClient, type ScriptClient, scriptClient } from './client';
+import type { DedicatedClient, ScriptClient } from './client';
+import { scriptClient } from './clients/script-client';
 import { CallQuestion, Question } from './deadlines';
 import { codeOf, integers, isNoScript, strangeReply } from './replies';
 

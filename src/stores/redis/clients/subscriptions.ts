@@ -3,22 +3,7 @@
 //
 // Invariant: without a subscription there is no connection; neither it nor the pause before the next keeps a process alive.
 
-/**
- * Resolves once Redis has confirmed; rejects when the connection for it cannot be made. Redis is asked again later only for
- * who has subscribed.
- *
- * @param onGap Messages may have been missed: the connection was lost, and is subscribed again.
- */
-export type Subscribe = (
-  channel: string,
-  onMessage: (message: string) => void,
-  onGap: () => void,
-) => Promise<Subscription>;
-
-export interface Subscription {
-  /** At once and for good; a second call does nothing. Others on the same channel stay. */
-  close(): void;
-}
+import type { Subscribe, Subscription } from '../client';
 
 /** A connection for messages. What it rejects with, or throws, matters to nobody once it has ended. */
 export interface Line {
