@@ -87,7 +87,7 @@ function foreign(some: readonly string[]): string[] {
 describe('structure', () => {
   it('the imports were found at all', () => {
     expect(needs.get('with-lock.ts')).to.include.members(['acquire.ts', 'lease.ts', 'options.ts']);
-    expect(needs.get('stores/redis/store.ts')).to.include('scripts/generated.ts');
+    expect(needs.get('stores/redis/commands.ts')).to.include('scripts/generated.ts');
     expect([...needs.values()].flat()).to.have.length.greaterThan(20);
   });
 

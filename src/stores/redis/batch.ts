@@ -3,6 +3,7 @@
 // caller's fault (a key without rights, of another slot, or on the move), sends every call on its own, so that only the
 // culprit is refused.
 import { slotOf } from '../../keys';
+import * as scripts from '../../scripts/generated';
 import type { Call, ScriptCall } from '../../scripts/script';
 import { type Moment, now } from '../../store';
 import { codeOf, strangeReply } from './replies';
@@ -23,9 +24,6 @@ export interface Pending extends Answer {
 /** Sends a call and tells its answer: by callbacks, because each promise on this way is paid for by every lock. */
 export type Send = (call: ScriptCall, answer: Answer) => void;
 
-/** The script that runs several calls of one family. */
-export type Together = (keys: readonly string[], parts: readonly string[]) => ScriptCall;
-
 /** What one caller can bring upon a whole batch; or what each waits out for as long as his own patience lasts. */
 const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 
@@ -35,7 +33,6 @@ export class Batch {
   readonly #most: number;
   readonly #bySlot: boolean;
   readonly #defer: (flush: () => void) => unknown;
-  readonly #together: Together;
   readonly #send: Send;
 
   /**
@@ -44,10 +41,9 @@ export class Batch {
    * @param defer  When to send. nextTick runs when the microtasks of this tick are done: every caller that the last replies
    *               woke has asked by then. setImmediate: all whose timers are due have asked, too.
    */
-  constructor(most: number, bySlot: boolean, together: Together, send: Send, defer: (flush: () => void) => unknown) {
+  constructor(most: number, bySlot: boolean, send: Send, defer: (flush: () => void) => unknown) {
     this.#most = most;
     this.#bySlot = bySlot;
-    this.#together = together;
     this.#send = send;
     this.#defer = defer;
   }
@@ -69,30 +65,27 @@ export class Batch {
     const some = this.#pending.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
     if (this.#pending.length > 0) setImmediate(this.#flush);
-    if (!this.#bySlot || some.length === 1) return this.#sendTogether(some, this.#send);
-    for (const together of bySlot(some)) this.#sendTogether(together, this.#send);
+    if (!this.#bySlot || some.length === 1) return sendTogether(some, this.#send);
+    for (const together of bySlot(some)) sendTogether(together, this.#send);
   };
+}
 
-  /** Sends a call now, and not with others. */
-  sendAlone(each: Pending, send: Send): void {
-    this.#sendTogether([each], send);
-  }
-
-  /** One call goes as it is; one that is nothing by itself is a batch of one. */
-  #sendTogether(together: readonly Pending[], send: Send): void {
-    const [first] = together as [Pending, ...Pending[]];
-    if (together.length === 1 && isWhole(first.call)) return send(first.call, first);
-    send(this.#together(...partsOf(together)), {
-      resolve: (reply) => deal(reply, together),
-      reject: (error) => {
-        const blame = together.length > 1 && culprits.has(codeOf(String((error as Error).message)) ?? '');
-        for (const each of together) {
-          if (blame) this.sendAlone(each, send);
-          else each.reject(error);
-        }
-      },
-    });
-  }
+/** Sends calls of one family now. One goes as it is; one that is nothing by itself is a batch of one. */
+export function sendTogether(together: readonly Pending[], send: Send): void {
+  const [first] = together as [Pending, ...Pending[]];
+  const whole = isWhole(first.call);
+  if (whole && together.length === 1) return send(first.call, first);
+  const combine = whole ? scripts.batch : scripts.batchMembers;
+  send(combine(...partsOf(together)), {
+    resolve: (reply) => deal(reply, together),
+    reject: (error) => {
+      const blame = together.length > 1 && culprits.has(codeOf(String((error as Error).message)) ?? '');
+      for (const each of together) {
+        if (blame) sendTogether([each], send);
+        else each.reject(error);
+      }
+    },
+  });
 }
 
 function isWhole(call: Call): call is ScriptCall {

@@ -1,6 +1,7 @@
 // Questions that are on their way to Redis, each with a deadline of our own. All of the same patience share one timer: they
 // end in the order in which they began. While nothing is on its way there is no timer; it keeps the process alive while
 // somebody waits for an answer.
+import type { LockBackendError } from '../../errors';
 import type { Key } from '../../keys';
 import type { Call } from '../../scripts/script';
 import type { Answer } from './batch';
@@ -16,14 +17,14 @@ export class Question implements Answer {
   isAnswered = false;
   readonly #patience: Patience;
   readonly #onReply: (reply: unknown) => void;
-  readonly #onError: (error: unknown) => void;
+  readonly #onError: (error: LockBackendError) => void;
 
   constructor(
     keys: Key,
     timeoutMs: number,
     waited: boolean,
     onReply: (reply: unknown) => void,
-    onError: (error: unknown) => void,
+    onError: (error: LockBackendError) => void,
   ) {
     this.keys = keys;
     this.waited = waited;
@@ -57,11 +58,22 @@ export class CallQuestion extends Question {
     timeoutMs: number,
     waited: boolean,
     onReply: (reply: unknown) => void,
-    onError: (error: unknown) => void,
+    onError: (error: LockBackendError) => void,
   ) {
     super(keys, timeoutMs, waited, onReply, onError);
     this.call = call;
   }
+}
+
+/** What a promise comes to, errors as ours; or silence, when that takes longer than `timeoutMs`. */
+export function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number, waited = true): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const question = new Question(keys, timeoutMs, waited, (value) => resolve(value as T), reject);
+    work.then(
+      (value) => question.resolve(value),
+      (error) => question.reject(error),
+    );
+  });
 }
 
 const mostKept = 16;

@@ -62,3 +62,20 @@ export function strangeReply(reply: unknown, key: Key): LockBackendError {
 export function silence(key: Key, timeoutMs: number): LockBackendError {
   return new LockBackendError(`Redis was silent about ${describe(key)} for ${timeoutMs} ms`, { key, unknown: true });
 }
+
+/** The same error, of which it is not known what it has left behind. */
+export function unsure(error: LockBackendError): LockBackendError {
+  const { message, key, cause, redisCode, retryable } = error;
+  return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
+}
+
+export function notReady(key: Key, readiness: string): LockBackendError {
+  const advice =
+    readiness === 'closed'
+      ? 'the Redis client was never connected, or was closed: await client.connect() first'
+      : 'the Redis client is not connected (it is still trying)';
+  return new LockBackendError(`${describe(key)} could not be locked: ${advice}`, {
+    key,
+    retryable: readiness !== 'closed',
+  });
+}

@@ -1,0 +1,125 @@
+// The way of a call to Redis and of its reply back. Every call has our own deadline and goes out only when the client is
+// ready: nothing is left to a client's offline queue, time-out or abort. Calls of one tick leave together.
+import type { LockBackendError } from '../../errors';
+import { type Key, listOf } from '../../keys';
+import type { Call, ScriptCall } from '../../scripts/script';
+import type { Moment } from '../../store';
+import { Batch, type Send } from './batch';
+import type { ScriptClient } from './client';
+import { CallQuestion, Question } from './deadlines';
+import { notReady } from './replies';
+import { Sender } from './sender';
+
+/** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
+const mostInBatch = 128;
+/** How often a client that is connecting is checked. */
+const readinessPollMs = 5;
+
+export class Transport {
+  readonly #client: ScriptClient;
+  readonly #sender: Sender;
+  readonly #batch: Batch;
+  /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
+  readonly #memberBatch: Batch;
+  #turnEnds: Promise<void> | undefined;
+
+  constructor(client: ScriptClient) {
+    this.#client = client;
+    this.#sender = new Sender(client);
+    const send: Send = (call, answer) => this.#sender.send(call, answer);
+    this.#batch = new Batch(mostInBatch, client.clustered, send, process.nextTick);
+    this.#memberBatch = new Batch(mostInBatch, client.clustered, send, setImmediate);
+  }
+
+  get isReady(): boolean {
+    return this.#client.readiness() === 'ready';
+  }
+
+  /** A moment before any call that is requested in this tick is sent; the same for all that leave together. */
+  sentAt(isMutex: boolean): Moment {
+    return (isMutex ? this.#batch : this.#memberBatch).moment;
+  }
+
+  /**
+   * What `read` makes of the reply to one call, which goes alone or with others of the same tick. One promise, because every
+   * lock pays for each.
+   *
+   * @param waited The process stays alive for the reply.
+   */
+  request<T>(
+    call: Call,
+    keys: Key,
+    timeoutMs: number,
+    read: (reply: unknown) => T | Promise<T>,
+    waited = true,
+  ): Promise<T> {
+    const ready = this.ready(keys, timeoutMs);
+    if (ready !== undefined) return ready.then(() => this.#request(call, keys, timeoutMs, read, waited));
+    return this.#request(call, keys, timeoutMs, read, waited);
+  }
+
+  #request<T>(
+    call: Call,
+    keys: Key,
+    timeoutMs: number,
+    read: (reply: unknown) => T | Promise<T>,
+    waited: boolean,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const onReply = (reply: unknown): void => {
+        try {
+          resolve(read(reply));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const batch = 'lua' in call.script ? this.#batch : this.#memberBatch;
+      batch.add(new CallQuestion(call, keys, timeoutMs, waited, onReply, this.#failing(keys, reject)));
+    });
+  }
+
+  /** The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. */
+  async requestAlone(call: ScriptCall, key: string, timeoutMs: number): Promise<unknown> {
+    const ready = this.ready(key, timeoutMs);
+    if (ready !== undefined) await ready;
+    return new Promise((resolve, reject) => {
+      this.#sender.send(call, new Question(key, timeoutMs, true, resolve, reject));
+    });
+  }
+
+  /** In a cluster, a node that stands still is not known to its clients as dead: a request without an answer asks who has the key now. */
+  #failing(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
+    const { lookFor } = this.#client;
+    if (lookFor === undefined) return reject;
+    return (error) => {
+      if (error.unknown) lookFor(listOf(keys)[0]!);
+      reject(error);
+    };
+  }
+
+  /** undefined: ready now, without a turn of the event loop. Otherwise waits a while for the client to connect. */
+  ready(keys: Key, timeoutMs: number): Promise<void> | undefined {
+    return this.isReady ? undefined : this.#becomeReady(keys, timeoutMs);
+  }
+
+  async #becomeReady(keys: Key, timeoutMs: number): Promise<void> {
+    const deadlineMs = performance.now() + timeoutMs;
+    for (;;) {
+      const readiness = this.#client.readiness();
+      if (readiness === 'ready') return;
+      if (readiness === 'closed' || performance.now() >= deadlineMs) throw notReady(keys, readiness);
+      await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
+    }
+  }
+
+  /** Timers that are due together have all run by then. */
+  endOfTurn(): Promise<void> {
+    this.#turnEnds ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.#turnEnds = undefined;
+        resolve();
+      });
+    });
+    return this.#turnEnds;
+  }
+}
