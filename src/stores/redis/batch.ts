@@ -1,35 +1,33 @@
-// Calls of one tick go out as one script call, in their order, each with its own answer: one call as it is, more as a
-// batch; in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that may be one
-// caller's fault (a key without rights, of another slot, or on the move), sends every call on its own, so that only the
-// culprit is refused.
+// Calls of one tick go out as one script call, in their order, each with its own reply: one call as it is, more as a batch;
+// in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that one call alone may have
+// caused (a key without rights, of another slot, or on the move), sends every call by itself, so that only the culprit fails.
 import { slotOf } from '../../keys';
 import * as scripts from '../../scripts/generated';
 import type { Call, ScriptCall } from '../../scripts/script';
 import { type Moment, now } from '../../store';
 import { codeOf, strangeReply } from './replies';
 
-/** How the answer to one call is told. */
-export interface Answer {
+/** What happens with the reply to a call. By callbacks, because each promise on this way is paid for by every lock. */
+export interface ReplyHandler {
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** Monotonic ms until which it is worth sending again; absent where that is for others to say. */
+  /** Monotonic ms until which the call is worth sending again; absent where the handler decides that itself. */
   readonly deadlineMs?: number;
 }
 
-/** Somebody's call, and how he is told the answer. */
-export interface Pending extends Answer {
+/** A call, and the handler of its own reply. */
+export interface BatchedCall extends ReplyHandler {
   readonly call: Call;
 }
 
-/** Sends a call and tells its answer: by callbacks, because each promise on this way is paid for by every lock. */
-export type Send = (call: ScriptCall, answer: Answer) => void;
+export type Send = (call: ScriptCall, handler: ReplyHandler) => void;
 
-/** What one caller can bring upon a whole batch; or what each waits out for as long as his own patience lasts. */
-const culprits = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+/** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
+const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 
 export class Batch {
-  #pending: Pending[] = [];
-  #moment: Moment | undefined;
+  #calls: BatchedCall[] = [];
+  #sentAt: Moment | undefined;
   readonly #most: number;
   readonly #bySlot: boolean;
   readonly #defer: (flush: () => void) => unknown;
@@ -39,7 +37,7 @@ export class Batch {
    * @param most Calls in one batch.
    * @param bySlot A cluster: slots cannot be mixed.
    * @param defer  When to send. nextTick runs when the microtasks of this tick are done: every caller that the last replies
-   *               woke has asked by then. setImmediate: all whose timers are due have asked, too.
+   *               resumed has added its call by then. setImmediate: every caller whose timer is due has, too.
    */
   constructor(most: number, bySlot: boolean, send: Send, defer: (flush: () => void) => unknown) {
     this.#most = most;
@@ -48,53 +46,54 @@ export class Batch {
     this.#defer = defer;
   }
 
-  /** A moment before anything that is added now is sent; the same for all that leave together. */
-  get moment(): Moment {
-    this.#moment ??= now();
-    return this.#moment;
+  /** A moment before any call that is added now is sent; the same for all that leave together. */
+  get sentAt(): Moment {
+    this.#sentAt ??= now();
+    return this.#sentAt;
   }
 
-  /** The answer is the reply to this call, or the error that it, or its whole batch, met. */
-  add(pending: Pending): void {
-    if (this.#pending.length === 0) this.#defer(this.#flush);
-    this.#pending.push(pending);
+  /** The handler gets the reply to this call, or the error that it, or its whole batch, met. */
+  add(call: BatchedCall): void {
+    if (this.#calls.length === 0) this.#defer(this.#flush);
+    this.#calls.push(call);
   }
 
   readonly #flush = (): void => {
-    this.#moment = undefined;
-    const some = this.#pending.splice(0, this.#most);
+    this.#sentAt = undefined;
+    const some = this.#calls.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
-    if (this.#pending.length > 0) setImmediate(this.#flush);
+    if (this.#calls.length > 0) setImmediate(this.#flush);
     if (!this.#bySlot || some.length === 1) return sendTogether(some, this.#send);
     for (const together of bySlot(some)) sendTogether(together, this.#send);
   };
 }
 
-/** Sends calls of one family now. One goes as it is; one that is nothing by itself is a batch of one. */
-export function sendTogether(together: readonly Pending[], send: Send): void {
-  const [first] = together as [Pending, ...Pending[]];
-  const whole = isWhole(first.call);
-  if (whole && together.length === 1) return send(first.call, first);
-  const combine = whole ? scripts.batch : scripts.batchMembers;
+/** Sends calls of one family now. A single call goes as it is, unless it is a part of a batch by its nature. */
+export function sendTogether(together: readonly BatchedCall[], send: Send): void {
+  const [first] = together as [BatchedCall, ...BatchedCall[]];
+  const isOwnScript = hasOwnScript(first.call);
+  if (isOwnScript && together.length === 1) return send(first.call, first);
+  const combine = isOwnScript ? scripts.batch : scripts.batchMembers;
   send(combine(...partsOf(together)), {
-    resolve: (reply) => deal(reply, together),
+    resolve: (reply) => distribute(reply, together),
     reject: (error) => {
-      const blame = together.length > 1 && culprits.has(codeOf(String((error as Error).message)) ?? '');
+      const mayBeOne = together.length > 1 && culpritErrors.has(codeOf(String((error as Error).message)) ?? '');
       for (const each of together) {
-        if (blame) sendTogether([each], send);
+        if (mayBeOne) sendTogether([each], send);
         else each.reject(error);
       }
     },
   });
 }
 
-function isWhole(call: Call): call is ScriptCall {
+/** A call that may be sent by itself. */
+function hasOwnScript(call: Call): call is ScriptCall {
   return 'lua' in call.script;
 }
 
-function bySlot(pending: readonly Pending[]): Iterable<Pending[]> {
-  const slots = new Map<number, Pending[]>();
-  for (const each of pending) {
+function bySlot(calls: readonly BatchedCall[]): Iterable<BatchedCall[]> {
+  const slots = new Map<number, BatchedCall[]>();
+  for (const each of calls) {
     const slot = slotOf(each.call.keys[0]!);
     const together = slots.get(slot);
     if (together === undefined) slots.set(slot, [each]);
@@ -103,7 +102,7 @@ function bySlot(pending: readonly Pending[]): Iterable<Pending[]> {
   return slots.values();
 }
 
-function partsOf(together: readonly Pending[]): [keys: string[], parts: string[]] {
+function partsOf(together: readonly BatchedCall[]): [keys: string[], parts: string[]] {
   const keys: string[] = [];
   const parts: string[] = [];
   for (const { call } of together) {
@@ -114,8 +113,8 @@ function partsOf(together: readonly Pending[]): [keys: string[], parts: string[]
   return [keys, parts];
 }
 
-/** To each its answer. An answer that does not add up is nobody's. */
-function deal(reply: unknown, together: readonly Pending[]): void {
+/** To each call its own reply. A reply that does not add up is an error for all it should have been for. */
+function distribute(reply: unknown, together: readonly BatchedCall[]): void {
   const parts = Array.isArray(reply) ? reply : [];
   let at = 0;
   for (const each of together) {

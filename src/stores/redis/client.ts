@@ -29,12 +29,12 @@ export type Readiness =
   | 'ready'
   /** Connecting or reconnecting: worth a short wait. */
   | 'soon'
-  /** Nobody called connect(), or it was closed. */
+  /** connect() was not called, or it was closed. */
   | 'closed';
 
 /** @internal */
 export interface ScriptClient {
-  /** What the owner told the client to put before every key; '' for nothing. Counts as part of each lock's key. */
+  /** What the client was configured to put before every key; '' for nothing. Counts as part of each lock's key. */
   readonly keyPrefix: string;
   readiness(): Readiness;
   /** Keys by their whole names: none is put before them. */
@@ -46,11 +46,11 @@ export interface ScriptClient {
   evictionPolicy(): Promise<string>;
   /** The node that has a key, as far as the client knows; '' where there is but one. */
   nodeOf(key: string): string;
-  /** Asks the other nodes of a cluster who has a key, because the node that should have it is silent; absent where that is the client's own affair. */
-  readonly lookFor?: ((key: string) => void) | undefined;
-  /** What the server tells of itself (INFO server); rejects where it may not be asked. Of a cluster, one node's. */
+  /** Makes the client of a cluster ask its other nodes which one has the key, because the one that should is silent; absent where the client does that by itself. */
+  readonly relocate?: ((key: string) => void) | undefined;
+  /** The reply to INFO server; rejects where that is not permitted. Of a cluster, one node's. */
   serverInfo(): Promise<string>;
-  /** Goes up with each new connection; absent where that cannot be told. */
+  /** Goes up with each new connection; absent where that cannot be known. */
   readonly generation?: (() => number) | undefined;
   /** A connection of our own to the node that has a key, for WAIT. @throws {TypeError} where such a client has none to give. */
   dedicate(key: string): DedicatedClient;
@@ -58,7 +58,7 @@ export interface ScriptClient {
   readonly subscribe?: Subscribe | undefined;
 }
 
-/** @internal One connection whose commands nobody else's come between. */
+/** @internal One connection that carries no commands but ours. */
 export interface DedicatedClient {
   /** Resolves when it can be used; rejects when it never could. */
   readonly opened: Promise<unknown>;
@@ -72,8 +72,8 @@ export interface DedicatedClient {
 }
 
 /**
- * @internal Resolves once Redis has confirmed; rejects when the connection for it cannot be made. Redis is asked again later only for
- * who has subscribed.
+ * @internal Resolves once Redis has confirmed the subscription; rejects when the connection for it cannot be made. Only a confirmed
+ * subscription is restored after a lost connection.
  *
  * @param onGap Messages may have been missed: the connection was lost, and is subscribed again.
  */

@@ -33,18 +33,18 @@ const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', 
 
 export function acquireCall(request: AcquireRequest, notAfter: number): Call {
   const { keys, token, lifetimeMs, place, leastFence } = request;
-  if (request.mode !== undefined) return acquireMemberCall(request, request.mode, notAfter);
+  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, notAfter);
   const least = leastFence === undefined ? [] : [leastFence.toFixed(0)];
-  const where = place === undefined ? least : [place.channel, place.id, String(place.ticket)];
+  const position = place === undefined ? least : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
-  return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
+  return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
 }
 
 export function releaseCall(
   { keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest,
   next?: AcquireRequest,
 ): Call {
-  if (held !== undefined) return releaseMemberCall(keys, token, ticket, held);
+  if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
   return scripts.release(...keysOf(keys), token, ticket, restMs, next === undefined ? [] : nextOf(next));
 }
 
@@ -63,10 +63,11 @@ function keysOf(keys: Key): [lock: readonly string[], fence: readonly string[], 
   return [keys, keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
 }
 
-function acquireMemberCall(request: AcquireRequest, mode: Mode, notAfter: number): Call {
+/** For a key that several may hold. */
+function acquireSharedCall(request: AcquireRequest, mode: Mode, notAfter: number): Call {
   const { keys, token, lifetimeMs, place } = request;
   const key = listOf(keys)[0]!;
-  const where =
+  const position =
     place === undefined ? [] : [place.channel, place.id, String(place.ticket), String(place.patienceMs ?? 0)];
   return scripts.acquireMember(
     key,
@@ -83,17 +84,17 @@ function acquireMemberCall(request: AcquireRequest, mode: Mode, notAfter: number
     mode.most,
     mode.step,
     mode.group,
-    where,
+    position,
   );
 }
 
-function releaseMemberCall(keys: Key, token: string, ticket: number, held: Held): Call {
+function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
   const key = listOf(keys)[0]!;
   const queue = companionOf(key, 'queue');
   return scripts.releaseMember(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
 }
 
-/** The holder's member in its sorted set, so that it need not be looked for; '' where we do not know all of it. */
+/** The holder's member of the sorted set, so that the script need not search for it; '' where we do not know all of it. */
 function memberOf(token: string, { mode, fence }: Held): string {
   if (fence < 0) return '';
   const { kind, permits, step, group } = mode;

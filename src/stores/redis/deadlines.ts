@@ -1,158 +1,159 @@
-// Questions that are on their way to Redis, each with a deadline of our own. All of the same patience share one timer: they
-// end in the order in which they began. While nothing is on its way there is no timer; it keeps the process alive while
-// somebody waits for an answer.
+// Requests that are on their way to Redis, each with a deadline of our own. All with the same timeout share one timer: they
+// end in the order in which they began. While no request is pending there is no timer; it keeps the process alive while a
+// caller waits for a reply.
 import type { LockBackendError } from '../../errors';
 import type { Key } from '../../keys';
 import type { Call } from '../../scripts/script';
-import type { Answer } from './batch';
+import type { ReplyHandler } from './batch';
 import { refusal, silence } from './replies';
 
-/** One question. It is answered once: by Redis, or by its own deadline. */
-export class Question implements Answer {
+/** Settled once: by Redis's reply, or by its own deadline. */
+export class PendingRequest implements ReplyHandler {
   readonly keys: Key;
-  /** Somebody waits for the answer. */
-  readonly waited: boolean;
+  /** A caller waits for the reply, and the process stays alive for it. */
+  readonly keepsAlive: boolean;
   readonly deadlineMs: number;
-  next: Question | undefined;
-  isAnswered = false;
-  readonly #patience: Patience;
+  next: PendingRequest | undefined;
+  isSettled = false;
+  readonly #group: TimeoutGroup;
   readonly #onReply: (reply: unknown) => void;
   readonly #onError: (error: LockBackendError) => void;
 
   constructor(
     keys: Key,
     timeoutMs: number,
-    waited: boolean,
+    keepsAlive: boolean,
     onReply: (reply: unknown) => void,
     onError: (error: LockBackendError) => void,
   ) {
     this.keys = keys;
-    this.waited = waited;
+    this.keepsAlive = keepsAlive;
     this.deadlineMs = performance.now() + timeoutMs;
     this.#onReply = onReply;
     this.#onError = onError;
-    this.#patience = patienceOf(timeoutMs);
-    this.#patience.begin(this);
+    this.#group = groupOf(timeoutMs);
+    this.#group.add(this);
   }
 
   resolve(reply: unknown): void {
-    if (this.isAnswered) return;
-    this.#patience.end(this);
+    if (this.isSettled) return;
+    this.#group.settle(this);
     this.#onReply(reply);
   }
 
   reject(error: unknown): void {
-    if (this.isAnswered) return;
-    this.#patience.end(this);
+    if (this.isSettled) return;
+    this.#group.settle(this);
     this.#onError(refusal(error, this.keys));
   }
 }
 
-/** A question by script, which may go out with others of its tick. */
-export class CallQuestion extends Question {
+/** A pending request by script, which may go out with others of its tick. */
+export class PendingCall extends PendingRequest {
   readonly call: Call;
 
   constructor(
     call: Call,
     keys: Key,
     timeoutMs: number,
-    waited: boolean,
+    keepsAlive: boolean,
     onReply: (reply: unknown) => void,
     onError: (error: LockBackendError) => void,
   ) {
-    super(keys, timeoutMs, waited, onReply, onError);
+    super(keys, timeoutMs, keepsAlive, onReply, onError);
     this.call = call;
   }
 }
 
-/** What a promise comes to, errors as ours; or silence, when that takes longer than `timeoutMs`. */
-export function answered<T>(work: Promise<T>, keys: Key, timeoutMs: number, waited = true): Promise<T> {
+/** The result of a promise, its error as ours; or our own error, when it takes longer than `timeoutMs`. */
+export function withDeadline<T>(work: Promise<T>, keys: Key, timeoutMs: number, keepsAlive = true): Promise<T> {
   return new Promise((resolve, reject) => {
-    const question = new Question(keys, timeoutMs, waited, (value) => resolve(value as T), reject);
+    const request = new PendingRequest(keys, timeoutMs, keepsAlive, (value) => resolve(value as T), reject);
     work.then(
-      (value) => question.resolve(value),
-      (error) => question.reject(error),
+      (value) => request.resolve(value),
+      (error) => request.reject(error),
     );
   });
 }
 
 const mostKept = 16;
-const patiences = new Map<number, Patience>();
+const groups = new Map<number, TimeoutGroup>();
 
-function patienceOf(ms: number): Patience {
-  let patience = patiences.get(ms);
-  if (patience === undefined) {
-    patience = new Patience(ms);
-    patiences.set(ms, patience);
+function groupOf(timeoutMs: number): TimeoutGroup {
+  let group = groups.get(timeoutMs);
+  if (group === undefined) {
+    group = new TimeoutGroup(timeoutMs);
+    groups.set(timeoutMs, group);
   }
-  return patience;
+  return group;
 }
 
-const never = (): boolean => false;
+const onlySettled = (): boolean => false;
 
-class Patience {
-  readonly #ms: number;
-  #first: Question | undefined;
-  #last: Question | undefined;
-  #open = 0;
-  #waited = 0;
+/** The pending requests of one timeout, as a linked list in the order of their deadlines. */
+class TimeoutGroup {
+  readonly #timeoutMs: number;
+  #first: PendingRequest | undefined;
+  #last: PendingRequest | undefined;
+  #pending = 0;
+  #keepingAlive = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(ms: number) {
-    this.#ms = ms;
+  constructor(timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
   }
 
-  begin(question: Question): void {
-    if (this.#last === undefined) this.#first = question;
-    else this.#last.next = question;
-    this.#last = question;
-    this.#open += 1;
-    if (question.waited) this.#waited += 1;
-    if (this.#timer === undefined) this.#arm(question);
-    else if (question.waited && this.#waited === 1) this.#timer.ref();
+  add(request: PendingRequest): void {
+    if (this.#last === undefined) this.#first = request;
+    else this.#last.next = request;
+    this.#last = request;
+    this.#pending += 1;
+    if (request.keepsAlive) this.#keepingAlive += 1;
+    if (this.#timer === undefined) this.#arm(request);
+    else if (request.keepsAlive && this.#keepingAlive === 1) this.#timer.ref();
   }
 
-  end(question: Question): void {
-    question.isAnswered = true;
-    this.#open -= 1;
-    if (question.waited) this.#waited -= 1;
-    if (this.#open > 0) {
-      if (question.waited && this.#waited === 0) this.#timer?.unref();
-      return this.#drop(never);
+  settle(request: PendingRequest): void {
+    request.isSettled = true;
+    this.#pending -= 1;
+    if (request.keepsAlive) this.#keepingAlive -= 1;
+    if (this.#pending > 0) {
+      if (request.keepsAlive && this.#keepingAlive === 0) this.#timer?.unref();
+      return this.#drop(onlySettled);
     }
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#first = this.#last = undefined;
-    // Renewals have a patience of their own each time.
-    if (patiences.size > mostKept) patiences.delete(this.#ms);
+    // Each renewal has a timeout of its own.
+    if (groups.size > mostKept) groups.delete(this.#timeoutMs);
   }
 
-  /** Forgets those at the front that were answered, or that `isLate` takes. A link to the next would keep that from the collector. */
-  #drop(isLate: (question: Question) => boolean): void {
-    for (let first = this.#first; first !== undefined && (first.isAnswered || isLate(first)); first = this.#first) {
+  /** Drops those at the front that are settled, or that `isLate` takes. A link to the next would keep that from the collector. */
+  #drop(isLate: (request: PendingRequest) => boolean): void {
+    for (let first = this.#first; first !== undefined && (first.isSettled || isLate(first)); first = this.#first) {
       this.#first = first.next;
       first.next = undefined;
     }
     if (this.#first === undefined) this.#last = undefined;
   }
 
-  #arm(first: Question): void {
+  #arm(first: PendingRequest): void {
     const leftMs = Math.max(first.deadlineMs - performance.now(), 0);
-    this.#timer = setTimeout(this.#look, leftMs);
-    if (this.#waited === 0) this.#timer.unref();
+    this.#timer = setTimeout(this.#onTimer, leftMs);
+    if (this.#keepingAlive === 0) this.#timer.unref();
   }
 
   /** A timer that fires because our own event loop was blocked first lets the loop read what has arrived meanwhile. */
-  readonly #look = (): void => {
+  readonly #onTimer = (): void => {
     const nowMs = performance.now();
-    const late: Question[] = [];
-    this.#drop((question) => question.deadlineMs <= nowMs && late.push(question) > 0);
+    const late: PendingRequest[] = [];
+    this.#drop((request) => request.deadlineMs <= nowMs && late.push(request) > 0);
     this.#timer = undefined;
     if (this.#first !== undefined) this.#arm(this.#first);
-    if (late.length > 0) setImmediate(() => this.#giveUp(late));
+    if (late.length > 0) setImmediate(() => this.#expire(late));
   };
 
-  #giveUp(late: readonly Question[]): void {
-    for (const question of late) question.reject(silence(question.keys, this.#ms));
+  #expire(late: readonly PendingRequest[]): void {
+    for (const request of late) request.reject(silence(request.keys, this.#timeoutMs));
   }
 }

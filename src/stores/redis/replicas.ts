@@ -8,8 +8,8 @@ import type { AcquireRequest } from '../../store';
 import { sendTogether } from './batch';
 import type { DedicatedClient, ScriptClient } from './client';
 import { inspectCall } from './commands';
-import { answered } from './deadlines';
-import { notReady, unsure } from './replies';
+import { withDeadline } from './deadlines';
+import { asUnknown, notReady } from './replies';
 import type { Transport } from './transport';
 
 export class Replicas {
@@ -27,11 +27,11 @@ export class Replicas {
   async open(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
     const [key] = listOf(keys) as [string];
     const connection = this.#connectionFor(key);
-    await answered(connection.opened, keys, timeoutMs).catch((error) => {
+    await withDeadline(connection.opened, keys, timeoutMs).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
     });
     if (connection.script.readiness() === 'ready') return connection;
-    this.#lookAround(connection, key, timeoutMs);
+    this.#relocate(connection, key, timeoutMs);
     throw notReady(keys, 'soon');
   }
 
@@ -42,9 +42,9 @@ export class Replicas {
     for (;;) {
       const generation = connection.generation();
       const both = Promise.all([written(connection, call), connection.wait(minReplicas, waitMs)]);
-      const [reply, replicas] = await answered(both, keys, commandTimeoutMs).catch((error) => {
-        this.#lookAround(connection, listOf(keys)[0]!, commandTimeoutMs);
-        throw unsure(error);
+      const [reply, replicas] = await withDeadline(both, keys, commandTimeoutMs).catch((error) => {
+        this.#relocate(connection, listOf(keys)[0]!, commandTimeoutMs);
+        throw asUnknown(error);
       });
       if (connection.generation() !== generation) continue;
       if (Array.isArray(reply) && reply[0] === 1 && replicas < minReplicas) {
@@ -75,8 +75,8 @@ export class Replicas {
     for (const [node, each] of this.#connections) if (each === connection) this.#connections.delete(node);
   }
 
-  /** In a cluster the key may be elsewhere now: any request makes the client look where. */
-  #lookAround(connection: DedicatedClient, key: string, timeoutMs: number): void {
+  /** In a cluster the key may have moved: any request makes the client find its node again. */
+  #relocate(connection: DedicatedClient, key: string, timeoutMs: number): void {
     if (!this.#client.clustered) return;
     this.#drop(connection);
     connection.close();
@@ -87,8 +87,8 @@ export class Replicas {
 /** Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
 function written({ script: client }: DedicatedClient, call: Call): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    sendTogether([{ call, resolve, reject }], ({ script, keys, args }, answer) => {
-      client.eval(script.lua, keys, args).then(answer.resolve, answer.reject);
+    sendTogether([{ call, resolve, reject }], ({ script, keys, args }, handler) => {
+      client.eval(script.lua, keys, args).then(handler.resolve, handler.reject);
     });
   });
 }

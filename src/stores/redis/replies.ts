@@ -1,10 +1,10 @@
-// What comes back from a Redis client, read strictly: only the exact answer of one of our scripts counts, and an error is
+// The replies and errors of a Redis client, read strictly: only the exact answer of one of our scripts counts, and an error is
 // classified by its text, because clients and server versions wrap it differently.
 import { LockBackendError } from '../../errors';
 import { describe, type Key } from '../../keys';
 
-/** States of a server that pass by themselves. */
-const passing = new Set([
+/** States of a server that end by themselves. */
+const temporary = new Set([
   'LOADING',
   'BUSY',
   'READONLY',
@@ -17,9 +17,9 @@ const passing = new Set([
   'OOM',
   'MISCONF',
 ]);
-/** States that somebody has to change. */
+/** States that an operator or the caller has to change. */
 const lasting = ['NOAUTH', 'WRONGPASS', 'NOPERM', 'WRONGTYPE', 'CROSSSLOT', 'NOSCRIPT', 'VERSION', 'LIMIT'];
-const known = new RegExp(`\\b(${[...passing, ...lasting].join('|')})\\b`);
+const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 
 /** The client's error as ours. */
 export function refusal(error: unknown, key: Key): LockBackendError {
@@ -27,9 +27,9 @@ export function refusal(error: unknown, key: Key): LockBackendError {
   const text = error instanceof Error ? error.message : String(error);
   const redisCode = codeOf(text);
   const message = `Redis refused ${describe(key)}: ${text}`;
-  // No word of Redis's: the connection broke, or the client gave up. The script may have run, or may still run.
+  // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
   if (redisCode === undefined) return new LockBackendError(message, { key, cause: error, unknown: true });
-  const retryable = passing.has(redisCode) || /max number of clients/i.test(text);
+  const retryable = temporary.has(redisCode) || /max number of clients/i.test(text);
   return new LockBackendError(message, { key, cause: error, redisCode, retryable });
 }
 
@@ -37,13 +37,13 @@ export function isNoScript(error: unknown): boolean {
   return error instanceof Error && error.message.includes('NOSCRIPT');
 }
 
-/** Redis's own word for what it refused; undefined where the text is none of Redis's. */
+/** Redis's own error code; undefined where the error is not Redis's. */
 export function codeOf(text: string): string | undefined {
-  // Inside a script, 7.0 tells a missing right as plain "ERR … can't run this command …" or "… ACL failure …".
+  // Inside a script, 7.0 reports a missing right as plain "ERR … can't run this command …" or "… ACL failure …".
   if (/ACL failure|can't (run|access)|no permissions/i.test(text)) return 'NOPERM';
   const first = /^([A-Z]{2,})\b/.exec(text)?.[1];
   if (first !== undefined && first !== 'ERR') return first;
-  // 6.2 wraps what a script met as "ERR Error running script …: … WRONGTYPE …".
+  // 6.2 wraps the error of a command in a script as "ERR Error running script …: … WRONGTYPE …".
   return known.exec(text)?.[1] ?? first;
 }
 
@@ -55,16 +55,24 @@ export function integers(reply: unknown, length: number, key: Key): number[] {
 
 export function strangeReply(reply: unknown, key: Key): LockBackendError {
   const kind = Array.isArray(reply) ? `an array of ${reply.length}` : reply === null ? 'null' : `a ${typeof reply}`;
-  const message = `the answer about ${describe(key)} is none that our scripts give (${kind})`;
+  const message = `the reply for ${describe(key)} is not one that our scripts give (${kind})`;
   return new LockBackendError(message, { key, unknown: true });
 }
 
 export function silence(key: Key, timeoutMs: number): LockBackendError {
-  return new LockBackendError(`Redis was silent about ${describe(key)} for ${timeoutMs} ms`, { key, unknown: true });
+  return new LockBackendError(`Redis did not reply within ${timeoutMs} ms about ${describe(key)}`, {
+    key,
+    unknown: true,
+  });
 }
 
-/** The same error, of which it is not known what it has left behind. */
-export function unsure(error: LockBackendError): LockBackendError {
+/** The request was not sent: its caller had given up. */
+export function givenUp(key: Key): LockBackendError {
+  return new LockBackendError(`the request for ${describe(key)} was given up before it was sent`, { key });
+}
+
+/** The same error, where the request may have taken effect. */
+export function asUnknown(error: LockBackendError): LockBackendError {
   const { message, key, cause, redisCode, retryable } = error;
   return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
 }

@@ -1,54 +1,54 @@
 // The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
 import type { ScriptCall } from '../../scripts/script';
-import type { Answer } from './batch';
+import type { ReplyHandler } from './batch';
 import type { ScriptClient } from './client';
 import { codeOf, isNoScript } from './replies';
 
-/** What tells that a slot is on the move, to a client that does not follow it any further; and how often it is asked again. */
-const moving = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+/** Errors of a slot on the move that the client does not follow any further; and the pause before the call is sent again. */
+const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 const movingPauseMs = 20;
 
 export class Sender {
   readonly #client: ScriptClient;
-  /** Scripts that this server was sent whole; later calls send the SHA alone. */
-  readonly #sent = new Set<string>();
+  /** By SHA, scripts whose text this server has had. */
+  readonly #known = new Set<string>();
 
   constructor(client: ScriptClient) {
     this.#client = client;
   }
 
-  send(call: ScriptCall, answer: Answer): void {
+  send(call: ScriptCall, handler: ReplyHandler): void {
     const { script, keys, args } = call;
     try {
-      if (!this.#sent.has(script.sha)) return this.#sendWhole(call, answer);
+      if (!this.#known.has(script.sha)) return this.#sendText(call, handler);
       this.#client.evalsha(script.sha, keys, args).then(
-        (reply) => answer.resolve(reply),
+        (reply) => handler.resolve(reply),
         (error) => {
-          if (isNoScript(error)) this.#sendWhole(call, answer);
-          else this.#refused(error, call, answer);
+          if (isNoScript(error)) this.#sendText(call, handler);
+          else this.#refused(error, call, handler);
         },
       );
     } catch (error) {
-      answer.reject(error); // a client that throws instead of rejecting
+      handler.reject(error); // a client that throws instead of rejecting
     }
   }
 
-  #sendWhole(call: ScriptCall, answer: Answer): void {
+  #sendText(call: ScriptCall, handler: ReplyHandler): void {
     const { script, keys, args } = call;
     this.#client.eval(script.lua, keys, args).then(
       (reply) => {
-        this.#sent.add(script.sha);
-        answer.resolve(reply);
+        this.#known.add(script.sha);
+        handler.resolve(reply);
       },
-      (error) => this.#refused(error, call, answer),
+      (error) => this.#refused(error, call, handler),
     );
   }
 
-  /** In a cluster, while a slot is on the move: its keys are partly here and partly there, or its node died. Nothing ran. */
-  #refused(error: unknown, call: ScriptCall, answer: Answer): void {
-    const { deadlineMs = 0 } = answer;
-    const isMoving = this.#client.clustered && moving.has(codeOf(String((error as Error).message)));
-    if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return answer.reject(error);
-    setTimeout(() => this.send(call, answer), movingPauseMs).unref();
+  /** In a cluster, while a slot is on the move: its keys are divided between two nodes, or its node died. Nothing ran. */
+  #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
+    const { deadlineMs = 0 } = handler;
+    const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
+    if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
+    setTimeout(() => this.send(call, handler), movingPauseMs).unref();
   }
 }

@@ -24,9 +24,9 @@ import { Abandoned } from './abandoned';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
-import { answered } from './deadlines';
+import { withDeadline } from './deadlines';
 import { Replicas } from './replicas';
-import { integers, notReady, strangeReply, unsure } from './replies';
+import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
 import { Transport } from './transport';
 
@@ -35,7 +35,7 @@ const stores = new WeakMap<object, RedisStore>();
 /**
  * The store of a client; always the same one for the same client.
  *
- * @throws {TypeError} `ERR_LOCK_OPTION` when it is no client that we know.
+ * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is not a client that we know.
  */
 export function redisStore(client: object): Store & Node {
   let store = stores.get(client);
@@ -97,7 +97,7 @@ class RedisStore implements Store, Node {
       const ready = this.#transport.ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
       const dedicated = minReplicas > 0 ? await this.#replicas.open(keys, commandTimeoutMs) : undefined;
-      if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
+      if (!request.begin()) throw givenUp(keys);
       const sent = now();
       const call = commands.acquireCall(request, this.#clock.serverMs(sent.monoMs + commandTimeoutMs));
       const reply = dedicated
@@ -126,7 +126,7 @@ class RedisStore implements Store, Node {
     const held = mode && { mode, fence };
     const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin, held };
     const { outcome } = await this.extend(request).catch((error) => {
-      throw unsure(error);
+      throw asUnknown(error);
     });
     if (outcome === 'extended') return;
     const message = `${describe(keys)} was ${outcome} before it could be made permanent`;
@@ -178,7 +178,7 @@ class RedisStore implements Store, Node {
     const readiness = this.#client.readiness();
     if (readiness !== 'ready') throw notReady('', readiness);
     // No process stays alive for it.
-    const text = await answered(this.#client.serverInfo(), '', timeoutMs, false);
+    const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
     // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
     const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);

@@ -6,7 +6,7 @@ import type { Call, ScriptCall } from '../../scripts/script';
 import type { Moment } from '../../store';
 import { Batch, type Send } from './batch';
 import type { ScriptClient } from './client';
-import { CallQuestion, Question } from './deadlines';
+import { PendingCall, PendingRequest } from './deadlines';
 import { notReady } from './replies';
 import { Sender } from './sender';
 
@@ -20,15 +20,15 @@ export class Transport {
   readonly #sender: Sender;
   readonly #batch: Batch;
   /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
-  readonly #memberBatch: Batch;
+  readonly #sharedBatch: Batch;
   #turnEnds: Promise<void> | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
     this.#sender = new Sender(client);
-    const send: Send = (call, answer) => this.#sender.send(call, answer);
+    const send: Send = (call, handler) => this.#sender.send(call, handler);
     this.#batch = new Batch(mostInBatch, client.clustered, send, process.nextTick);
-    this.#memberBatch = new Batch(mostInBatch, client.clustered, send, setImmediate);
+    this.#sharedBatch = new Batch(mostInBatch, client.clustered, send, setImmediate);
   }
 
   get isReady(): boolean {
@@ -37,25 +37,25 @@ export class Transport {
 
   /** A moment before any call that is requested in this tick is sent; the same for all that leave together. */
   sentAt(isMutex: boolean): Moment {
-    return (isMutex ? this.#batch : this.#memberBatch).moment;
+    return (isMutex ? this.#batch : this.#sharedBatch).sentAt;
   }
 
   /**
    * What `read` makes of the reply to one call, which goes alone or with others of the same tick. One promise, because every
    * lock pays for each.
    *
-   * @param waited The process stays alive for the reply.
+   * @param keepsAlive The process stays alive for the reply.
    */
   request<T>(
     call: Call,
     keys: Key,
     timeoutMs: number,
     read: (reply: unknown) => T | Promise<T>,
-    waited = true,
+    keepsAlive = true,
   ): Promise<T> {
     const ready = this.ready(keys, timeoutMs);
-    if (ready !== undefined) return ready.then(() => this.#request(call, keys, timeoutMs, read, waited));
-    return this.#request(call, keys, timeoutMs, read, waited);
+    if (ready !== undefined) return ready.then(() => this.#request(call, keys, timeoutMs, read, keepsAlive));
+    return this.#request(call, keys, timeoutMs, read, keepsAlive);
   }
 
   #request<T>(
@@ -63,7 +63,7 @@ export class Transport {
     keys: Key,
     timeoutMs: number,
     read: (reply: unknown) => T | Promise<T>,
-    waited: boolean,
+    keepsAlive: boolean,
   ): Promise<T> {
     return new Promise((resolve, reject) => {
       const onReply = (reply: unknown): void => {
@@ -73,8 +73,8 @@ export class Transport {
           reject(error);
         }
       };
-      const batch = 'lua' in call.script ? this.#batch : this.#memberBatch;
-      batch.add(new CallQuestion(call, keys, timeoutMs, waited, onReply, this.#failing(keys, reject)));
+      const batch = 'lua' in call.script ? this.#batch : this.#sharedBatch;
+      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, this.#onError(keys, reject)));
     });
   }
 
@@ -83,26 +83,26 @@ export class Transport {
     const ready = this.ready(key, timeoutMs);
     if (ready !== undefined) await ready;
     return new Promise((resolve, reject) => {
-      this.#sender.send(call, new Question(key, timeoutMs, true, resolve, reject));
+      this.#sender.send(call, new PendingRequest(key, timeoutMs, true, resolve, reject));
     });
   }
 
-  /** In a cluster, a node that stands still is not known to its clients as dead: a request without an answer asks who has the key now. */
-  #failing(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
-    const { lookFor } = this.#client;
-    if (lookFor === undefined) return reject;
+  /** In a cluster, clients do not notice a node that hangs: a request without a reply makes the client find the key's node again. */
+  #onError(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
+    const { relocate } = this.#client;
+    if (relocate === undefined) return reject;
     return (error) => {
-      if (error.unknown) lookFor(listOf(keys)[0]!);
+      if (error.unknown) relocate(listOf(keys)[0]!);
       reject(error);
     };
   }
 
   /** undefined: ready now, without a turn of the event loop. Otherwise waits a while for the client to connect. */
   ready(keys: Key, timeoutMs: number): Promise<void> | undefined {
-    return this.isReady ? undefined : this.#becomeReady(keys, timeoutMs);
+    return this.isReady ? undefined : this.#waitUntilReady(keys, timeoutMs);
   }
 
-  async #becomeReady(keys: Key, timeoutMs: number): Promise<void> {
+  async #waitUntilReady(keys: Key, timeoutMs: number): Promise<void> {
     const deadlineMs = performance.now() + timeoutMs;
     for (;;) {
       const readiness = this.#client.readiness();

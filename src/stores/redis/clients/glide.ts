@@ -1,9 +1,9 @@
-// Valkey GLIDE, standalone and cluster. It routes a script by its keys, has no connection of its own to give, and tells
-// errors in words of its own. Commands are sent as they are: its class Script would have to be imported.
+// Valkey GLIDE, standalone and cluster. It routes a script by its keys, has no connection of its own to give, and words
+// errors in its own way. Commands are sent as they are: its class Script would have to be imported.
 import type { ScriptClient } from '../client';
 import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
 
-/** Its `Decoder.String`: text, whatever the owner wants for his own replies. */
+/** Its `Decoder.String`: text, whatever the client is configured to return. */
 const asText = { decoder: 1 };
 
 export function isGlide(client: unknown): client is Foreign {
@@ -17,7 +17,7 @@ export function glide(client: Foreign): ScriptClient {
     keyPrefix: '',
     // Only its cluster client knows sharded channels.
     clustered: hasMethods(client, 'pubsubShardChannels'),
-    // It connects when it is made and redials by itself; all that it tells is that it was closed.
+    // It connects when it is made and reconnects by itself; all that it shows is that it was closed.
     readiness: () => (client.isClosed === true ? 'closed' : 'ready'),
     evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
     eval: (lua, keys, args) => send('EVAL', lua, keys, args),

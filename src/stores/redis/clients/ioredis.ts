@@ -2,7 +2,7 @@
 import { slotOf } from '../../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
 import { countOf, type Foreign, hasMethods, policyIn } from './shape';
-import { type OpenLine, subscriber } from './subscriptions';
+import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
 /** A pipeline has the same methods, and no state. */
 export function isIORedis(client: unknown): client is Foreign {
@@ -28,14 +28,14 @@ export function ioredis(client: Foreign): ScriptClient {
     },
     generation: clustered ? undefined : countOf(client, 'ready'),
     nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
-    lookFor: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
+    relocate: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
     dedicate(key) {
       if (!clustered) return dedicated(client);
       const name = nodeOf(client, key);
       const node = client.nodes('master').find(({ options }: Foreign) => `${options.host}:${options.port}` === name);
       return dedicated(node ?? anyNode(client));
     },
-    subscribe: subscriber(lineOver(client, clustered ? () => anyNode(client) : () => client)),
+    subscribe: subscribeOver(subscriberOn(client, clustered ? () => anyNode(client) : () => client)),
   };
 }
 
@@ -71,7 +71,7 @@ function nodeOf(cluster: Foreign, key: string): string {
   return cluster.slots[slotOf(key)]?.[0] ?? '';
 }
 
-/** PUBLISH is broadcast in a cluster: any node will do, and after a loss perhaps another. */
+/** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
 function anyNode(cluster: Foreign): Foreign {
   const nodes = cluster.nodes('master');
   const ready = nodes.filter(({ status }: Foreign) => status === 'ready');
@@ -80,7 +80,7 @@ function anyNode(cluster: Foreign): Foreign {
 }
 
 /**
- * For a connection of our own. Offline, resending and subscribing again are ours to decide; channels have no prefix. While no
+ * For a connection of our own. Offline queueing, resending and subscribing again are ours to decide; channels have no prefix. While no
  * sentinel answers, ioredis asks them all again for ever, on a timer that keeps the process alive.
  */
 const ownOptions = {
@@ -106,7 +106,7 @@ function dedicated(client: Foreign): DedicatedClient {
     connection.stream.unref();
   });
   const opened: Promise<unknown> = connection.connect();
-  // It would go on redialling, and nobody would know of it any more.
+  // It would go on reconnecting, with nothing left that could close it.
   opened.catch(() => connection.disconnect());
   return {
     opened,
@@ -117,7 +117,7 @@ function dedicated(client: Foreign): DedicatedClient {
   };
 }
 
-function lineOver(client: Foreign, node: () => Foreign): OpenLine {
+function subscriberOn(client: Foreign, node: () => Foreign): OpenSubscriber {
   return async (onMessage, onEnd) => {
     // Each try of a sentinel's client leaves timers of two seconds behind.
     if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
@@ -126,7 +126,7 @@ function lineOver(client: Foreign, node: () => Foreign): OpenLine {
     connection.on('end', onEnd);
     connection.on('message', onMessage);
     await connection.connect().catch((error: unknown) => {
-      // What has ended already would wait two more seconds for its end, and keep the process alive for that.
+      // One that has ended already would wait two more seconds for its end, and keep the process alive for that.
       if (connection.status !== 'end') connection.disconnect();
       throw error;
     });

@@ -3,9 +3,9 @@
 import { slotOf } from '../../../keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
 import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
-import { type Line, type OpenLine, subscriber } from './subscriptions';
+import { type OpenSubscriber, type Subscriber, subscribeOver } from './subscriptions';
 
-/** A way to run commands has a state: the objects of multi() and legacy() have the same methods, and none. */
+/** A client has a state; the objects of multi() and legacy() have the same methods, and none. */
 export function isNodeRedis(client: unknown): client is Foreign {
   if (!hasMethods(client, 'evalSha', 'eval')) return false;
   const { isReady, isOpen } = client as Foreign;
@@ -24,13 +24,13 @@ export function nodeRedis(client: Foreign): ScriptClient {
   const kind = kindOf(client);
   const commands = plain(client);
   const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
-  const openLine = lineOf(client, kind);
-  const lookFor = kind === 'cluster' ? looker(commands) : undefined;
+  const openSubscriber = subscriberOf(client, kind);
+  const relocate = kind === 'cluster' ? relocator(commands) : undefined;
   return {
     keyPrefix,
     clustered: kind === 'cluster',
     readiness: readinessOf(client, kind),
-    ...(lookFor || keyPrefix !== '' ? rawScripts(client, commands, kind, lookFor) : scripts(client, commands, kind)),
+    ...(relocate || keyPrefix !== '' ? rawScripts(client, commands, kind, relocate) : scripts(client, commands, kind)),
     async evictionPolicy() {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return policyIn(await node.configGet('maxmemory-policy'));
@@ -41,18 +41,18 @@ export function nodeRedis(client: Foreign): ScriptClient {
     },
     generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
-    lookFor,
+    relocate,
     dedicate(key) {
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
       if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
       return dedicated(node);
     },
-    subscribe: openLine && subscriber(openLine),
+    subscribe: openSubscriber && subscribeOver(openSubscriber),
   };
 }
 
 /**
- * The same client without what its owner wants for his own commands: deadlines are ours (and an AbortSignal for each
+ * The same client without the options that its owner chose for commands: deadlines are ours (and an AbortSignal for each
  * command costs a lot), and a mapping of types must not change our replies. 4 has no such options, but a legacy mode
  * whose methods take callbacks.
  */
@@ -66,7 +66,7 @@ const ourOptions = { timeout: undefined, typeMapping: undefined };
 
 type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 
-/** By name where somebody stands in between (a wrapper, a spy), and in a pool; else as words, a tenth of a pair less to do. */
+/** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a tenth of a pair less to do. */
 function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
   const raw = rawScripts(client, commands, kind);
   const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode;
@@ -84,8 +84,8 @@ function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
  * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
  * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
  */
-function rawScripts(client: Foreign, commands: Foreign, kind: Kind, lookFor?: LookFor): Scripts {
-  const isServed = lookFor && lookout(client, lookFor);
+function rawScripts(client: Foreign, commands: Foreign, kind: Kind, relocate?: Relocate): Scripts {
+  const isServed = relocate && servedCheck(client, relocate);
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
     if (isServed?.(keys[0]!) === false) return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
@@ -101,29 +101,29 @@ function rawScripts(client: Foreign, commands: Foreign, kind: Kind, lookFor?: Lo
   };
 }
 
-const lookPauseMs = 100;
+const relocatePauseMs = 100;
 
 /**
- * Whether the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that says MOVED, which a dead
- * one never does; 6 looks after some seconds. So nothing is left to the queue of a dead one, and any node is asked for the key:
- * the client goes from one to the next, and reads the map of the slots anew, until one has it.
+ * Whether the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that replies MOVED, which a
+ * dead one never does; 6 checks after some seconds. So nothing is left to the offline queue of a dead node, and any node is asked
+ * for the key: the client goes from one to the next, and reads the slot map again, until one has it.
  */
-function lookout(client: Foreign, lookFor: LookFor): (key: string) => boolean {
+function servedCheck(client: Foreign, relocate: Relocate): (key: string) => boolean {
   return (key) => {
     if (masterOf(client, key)?.client?.isReady !== false) return true;
-    lookFor(key);
+    relocate(key);
     return false;
   };
 }
 
-type LookFor = (key: string) => void;
+type Relocate = (key: string) => void;
 
-/** Asks any node: one that has it not says who has, and the client reads the map of the slots anew. One question is enough for many. */
-function looker(commands: Foreign): LookFor {
+/** Asks any node for the key: one that does not have it redirects, and the client reads the slot map again. One command is enough for many keys. */
+function relocator(commands: Foreign): Relocate {
   let againMs = 0;
   return (key) => {
     if (performance.now() < againMs) return;
-    againMs = performance.now() + lookPauseMs;
+    againMs = performance.now() + relocatePauseMs;
     commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
   };
 }
@@ -174,7 +174,7 @@ function dedicated(client: Foreign): DedicatedClient {
     connection.unref();
   });
   const opened = openLike(client, connection);
-  // It would go on redialling, and nobody would know of it any more.
+  // It would go on reconnecting, with nothing left that could close it.
   opened.catch(() => destroy(connection));
   return {
     opened,
@@ -185,14 +185,14 @@ function dedicated(client: Foreign): DedicatedClient {
   };
 }
 
-/** A duplicate begins in the database of the options; its owner may have selected another one since. */
+/** A duplicate begins in the database of the options; another one may have been selected since. */
 async function openLike(client: Foreign, connection: Foreign): Promise<void> {
   await connection.connect();
   const database = await databaseOf(client);
   if (database !== (client.options?.database ?? 0)) await connection.select(database);
 }
 
-/** That of the options where it may not be asked. */
+/** That of the options where CLIENT INFO is not permitted. */
 async function databaseOf(client: Foreign): Promise<number> {
   try {
     return (await plain(client).clientInfo()).db;
@@ -201,22 +201,22 @@ async function databaseOf(client: Foreign): Promise<number> {
   }
 }
 
-function lineOf(client: Foreign, kind: Kind): OpenLine | undefined {
-  if (kind === 'sentinel') return sentinelLine(client);
-  if (kind === 'cluster') return lineOver(() => client.nodeClient(anyOf(client.masters)));
-  return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? lineOver(() => client) : undefined;
+function subscriberOf(client: Foreign, kind: Kind): OpenSubscriber | undefined {
+  if (kind === 'sentinel') return sentinelSubscriber(client);
+  if (kind === 'cluster') return subscriberOn(() => client.nodeClient(anyOf(client.masters)));
+  return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? subscriberOn(() => client) : undefined;
 }
 
-/** PUBLISH is broadcast in a cluster: any node will do, and after a loss perhaps another. */
+/** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
 function anyOf<T>(nodes: readonly T[]): T {
   return nodes[Math.floor(Math.random() * nodes.length)]!;
 }
 
-function lineOver(node: () => Foreign | Promise<Foreign>): OpenLine {
+function subscriberOn(node: () => Foreign | Promise<Foreign>): OpenSubscriber {
   return async (onMessage, onEnd) => {
     const client = await node();
     const connection = duplicateOf(client, { socket: { ...client.options?.socket, reconnectStrategy: false } });
-    // It does not redial, so an error is its end; closed by us it ends without one.
+    // It does not reconnect, so an error is its end; closed by us it ends without one.
     connection.on('error', onEnd);
     await connection.connect();
     connection.unref();
@@ -229,11 +229,11 @@ function lineOver(node: () => Foreign | Promise<Foreign>): OpenLine {
 }
 
 /**
- * A sentinel's own connection for messages, which it moves along with the master; it says only that something was wrong.
- * Subscribing anew is confirmed once that connection stands again.
+ * A sentinel client's own subscriber, which it moves along with the master; it reports only that there was an error.
+ * A new subscription is confirmed once that connection is up again.
  */
-function sentinelLine(sentinel: Foreign): OpenLine {
-  return async (onMessage, onEnd): Promise<Line> => {
+function sentinelSubscriber(sentinel: Foreign): OpenSubscriber {
+  return async (onMessage, onEnd): Promise<Subscriber> => {
     const listeners = new Map<string, (message: string) => void>();
     const unsubscribe = (channel: string): Promise<unknown> => sentinel.unsubscribe(channel, listeners.get(channel));
     sentinel.on('error', onEnd);

@@ -1,7 +1,7 @@
-// What the kinds of clients have in common: they are told apart by their methods.
+// What the kinds of clients have in common: they are recognized by their methods.
 import { optionError } from '../../../errors';
 
-/** A client of somebody else's package, which is not there at compile time. */
+/** A client of another package, which is not there at compile time. */
 export type Foreign = Record<string, any>;
 
 export function hasMethods(value: unknown, ...names: string[]): boolean {
@@ -17,14 +17,14 @@ export function noDedicated(client: unknown): TypeError | RangeError {
   return optionError('minReplicas', expected, client);
 }
 
-/** The answer to CONFIG GET: a list, a map or an object, as client and protocol will have it. */
+/** The reply to CONFIG GET: a list, a map or an object, depending on client and protocol. */
 export function policyIn(answer: any): string {
   const name = 'maxmemory-policy';
   if (Array.isArray(answer)) return String(answer[1]);
   return String(answer instanceof Map ? answer.get(name) : answer[name]);
 }
 
-/** How often the client has told of something since it was first asked here; undefined where it tells nothing. */
+/** How often the client has emitted an event since the first call; undefined where it emits none. */
 export function countOf(client: Foreign, event: string): (() => number) | undefined {
   if (!hasMethods(client, 'on')) return undefined;
   let count: number | undefined;

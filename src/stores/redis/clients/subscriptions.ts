@@ -1,19 +1,21 @@
-// Messages on one connection of our own, whatever the client. The connection never redials by itself: when it ends we make
-// another, perhaps to another node, subscribe again, and only then tell everybody that messages may have been missed.
+// Subscriptions on one connection of our own, whatever the client. The connection never reconnects by itself: when it ends
+// we make another, perhaps to another node, subscribe again, and only then report that messages may have been missed.
 //
 // Invariant: without a subscription there is no connection; neither it nor the pause before the next keeps a process alive.
-
 import type { Subscribe, Subscription } from '../client';
 
-/** A connection for messages. What it rejects with, or throws, matters to nobody once it has ended. */
-export interface Line {
+/** A connected subscriber. Its errors are ignored once it has ended. */
+export interface Subscriber {
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
   close(): void;
 }
 
-/** Resolves with a line that is connected. `onEnd`: it will never bring a message again; may be called more than once. */
-export type OpenLine = (onMessage: (channel: string, message: string) => void, onEnd: () => void) => Promise<Line>;
+/** Resolves once it is connected. `onEnd`: it will never bring a message again; may be called more than once. */
+export type OpenSubscriber = (
+  onMessage: (channel: string, message: string) => void,
+  onEnd: () => void,
+) => Promise<Subscriber>;
 
 interface Listener {
   readonly onMessage: (message: string) => void;
@@ -23,19 +25,19 @@ interface Listener {
 const firstPauseMs = 20;
 const longestPauseMs = 1000;
 
-export function subscriber(open: OpenLine): Subscribe {
-  const messages = new Messages(open);
-  return (channel, onMessage, onGap) => messages.subscribe(channel, { onMessage, onGap });
+export function subscribeOver(open: OpenSubscriber): Subscribe {
+  const subscriptions = new Subscriptions(open);
+  return (channel, onMessage, onGap) => subscriptions.subscribe(channel, { onMessage, onGap });
 }
 
-class Messages {
-  readonly #open: OpenLine;
+class Subscriptions {
+  readonly #open: OpenSubscriber;
   readonly #listeners = new Map<string, Set<Listener>>();
-  #current: Current | undefined;
+  #current: Connection | undefined;
   #recovering = false;
   #endPause: (() => void) | undefined;
 
-  constructor(open: OpenLine) {
+  constructor(open: OpenSubscriber) {
     this.#open = open;
   }
 
@@ -44,7 +46,7 @@ class Messages {
     this.#listeners.set(channel, listeners.add(listener));
     const close = (): void => this.#remove(channel, listener);
     try {
-      await this.#line().confirm(channel);
+      await this.#connection().confirm(channel);
     } catch (error) {
       close();
       throw error;
@@ -52,8 +54,8 @@ class Messages {
     return { close };
   }
 
-  #line(): Current {
-    this.#current ??= new Current(this.#open, this.#deliver, this.#lost);
+  #connection(): Connection {
+    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost);
     return this.#current;
   }
 
@@ -61,10 +63,10 @@ class Messages {
     for (const { onMessage } of this.#listeners.get(channel) ?? []) onMessage(message);
   };
 
-  readonly #lost = (line: Current): void => {
-    if (this.#current !== line) return;
+  readonly #lost = (connection: Connection): void => {
+    if (this.#current !== connection) return;
     this.#current = undefined;
-    line.close();
+    connection.close();
     void this.#recover();
   };
 
@@ -82,7 +84,7 @@ class Messages {
     for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
   }
 
-  /** Ends early when nobody listens any more. */
+  /** Ends early when the last listener goes. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, ms).unref();
@@ -93,13 +95,13 @@ class Messages {
     });
   }
 
-  /** Every channel again. Who closed his meanwhile must not bring a connection back. */
+  /** Every channel again. A subscription that was closed meanwhile must not bring a connection back. */
   async #confirmAll(): Promise<boolean> {
     if (this.#listeners.size === 0) return false;
-    const line = this.#line();
-    const all = [...this.#listeners.keys()].map((channel) => line.confirm(channel));
+    const connection = this.#connection();
+    const all = [...this.#listeners.keys()].map((channel) => connection.confirm(channel));
     return Promise.all(all).then(
-      () => this.#current === line,
+      () => this.#current === connection,
       () => false,
     );
   }
@@ -116,15 +118,19 @@ class Messages {
   }
 }
 
-/** One line from its opening to its end, and the channels that Redis has confirmed on it, or is asked to. */
-class Current {
-  readonly #opened: Promise<Line>;
+/** One connection from its opening to its end, and the channels that Redis has confirmed on it, or is asked to. */
+class Connection {
+  readonly #opened: Promise<Subscriber>;
   readonly #channels = new Map<string, Promise<unknown>>();
-  /** Never resolves. A client may leave a question without an answer when its connection ends. */
+  /** Never resolves. A client may leave a command without a reply when its connection ends. */
   readonly #ended: Promise<never>;
   #end!: () => void;
 
-  constructor(open: OpenLine, onMessage: (channel: string, message: string) => void, onLost: (line: Current) => void) {
+  constructor(
+    open: OpenSubscriber,
+    onMessage: (channel: string, message: string) => void,
+    onLost: (connection: Connection) => void,
+  ) {
     this.#ended = new Promise((_, reject) => {
       this.#end = () => reject(new Error('the connection for messages was lost'));
     });
@@ -140,7 +146,7 @@ class Current {
   confirm(channel: string): Promise<unknown> {
     let confirmed = this.#channels.get(channel);
     if (confirmed === undefined) {
-      const asked = this.#opened.then((line) => line.subscribe(channel));
+      const asked = this.#opened.then((subscriber) => subscriber.subscribe(channel));
       confirmed = Promise.race([asked, this.#ended]);
       confirmed.catch(() => this.#channels.delete(channel));
       this.#channels.set(channel, confirmed);
@@ -149,11 +155,12 @@ class Current {
   }
 
   leave(channel: string): void {
-    if (this.#channels.delete(channel)) this.#opened.then((line) => line.unsubscribe(channel)).catch(() => {});
+    if (this.#channels.delete(channel))
+      this.#opened.then((subscriber) => subscriber.unsubscribe(channel)).catch(() => {});
   }
 
   close(): void {
     this.#end();
-    this.#opened.then((line) => line.close()).catch(() => {});
+    this.#opened.then((subscriber) => subscriber.close()).catch(() => {});
   }
 }
