@@ -1,4 +1,5 @@
-// Where locks live, by what the option `redis` was given: the store of it, one for each, whoever asks.
+// Opens the store for what the option `redis` was given: a client, a list of clients, or one of our own stores. Always the
+// same store for the same value.
 import { optionError } from '../errors';
 import type { Node, Store } from '../store';
 import { type EmbeddedStore, embeddedStore } from './embedded';
@@ -9,7 +10,7 @@ import { redisStore } from './redis/store';
 /** What the option `redis` takes, alone or, as a quorum, several of them. */
 export type RedisLike = ClientLike | EmbeddedStore;
 
-/** @internal @throws {TypeError} `ERR_LOCK_OPTION` when it is nothing that we know. */
+/** @internal @throws {TypeError} `ERR_LOCK_OPTION` for anything else. */
 export function storeOf(given: RedisLike | readonly RedisLike[]): Store {
   if (isList(given)) return quorumOf(given.map(nodeOf));
   return embeddedStore(given) ?? redisStore(given);
@@ -24,10 +25,10 @@ function nodeOf(given: RedisLike, index: number): Node {
   throw optionError(`redis[${index}]`, 'a client of a Redis: a quorum is of independent servers', given);
 }
 
-/** By their first node. */
+/** By the first node. */
 const quorums = new WeakMap<Node, { readonly nodes: readonly Node[]; readonly quorum: Quorum }[]>();
 
-/** One for the same nodes, however often a list of them is made. */
+/** Always the same one for the same nodes, in whatever list they come. */
 function quorumOf(nodes: readonly Node[]): Quorum {
   const others = quorums.get(nodes[0]!) ?? [];
   const same = others.find(

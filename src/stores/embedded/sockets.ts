@@ -1,6 +1,6 @@
-// Messages between the processes of one host: whoever listens to a channel has a socket in the common folder, and whoever has
-// something to say writes a line to it. A message may be lost (its listener is gone, or its sender dies too soon): those who
-// wait have a timer as well. Nothing here keeps a process alive, but a line that is on its way.
+// Wake-ups between the processes of one host: a process that listens to a channel has a socket in the common folder, and a
+// message is one line written to it. It may be lost (its listener is gone, or its sender dies too soon): a waiter has a timer
+// as well. Nothing here keeps a process alive, except a line that is being written.
 import { createHash } from 'node:crypto';
 import { lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
@@ -9,9 +9,9 @@ import { createInterface } from 'node:readline';
 import type { Listening } from '../../store';
 
 const suffix = '.sock';
-/** A connection over which nothing was said for so long is closed. */
+/** An idle connection is closed after this. */
 const idleMs = 10_000;
-/** Whoever does not read what it is told has to ask. */
+/** A listener that does not read misses messages beyond this, and has to poll. */
 const mostUnsentBytes = 2 ** 16;
 const youngMs = 10_000;
 
@@ -26,10 +26,10 @@ export class WakeUps {
     this.#folder = folder;
   }
 
-  /** Resolves once every message will be heard. Rejects where there can be no socket (its path may be too long). */
+  /** Resolves once every message will be received. Rejects where no socket can be made (its path may be too long). */
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     this.#removeDead();
-    const server = createServer((socket) => this.#hear(socket, channel)).unref();
+    const server = createServer((socket) => this.#receive(socket, channel)).unref();
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject).listen(this.#pathOf(channel), resolve);
     });
@@ -65,7 +65,7 @@ export class WakeUps {
     this.#servers.clear();
   }
 
-  #hear(socket: Socket, channel: string): void {
+  #receive(socket: Socket, channel: string): void {
     this.#incoming.add(socket);
     socket.unref().on('error', () => {});
     socket.once('close', () => this.#incoming.delete(socket));
@@ -84,7 +84,7 @@ export class WakeUps {
     return socket;
   }
 
-  /** What processes have left behind that were killed while they listened. */
+  /** Sockets of processes that were killed while they listened. */
   #removeDead(): void {
     for (const file of readdirSync(this.#folder)) {
       if (!file.endsWith(suffix)) continue;
@@ -99,12 +99,12 @@ export class WakeUps {
   }
 }
 
-/** A socket that was made just now may not be listened to yet. */
+/** A young socket may not accept connections yet. */
 function removeIfDead(path: string, error: NodeJS.ErrnoException): void {
   if (error.code !== 'ECONNREFUSED') return;
   try {
     if (Date.now() - lstatSync(path).ctimeMs > youngMs) unlinkSync(path);
-  } catch {} // somebody else was faster
+  } catch {} // another process was faster
 }
 
 function textIn(line: string): string | undefined {
