@@ -2,13 +2,11 @@
 // granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
 // compares the holder's token, so that a loader that was overtaken stores nothing. A loader that throws leaves nothing stored,
 // and whoever is next loads.
-import { acquire } from './acquire';
 import { forKey, optionError } from './errors';
-import { traceAcquire } from './events';
 import { lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
+import type { Lease } from './lease';
 import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from './options';
-import { runUnder } from './run';
+import { acquireLease, runUnder } from './run';
 import type { Scope } from './scope';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
@@ -76,9 +74,7 @@ async function walk<T>(
   };
   const found = await look();
   if (found !== undefined) return found;
-  const lease = await traceAcquire(key, () =>
-    acquire(key, settings, scope, (hold) => leaseOf(hold, settings.autoExtend ?? true, undefined)),
-  );
+  const lease = await acquireLease(key, settings, scope, { autoExtend: true });
   let loaded: Loaded<T> | undefined;
   await runUnder(lease, async () => {
     loaded = await look();

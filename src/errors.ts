@@ -1,7 +1,9 @@
 // Every way a lock can fail, each with its own class and `code`, so that "busy", "timed out", "lost" and "Redis is down"
 // never look alike. What is still held afterwards stands with each class. Messages carry keys and numbers, never tokens.
 import { inspect } from 'node:util';
-import type { Key } from './keys';
+
+/** One key, or several: spelled out here, because keys.ts is built on this file. */
+type Key = string | readonly string[];
 
 /** What an error carries besides its message. */
 export interface LockErrorDetails {

@@ -1,11 +1,9 @@
 // One lock as an object, as Ruby's redis_exp_lock has it: it remembers what it holds, and says so. A thin face over `acquire`;
 // each grant has an identity of its own, so that concurrent callers of one object never share one.
-import { acquire } from './acquire';
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError, TooManyLockAttemptsError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { runWithin } from './flow';
 import { describe, type Key, listOf, lockKeys } from './keys';
-import { holdOf, type Lease, leaseOf } from './lease';
+import { heldLockOf, type Lease } from './lease';
 import {
   type CloseOptions,
   defaults,
@@ -15,7 +13,7 @@ import {
   settleDrain,
   type WaitOptions,
 } from './options';
-import { optionsThenFunction } from './run';
+import { acquireLease, optionsThenFunction } from './run';
 import { Scope } from './scope';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
@@ -40,7 +38,7 @@ export class Lock {
 
   /** Whether this object holds the lock, by our own clocks; no I/O. */
   get locked(): boolean {
-    return this.#lease !== undefined && holdOf(this.#lease).check();
+    return this.#lease !== undefined && heldLockOf(this.#lease).check();
   }
 
   /** The fence of what it holds; 0 when it holds nothing, or with `fencing: false`. */
@@ -135,9 +133,9 @@ export class Lock {
     const [options, fn] = optionsThenFunction(rest, 'fn');
     const lease = await this.#lock(options);
     try {
-      return (await runWithin(holdOf(lease), () => fn(lease.retries + 1))) as T;
+      return (await runWithin(heldLockOf(lease), () => fn(lease.retries + 1))) as T;
     } finally {
-      await holdOf(lease).releaseQuietly();
+      await heldLockOf(lease).releaseQuietly();
       this.#forget(lease);
     }
   }
@@ -154,10 +152,7 @@ export class Lock {
   }
 
   async #take(settings: Settings): Promise<Lease> {
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    const take = (): Promise<Lease> =>
-      acquire(this.key, settings, this.#scope, (hold) => leaseOf(hold, settings.autoExtend ?? false, takenAt));
-    const lease = await traceAcquire(this.key, take);
+    const lease = await acquireLease(this.key, settings, this.#scope);
     this.#lease = lease;
     return lease;
   }

@@ -1,10 +1,8 @@
 // At most so many at once. A thin face over `acquire`: permits are members with an end of their own in Redis, never a counter,
 // and who asked first goes in first, however many he asked for.
-import { acquire } from './acquire';
 import { forKey, optionError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
+import type { Lease } from './lease';
 import {
   type CloseOptions,
   checkValue,
@@ -17,7 +15,7 @@ import {
   settleDrain,
   takeOwn,
 } from './options';
-import { optionsThenFunction, runUnder } from './run';
+import { acquireLease, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { Mode } from './store';
 
@@ -95,16 +93,7 @@ export class Semaphore {
       throw optionError('permits', `at most ${this.permits}, all that there are`, permits, 'range');
     }
     const mode: Mode = { kind: 'counted', prefer: 'fair', group: '', permits, most: this.permits, step: 0 };
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    return traceAcquire(this.key, () =>
-      acquire(
-        this.key,
-        settings,
-        this.#scope,
-        (hold) => leaseOf(hold, settings.autoExtend ?? autoExtend, takenAt),
-        mode,
-      ),
-    );
+    return acquireLease(this.key, settings, this.#scope, { autoExtend, mode });
   }
 }
 

@@ -145,6 +145,42 @@ export interface ValueRequest {
   readonly commandTimeoutMs: number;
 }
 
+/** What a held lock begins with. */
+export interface Grant {
+  readonly token: string;
+  readonly fence: number;
+  /** Before what Redis confirmed was sent: from then on the lifetime counts. */
+  readonly sent: Moment;
+  /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
+  readonly mayExecuteUntilMs: number;
+}
+
+/** A held lock, as what granted it sees it. */
+export interface Holder {
+  readonly token: string;
+  readonly fence: number;
+  /** Ms of validity left. */
+  leftMs(): number;
+  /**
+   * When Redis last confirmed the lifetime that was asked for at first; undefined where it is lost, where it may be another by
+   * now, or where more is on its way to Redis.
+   */
+  confirmed(): Moment | undefined;
+  /** What gives it back to the store. */
+  releaseRequest(): ReleaseRequest;
+}
+
+/** Where a grant came from, and so what a held lock is given back to. */
+export interface GrantSource {
+  /**
+   * Gives `held` back: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
+   * reply itself where it is known when the call returns: a promise costs more than a lock in memory.
+   */
+  release(held: Holder): ReleaseReply | Promise<ReleaseReply>;
+  /** `held` was lost, and is not given back: others may go on. */
+  lost(held: Holder): void;
+}
+
 /** An open ear. */
 export interface Listening {
   close(): void;

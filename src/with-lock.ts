@@ -1,14 +1,12 @@
 // START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
-// checks its arguments, asks acquire.ts for a hold, and hands out a lease.
+// checks its arguments, has the lock acquired (acquire.ts), and hands out a lease.
 import { promisify } from 'node:util';
-import { acquire } from './acquire';
 import * as cache from './cached';
 import { forKey, TooManyLockAttemptsError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
-import { type CachedOptions, type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
-import { checkFresh, optionsThenFunction, runUnder } from './run';
+import type { Lease } from './lease';
+import { type CachedOptions, type CloseOptions, type Options, settle, settleDrain } from './options';
+import { acquireLease, checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
 
@@ -93,16 +91,10 @@ export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const scope = new Scope();
 
-  /** Throws at once for bad arguments; everything else is in the promise. */
-  function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    return traceAcquire(key, () => acquire(key, settings, scope, (hold) => leaseOf(hold, autoExtend, takenAt)));
-  }
-
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = settle(options, base);
-    take(key, settings, settings.autoExtend ?? false).then(
+    acquireLease(key, settings, scope).then(
       (lease) => process.nextTick(deliver, lease, callback),
       (error) => process.nextTick(callback, error),
     );
@@ -112,7 +104,7 @@ export function redisExpLock(config?: Options): WithLock {
   function promise(key: Key, options?: Options): Promise<Lease> {
     try {
       const settings = settle(options, base);
-      return take(key, settings, settings.autoExtend ?? false);
+      return acquireLease(key, settings, scope);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -121,7 +113,7 @@ export function redisExpLock(config?: Options): WithLock {
   async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
     const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, byPlace: false };
     try {
-      return await take(key, settings, settings.autoExtend ?? false);
+      return await acquireLease(key, settings, scope);
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return null;
       throw error;
@@ -131,7 +123,7 @@ export function redisExpLock(config?: Options): WithLock {
   async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
     const settings = settle(options, base);
-    const lease = await take(key, settings, settings.autoExtend ?? true);
+    const lease = await acquireLease(key, settings, scope, { autoExtend: true });
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
   }
 
