@@ -79,13 +79,14 @@ class RedisStore implements Store, Node {
     return this.#clock.offsetMs;
   }
 
+  /** A plain acquire goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */
   acquire(request: AcquireRequest): Promise<AcquireReply> {
     const { keys, commandTimeoutMs } = request;
     const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null;
     if (!isPlain || !this.#transport.isReady || !request.begin()) return this.#acquireSlowly(request, false);
     const sent = this.#transport.sentAt(request.mode === undefined);
     const call = commands.acquireCall(request, this.#clock.serverMs(sent.monoMs + commandTimeoutMs));
-    return this.#transport.request(call, keys, commandTimeoutMs, (reply) => {
+    return this.#transport.send(call, keys, commandTimeoutMs, (reply) => {
       return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true);
     });
   }
@@ -102,7 +103,7 @@ class RedisStore implements Store, Node {
       const call = commands.acquireCall(request, this.#clock.serverMs(sent.monoMs + commandTimeoutMs));
       const reply = dedicated
         ? await this.#replicas.acquire(dedicated, call, request)
-        : await this.#transport.request(call, keys, commandTimeoutMs, asItIs);
+        : await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
       const acquired = this.#acquired(reply, request, sent);
       if (acquired !== undefined) {
         if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request, acquired.fence);
@@ -143,7 +144,7 @@ class RedisStore implements Store, Node {
       if (!request.begin()) return { outcome: 'late' };
       const sent = now();
       const call = commands.extendCall(request, this.#clock.serverMs(validUntilMs));
-      const reply = await this.#transport.request(call, keys, commandTimeoutMs, asItIs, false);
+      const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs, false);
       const extended = commands.extendReply(reply, request, sent, this.#clock);
       if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended;
     }
@@ -161,7 +162,7 @@ class RedisStore implements Store, Node {
     if (ready !== undefined) await ready;
     const sent = now();
     const call = commands.releaseCall(release, acquire);
-    const reply = await this.#transport.request(call, keys, commandTimeoutMs, asItIs);
+    const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
     const [forRelease, forAcquire] = commands.bothReplies(reply, keys);
     const acquired = this.#acquired(forAcquire, acquire, sent);
     if (acquired === undefined) throw strangeReply(reply, keys);

@@ -40,30 +40,25 @@ export class Transport {
     return (isMutex ? this.#batch : this.#sharedBatch).sentAt;
   }
 
+  /** As `send`, once the client is ready. */
+  request<T>(call: Call, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
+    const ready = this.ready(keys, timeoutMs);
+    if (ready === undefined) return this.send(call, keys, timeoutMs, read);
+    return ready.then(() => this.send(call, keys, timeoutMs, read));
+  }
+
   /**
-   * What `read` makes of the reply to one call, which goes alone or with others of the same tick. One promise, because every
-   * lock pays for each.
+   * What `read` makes of the reply to one call, which goes alone or with others of the same tick. The client is ready. One
+   * promise, because every lock pays for each.
    *
    * @param keepsAlive The process stays alive for the reply.
    */
-  request<T>(
+  send<T>(
     call: Call,
     keys: Key,
     timeoutMs: number,
     read: (reply: unknown) => T | Promise<T>,
     keepsAlive = true,
-  ): Promise<T> {
-    const ready = this.ready(keys, timeoutMs);
-    if (ready !== undefined) return ready.then(() => this.#request(call, keys, timeoutMs, read, keepsAlive));
-    return this.#request(call, keys, timeoutMs, read, keepsAlive);
-  }
-
-  #request<T>(
-    call: Call,
-    keys: Key,
-    timeoutMs: number,
-    read: (reply: unknown) => T | Promise<T>,
-    keepsAlive: boolean,
   ): Promise<T> {
     return new Promise((resolve, reject) => {
       const onReply = (reply: unknown): void => {

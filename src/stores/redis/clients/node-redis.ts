@@ -66,7 +66,7 @@ const ourOptions = { timeout: undefined, typeMapping: undefined };
 
 type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 
-/** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a tenth of a pair less to do. */
+/** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a quarter less CPU for a sequential pair, none for a batched one. */
 function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
   const raw = rawScripts(client, commands, kind);
   const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode;

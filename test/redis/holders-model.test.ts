@@ -1,5 +1,5 @@
 /**
- * The scripts and the machine are one thing said twice, also where several may hold a key (a mutex: line.test.ts): random
+ * The scripts and the machine are one thing said twice, also where several may hold a key (a mutex: queue-model.test.ts): random
  * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/stores/members.ts.
  *
  * Invariant: time is the test's. Scripts read it from a list, so that a moment can be given to both sides exactly; what Redis

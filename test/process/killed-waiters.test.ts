@@ -60,7 +60,7 @@ describe('readers, writers and permits among processes', function () {
       const held = [await written.acquireRead(), await counted.acquireRead(), await permits.acquire(1)];
       const writing = await read.acquireWrite();
       const address = place === 'Redis' ? server.url : name;
-      const child = startChild(join(__dirname, 'children', 'standing.ts'), [place, address, base]);
+      const child = startChild(join(__dirname, 'children', 'queued.ts'), [place, address, base]);
       expect(await child.receive()).to.equal('ready');
       await stand(5);
       const behind = [written.acquireRead(), counted.acquireRead(), read.acquireRead(), permits.acquire(1)];
