@@ -19,7 +19,7 @@ import { describe, type Key, lockKeys } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
 import type { AcquireReply, Grant, GrantSource, Mode, Place } from './store';
-import { type Wanted as Attempted, type Attempting, Attempts, type KeptToken } from './wait/attempt';
+import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
 import { SharedWaiter } from './wait/shared-waiter';
@@ -47,7 +47,7 @@ export function acquire<T>(
 }
 
 /** All that an acquisition is for. */
-export interface Wanted extends Attempted {
+export interface Wanted extends Target {
   readonly scope: Scope;
   readonly change: Change | undefined;
 }
@@ -324,8 +324,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
 /** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
 function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
-  const { byPlace, lifetimeMs, minReplicas } = settings;
-  const isQueued = byPlace && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
+  const { queued, lifetimeMs, minReplicas } = settings;
+  const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
   return isQueued ? scope.queues(store) : undefined;
 }
 

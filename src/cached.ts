@@ -1,7 +1,7 @@
-// Load once, for everybody: look, lock, look again, load, store, release. Who waits for the lock finds the value when it is
-// granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
+// Load once, for all callers: read, lock, read again, load, store, release. A caller that waits for the lock finds the value when
+// it is granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
 // compares the holder's token, so that a loader that was overtaken stores nothing. A loader that throws leaves nothing stored,
-// and whoever is next loads.
+// and the next caller loads.
 import { forKey, optionError } from './errors';
 import { lockKey } from './keys';
 import type { Lease } from './lease';
@@ -11,7 +11,7 @@ import type { Scope } from './scope';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 
-/** What stands for a remembered `undefined`; no JSON text is empty. */
+/** The text of a remembered `undefined`; no JSON text is empty. */
 const nothing = '';
 
 type Load<T> = (lease: Lease) => T | undefined | PromiseLike<T | undefined>;
@@ -44,7 +44,7 @@ export async function cached<T>(
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
     const landed = await patiently(flight, settings.signal, endMs).catch(() => undefined);
     if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
-    // That walk came to nothing, and somebody else's is next; or our own patience is over, and the last look is our own.
+    // That walk came to nothing, and another caller's is next; or our own timeout is over, and the last read is our own.
     if (settings.signal?.aborted || performance.now() >= endMs) break;
   }
   const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
@@ -94,7 +94,7 @@ async function walk<T>(
 /** Waits for as long as it takes, unless the caller or the factory said how long. */
 function endless(settings: Settings): Settings {
   if (settings.waitGiven) return settings;
-  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, byPlace: true };
+  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
 function asJson(value: unknown): string {

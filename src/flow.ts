@@ -1,5 +1,5 @@
 // Which locks enclose the running code: every `run`, and its like, is remembered for what its function starts, so that a wait
-// which that function makes for its own lock can be told from a wait for another's. Costs nothing while no such function runs:
+// which that function makes for its own lock can be told apart from a wait for another's. Costs nothing while no such function runs:
 // the storage that follows promises is switched off with the last one.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { HeldLock } from './held-lock';

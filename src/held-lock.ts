@@ -1,6 +1,6 @@
-// A held lock: what is ours from its grant until it ends, once: *released* (by us, from the moment the release is asked for:
-// its answer may never come) or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then
-// released. It is given back to where its grant came from, whatever that is. All timers of a held lock end with it.
+// A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
+// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
+// its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
 import { emitLost, emitRelease, warn } from './events';
 import { describe, type Key, listOf } from './keys';
@@ -201,7 +201,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return releasing;
   }
 
-  /** A release whose failure is told as a warning and carried on by the store, because nobody else can try it again. */
+  /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
   async releaseQuietly(): Promise<boolean | undefined> {
     try {
       return await this.release();
@@ -220,7 +220,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   releaseRequest(): ReleaseRequest {
-    // A change that was asked for may be queued.
+    // A change that was requested may be queued.
     return this.#releaseRequest(this.mode !== undefined && this.mode.step > 0 ? -1 : 0);
   }
 
@@ -234,7 +234,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#ownUpkeep.startRenewing(lease);
   }
 
-  /** Says so when the lifetime has passed and nobody ever released the lock. */
+  /** Says so when the lifetime has passed and the lock was never released. */
   warnIfForgotten(takenAt: Error): void {
     if (this.#validity.lifetimeMs === null) return;
     const check = (): void => {

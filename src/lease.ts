@@ -1,5 +1,5 @@
 // What you get: a function that releases the lock, with what there is to know of it. All that happens is done by the held lock
-// behind it (held-lock.ts), which knows nothing of its lease: so a lease that nobody keeps can be collected.
+// behind it (held-lock.ts), which knows nothing of its lease: so a lease that is not kept can be collected.
 import type { HeldLock } from './held-lock';
 import { type Key, listOf } from './keys';
 
@@ -12,7 +12,7 @@ export interface Lease {
   /**
    * Releases the lock: one script call however often it is called, and one answer to all.
    *
-   * Resolves to true when it was still ours, false when it no longer was (nobody else's key is touched).
+   * Resolves to true when it was still ours, false when it no longer was (no other holder's key is touched).
    * Its promise counts as handled; a caller that awaits it still sees the error.
    *
    * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
@@ -47,13 +47,13 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What asks a lease for its held lock: no property of the lease leads there, and none has to be stored. */
+/** What makes a lease return its held lock: no property of the lease leads there, and none has to be stored. */
 const reveal = Symbol('held lock');
 
 /**
- * @internal The function that releases `held`, with the properties of a lease. Renewed while somebody keeps it, if asked for.
+ * @internal The function that releases `held`, with the properties of a lease. Renewed while it is kept, if wanted.
  *
- * @param takenAt Where it was asked for, when warnings of locks that nobody released are wanted.
+ * @param takenAt Where it was acquired, when warnings of locks that were never released are wanted.
  */
 export function leaseOf(
   held: HeldLock,
@@ -104,7 +104,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   }),
 });
 
-/** @internal Properties that a lease asks its held lock for. */
+/** @internal Properties that a lease reads from its held lock. */
 export function getters(read: Record<string, (held: HeldLock) => unknown>): PropertyDescriptorMap {
   const entries = Object.entries(read).map(([name, get]) => [
     name,

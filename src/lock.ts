@@ -55,7 +55,7 @@ export class Lock {
   /**
    * Whether anybody holds the key now (with several keys: any of them), by Redis.
    *
-   * @throws {LockBackendError} Redis could not be asked: it does not say false.
+   * @throws {LockBackendError} Redis could not be reached: it does not say false.
    */
   async keyLocked(): Promise<boolean> {
     return (await this.#inspect('')).some(({ locked }) => locked);
@@ -64,7 +64,7 @@ export class Lock {
   /**
    * Whether this object holds the key now (with several keys: all of them), by Redis.
    *
-   * @throws {LockBackendError} Redis could not be asked: it does not say false.
+   * @throws {LockBackendError} Redis could not be reached: it does not say false.
    */
   async keyOwned(): Promise<boolean> {
     if (this.#lease === undefined) return false;
@@ -80,7 +80,7 @@ export class Lock {
   async tryLock(): Promise<boolean> {
     this.#refuseIfLocked();
     try {
-      await this.#take({ ...this.#settings, maxRetries: 0, timeoutMs: undefined, byPlace: false });
+      await this.#acquire({ ...this.#settings, maxRetries: 0, timeoutMs: undefined, queued: false });
       return true;
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return false;
@@ -89,7 +89,7 @@ export class Lock {
   }
 
   /**
-   * Resolves to the attempts that it took (≥ 1; 1 when it stood in a queue) once this object holds the lock.
+   * Resolves to the attempts that it took (≥ 1; 1 when it was queued) once this object holds the lock.
    *
    * @throws {AlreadyAcquiredLockError} it holds one already, and still does.
    * @throws {TooManyLockAttemptsError} `maxRetries` used up. Nothing is held.
@@ -101,8 +101,7 @@ export class Lock {
   }
 
   /**
-   * Gives the lock back. Resolves to true; or to false when it was never acquired, or had expired (whoever has it now is left
-   * alone). `locked` is false afterwards.
+   * Releases the lock. Resolves to true; or to false when it was never acquired, or had expired (its holder now is left alone). `locked` is false afterwards.
    *
    * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
    */
@@ -125,7 +124,7 @@ export class Lock {
 
   /**
    * Locks, runs `fn` with the attempts that it took, and unlocks, whatever `fn` does. Resolves to what `fn` resolves to, also
-   * when the lock was lost meanwhile (look at `signal`). Errors are those of `lock`, and those of `fn`.
+   * when the lock was lost meanwhile (`signal` tells). Errors are those of `lock`, and those of `fn`.
    */
   synchronize<T>(fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
   synchronize<T>(options: WaitOptions, fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
@@ -140,7 +139,7 @@ export class Lock {
     }
   }
 
-  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits the holder. */
+  /** As `withLock.close`: refuses new calls, rejects waiters, awaits the holder. */
   async close(options?: CloseOptions): Promise<void> {
     return this.#scope.close(settleDrain(options));
   }
@@ -148,10 +147,10 @@ export class Lock {
   async #lock(options: unknown): Promise<Lease> {
     const settings = settle(options, this.#settings);
     this.#refuseIfLocked();
-    return this.#take(settings);
+    return this.#acquire(settings);
   }
 
-  async #take(settings: Settings): Promise<Lease> {
+  async #acquire(settings: Settings): Promise<Lease> {
     const lease = await acquireLease(this.key, settings, this.#scope);
     this.#lease = lease;
     return lease;

@@ -82,8 +82,8 @@ export interface Settings {
   readonly lifetimeMs: number | null;
   readonly maxRetries: number;
   readonly timeoutMs: number | undefined;
-  /** Only `timeout` was given: wait by place in a line, where there is one. */
-  readonly byPlace: boolean;
+  /** Only `timeout` was given: wait in a queue, where there is one. */
+  readonly queued: boolean;
   /** `timeout` or `maxRetries` was given, at whatever level. */
   readonly waitGiven: boolean;
   readonly retryTimeoutMs: number;
@@ -216,7 +216,7 @@ export const defaults: Settings = {
   lifetimeMs: 1000,
   maxRetries: 0,
   timeoutMs: undefined,
-  byPlace: false,
+  queued: false,
   waitGiven: false,
   retryTimeoutMs: 5,
   retryRatio: 1,
@@ -245,7 +245,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
     maxRetries: base.maxRetries,
     timeoutMs: base.timeoutMs,
-    byPlace: base.byPlace,
+    queued: base.queued,
     waitGiven: base.waitGiven,
     retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
     retryRatio: given.retryRatio ?? base.retryRatio,
@@ -265,7 +265,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     settings.timeoutMs = given.timeout;
     settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
     settings.waitGiven = true;
-    settings.byPlace = given.maxRetries === undefined && given.timeout !== 0;
+    settings.queued = given.maxRetries === undefined && given.timeout !== 0;
   }
   return settings;
 }

@@ -1,6 +1,6 @@
-// Keeps a held lock alive: extends it at a third of its lifetime, for as long as somebody keeps the lease.
+// Keeps a held lock alive: extends it at a third of its lifetime, for as long as the lease is kept.
 //
-// Invariant: nothing here keeps the lease alive, nor the process: a lease that was collected can be released by nobody, and its
+// Invariant: nothing here keeps the lease alive, nor the process: a lease that was collected can be released no more, and its
 // renewal ends with it. After `stop`, and after the lock has ended, no timer runs.
 import { warn } from './events';
 import { describe, type Key } from './keys';

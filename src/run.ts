@@ -31,7 +31,7 @@ interface Kind {
   readonly methods?: object | undefined;
 }
 
-/** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Traced; renewed if asked for. */
+/** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Traced; renewed if wanted. */
 export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: Kind = {}): Promise<Lease> {
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
@@ -39,7 +39,7 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: K
   return traceAcquire(key, () => acquire(key, settings, scope, toLease, kind.mode));
 }
 
-/** The lease, unless the process stood still until it was worth nothing. */
+/** The lease, unless the process was stopped until it was worth nothing. */
 export function checkFresh<L extends Lease>(lease: L): L {
   const { loss } = heldLockOf(lease);
   if (loss === undefined) return lease;

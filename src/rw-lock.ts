@@ -1,4 +1,4 @@
-// Readers and a writer. A thin face over `acquire`: who may hold it beside whom, and who goes first, is decided in Redis
+// Readers and a writer. A thin face over `acquire`: which holders exclude each other, and which goes first, is decided in Redis
 // (scripts/members.lua), by a member with an end of its own for each holder, and never by a counter.
 import { optionError } from './errors';
 import { lockKey } from './keys';
@@ -36,7 +36,7 @@ export interface RWLease extends Lease {
   /**
    * From writing to reading, in place: no writer gets in between. Keeps its `fence`. Resolves at once for a reader.
    *
-   * @throws {LockBackendError} Still held; for reading as soon as Redis can be asked.
+   * @throws {LockBackendError} Still held; for reading as soon as Redis can be reached.
    */
   downgrade(): Promise<void>;
 }
@@ -67,7 +67,7 @@ export class RWLock {
    * @param key     Redis key of 1 to 1024 bytes.
    * @param options As of the factory; `redis` is needed. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
    *                retryTimeout 10 ms (at least 1), autoExtend on. And of its own:
-   *                `prefer`: 'writer' (default; readers who come while a live writer waits stand behind it), 'reader' (they
+   *                `prefer`: 'writer' (default; readers that come while a live writer waits queue behind it), 'reader' (they
    *                pass), 'fair' (order of arrival); `readers` (default '', one common group): readers of one group share,
    *                different groups exclude one another.
    */
@@ -99,7 +99,7 @@ export class RWLock {
   /**
    * Resolves with a lease once we may read; renewed while it is kept (`autoExtend: false` turns that off).
    *
-   * @throws as `withLock.promise`. Nothing is held then, and nobody is kept waiting by us.
+   * @throws as `withLock.promise`. Nothing is held then, and no other caller is kept waiting.
    */
   async acquireRead(options?: Options): Promise<RWLease> {
     return this.#acquire('shared', options);
@@ -110,7 +110,7 @@ export class RWLock {
     return this.#acquire('exclusive', options);
   }
 
-  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits holders. */
+  /** As `withLock.close`: refuses new calls, rejects waiters, awaits holders. */
   async close(options?: CloseOptions): Promise<void> {
     return this.#scope.close(settleDrain(options));
   }

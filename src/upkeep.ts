@@ -29,7 +29,7 @@ export interface Kept {
   leftMs(): number;
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
-  /** An extension, asked for at `asked`, was not answered, and may still execute until `untilMs`. */
+  /** An extension, requested at `asked`, was not answered, and may still execute until `untilMs`. */
   uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
   lose(reason: LossReason): void;
   releaseQuietly(): Promise<unknown>;
@@ -136,7 +136,7 @@ export class Upkeep {
     const { commandTimeoutMs } = held.context.settings;
     const asked = now();
     if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
-      // Redis may shorten it without our ever hearing so: it is held for no longer than what was asked for.
+      // Redis may shorten it without our ever hearing so: it is held for no longer than that.
       held.confirm(asked, lifetimeMs, true);
       this.#reschedule();
     }
@@ -157,7 +157,7 @@ export class Upkeep {
       throw forKey(error, key);
     });
     if (!this.#held.check()) {
-      // It was lost, or released, before the answer came; a key that lives on for nobody is released as well.
+      // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
       if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly();
       return false;
     }

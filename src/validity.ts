@@ -53,7 +53,7 @@ export class Validity {
     return new Validity(sent, lifetimeMs, end, isClamped ? uncertain : undefined);
   }
 
-  /** An extension to `lifetimeMs`, made at `asked`, was not answered; it may execute until `mayExecuteUntilMs`. */
+  /** An extension to `lifetimeMs`, requested at `asked`, was not answered; it may execute until `mayExecuteUntilMs`. */
   uncertain(asked: Moment, lifetimeMs: number, mayExecuteUntilMs: number): Validity {
     const end = { monoMs: asked.monoMs + lifetimeMs, wallMs: asked.wallMs + lifetimeMs };
     const before = this.#uncertain;

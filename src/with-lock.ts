@@ -10,13 +10,13 @@ import { acquireLease, checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
 
-/** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what gives the lock back. */
+/** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
 
 /** What the factory returns. Every form throws (rejects, in the promise forms) `ERR_LOCK_OPTION` before any I/O for bad arguments. */
 export interface WithLock {
   /**
-   * Takes the lock and calls back: `(err)`, or `(null, done)`; `done()` or `done((err, released) => …)` gives it back.
+   * Acquires the lock and calls back: `(err)`, or `(null, done)`; `done()` or `done((err, released) => …)` releases it.
    * Where `done` is never called, `lifetime` frees the key.
    *
    * @param key      Redis key of 1 to 1024 bytes, or several: all or nothing.
@@ -55,12 +55,12 @@ export interface WithLock {
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   /**
-   * Looks in the cache, and loads once for all processes where there is nothing: who waits is served the stored value. The
-   * value is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
+   * Reads the cache, and loads once for all processes where there is nothing: waiters are served the stored value. The value
+   * is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
    * `maxRetries` is given; the lock is renewed while `load` runs.
    *
    * @param options `ttl`: ms for which it is kept. `emptyTtl` (default 0): ms for which an `undefined` is remembered.
-   * @param load    Hands back the value, or `undefined` for none. When it throws, nothing is stored, and the next in line loads.
+   * @param load    Resolves to the value, or `undefined` for none. When it throws, nothing is stored, and the next waiter loads.
    * @throws what `load` threw; otherwise as `promise`.
    */
   cached<T>(
@@ -71,11 +71,11 @@ export interface WithLock {
   /**
    * What Redis knows of a key now.
    *
-   * @throws {LockBackendError} Redis could not be asked.
+   * @throws {LockBackendError} Redis could not be reached.
    */
   inspect(key: string): Promise<LockState>;
   /**
-   * Ends this factory: newcomers and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
+   * Ends this factory: new calls and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
    * released with its signal aborted (`closed`). Resolves when nothing is left. Never closes the Redis client.
    */
   close(options?: CloseOptions): Promise<void>;
@@ -111,7 +111,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
-    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, byPlace: false };
+    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, queued: false };
     try {
       return await acquireLease(key, settings, scope);
     } catch (error) {

@@ -12,7 +12,7 @@ import { newToken } from '../token';
 import { pauses } from './backoff';
 
 /** What the attempts are for. */
-export interface Wanted {
+export interface Target {
   readonly key: Key;
   /** In Redis's words, prefix included. */
   readonly keys: Key;
@@ -26,7 +26,7 @@ export interface Wanted {
 
 export interface KeptToken {
   readonly token: string;
-  /** The change was given up, although this attempt may have been granted, or may still be. */
+  /** The change was given up, although this request may have been granted, or may still be. */
   revert(request: AcquireRequest): void;
 }
 
@@ -41,7 +41,7 @@ export class Attempts {
   count = 0;
   /** Monotonic ms until which an attempt of this token, of unknown outcome, may still execute; 0: none. */
   mayExecuteUntilMs = 0;
-  readonly #wanted: Wanted;
+  readonly #target: Target;
   readonly #caller: Attempting;
   /** Made at the first attempt: a caller that is queued from the beginning makes none. */
   #request: AcquireRequest | undefined;
@@ -51,8 +51,8 @@ export class Attempts {
   #nextPauseMs: (() => number) | undefined;
   #pause: NodeJS.Timeout | undefined;
 
-  constructor(wanted: Wanted, caller: Attempting) {
-    this.#wanted = wanted;
+  constructor(target: Target, caller: Attempting) {
+    this.#target = target;
     this.#caller = caller;
   }
 
@@ -62,7 +62,7 @@ export class Attempts {
 
   /** @param place Where it is queued if it is in vain, for a key that several may hold. */
   make(place: Place | undefined): void {
-    const { store, settings } = this.#wanted;
+    const { store, settings } = this.#target;
     this.count += 1;
     this.#isUnderWay = true;
     this.#isSent = false;
@@ -80,7 +80,7 @@ export class Attempts {
 
   /** The next pause, in ms. */
   nextPauseMs(): number {
-    const { store, settings } = this.#wanted;
+    const { store, settings } = this.#target;
     // Those whose votes were split must not meet again after the same pause.
     this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings);
     return this.#nextPauseMs();
@@ -106,7 +106,7 @@ export class Attempts {
 
   /** Makes sure that nothing comes of the attempts that were made. What follows is another caller, to Redis. */
   abandon(): void {
-    const { store, change } = this.#wanted;
+    const { store, change } = this.#target;
     if (change !== undefined) change.revert(this.#request!);
     else void store.abandon(this.#releaseRequest(this.#request!.token), this.mayExecuteUntilMs);
     this.mayExecuteUntilMs = 0;
@@ -114,7 +114,7 @@ export class Attempts {
   }
 
   #newRequest(): AcquireRequest {
-    const { keys, mode, change, settings } = this.#wanted;
+    const { keys, mode, change, settings } = this.#target;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
@@ -127,7 +127,7 @@ export class Attempts {
   #makeNow(request: AcquireRequest): void {
     let reply: AcquireReply;
     try {
-      reply = this.#wanted.store.acquireNow!(request);
+      reply = this.#target.store.acquireNow!(request);
     } catch (error) {
       return this.#onFailure(error);
     }
@@ -138,24 +138,24 @@ export class Attempts {
     this.#isUnderWay = false;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
-    if (!reply.granted || this.#wanted.change !== undefined) return;
-    this.#wanted.store.release(this.#releaseRequest(token)).catch(() => {});
+    if (!reply.granted || this.#target.change !== undefined) return;
+    this.#target.store.release(this.#releaseRequest(token)).catch(() => {});
   }
 
   #onFailure(error: unknown): void {
     this.#isUnderWay = false;
     if (this.#caller.isSettled) return;
-    forKey(error, this.#wanted.key);
+    forKey(error, this.#target.key);
     if (error instanceof LockBackendError && error.unknown) this.#mayExecute();
     this.#caller.onFailure(error);
   }
 
   #mayExecute(): void {
-    this.mayExecuteUntilMs = performance.now() + this.#wanted.settings.commandTimeoutMs;
+    this.mayExecuteUntilMs = performance.now() + this.#target.settings.commandTimeoutMs;
   }
 
   #releaseRequest(token: string): ReleaseRequest {
-    const { keys, mode, settings } = this.#wanted;
+    const { keys, mode, settings } = this.#target;
     const { commandTimeoutMs } = settings;
     if (mode === undefined) return { keys, token, commandTimeoutMs };
     return { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };

@@ -1,4 +1,4 @@
-// The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it asks through
+// The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
 // here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
 // released at once.
 import { warn, warningsWanted } from '../events';
