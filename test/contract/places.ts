@@ -104,8 +104,8 @@ export const redisPlaces: readonly Place[] = [
   oneRedis('Valkey GLIDE', dialGlide),
 ];
 
-/** The lines of the README, for any key: the whole suite is run with these rights, and no more. */
-const leastRights = readFileSync(join(__dirname, '../../README.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
+/** The lines of docs/operations.md, for any key: the whole suite is run with these rights, and no more. */
+const leastRights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
 /** A user who has a password, and the least rights. */
 function asUser(dial: Dial): Dial {

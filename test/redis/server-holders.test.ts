@@ -1,5 +1,6 @@
 /**
- * Readers, writers and permits on a server that does not allow everything: the rights that the README lists are what they need,
+ * Readers, writers and permits on a server that does not allow everything: the rights that docs/operations.md lists are
+ * what they need,
  * one by one; a full memory takes nobody's lock away; replicas have to know; calls of one tick are one command.
  */
 import { expect } from 'chai';
