@@ -8,6 +8,7 @@ export import RWLock = redisExpLock.RWLock;
 export import Semaphore = redisExpLock.Semaphore;
 
 export import LockError = redisExpLock.LockError;
+export import LockBusyError = redisExpLock.LockBusyError;
 export import TooManyLockAttemptsError = redisExpLock.TooManyLockAttemptsError;
 export import LockTimeoutError = redisExpLock.LockTimeoutError;
 export import AlreadyAcquiredLockError = redisExpLock.AlreadyAcquiredLockError;

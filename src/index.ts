@@ -30,6 +30,7 @@ namespace redisExpLock {
   export import Semaphore = semaphore.Semaphore;
 
   export import LockError = errors.LockError;
+  export import LockBusyError = errors.LockBusyError;
   export import TooManyLockAttemptsError = errors.TooManyLockAttemptsError;
   export import LockTimeoutError = errors.LockTimeoutError;
   export import AlreadyAcquiredLockError = errors.AlreadyAcquiredLockError;
