@@ -15,6 +15,7 @@ import {
   LockDeadlockError,
   LockTimeoutError,
   NotAcquiredLockError,
+  rejectAtCaller,
   TooManyLockAttemptsError,
 } from './errors';
 import { warn } from './events';
@@ -90,7 +91,12 @@ function wait<T>(wanted: Wanted, wrap: (hold: Hold) => T): Promise<T> {
     if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
     else if (settings.signal?.aborted) reject(abortReason(settings.signal));
     else if (refusal) reject(forKey(refusal, key));
-    else new Wait(wanted, (hold) => resolve(wrap(hold)), reject).start();
+    else {
+      let calling = true;
+      const fail = (error: unknown): void => (calling ? reject(error) : resolve(rejectAtCaller(error)));
+      new Wait(wanted, (hold) => resolve(wrap(hold)), fail).start();
+      calling = false;
+    }
   });
 }
 

@@ -172,6 +172,19 @@ export function forKey(error: unknown, key: Key): unknown {
   return error instanceof LockError ? Object.assign(error, { key }) : error;
 }
 
+/**
+ * @internal Rejects with `error`, its stack that of the caller: the engine knows which `async` functions await the promise that
+ * this one resolves, once they do. A timer or a socket made the error, whose own frames lead nowhere. Costs a failure 3 µs,
+ * and a grant nothing.
+ */
+export async function rejectAtCaller(error: unknown): Promise<never> {
+  await undefined;
+  // By now the caller awaits; a promise is taken over by another one microtask later.
+  await undefined;
+  if (error instanceof LockError) Error.captureStackTrace?.(error, rejectAtCaller);
+  throw error;
+}
+
 /** @internal A TypeError (wrong kind of value) or RangeError (right kind, impossible value) that says what was expected and what came. */
 export function optionError(what: string, expected: string, got: unknown, kind: 'type' | 'range' = 'type'): Error {
   const shown = inspect(got, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 }).slice(0, 100);
