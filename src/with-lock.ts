@@ -15,6 +15,9 @@ import type { LockState } from './state';
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what gives the lock back. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
 
+/** What `tryRun` resolves to. */
+export type TryRunResult<T> = { ran: true; value: T } | { ran: false };
+
 /** What the factory returns. Every form throws (rejects, in the promise forms) `ERR_LOCK_OPTION` before any I/O for bad arguments. */
 export interface WithLock {
   /**
@@ -33,7 +36,7 @@ export interface WithLock {
   /** `util.promisify(withLock)` is `withLock.promise`. */
   readonly [promisify.custom]: (key: Key, options?: Options) => Promise<Lease>;
   /**
-   * Resolves with the lease once the key is ours. It is held for `lifetime` only, unless `autoExtend` is on.
+   * Resolves with the lease once the key is ours. It is held for `lifetime` only: nothing renews it unless `autoExtend` is on.
    *
    * @throws {TooManyLockAttemptsError} held by somebody else, and `maxRetries` used up. Nothing is held.
    * @throws {LockTimeoutError} held by somebody else for all of `timeout`. Nothing is held.
@@ -42,7 +45,8 @@ export interface WithLock {
    */
   promise(key: Key, options?: Options): Promise<Lease>;
   /**
-   * One attempt: the lease, or null when somebody else holds the key.
+   * One attempt: the lease, or null when somebody else holds the key. It is held for `lifetime` only: nothing renews it unless
+   * `autoExtend` is on. For work that may take longer, `tryRun`.
    *
    * @throws {LockBackendError} Redis gave no usable answer: it does not say null.
    */
@@ -56,6 +60,15 @@ export interface WithLock {
    */
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  /**
+   * As `run`, with one attempt, whatever the factory or the call says of waiting: `{ ran: true, value }`; or `{ ran: false }` at
+   * once when somebody else holds the key. The lock is renewed while `fn` runs.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer: it does not say `{ ran: false }`.
+   * @throws as `run`, for everything else.
+   */
+  tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
   /**
    * Looks in the cache, and loads once for all processes where there is nothing: who waits is served the stored value. The
    * value is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
@@ -118,14 +131,26 @@ export function redisExpLock(config?: Options): WithLock {
     }
   }
 
-  async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+  /** One attempt. */
+  async function tryTake(key: Key, options: unknown, autoExtend: boolean): Promise<Lease | null> {
     const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, byPlace: false };
     try {
-      return await take(key, settings, settings.autoExtend ?? false);
+      return await take(key, settings, settings.autoExtend ?? autoExtend);
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return null;
       throw error;
     }
+  }
+
+  function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+    return tryTake(key, options, false);
+  }
+
+  async function tryRun<T>(key: Key, ...rest: unknown[]): Promise<TryRunResult<T>> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    const lease = await tryTake(key, options, true);
+    if (lease === null) return { ran: false };
+    return { ran: true, value: await runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>) };
   }
 
   async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
@@ -154,7 +179,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, cached, inspect, close }) as WithLock;
+  return Object.assign(withLock, { promise, tryLock, run, tryRun, cached, inspect, close }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
