@@ -509,7 +509,8 @@ export class Wait implements Waiter {
   }
 }
 
-function abortReason(signal: AbortSignal): unknown {
+/** What a wait rejects with that its signal has given up. */
+export function abortReason(signal: AbortSignal): unknown {
   if (signal.reason instanceof Error) return signal.reason;
   const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
   return Object.assign(error, { name: 'AbortError', code: 'ABORT_ERR' });

@@ -61,8 +61,10 @@ namespace redisExpLock {
   export type PermitOptions = options.PermitOptions;
   export type CachedOptions = options.CachedOptions;
   export type Lease = lease.Lease;
+  export type DetachedLease = lease.DetachedLease;
   export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
+  export type TryRunResult<T> = factory.TryRunResult<T>;
   export type LockState = state.LockState;
   export type WithLock = factory.WithLock;
 }

@@ -5,7 +5,14 @@
 // confirmed, on the monotonic and on the wall clock, less a thousandth for clocks that run at different rates; the first
 // clock that says "over" is right. What is lost stays lost, even when a late answer says otherwise. One extension is in
 // flight at a time. Timers of a hold keep no process alive, and all of them are undone when it ends.
-import { forKey, LockBackendError, LockLostError, type LossReason } from './errors';
+import {
+  forKey,
+  LockBackendError,
+  LockLostError,
+  type LossReason,
+  NotAcquiredLockError,
+  unknownOptionError,
+} from './errors';
 import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
@@ -65,7 +72,28 @@ export interface Lease {
    * @throws {LockBackendError} no answer. Still held until the validity that it had.
    */
   extend(lifetime?: number): Promise<boolean>;
+  /**
+   * Forgets the lock here without releasing it, so that `withLock.adopt` can take it over elsewhere. Renewal stops; Redis keeps
+   * the key until the lifetime that it has. Afterwards this lease is done: `release()` and `extend()` resolve to false and send
+   * nothing, `remaining()` is 0, `signal` does not abort. Of a mutex, or several keys.
+   *
+   * @throws {NotAcquiredLockError} it was released, detached or lost (the loss is its `cause`).
+   * @throws {LockBackendError} an `extend` of this lease has no answer yet, and could still shorten what the adopter believes.
+   *         Still held; try again once that is answered.
+   * @throws {TypeError} `ERR_LOCK_OPTION`: a lease of an RWLock or a Semaphore. Still held.
+   */
+  detach(): DetachedLease;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** What `lease.detach()` gives and `withLock.adopt()` takes: plain JSON. Its token is a secret: whoever has it has the lock. */
+export interface DetachedLease {
+  /** The key as it was given, without the prefix. */
+  key: Key;
+  token: string;
+  fence: number;
+  /** Ms of the epoch, by the clock of the process that detached it, at which its lifetime ends. 2 ** 53 − 1: it has no end. */
+  until: number;
 }
 
 /** @internal What all holds of one kind have in common. One object for many: a held lock should not cost much. */
@@ -132,6 +160,8 @@ class Rare {
   releaseUnsure = false;
   releasing: Promise<boolean> | undefined;
   extending: Promise<boolean> | undefined;
+  /** Whether that extension may also shorten. */
+  extendsExactly = false;
   renewal: Renewal | undefined;
   watch: NodeJS.Timeout | undefined;
   aborter: AbortController | undefined;
@@ -334,6 +364,34 @@ export class Hold {
     this.#armWatch();
   }
 
+  /** See `Lease.detach`. Ends here, and goes on in Redis. */
+  detach(): DetachedLease {
+    if (this.mode !== undefined) {
+      throw unknownOptionError('detach', 'only a mutex can be detached, not what readers, writers or permits hold');
+    }
+    if (!this.check()) {
+      throw new NotAcquiredLockError(`${describe(this.key)} is not held`, { key: this.key, cause: this.#rare?.loss });
+    }
+    if (this.#mayShorten()) {
+      const message = `an extension of ${describe(this.key)} has no answer yet: wait for that before detach()`;
+      throw new LockBackendError(message, { key: this.key });
+    }
+    const until = Math.min(Math.floor(Date.now() + this.leftMs()), Number.MAX_SAFE_INTEGER);
+    const rare = this.#more;
+    rare.ended = 'given back';
+    rare.releasing = Promise.resolve(false);
+    this.#stopTimers();
+    this.#ground.scope.remove(this);
+    this.#ground.line?.forget(this);
+    return { key: this.key, token: this.token, fence: this.fence, until };
+  }
+
+  /** Whether an extension that was asked for by hand may still take effect. */
+  #mayShorten(): boolean {
+    const { extending, extendsExactly, doubt } = this.#more;
+    return (extending !== undefined && extendsExactly) || (doubt !== undefined && performance.now() <= doubt.untilMs);
+  }
+
   /** Ends the hold although its holder did not: the signal says `closed`, the key is given back. */
   async takeAway(): Promise<void> {
     if (this.check()) this.#lose('closed');
@@ -460,6 +518,7 @@ export class Hold {
 
   async #extend(lifetimeMs: number | null, exact: boolean, commandTimeoutMs: number): Promise<boolean> {
     if (!this.check()) return false;
+    this.#more.extendsExactly = exact;
     const asked = now();
     if (exact && lifetimeMs !== null && lifetimeMs < this.leftMs()) {
       // Redis may shorten it without our ever hearing so: believe in no more than what was asked for.
@@ -629,6 +688,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   release: method((hold) => hold.release()),
   remaining: method((hold) => hold.remaining()),
   extend: method((hold, lifetime) => hold.extend(lifetime)),
+  detach: method((hold) => hold.detach()),
   ...(Symbol.asyncDispose && {
     [Symbol.asyncDispose]: method(async (hold) => {
       await hold.release();

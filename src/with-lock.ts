@@ -2,11 +2,12 @@
 // checks its arguments, asks acquire.ts for a hold, and hands out a lease.
 import { promisify } from 'node:util';
 import { acquire } from './acquire';
+import * as adoption from './adopt';
 import * as cache from './cached';
 import { forKey, TooManyLockAttemptsError } from './errors';
 import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
+import { type DetachedLease, type Lease, leaseOf } from './lease';
 import { type CachedOptions, type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
 import { checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
@@ -69,6 +70,16 @@ export interface WithLock {
    */
   tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
   tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  /**
+   * Takes over what `lease.detach()` gave, here or in another process: the same token and fence, held for `lifetime` from now
+   * (`autoExtend` renews it). Null when it is no longer held. One question to Redis and no wait; what Redis has is never
+   * shortened. `redis` and `prefix` have to be those that it was taken with. Hand a detached lease to one adopter: Redis
+   * cannot tell two of them apart, and both would hold it until the first release.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer. Nothing is held here; the same may be adopted again.
+   * @throws {LockClosedError} after `close()`; or the signal's reason. Nothing is held here; another may adopt it.
+   */
+  adopt(detached: DetachedLease, options?: Options): Promise<Lease | null>;
   /**
    * Looks in the cache, and loads once for all processes where there is nothing: who waits is served the stored value. The
    * value is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
@@ -160,6 +171,10 @@ export function redisExpLock(config?: Options): WithLock {
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
   }
 
+  async function adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
+    return adoption.adopt(detached, settle(options, base), scope);
+  }
+
   async function cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T): Promise<unknown> {
     return cache.cached(key, options, load, base, scope);
   }
@@ -179,7 +194,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, tryRun, cached, inspect, close }) as WithLock;
+  return Object.assign(withLock, { promise, tryLock, run, tryRun, adopt, cached, inspect, close }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {

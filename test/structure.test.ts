@@ -10,7 +10,7 @@ const src = join(root, 'src');
 /** Top to bottom; a room imports from rooms below it, and from its own. */
 const rooms: readonly (readonly string[])[] = [
   ['index'],
-  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock', 'run'],
+  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock', 'run', 'adopt'],
   ['acquire'],
   ['scope', 'lease', 'flow', 'wait/'],
   ['stores/'],
