@@ -2,6 +2,7 @@
 import redisExpLock from './index.js';
 
 export default redisExpLock;
+export { redisExpLock };
 
 export import Lock = redisExpLock.Lock;
 export import RWLock = redisExpLock.RWLock;
@@ -21,11 +22,21 @@ export import memoryStore = redisExpLock.memoryStore;
 export import sharedMemoryStore = redisExpLock.sharedMemoryStore;
 export import HostLock = redisExpLock.HostLock;
 
+export type LockErrorCode = redisExpLock.LockErrorCode;
+export type LossReason = redisExpLock.LossReason;
+export type LockEvents = redisExpLock.LockEvents;
+export type AcquireEvent = redisExpLock.AcquireEvent;
+export type ReleaseEvent = redisExpLock.ReleaseEvent;
+export type LostEvent = redisExpLock.LostEvent;
+export type WarningEvent = redisExpLock.WarningEvent;
+
+export type NodeRedisLike = redisExpLock.NodeRedisLike;
+export type IORedisLike = redisExpLock.IORedisLike;
+export type GlideLike = redisExpLock.GlideLike;
 export type Store = redisExpLock.Store;
 export type MemoryStore = redisExpLock.MemoryStore;
 export type MemoryStoreOptions = redisExpLock.MemoryStoreOptions;
 export type HostLockOptions = redisExpLock.HostLockOptions;
-export type NodeRedisLike = redisExpLock.NodeRedisLike;
 export type RedisLike = redisExpLock.RedisLike;
 export type Key = redisExpLock.Key;
 export type WaitOptions = redisExpLock.WaitOptions;

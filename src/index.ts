@@ -4,6 +4,7 @@
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
 import * as errors from './errors';
+import type * as events from './events';
 import * as hostLock from './host-lock';
 import type * as keys from './keys';
 import type * as lease from './lease';
@@ -44,6 +45,14 @@ namespace redisExpLock {
   export import sharedMemoryStore = sharedMemory.sharedMemoryStore;
   export import HostLock = hostLock.HostLock;
 
+  export type LockErrorCode = errors.LockErrorCode;
+  export type LossReason = errors.LossReason;
+  export type LockEvents = events.LockEvents;
+  export type AcquireEvent = events.AcquireEvent;
+  export type ReleaseEvent = events.ReleaseEvent;
+  export type LostEvent = events.LostEvent;
+  export type WarningEvent = events.WarningEvent;
+
   export type NodeRedisLike = clients.NodeRedisLike;
   export type IORedisLike = clients.IORedisLike;
   export type GlideLike = clients.GlideLike;
@@ -68,5 +77,12 @@ namespace redisExpLock {
   export type LockState = state.LockState;
   export type WithLock = factory.WithLock;
 }
+
+/** The function under two more names: `import { redisExpLock }`, and what a compiler without esModuleInterop asks for. */
+import self = redisExpLock;
+declare namespace redisExpLock {
+  export { self as default, self as redisExpLock };
+}
+Object.assign(redisExpLock, { default: redisExpLock, redisExpLock });
 
 export = redisExpLock;
