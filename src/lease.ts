@@ -16,6 +16,7 @@ import {
 import { emitLost, emitRelease, warn } from './events';
 import type { Key } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, type Settings } from './options';
+import { nextTick } from './real-timers';
 import type { Scope } from './scope';
 import {
   type Held,
@@ -664,8 +665,8 @@ function give(this: Hold, callback?: unknown): unknown {
   const released = this.release();
   if (typeof callback !== 'function') return released;
   released.then(
-    (value) => process.nextTick(callback as (err: null, released: boolean) => void, null, value),
-    (error) => process.nextTick(callback as (err: Error) => void, error),
+    (value) => nextTick(callback as (err: null, released: boolean) => void, null, value),
+    (error) => nextTick(callback as (err: Error) => void, error),
   );
   return undefined;
 }

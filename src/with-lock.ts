@@ -9,6 +9,7 @@ import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
 import { type DetachedLease, type Lease, leaseOf } from './lease';
 import { type CachedOptions, type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
+import { nextTick } from './real-timers';
 import { checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
@@ -127,8 +128,8 @@ export function redisExpLock(config?: Options): WithLock {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = settle(options, base);
     take(key, settings, settings.autoExtend ?? false).then(
-      (lease) => process.nextTick(deliver, lease, callback),
-      (error) => process.nextTick(callback, error),
+      (lease) => nextTick(deliver, lease, callback),
+      (error) => nextTick(callback, error),
     );
   }
 

@@ -14,7 +14,7 @@ const rooms: readonly (readonly string[])[] = [
   ['acquire'],
   ['scope', 'lease', 'flow', 'wait/'],
   ['stores/'],
-  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token'],
+  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
   ['errors'],
 ];
 

@@ -3,6 +3,7 @@
 // caller's fault (a key without rights, of another slot, or on the move), sends every call on its own, so that only the
 // culprit is refused.
 import { slotOf } from '../keys';
+import { setImmediate } from '../real-timers';
 import type { Call, ScriptCall } from '../scripts/script';
 import { type Moment, now } from '../store';
 import { codeOf, strangeReply } from './replies';

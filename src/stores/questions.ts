@@ -2,6 +2,7 @@
 // end in the order in which they began. While nothing is on its way there is no timer; it keeps the process alive while
 // somebody waits for an answer.
 import type { Key } from '../keys';
+import { setImmediate } from '../real-timers';
 import type { Call } from '../scripts/script';
 import type { Answer } from './batch';
 import { refusal, silence } from './replies';

@@ -4,6 +4,7 @@
 import { LockBackendError } from '../errors';
 import { warn, warningsWanted } from '../events';
 import { companionOf, type Key, slotOf } from '../keys';
+import { nextTick, setImmediate } from '../real-timers';
 import * as scripts from '../scripts/generated';
 import type { Call, ScriptCall } from '../scripts/script';
 import {
@@ -93,7 +94,7 @@ class RedisStore implements Store, Node {
     this.keyPrefix = client.keyPrefix;
     this.generation = client.generation;
     const send: Send = (call, answer) => this.#send(call, answer);
-    this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send, process.nextTick);
+    this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send, nextTick);
     this.#memberBatch = new Batch(mostInBatch, client.clustered, scripts.batchMembers, send, setImmediate);
   }
 
