@@ -110,13 +110,14 @@ describe('structure', () => {
   });
 
   it('nothing is imported but Node’s own modules and uuid, and no client of Redis, not even its types', () => {
-    expect(foreign(files.filter((file) => file !== 'stores/shared-memory.ts'))).to.deep.equal(['uuid']);
+    expect(foreign(files)).to.deep.equal(['uuid']);
   });
 
   it('lmdb is asked for in one place, when it is used and not before', () => {
-    expect(foreign(['stores/shared-memory.ts'])).to.deep.equal(['lmdb']);
+    const programs = files.filter((file) => /\(['"]lmdb['"]\)/.test(readFileSync(join(src, file), 'utf8')));
+    expect(programs).to.deep.equal(['stores/shared-memory.ts']);
     const text = readFileSync(join(src, 'stores/shared-memory.ts'), 'utf8');
-    expect(text.match(/^.*\(['"]lmdb['"]\).*$/gm)).to.deep.equal(["    return require('lmdb');"]);
+    expect(text.match(/^.*\(['"]lmdb['"]\).*$/gm)).to.have.length(1);
   });
 
   it('the one dependency at run time is uuid', () => {
