@@ -10,11 +10,12 @@ import {
   LockClosedError,
   LockDeadlockError,
   LockTimeoutError,
+  rejectAtCaller,
   TooManyLockAttemptsError,
 } from './errors';
 import { warn } from './events';
 import { enclosingLocks } from './flow';
-import { HeldLock } from './held-lock';
+import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
@@ -68,7 +69,12 @@ export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T>
     if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
     else if (settings.signal?.aborted) reject(abortReason(settings.signal));
     else if (refusal) reject(forKey(refusal, key));
-    else new Acquisition(wanted, (held) => resolve(wrap(held)), reject).start();
+    else {
+      let calling = true;
+      const fail = (error: unknown): void => (calling ? reject(error) : resolve(rejectAtCaller(error)));
+      new Acquisition(wanted, (held) => resolve(wrap(held)), fail).start();
+      calling = false;
+    }
   });
 }
 
@@ -337,7 +343,7 @@ function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }:
 /** The lock of the code that waits here, if that is in its own way. */
 function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
   if (change !== undefined) return undefined;
-  return enclosingLocks().find((held) => held.excludes(store, keys, mode));
+  return enclosingLocks().find((held) => excludes(held, store, keys, mode));
 }
 
 function timedOut(wanted: Wanted, how: string): LockTimeoutError {
@@ -353,7 +359,7 @@ function ownFault(wanted: Wanted): string {
     return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
   }
   const { change, keys, mode, scope, store } = wanted;
-  const near = change === undefined ? scope.find((held) => held.excludes(store, keys, mode)) : undefined;
+  const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
   return near ? `: it is held by the caller's own lock object or function (fence ${near.fence})` : '';
 }
 
@@ -367,7 +373,8 @@ function tooMany(key: Key, attempts: number): TooManyLockAttemptsError {
   return new TooManyLockAttemptsError(message, { key, attempts });
 }
 
-function abortReason(signal: AbortSignal): unknown {
+/** What a wait rejects with that its signal has given up. */
+export function abortReason(signal: AbortSignal): unknown {
   if (signal.reason instanceof Error) return signal.reason;
   const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
   return Object.assign(error, { name: 'AbortError', code: 'ABORT_ERR' });

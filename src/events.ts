@@ -35,6 +35,14 @@ export interface WarningEvent {
   error?: unknown;
 }
 
+/** What is published, by the name of its channel; the first is a tracingChannel. */
+export interface LockEvents {
+  'redis-exp-lock:acquire': AcquireEvent;
+  'redis-exp-lock:release': ReleaseEvent;
+  'redis-exp-lock:lost': LostEvent;
+  'redis-exp-lock:warning': WarningEvent;
+}
+
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
 const { start, end, asyncStart, asyncEnd, error } = acquireChannel;
 const releaseChannel = channel('redis-exp-lock:release');

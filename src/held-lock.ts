@@ -117,6 +117,11 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.check() && (this.#upkeep?.isEndless === true || this.#validity.lifetimeMs === null);
   }
 
+  /** Whether an extension that was asked for by hand may still take effect. */
+  get mayShorten(): boolean {
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(performance.now());
+  }
+
   get isLost(): boolean {
     return this.#ending?.how === 'lost';
   }
@@ -124,16 +129,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   get signal(): AbortSignal {
     this.check();
     return this.#ownUpkeep.signal;
-  }
-
-  /** Whether these keys cannot be had, in this mode, while this one is held. */
-  excludes(store: Store, keys: Key, mode: Mode | undefined): boolean {
-    const wanted = listOf(keys);
-    if (store !== this.context.store || !listOf(this.keys).some((key) => wanted.includes(key))) return false;
-    const ours = this.mode;
-    if (ours === undefined || mode === undefined) return true;
-    if (mode.kind === 'counted') return ours.permits + mode.permits > mode.most;
-    return ours.kind !== 'shared' || mode.kind !== 'shared' || ours.group !== mode.group;
   }
 
   held(): Held | undefined {
@@ -199,6 +194,15 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
     return releasing;
+  }
+
+  /** Ends it here, without a command to Redis: the key stays as it is. */
+  letGo(): void {
+    this.#ending = new Ending('released');
+    this.#ending.releasing = Promise.resolve(false);
+    this.#upkeep?.stop();
+    this.context.onEnd(this);
+    this.context.source.lost(this);
   }
 
   /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
@@ -305,4 +309,14 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     ending.loss = new LockLostError(message, { key: this.key, reason });
     emitLost({ key: this.key, fence: this.fence, reason });
   }
+}
+
+/** Whether these keys cannot be had, in this mode, while `held` is held. */
+export function excludes(held: HeldLock, store: Store, keys: Key, mode: Mode | undefined): boolean {
+  const wanted = listOf(keys);
+  if (store !== held.context.store || !listOf(held.keys).some((key) => wanted.includes(key))) return false;
+  const ours = held.mode;
+  if (ours === undefined || mode === undefined) return true;
+  if (mode.kind === 'counted') return ours.permits + mode.permits > mode.most;
+  return ours.kind !== 'shared' || mode.kind !== 'shared' || ours.group !== mode.group;
 }

@@ -1,7 +1,11 @@
 // What you get: a function that releases the lock, with what there is to know of it. All that happens is done by the held lock
 // behind it (held-lock.ts), which knows nothing of its lease: so a lease that is not kept can be collected.
+import { type DetachedLease, detach } from './detach';
 import type { HeldLock } from './held-lock';
 import { type Key, listOf } from './keys';
+import { nextTick } from './real-timers';
+
+export type { DetachedLease };
 
 /** What `done` and `release` are: a function that releases the lock, and what there is to know of it. */
 export interface Lease {
@@ -44,6 +48,17 @@ export interface Lease {
    * @throws {LockBackendError} no answer. Still held until the validity that it had.
    */
   extend(lifetime?: number): Promise<boolean>;
+  /**
+   * Forgets the lock here without releasing it, so that `withLock.adopt` can take it over elsewhere. Renewal stops; Redis keeps
+   * the key until the lifetime that it has. Afterwards this lease is done: `release()` and `extend()` resolve to false and send
+   * nothing, `remaining()` is 0, `signal` does not abort. Of a mutex, or several keys.
+   *
+   * @throws {NotAcquiredLockError} it was released, detached or lost (the loss is its `cause`).
+   * @throws {LockBackendError} an `extend` of this lease has no answer yet, and could still shorten the adopter's validity.
+   *         Still held; try again once that is answered.
+   * @throws {TypeError} `ERR_LOCK_OPTION`: a lease of an RWLock or a Semaphore. Still held.
+   */
+  detach(): DetachedLease;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
@@ -73,8 +88,8 @@ function release(this: HeldLock, callback?: unknown): unknown {
   const released = this.release();
   if (typeof callback !== 'function') return released;
   released.then(
-    (value) => process.nextTick(callback as (err: null, released: boolean) => void, null, value),
-    (error) => process.nextTick(callback as (err: Error) => void, error),
+    (value) => nextTick(callback as (err: null, released: boolean) => void, null, value),
+    (error) => nextTick(callback as (err: Error) => void, error),
   );
   return undefined;
 }
@@ -97,6 +112,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   release: method((held) => held.release()),
   remaining: method((held) => held.remaining()),
   extend: method((held, lifetime) => held.extend(lifetime)),
+  detach: method((held) => detach(held)),
   ...(Symbol.asyncDispose && {
     [Symbol.asyncDispose]: method(async (held) => {
       await held.release();

@@ -1,5 +1,6 @@
 // The options: their table, checked once at the door. Inside, settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
+import { adviceFor } from './option-names';
 import type { RedisLike } from './stores/open';
 
 /** How long and how often to wait. `undefined` means "not given". */
@@ -194,22 +195,6 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   },
 };
 
-/** What other lock libraries call it. */
-const elsewhere: Readonly<Record<string, string>> = {
-  expiry: 'use `lifetime`, in milliseconds',
-  exptime: 'use `lifetime`, in milliseconds',
-  LockTTL: 'use `lifetime`, in milliseconds',
-  retries: 'use `maxRetries`',
-  RetryCount: 'use `maxRetries`',
-  interval: 'use `retryTimeout`, in milliseconds',
-  RetryInterval: 'use `retryTimeout`, in milliseconds',
-  max_step: 'use `maxRetryTimeout`, in milliseconds (`maxStep` in a HostLock)',
-  AppID: 'use `prefix`, or `owner` for a label',
-  ReaderLockToken: 'use `readers` of an RWLock',
-  Mode: 'use `prefer` of an RWLock',
-  Context: 'use `signal`, an AbortSignal',
-};
-
 /** @internal */
 export const defaults: Settings = {
   redis: undefined,
@@ -273,14 +258,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
 /** @internal The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
   if (options === undefined) return {} as T;
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw optionError('options', 'an object', options);
-  }
-  for (const name of Object.keys(options)) {
-    if (Object.hasOwn(known, name)) continue;
-    const advice = Object.hasOwn(elsewhere, name) ? elsewhere[name]! : 'no such option';
-    throw unknownOptionError(name, advice);
-  }
+  refuseUnknown(objectOf(options), Object.keys(known));
   const given: Record<string, unknown> = {};
   for (const name in known) {
     const value = (options as Record<string, unknown>)[name];
@@ -289,6 +267,33 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
     given[name] = value;
   }
   return given as T;
+}
+
+function objectOf(options: unknown): Record<string, unknown> {
+  if (isClient(options) || (Array.isArray(options) && options.some(isClient))) throw misplacedClient();
+  if (typeof options === 'object' && options !== null && !Array.isArray(options)) {
+    return options as Record<string, unknown>;
+  }
+  throw optionError('options', 'an object', options);
+}
+
+function refuseUnknown(options: Record<string, unknown>, known: readonly string[]): void {
+  for (const name of Object.keys(options)) {
+    if (!known.includes(name)) throw unknownOptionError(name, adviceFor(name, known));
+  }
+}
+
+/** Anything that could be given as `redis`. */
+function isClient(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const { kind, close, evalSha, evalsha, customCommand } = value as Record<string, unknown>;
+  const isStore = typeof kind === 'string' && typeof close === 'function';
+  return isStore || [evalSha, evalsha, customCommand].some((method) => typeof method === 'function');
+}
+
+/** It is not shown: it may know a password. */
+function misplacedClient(): Error {
+  return optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
 }
 
 /** @internal Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
@@ -302,9 +307,8 @@ export function takeOwn(
   options: unknown,
   own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
 ): [own: Record<string, unknown>, others: unknown] {
-  const isObject = typeof options === 'object' && options !== null && !Array.isArray(options);
-  if (options !== undefined && !isObject) throw optionError('options', 'an object', options);
-  const given = (options ?? {}) as Record<string, unknown>;
+  const given = options === undefined ? {} : objectOf(options);
+  refuseUnknown(given, [...Object.keys(own), ...Object.keys(rules)]);
   const taken: Record<string, unknown> = {};
   const others: Record<string, unknown> = {};
   for (const name of new Set([...Object.keys(given), ...Object.keys(rules)])) {
@@ -322,9 +326,7 @@ export function takeOwn(
 /** @internal How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
   if (options === undefined) return Number.POSITIVE_INFINITY;
-  if (typeof options !== 'object' || options === null) throw optionError('options', 'an object', options);
-  for (const name of Object.keys(options))
-    if (name !== 'drain') throw unknownOptionError(name, 'no such option of close');
+  refuseUnknown(objectOf(options), ['drain']);
   const { drain = true } = options as CloseOptions;
   if (typeof drain === 'boolean') return drain ? Number.POSITIVE_INFINITY : 0;
   checkValue(

@@ -48,6 +48,8 @@ interface Extension {
 export class Upkeep {
   readonly #held: Kept;
   #extending: Promise<boolean> | undefined;
+  /** Whether that one sets an end that was asked for by hand. */
+  #isExact = false;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
@@ -58,6 +60,11 @@ export class Upkeep {
 
   get isExtending(): boolean {
     return this.#extending !== undefined;
+  }
+
+  /** Whether an extension is under way that may also shorten. */
+  get extendsExactly(): boolean {
+    return this.isExtending && this.#isExact;
   }
 
   /** Whether it is renewed without end. */
@@ -78,6 +85,7 @@ export class Upkeep {
   /** Sets the end to `lifetimeMs` from now, even if it is sooner. */
   async extend(lifetimeMs: number | null): Promise<boolean> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    this.#isExact = true;
     return this.#alone(() => this.#extendExactly(lifetimeMs));
   }
 
@@ -86,6 +94,7 @@ export class Upkeep {
     const { lifetimeMs } = this.#held.context.settings;
     const asked = now();
     const validUntilMs = asked.monoMs + this.#held.leftMs();
+    this.#isExact = false;
     return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
   }
 

@@ -35,6 +35,11 @@ export class Validity {
     return this.#uncertain === undefined;
   }
 
+  /** The same, at a monotonic time. */
+  isCertainBy(monoMs: number): boolean {
+    return this.#uncertain === undefined || monoMs > this.#uncertain.mayExecuteUntilMs;
+  }
+
   /** Ms to the end; negative when it is past. */
   leftMs(): number {
     const { monoMs, wallMs } = this.#otherEnd ?? this.sent;

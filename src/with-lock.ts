@@ -1,17 +1,22 @@
 // START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
 // checks its arguments, has the lock acquired (acquire.ts), and hands out a lease.
 import { promisify } from 'node:util';
+import * as adoption from './adopt';
 import * as cache from './cached';
 import { forKey, TooManyLockAttemptsError } from './errors';
 import { type Key, lockKey } from './keys';
-import type { Lease } from './lease';
+import type { DetachedLease, Lease } from './lease';
 import { type CachedOptions, type CloseOptions, type Options, settle, settleDrain } from './options';
+import { nextTick } from './real-timers';
 import { acquireLease, checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
+
+/** What `tryRun` resolves to. */
+export type TryRunResult<T> = { ran: true; value: T } | { ran: false };
 
 /** What the factory returns. Every form throws (rejects, in the promise forms) `ERR_LOCK_OPTION` before any I/O for bad arguments. */
 export interface WithLock {
@@ -31,7 +36,7 @@ export interface WithLock {
   /** `util.promisify(withLock)` is `withLock.promise`. */
   readonly [promisify.custom]: (key: Key, options?: Options) => Promise<Lease>;
   /**
-   * Resolves with the lease once the key is ours. It is held for `lifetime` only, unless `autoExtend` is on.
+   * Resolves with the lease once the key is ours. It is held for `lifetime` only: nothing renews it unless `autoExtend` is on.
    *
    * @throws {TooManyLockAttemptsError} held by somebody else, and `maxRetries` used up. Nothing is held.
    * @throws {LockTimeoutError} held by somebody else for all of `timeout`. Nothing is held.
@@ -40,7 +45,8 @@ export interface WithLock {
    */
   promise(key: Key, options?: Options): Promise<Lease>;
   /**
-   * One attempt: the lease, or null when somebody else holds the key.
+   * One attempt: the lease, or null when somebody else holds the key. It is held for `lifetime` only: nothing renews it unless
+   * `autoExtend` is on. For work that may take longer, `tryRun`.
    *
    * @throws {LockBackendError} Redis gave no usable answer: it does not say null.
    */
@@ -54,6 +60,25 @@ export interface WithLock {
    */
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+  /**
+   * As `run`, with one attempt, whatever the factory or the call says of waiting: `{ ran: true, value }`; or `{ ran: false }` at
+   * once when somebody else holds the key. The lock is renewed while `fn` runs.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer: it does not say `{ ran: false }`.
+   * @throws as `run`, for everything else.
+   */
+  tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  /**
+   * Takes over what `lease.detach()` gave, here or in another process: the same token and fence, held for `lifetime` from now
+   * (`autoExtend` renews it). Null when it is no longer held. One request to Redis and no wait; what Redis has is never
+   * shortened. `redis` and `prefix` have to be those that it was taken with. Hand a detached lease to one adopter: Redis
+   * cannot tell two of them apart, and both would hold it until the first release.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer. Nothing is held here; the same may be adopted again.
+   * @throws {LockClosedError} after `close()`; or the signal's reason. Nothing is held here; another may adopt it.
+   */
+  adopt(detached: DetachedLease, options?: Options): Promise<Lease | null>;
   /**
    * Reads the cache, and loads once for all processes where there is nothing: waiters are served the stored value. The value
    * is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
@@ -95,8 +120,8 @@ export function redisExpLock(config?: Options): WithLock {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = settle(options, base);
     acquireLease(key, settings, scope).then(
-      (lease) => process.nextTick(deliver, lease, callback),
-      (error) => process.nextTick(callback, error),
+      (lease) => nextTick(deliver, lease, callback),
+      (error) => nextTick(callback, error),
     );
   }
 
@@ -110,14 +135,26 @@ export function redisExpLock(config?: Options): WithLock {
     }
   }
 
-  async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+  /** One attempt. */
+  async function tryTake(key: Key, options: unknown, autoExtend: boolean): Promise<Lease | null> {
     const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, queued: false };
     try {
-      return await acquireLease(key, settings, scope);
+      return await acquireLease(key, settings, scope, { autoExtend });
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return null;
       throw error;
     }
+  }
+
+  function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+    return tryTake(key, options, false);
+  }
+
+  async function tryRun<T>(key: Key, ...rest: unknown[]): Promise<TryRunResult<T>> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    const lease = await tryTake(key, options, true);
+    if (lease === null) return { ran: false };
+    return { ran: true, value: await runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>) };
   }
 
   async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
@@ -125,6 +162,10 @@ export function redisExpLock(config?: Options): WithLock {
     const settings = settle(options, base);
     const lease = await acquireLease(key, settings, scope, { autoExtend: true });
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
+  }
+
+  async function adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
+    return adoption.adopt(detached, settle(options, base), scope);
   }
 
   async function cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T): Promise<unknown> {
@@ -146,7 +187,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, cached, inspect, close }) as WithLock;
+  return Object.assign(withLock, { promise, tryLock, run, tryRun, adopt, cached, inspect, close }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {

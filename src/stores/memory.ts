@@ -2,6 +2,7 @@
 //
 // Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
 import { functionRule, optionsOf } from '../options';
+import { nextTick } from '../real-timers';
 import type { Listening } from '../store';
 import { closedStore, type EmbeddedStore, neverMs, standFor, type Table } from './embedded';
 import { isSpare, limits, Machine, type Row } from './machine';
@@ -123,6 +124,6 @@ export class MemoryTable implements Table {
 
   /** Later, never within the call that granted it. */
   #tell(channel: string, text: string): void {
-    process.nextTick(() => this.#channels.get(channel)?.(text));
+    nextTick(() => this.#channels.get(channel)?.(text));
   }
 }

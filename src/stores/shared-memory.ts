@@ -11,6 +11,7 @@
 // Invariant: a row is dropped only when nobody would miss it. A full table refuses.
 import { createHash } from 'node:crypto';
 import { readdirSync, unlinkSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { LockBackendError, optionError } from '../errors';
 import type { Listening } from '../store';
@@ -119,7 +120,8 @@ function openTable(name: string): SharedTable {
 
 function loadLmdb(): Lmdb {
   try {
-    return require('lmdb');
+    // A bundler that does not follow this need not find the package either.
+    return createRequire(typeof __filename === 'string' ? __filename : join(process.cwd(), 'index.js'))('lmdb');
   } catch (cause) {
     const message = 'sharedMemoryStore and HostLock need the package lmdb: npm install lmdb';
     throw new LockBackendError(message, { cause, retryable: false });

@@ -239,6 +239,40 @@ describeEach('acquire', (here) => {
     });
   });
 
+  describe('the error of a wait', () => {
+    it('the stack of a rejection that came after a wait shows where it was waited', async () => {
+      await here.seize(key);
+      const waits = [{ maxRetries: 1, retryTimeout: 1 }, { timeout: 40 }, { maxRetries: 1, timeout: 4_000 }];
+      const lock = new redisExpLock.Lock(key, { redis: here.redis });
+      for (const wait of waits) {
+        const promised = async function promised(): Promise<void> {
+          await withLock.promise(key, wait);
+        };
+        const ran = async function ran(): Promise<void> {
+          await withLock.run(key, wait, () => {});
+        };
+        const locked = async function locked(): Promise<void> {
+          await lock.lock(wait);
+        };
+        for (const caller of [promised, ran, locked]) {
+          const error = await failure(caller());
+          expect(error).to.be.instanceOf(redisExpLock.LockBusyError);
+          expect(error.stack).to.contain(`${error.name}: ${error.message}\n`);
+          expect(error.stack).to.match(new RegExp(`at async .*${caller.name}`));
+        }
+      }
+    });
+
+    it('a signal’s reason is left as it is, its stack too', async () => {
+      await here.seize(key);
+      const reason = new Error('enough');
+      const { stack } = reason;
+      const error = await failure(withLock.promise(key, { timeout: 5_000, signal: aborting(reason) }));
+      expect(error).to.equal(reason);
+      expect(error.stack).to.equal(stack);
+    });
+  });
+
   describe('tryLock', () => {
     it('makes one attempt, whatever the factory and the call say about waiting', async () => {
       const line = await here.line();
@@ -529,3 +563,10 @@ describeEach('acquire', (here) => {
     });
   });
 });
+
+/** Aborts in a moment. */
+function aborting(reason: Error): AbortSignal {
+  const aborter = new AbortController();
+  setTimeout(() => aborter.abort(reason), 20);
+  return aborter.signal;
+}

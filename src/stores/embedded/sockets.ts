@@ -6,6 +6,7 @@ import { lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { nextTick } from '../../real-timers';
 import type { Listening } from '../../store';
 
 const suffix = '.sock';
@@ -47,7 +48,7 @@ export class WakeUps {
   /** Never within the call, never fails. */
   tell(channel: string, text: string): void {
     if (this.#listeners.has(channel)) {
-      process.nextTick(() => this.#listeners.get(channel)?.(text));
+      nextTick(() => this.#listeners.get(channel)?.(text));
       return;
     }
     const path = this.#pathOf(channel);

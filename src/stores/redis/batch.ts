@@ -1,7 +1,9 @@
 // Calls of one tick go out as one script call, in their order, each with its own reply: one call as it is, more as a batch;
 // in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that one call alone may have
 // caused (a key without rights, of another slot, or on the move), sends every call by itself, so that only the culprit fails.
+
 import { slotOf } from '../../keys';
+import { setImmediate } from '../../real-timers';
 import * as scripts from '../../scripts/generated';
 import type { Call, ScriptCall } from '../../scripts/script';
 import { type Moment, now } from '../../store';

@@ -1,8 +1,10 @@
 // Requests that are on their way to Redis, each with a deadline of our own. All with the same timeout share one timer: they
 // end in the order in which they began. While no request is pending there is no timer; it keeps the process alive while a
 // caller waits for a reply. A timer for each request would cost 4 % of a sequential pair, 5 % of a batched one.
+
 import type { LockBackendError } from '../../errors';
 import type { Key } from '../../keys';
+import { setImmediate } from '../../real-timers';
 import type { Call } from '../../scripts/script';
 import type { ReplyHandler } from './batch';
 import { refusal, silence } from './replies';

@@ -1,7 +1,9 @@
 // The way of a call to Redis and of its reply back. Every call has our own deadline and goes out only when the client is
 // ready: nothing is left to a client's offline queue, time-out or abort. Calls of one tick leave together.
+
 import type { LockBackendError } from '../../errors';
 import { type Key, listOf } from '../../keys';
+import { nextTick, setImmediate } from '../../real-timers';
 import type { Call, ScriptCall } from '../../scripts/script';
 import type { Moment } from '../../store';
 import { Batch, type Send } from './batch';
@@ -27,7 +29,7 @@ export class Transport {
     this.#client = client;
     this.#sender = new Sender(client);
     const send: Send = (call, handler) => this.#sender.send(call, handler);
-    this.#batch = new Batch(mostInBatch, client.clustered, send, process.nextTick);
+    this.#batch = new Batch(mostInBatch, client.clustered, send, nextTick);
     this.#sharedBatch = new Batch(mostInBatch, client.clustered, send, setImmediate);
   }
 
