@@ -18,7 +18,7 @@ const REFRESH_MS = 100;
 
 const options = readOptions(process.argv.slice(2));
 const closing = []; // how to end what was started, the last first
-process.stdout.on('error', () => {}); // whoever read our output is gone: end in order all the same
+process.stdout.on('error', () => {}); // the reader of our output is gone: end in order all the same
 
 const interrupt = interrupted();
 try {
@@ -64,7 +64,7 @@ async function story() {
   return tellVerdict(figures);
 }
 
-/** Lets everybody work for a while and resolves everything that is known about it; meanwhile its line moves. */
+/** Lets the workers work for a while, and resolves with all that is known about it; meanwhile its progress is shown. */
 async function phase(how, { bank, team }) {
   await bank.open();
   const before = await bank.balances();
@@ -116,7 +116,7 @@ function tellFigures({ without, locked, holds, scripts }) {
     '² no longer in the balance: overwritten from an older reading',
     '³ asked while another process still held the lock',
     '⁴ not above the fence of the transfer before, in the order Redis wrote them',
-    '⁵ to take the lock and to give it back; counted on a server of our own',
+    '⁵ to acquire the lock and to release it; counted on a server of our own',
   ]) {
     say(note, 'dim');
   }
@@ -125,9 +125,9 @@ function tellFigures({ without, locked, holds, scripts }) {
 function tellHolds({ holds, overlaps, longestOverlap, medianHandOver }) {
   const picture = slice(holds, options.workers);
   const caption =
-    `${picture.count} holds in ${picture.to - picture.from} ms; by the processes' clocks, of all ${number(holds.length)} in the phase ` +
+    `held ${picture.count} times in ${picture.to - picture.from} ms; by the processes' clocks, of all ${number(holds.length)} in the phase ` +
     `${overlaps === 0 ? 'none overlapped another' : `${number(overlaps)} OVERLAPPED another, by up to ${number(longestOverlap, 3)} ms`}` +
-    `${medianHandOver === undefined ? '' : `; hand-over ${number(medianHandOver, 2)} ms (median)`}`;
+    `${medianHandOver === undefined ? '' : `; hand-off ${number(medianHandOver, 2)} ms (median)`}`;
   show();
   show(style('bold', 'Who held the lock when') + style('dim', '   █ held   · waited'));
   show();

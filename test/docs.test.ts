@@ -147,7 +147,7 @@ describe('docs', () => {
     /** What became of the process: its exit code and all that it printed. */
     async function throughRestart(lines: string): Promise<{ code: number | null; output: string }> {
       const server = await startRedis();
-      const child = start(program(lines, goOn), `restart-${lines.length}.mjs`, server.url);
+      const child = start(program(lines, goOn), `restart-${lines.length}.mjs`, { REDIS_URL: server.url });
       await waitFor(() => child.output().includes('once'), { what: 'the first lock' });
       await server.kill();
       await new Promise((resolve) => setTimeout(resolve, 200));
@@ -191,7 +191,8 @@ async function runPrograms(page: Page, blocks: readonly Block[]): Promise<Readon
   const { url } = await sharedRedis();
   const servers = page.text.includes('REDIS_A') ? await threeServers() : {};
   const steps = files.map(([index, file]) => `await run(${index}, ${JSON.stringify(file)});`);
-  const child = start([stepByStep, ...steps, leave].join('\n'), `${page.file.replace(/\W/g, '-')}.mjs`, url, servers);
+  const name = `${page.file.replace(/\W/g, '-')}.mjs`;
+  const child = start([stepByStep, ...steps, leave].join('\n'), name, { ...servers, REDIS_URL: url });
   const { code } = await exited(child.process);
   const output = child.output();
   for (const [, index, outcome] of output.matchAll(/^@(\d+) ([\s\S]*?)@$/gm)) outcomes.set(Number(index), outcome!);
@@ -232,12 +233,12 @@ function endOf(text: string): string {
   return isWhole(text) && !text.includes('const client = ') ? '' : `${pause} await client.close();`;
 }
 
-function start(text: string, name: string, url: string, more: Record<string, string> = {}) {
+function start(text: string, name: string, env: Record<string, string>, node = process.execPath) {
   const file = join(scratch, name);
   writeFileSync(file, text);
-  const child = spawn(process.execPath, [...(text.includes('.mts"') ? ['--import', 'tsx'] : []), file], {
+  const child = spawn(node, [...(text.includes('.mts"') ? ['--import', 'tsx'] : []), file], {
     cwd: root,
-    env: { ...process.env, ...more, REDIS_URL: url, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
+    env: { ...process.env, ...env, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 15_000,
   });
@@ -269,7 +270,7 @@ async function runCommands(text: string): Promise<void> {
 
 function checkCommand(command: string): void {
   const { scripts, name, peerDependencies } = manifest;
-  const [, installed] = /^npm install (.+)$/.exec(command) ?? [];
+  const [, installed] = /^npm install (.+?)(?:@\d+)?$/.exec(command) ?? [];
   if (command === 'npm start') expect(scripts).to.have.property('start');
   else if (command === 'npm cit') expect(scripts).to.have.property('test');
   else expect([name, ...Object.keys(peerDependencies)], command).to.include.members(installed?.split(' ') ?? [command]);
