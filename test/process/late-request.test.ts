@@ -1,7 +1,7 @@
 /**
- * Ghosts: requests that lie in the buffers of a stopped server, or of a stopped client, and come to life when nobody waits for
- * them any more. Real processes, stopped and killed: no key is left longer than `commandTimeout` and a round trip after the
- * server answers again, and no grant is believed that was read too late.
+ * Late requests: they lie in the buffers of a stopped server, or of a stopped client, and run after their caller has given up.
+ * Real processes, stopped and killed: no key is left longer than `commandTimeout` and a round trip after the server answers
+ * again, and no grant counts that was read too late.
  */
 
 import { join } from 'node:path';
@@ -33,17 +33,15 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 
   afterEach(() => stage.server.resume());
 
+  const breaking = { reconnectStrategy: 10, socketTimeout: 100 };
   const clients: [name: string, ClientOptions][] = [
     ['a client as it comes', REDIAL],
     ['a client without an offline queue', { ...REDIAL, disableOfflineQueue: true }],
-    ['a client that breaks silent connections', { socket: { reconnectStrategy: 10, socketTimeout: 100 } }],
-    [
-      'a client that breaks them, without an offline queue',
-      { disableOfflineQueue: true, socket: { reconnectStrategy: 10, socketTimeout: 100 } },
-    ],
+    ['a client that breaks silent connections', { socket: breaking }],
+    ['a client that breaks them, without an offline queue', { disableOfflineQueue: true, socket: breaking }],
   ];
   const waysToGiveUp: [name: string, options: redisExpLock.Options][] = [
-    ['its own patience', {}],
+    ['its command timeout', {}],
     ['its timeout', { timeout: 50 }],
     ['its signal', {}],
   ];
@@ -73,7 +71,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
       });
     }
 
-    it(`${client}; the server goes on in time: what it grants is given back at once (H3)`, async () => {
+    it(`${client}; the server goes on in time: what it grants is released at once (H3)`, async () => {
       const { server, key } = stage;
       const commandTimeout = 1_300;
       const withLock = redisExpLock({ redis: await stage.direct(options), lifetime: LONG_MS, commandTimeout });
@@ -86,8 +84,10 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
       await stage.freed(key, commandTimeout + 2_000);
       await withLock.close();
       expect(await stage.holder()).to.equal(null);
-      // Once for each connection that an attempt was sent over: the next one may find the key given back already.
-      expect(grantsOf(key, await recording.stop())).to.be.greaterThan(0);
+      // Once for each connection that an attempt was sent over: the next one may find the key released already. What a closed
+      // connection had in the server's buffer need not run at all: Redis runs it, Valkey 8 does not.
+      const grants = grantsOf(key, await recording.stop());
+      if (options.socket !== breaking) expect(grants).to.be.greaterThan(0);
       await stage.expectFree();
     });
   }

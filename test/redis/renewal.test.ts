@@ -19,7 +19,8 @@ import {
   startProxy,
 } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
-import { type Client, connect, recordCommands, sharedRedis, startRedis, uniqueKey } from '../support/redis';
+import { type Client, connect, recordCommands, startRedis, uniqueKey } from '../support/redis';
+import { useProxy } from './behind-proxy';
 import {
   busyFor,
   extendedKeys,
@@ -33,29 +34,15 @@ import {
 } from './holding';
 
 describe('renewal', () => {
+  const stage = useProxy('renewal');
   let port: number;
   let direct: Client;
   let proxy: FaultProxy;
-  let client: Client;
   let withLock: redisExpLock.WithLock;
   let key: string;
 
-  before(async () => {
-    ({ port } = await sharedRedis());
-    direct = await connect(port);
-  });
-
-  beforeEach(async () => {
-    proxy = await startProxy(port);
-    client = await connect(proxy.url);
-    withLock = redisExpLock({ redis: client });
-    key = uniqueKey('renewal');
-  });
-
-  afterEach(async () => {
-    client.destroy();
-    void withLock.close({ drain: false }); // what a test left held is renewed no more
-    await proxy.stop();
+  beforeEach(() => {
+    ({ port, direct, proxy, withLock, key } = stage);
   });
 
   const renewals = (): number => proxy.count(isExtension);
