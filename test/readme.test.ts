@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import redisExpLock from '../src/index';
 import { published } from './contract/outcomes';
 import { sharedRedis, startRedis, startReplica } from './support/redis';
@@ -93,7 +94,8 @@ async function runProgram(text: string, name: string, url: string, more: Record<
     file,
     whole ? `${known}\n${prelude}\n${body}\n${end}\n` : `${known}\n${prelude}\n{\n${body}\n}\n${end}\n`,
   );
-  await promisify(execFile)(process.execPath, [...(name.endsWith('ts') ? ['--import', 'tsx'] : []), file], {
+  const program = /sharedMemoryStore|HostLock/.test(text) ? nodeWithSqlite()! : process.execPath;
+  await promisify(execFile)(program, [...(name.endsWith('ts') ? ['--import', 'tsx'] : []), file], {
     cwd: root,
     env: { ...process.env, ...more, REDIS_URL: url, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
     timeout: 15_000,
@@ -104,7 +106,7 @@ function checkCommand(command: string): void {
   const { scripts, name } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   if (command === 'npm start') expect(scripts).to.have.property('start');
   else if (command === 'npm cit') expect(scripts).to.have.property('test');
-  else expect([`npm install ${name} redis`, 'npm install lmdb']).to.include(command);
+  else expect([`npm install ${name} redis`, 'npm install better-sqlite3@12']).to.include(command);
 }
 
 async function checkFencedUpdate(sql: string): Promise<void> {

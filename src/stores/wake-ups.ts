@@ -1,8 +1,8 @@
-// Messages between the processes of one host: whoever listens to a channel has a socket in the common folder, and whoever has
-// something to say writes a line to it. A message may be lost (its listener is gone, or its sender dies too soon): those who
-// wait have a timer as well. Nothing here keeps a process alive, but a line that is on its way.
+// Wake-ups between the processes of one host: a process that listens to a channel has a socket in the common folder, and one
+// that notifies it writes a line to that socket. A line may be lost (its listener is gone, or its sender dies too soon): every
+// waiter has a timer as well. Nothing here keeps a process alive, but a line that is on its way.
 import { createHash } from 'node:crypto';
-import { lstatSync, readdirSync, unlinkSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -11,14 +11,14 @@ import type { Listening } from '../store';
 const suffix = '.sock';
 /** A connection over which nothing was said for so long is closed. */
 const idleMs = 10_000;
-/** Whoever does not read what it is told has to ask. */
+/** A listener that does not read what it is sent has to poll. */
 const mostUnsentBytes = 2 ** 16;
 const youngMs = 10_000;
 
 export class WakeUps {
   readonly #folder: string;
   readonly #listeners = new Map<string, (text: string) => void>();
-  readonly #servers = new Set<Server>();
+  readonly #servers = new Map<string, Server>();
   readonly #incoming = new Set<Socket>();
   readonly #outgoing = new Map<string, Socket>();
 
@@ -29,19 +29,24 @@ export class WakeUps {
   /** Resolves once every message will be heard. Rejects where there can be no socket (its path may be too long). */
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     this.#removeDead();
-    const server = createServer((socket) => this.#hear(socket, channel)).unref();
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject).listen(this.#pathOf(channel), resolve);
-    });
-    this.#servers.add(server);
+    await this.#serve(channel);
     this.#listeners.set(channel, onMessage);
     return {
       close: () => {
         this.#listeners.delete(channel);
-        this.#servers.delete(server);
-        server.close();
+        this.#servers.get(channel)?.close();
+        this.#servers.delete(channel);
       },
     };
+  }
+
+  /** The folder may have been emptied: sockets that are gone are made again. */
+  renew(): void {
+    for (const [channel, server] of this.#servers) {
+      if (existsSync(this.#pathOf(channel))) continue;
+      server.close(); // this removes what stands at its path
+      void this.#serve(channel).catch(() => {}); // its waiters have a timer as well
+    }
   }
 
   /** Never within the call, never fails. */
@@ -59,10 +64,22 @@ export class WakeUps {
 
   /** At once. */
   close(): void {
-    for (const server of this.#servers) server.close();
+    for (const server of this.#servers.values()) server.close();
     for (const socket of [...this.#incoming, ...this.#outgoing.values()]) socket.destroy();
     this.#listeners.clear();
     this.#servers.clear();
+  }
+
+  #serve(channel: string): Promise<void> {
+    const server = createServer((socket) => this.#hear(socket, channel)).unref();
+    this.#servers.set(channel, server);
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => {
+        this.#servers.delete(channel);
+        reject(error);
+      };
+      server.once('error', fail).listen(this.#pathOf(channel), resolve);
+    });
   }
 
   #hear(socket: Socket, channel: string): void {
@@ -104,7 +121,7 @@ function removeIfDead(path: string, error: NodeJS.ErrnoException): void {
   if (error.code !== 'ECONNREFUSED') return;
   try {
     if (Date.now() - lstatSync(path).ctimeMs > youngMs) unlinkSync(path);
-  } catch {} // somebody else was faster
+  } catch {} // another process was faster
 }
 
 function textIn(line: string): string | undefined {
