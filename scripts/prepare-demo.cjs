@@ -7,7 +7,7 @@ const fs = require('node:fs');
 const path = require('node:path');
 
 const ROOT = path.join(__dirname, '..');
-const NEEDED = ['@biomejs/biome', 'lmdb', 'redis', 'redis-memory-server', 'typescript', 'uuid'];
+const NEEDED = ['@biomejs/biome', 'redis', 'redis-memory-server', 'test-runtimes', 'typescript', 'uuid'];
 
 if (!NEEDED.every(isInstalled)) {
   const command = fs.existsSync(path.join(ROOT, 'package-lock.json')) ? 'ci' : 'install';
