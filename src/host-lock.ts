@@ -7,8 +7,8 @@ import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from
 import { lockKey } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './options';
 import type { Store } from './store';
-import { embeddedStore } from './stores/embedded';
-import { sharedMemoryStore } from './stores/shared-memory';
+import { sharedMemoryStore } from './stores/embedded/shared-memory';
+import { embeddedStore } from './stores/embedded/store';
 import { newToken } from './token';
 
 export interface HostLockOptions {

@@ -9,7 +9,7 @@ import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 
 const root = join(__dirname, '..');
 const src = join(root, 'src');
-const engine = 'stores/sqlite.ts';
+const engine = 'stores/embedded/sqlite.ts';
 
 /** Top to bottom; a room imports from rooms below it, and from its own. */
 const rooms: readonly (readonly string[])[] = [

@@ -2,7 +2,7 @@
 import { optionError } from '../errors';
 import type { Node, Store } from '../store';
 import type { ClientLike } from './clients';
-import { type EmbeddedStore, embeddedStore } from './embedded';
+import { type EmbeddedStore, embeddedStore } from './embedded/store';
 import { Quorum } from './quorum';
 import { redisStore } from './redis';
 

@@ -6,9 +6,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { type EmbeddedStore, neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded';
-import { handleOf, MemoryTable } from '../../src/stores/memory';
-import { sharedMemoryStore } from '../../src/stores/shared-memory';
+import { handleOf, MemoryTable } from '../../src/stores/embedded/memory';
+import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
+import { type EmbeddedStore, neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded/store';
 import { noEngine } from '../embedded/engine';
 import type { Here, Line, Place } from './places';
 

@@ -10,15 +10,15 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { LockBackendError, optionError } from '../errors';
-import type { Listening } from '../store';
-import { closedStore, type EmbeddedStore, standFor, type Table } from './embedded';
+import { LockBackendError, optionError } from '../../errors';
+import type { Listening } from '../../store';
+import { limits, Machine } from '../machine';
+import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
-import { hostClock } from './host-clock';
-import { limits, Machine } from './machine';
+import { WakeUps } from './sockets';
 import { missingEngine } from './sqlite';
+import { closedStore, type EmbeddedStore, standFor, type Table } from './store';
 import { TableFile } from './table-file';
-import { WakeUps } from './wake-ups';
 
 const longestName = 128;
 const suffix = '.sqlite';

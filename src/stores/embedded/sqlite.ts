@@ -9,7 +9,7 @@
 // Invariant: an error of the engine never leaves this file, only a LockBackendError with the engine's as its cause.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { LockBackendError } from '../errors';
+import { LockBackendError } from '../../errors';
 
 export type Value = string | number | Uint8Array;
 export type Row = Readonly<Record<string, Value>>;

@@ -4,9 +4,9 @@
 // Beside the file are its log (-wal) and that log's index (-shm). SQLite keeps all three for as long as anybody has the table
 // open, so one that is not there was deleted underneath us.
 import { rmSync, statSync } from 'node:fs';
-import { LockBackendError } from '../errors';
-import { hostClock } from './host-clock';
-import { isSpare, type Row, type Rows } from './machine';
+import { LockBackendError } from '../../errors';
+import { isSpare, type Row, type Rows } from '../machine';
+import { hostClock } from './clock';
 import { Database, type Statement } from './sqlite';
 
 /** Of the rows' text. Another version's table is refused. */

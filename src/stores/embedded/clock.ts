@@ -8,7 +8,7 @@
 // Invariant: the lower bound is believed, so this clock never runs ahead of another process's. How far it may lag behind is
 // `lagMs`, which is taken off what a holder believes.
 import { readFileSync } from 'node:fs';
-import { LockBackendError } from '../errors';
+import { LockBackendError } from '../../errors';
 
 export interface Clocks {
   /** Ms of the clock that all share, rounded down to a tick. */

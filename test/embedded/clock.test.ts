@@ -1,7 +1,7 @@
 // The clock of a host, on clocks of the test: one in ticks that all processes share, and each process's own.
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { type Clocks, HostClock, tickMs } from '../../src/stores/host-clock';
+import { type Clocks, HostClock, tickMs } from '../../src/stores/embedded/clock';
 
 /** What is really so, and what a process sees of it. Reading a clock takes time. */
 class World {

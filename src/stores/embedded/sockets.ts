@@ -6,7 +6,7 @@ import { existsSync, lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import type { Listening } from '../store';
+import type { Listening } from '../../store';
 
 const suffix = '.sock';
 /** A connection over which nothing was said for so long is closed. */

@@ -1,8 +1,8 @@
 // A store without a server: the machine runs in this process, on a table that is in its memory or shared by the processes of
 // the host. A command has been carried out, alone, when the call returns; so no outcome is unknown, no request comes too
 // late, nothing has to be batched, and an abandoned token is gone at once.
-import { LockBackendError, optionError } from '../errors';
-import type { Key } from '../keys';
+import { LockBackendError, optionError } from '../../errors';
+import type { Key } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -18,10 +18,10 @@ import {
   type ReleaseRequest,
   type Store,
   type ValueRequest,
-} from '../store';
-import { ownerOf } from '../token';
-import type { Acquired, Machine, Released } from './machine';
-import { describe, listOf, refusal } from './replies';
+} from '../../store';
+import { ownerOf } from '../../token';
+import type { Acquired, Machine, Released } from '../machine';
+import { describe, listOf, refusal } from '../replies';
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {
