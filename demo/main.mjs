@@ -2,6 +2,7 @@
 // shared memory where there is none. Once without a lock, and
 // money is lost or made; once with withLock, and none is. Read it from top to bottom; worker.mjs is where the lock is used.
 
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +11,7 @@ import { audit, auditHolds } from './ledger.mjs';
 import { readOptions } from './options.mjs';
 import { chart, slice, svg } from './picture.mjs';
 import { finishLine, number, Progress, say, show, style, table, width } from './screen.mjs';
-import { enter, findServer, Sorry } from './server.mjs';
+import { Elsewhere, enter, findServer, Sorry } from './server.mjs';
 import { Team } from './team.mjs';
 
 const PHASES = { unlocked: 'without a lock', locked: 'with withLock' };
@@ -22,7 +23,7 @@ process.stdout.on('error', () => {}); // the reader of our output is gone: end i
 
 const interrupt = interrupted();
 try {
-  process.exitCode = await Promise.race([story(), interrupt.exitCode]);
+  process.exitCode = await Promise.race([story().catch(elsewhere), interrupt.exitCode]);
 } catch (error) {
   finishLine();
   console.error(error instanceof Sorry ? error.message : error);
@@ -62,6 +63,18 @@ async function story() {
   tellFigures(figures);
   if (figures.locked.done > 0) tellHolds(figures.holds);
   return tellVerdict(figures);
+}
+
+/** The same story, told by another Node; it ends with us. Resolves its exit code. */
+async function elsewhere(error) {
+  if (!(error instanceof Elsewhere)) throw error;
+  const teller = spawn(error.program, process.argv.slice(1), { stdio: 'inherit' });
+  const told = new Promise((resolve, reject) => teller.once('exit', resolve).once('error', reject));
+  closing.push(async () => {
+    teller.kill('SIGTERM');
+    await told;
+  });
+  return told;
 }
 
 /** Lets the workers work for a while, and resolves with all that is known about it; meanwhile its progress is shown. */

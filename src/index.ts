@@ -1,6 +1,5 @@
 // What is exported. Reading order: with-lock (the factory), acquire (the only waiting loop), lease (what you hold), then
-// stores/redis and scripts (one Redis), stores/memory and stores/shared-memory (no Redis), and options, errors, events, keys
-// (tables and contracts).
+// stores/redis and scripts (one Redis), stores/embedded (no Redis), and options, errors, events, keys (tables and contracts).
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
 import * as errors from './errors';
@@ -13,11 +12,11 @@ import type * as options from './options';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
-import type * as embedded from './stores/embedded';
-import * as memory from './stores/memory';
+import * as memory from './stores/embedded/memory';
+import * as sharedMemory from './stores/embedded/shared-memory';
+import type * as embedded from './stores/embedded/store';
 import type * as places from './stores/open';
 import type * as clients from './stores/redis/client';
-import * as sharedMemory from './stores/shared-memory';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */

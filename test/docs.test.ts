@@ -8,6 +8,7 @@ import { dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import redisExpLock from '../src/index';
 import { exited, track, waitFor } from './support/processes';
 import { type Client, connect, sharedRedis, startRedis } from './support/redis';
@@ -192,7 +193,9 @@ async function runPrograms(page: Page, blocks: readonly Block[]): Promise<Readon
   const servers = page.text.includes('REDIS_A') ? await threeServers() : {};
   const steps = files.map(([index, file]) => `await run(${index}, ${JSON.stringify(file)});`);
   const name = `${page.file.replace(/\W/g, '-')}.mjs`;
-  const child = start([stepByStep, ...steps, leave].join('\n'), name, { ...servers, REDIS_URL: url });
+  const needsSqlite = blocks.some(({ text }) => /sharedMemoryStore\(|HostLock\(/.test(text));
+  const node = needsSqlite ? nodeWithSqlite() : process.execPath;
+  const child = start([stepByStep, ...steps, leave].join('\n'), name, { ...servers, REDIS_URL: url }, node);
   const { code } = await exited(child.process);
   const output = child.output();
   for (const [, index, outcome] of output.matchAll(/^@(\d+) ([\s\S]*?)@$/gm)) outcomes.set(Number(index), outcome!);

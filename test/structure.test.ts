@@ -1,11 +1,15 @@
 // Imports point one way, from the face down to the scripts, and never in a circle, those of types included; files and classes
 // stay small enough to be read in one go; the library brings no client of Redis.
-import { readdirSync, readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect } from 'chai';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 
 const root = join(__dirname, '..');
 const src = join(root, 'src');
+const engine = 'stores/embedded/sqlite.ts';
 
 /** Top to bottom; a file imports from rooms below its own, and from its own. */
 const rooms: readonly (readonly string[])[] = [
@@ -150,11 +154,18 @@ describe('structure', () => {
     expect(foreign(files)).to.deep.equal(['uuid']);
   });
 
-  it('lmdb is asked for in one place, when it is used and not before', () => {
-    const programs = files.filter((file) => /\(['"]lmdb['"]\)/.test(readFileSync(join(src, file), 'utf8')));
-    expect(programs).to.deep.equal(['stores/shared-memory.ts']);
-    const text = readFileSync(join(src, 'stores/shared-memory.ts'), 'utf8');
-    expect(text.match(/^.*\(['"]lmdb['"]\).*$/gm)).to.have.length(1);
+  it('SQLite is loaded in one place, when it is used and not before, and no bundler sees it', () => {
+    const loading = files.filter((file) =>
+      /['"](?:better-sqlite3|node:sqlite)/.test(readFileSync(join(src, file), 'utf8')),
+    );
+    expect(loading).to.deep.equal([engine]);
+    const program = `require('tsx/cjs'); const { sharedMemoryStore } = require(${JSON.stringify(join(src, 'index.ts'))});
+      const loaded = () => process.moduleLoadList.some((each) => /sqlite/i.test(each)) || Object.keys(require.cache).some((each) => each.includes('better-sqlite3'));
+      const before = loaded(); try { sharedMemoryStore('structure').close(); } catch {} console.log(before, loaded());`;
+    const env = { ...process.env, XDG_RUNTIME_DIR: mkdtempSync(join(tmpdir(), 'redis-exp-lock-')) };
+    const said = execFileSync(nodeWithSqlite()!, ['--eval', program], { cwd: root, env, encoding: 'utf8' });
+    rmSync(env.XDG_RUNTIME_DIR, { recursive: true });
+    expect(said).to.equal('false true\n');
   });
 
   it('the one dependency at run time is uuid', () => {

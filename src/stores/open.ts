@@ -2,7 +2,7 @@
 // same store for the same value.
 import { optionError } from '../errors';
 import type { Node, Store } from '../store';
-import { type EmbeddedStore, embeddedStore } from './embedded';
+import { type EmbeddedStore, embeddedStore } from './embedded/store';
 import { Quorum } from './quorum/store';
 import type { ClientLike } from './redis/client';
 import { redisStore } from './redis/store';

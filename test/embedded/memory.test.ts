@@ -2,7 +2,7 @@
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { tableOf } from '../../src/stores/embedded';
+import { tableOf } from '../../src/stores/embedded/store';
 import { failure, thrown } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 

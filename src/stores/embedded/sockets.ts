@@ -2,7 +2,7 @@
 // message is one line written to it. It may be lost (its listener is gone, or its sender dies too soon): a waiter has a timer
 // as well. Nothing here keeps a process alive, except a line that is being written.
 import { createHash } from 'node:crypto';
-import { lstatSync, readdirSync, unlinkSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -19,7 +19,7 @@ const youngMs = 10_000;
 export class WakeUps {
   readonly #folder: string;
   readonly #listeners = new Map<string, (text: string) => void>();
-  readonly #servers = new Set<Server>();
+  readonly #servers = new Map<string, Server>();
   readonly #incoming = new Set<Socket>();
   readonly #outgoing = new Map<string, Socket>();
 
@@ -30,19 +30,24 @@ export class WakeUps {
   /** Resolves once every message will be received. Rejects where no socket can be made (its path may be too long). */
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     this.#removeDead();
-    const server = createServer((socket) => this.#receive(socket, channel)).unref();
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject).listen(this.#pathOf(channel), resolve);
-    });
-    this.#servers.add(server);
+    await this.#serve(channel);
     this.#listeners.set(channel, onMessage);
     return {
       close: () => {
         this.#listeners.delete(channel);
-        this.#servers.delete(server);
-        server.close();
+        this.#servers.get(channel)?.close();
+        this.#servers.delete(channel);
       },
     };
+  }
+
+  /** The folder may have been emptied: sockets that are gone are made again. */
+  renew(): void {
+    for (const [channel, server] of this.#servers) {
+      if (existsSync(this.#pathOf(channel))) continue;
+      server.close(); // this removes what stands at its path
+      void this.#serve(channel).catch(() => {}); // its waiters have a timer as well
+    }
   }
 
   /** Never within the call, never fails. */
@@ -60,10 +65,22 @@ export class WakeUps {
 
   /** At once. */
   close(): void {
-    for (const server of this.#servers) server.close();
+    for (const server of this.#servers.values()) server.close();
     for (const socket of [...this.#incoming, ...this.#outgoing.values()]) socket.destroy();
     this.#listeners.clear();
     this.#servers.clear();
+  }
+
+  #serve(channel: string): Promise<void> {
+    const server = createServer((socket) => this.#receive(socket, channel)).unref();
+    this.#servers.set(channel, server);
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => {
+        this.#servers.delete(channel);
+        reject(error);
+      };
+      server.once('error', fail).listen(this.#pathOf(channel), resolve);
+    });
   }
 
   #receive(socket: Socket, channel: string): void {

@@ -1,11 +1,11 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
-import { functionRule, optionsOf } from '../options';
-import { nextTick } from '../real-timers';
-import type { Listening } from '../store';
-import { closedStore, type EmbeddedStore, neverMs, standFor, type Table } from './embedded';
-import { isSpare, limits, Machine, type Row } from './machine';
+import { functionRule, optionsOf } from '../../options';
+import { nextTick } from '../../real-timers';
+import type { Listening } from '../../store';
+import { isSpare, limits, Machine, type Row } from '../machine';
+import { closedStore, type EmbeddedStore, neverMs, standFor, type Table } from './store';
 
 export interface MemoryStoreOptions {
   /** Monotonic ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too. */

@@ -1,19 +1,13 @@
-// What this host has for its processes in common: a clock that nobody can set, a name for each boot, and a folder that only
-// this user can enter.
+// What this host has for its processes in common, besides its clock: a name for each boot, and a folder that only this user
+// can enter.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { lstatSync, mkdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
-import { LockBackendError } from '../errors';
+import { LockBackendError } from '../../errors';
 
 const folderName = 'redis-exp-lock';
-
-/** Microseconds of the kernel's monotonic clock: the same in all processes. It stands still while the host sleeps. */
-export function machineMicros(): number {
-  const [seconds, nanos] = process.hrtime();
-  return seconds * 1_000_000 + Math.floor(nanos / 1000);
-}
 
 let boot: string | undefined;
 

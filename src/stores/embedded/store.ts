@@ -1,8 +1,8 @@
 // A store without a server: the machine runs in this process, on a table that is in its memory or shared by the processes of
 // the host. A command has been carried out, alone, when the call returns; so no outcome is unknown, no request comes too
 // late, nothing has to be batched, and an abandoned token is gone at once.
-import { LockBackendError, optionError } from '../errors';
-import { describe, type Key, listOf } from '../keys';
+import { LockBackendError, optionError } from '../../errors';
+import { describe, type Key, listOf } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -18,10 +18,10 @@ import {
   type ReleaseRequest,
   type Store,
   type ValueRequest,
-} from '../store';
-import { ownerOf } from '../token';
-import type { Acquired, Machine, Released } from './machine';
-import { refusal } from './redis/replies';
+} from '../../store';
+import { ownerOf } from '../../token';
+import type { Acquired, Machine, Released } from '../machine';
+import { refusal } from '../redis/replies';
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {
@@ -39,6 +39,8 @@ export interface Table {
    * @throws {LockBackendError} closed, or full.
    */
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
+  /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
+  lagMs?(): number;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
   /** Of every row there is, those of free locks that were not yet forgotten included. */
   keys(): string[];
@@ -101,7 +103,11 @@ class Embedded implements Store {
       place,
       mode,
     };
-    return this.#run(keys, (machine, micros) => replyOf(machine.acquire(claim, micros), sent, micros), sent.monoMs);
+    return this.#run(
+      keys,
+      (machine, micros) => replyOf(machine.acquire(claim, micros), this.#from(sent, micros)),
+      sent.monoMs,
+    );
   }
 
   async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
@@ -110,7 +116,7 @@ class Embedded implements Store {
     const [lifetime, notAfterMs] = [lifetimeMs ?? neverMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
       const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, micros, held?.mode);
-      return outcome === 'extended' ? { outcome, sent: confirmedFrom(sent, micros) } : { outcome };
+      return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
     });
   }
 
@@ -131,7 +137,7 @@ class Embedded implements Store {
     const command = { keys: listOf(keys), token, ticket, restMs, next };
     return this.#table.run((machine, micros) => {
       const reply = machine.release(command, micros);
-      return [resultOf(reply.results), replyOf(reply.next!, sent, micros)];
+      return [resultOf(reply.results), replyOf(reply.next!, this.#from(sent, micros))];
     }, sent.monoMs);
   }
 
@@ -170,6 +176,11 @@ class Embedded implements Store {
 
   async leave(): Promise<void> {}
 
+  /** The machine counts a lifetime from the whole ms before, by a clock that may lag. */
+  #from(sent: Moment, micros: number): Moment {
+    return earlier(sent, (micros % 1000) / 1000 + (this.#table.lagMs?.() ?? 0));
+  }
+
   /** What the machine refuses as Redis would: the key is of another kind, or has another number of permits. */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
@@ -195,14 +206,9 @@ function modeOf(kind: Mode['kind'] | undefined): LockState['mode'] {
   return kind === undefined ? 'exclusive' : 'write';
 }
 
-/** The machine counts a lifetime from the whole ms before. */
-function confirmedFrom(sent: Moment, micros: number): Moment {
-  return earlier(sent, (micros % 1000) / 1000);
-}
-
-function replyOf(acquired: Acquired, sent: Moment, micros: number): AcquireReply {
+function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
   if (acquired.outcome === 'granted') {
-    return { granted: true, fence: acquired.fence, others: acquired.others, sent: confirmedFrom(sent, micros) };
+    return { granted: true, fence: acquired.fence, others: acquired.others, sent };
   }
   // Nothing is ever late here; a change that a later one has overtaken is as good as gone.
   if (acquired.outcome !== 'busy') {
