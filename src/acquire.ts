@@ -321,8 +321,10 @@ export class Wait implements Waiter {
       return;
     }
     this.#failure = undefined;
+    const changes = this.#stands?.changes;
+    if (changes?.check() === false) return this.#onLost(changes, token);
     if (!reply.granted) return this.#onBusy(reply);
-    if (this.#stands?.changes !== undefined) return this.#onChanged(this.#stands, this.#stands.changes, reply);
+    if (changes !== undefined) return this.#onChanged(this.#stands!, changes, reply);
     const hold = this.#hold(token, reply.fence, this.#ghostUntilMs, undefined);
     hold.believe(reply.sent, this.#settings.lifetimeMs, true);
     if (hold.remaining() > 0) return this.#succeed(hold);
@@ -337,20 +339,28 @@ export class Wait implements Waiter {
     if (reply.never === 'gone') {
       const hold = this.#stands?.changes;
       hold?.gone();
-      const message = `${describe(this.#key)} was given back meanwhile`;
-      return this.#fail(hold?.loss ?? new NotAcquiredLockError(message, { key: this.#key }));
+      return this.#fail(hold?.loss ?? this.#releasedMeanwhile());
     }
     this.#stands?.busy(reply);
     this.#next();
   }
 
   #onChanged({ mode }: Standing, hold: Hold, { fence, sent }: AcquireReply & { granted: true }): void {
-    if (hold.check()) {
-      hold.changed(mode, fence);
-      hold.believe(sent, this.#settings.lifetimeMs, false);
-    }
+    hold.changed(mode, fence);
+    hold.believe(sent, this.#settings.lifetimeMs, false);
     this.#settle();
     this.#resolve(hold);
+  }
+
+  /** What was to be changed ended meanwhile. Whatever Redis keeps of its token, a holder or a queue entry, is released. */
+  #onLost(hold: Hold, token: string): void {
+    this.#settle();
+    void this.#store.abandon(this.#releaseRequest(token), this.#ghostUntilMs);
+    this.#reject(hold.loss ?? this.#releasedMeanwhile());
+  }
+
+  #releasedMeanwhile(): NotAcquiredLockError {
+    return new NotAcquiredLockError(`${describe(this.#key)} was released meanwhile`, { key: this.#key });
   }
 
   #onFailure(error: unknown): void {
@@ -455,14 +465,17 @@ export class Wait implements Waiter {
     const mode: Mode = { ...asked, kind: 'shared', step: asked.step + 1 };
     hold.changed(mode, hold.fence);
     const request = { ...this.#request!, mode, begin: () => !hold.ended };
+    const mayExecuteUntilMs = this.#ghostUntilMs;
     for (let attempts = 0; attempts < mostTakeBacks && !hold.ended; attempts++) {
       const done = await this.#store.acquire(request).then(
         () => true,
         () => false,
       );
-      if (done) return;
+      if (done || hold.ended) break;
       await new Promise((resolve) => setTimeout(resolve, request.commandTimeoutMs).unref());
     }
+    // A change of what was lost would leave a holder that nobody knows of.
+    if (hold.loss !== undefined) void this.#store.abandon(this.#releaseRequest(hold.token), mayExecuteUntilMs);
   }
 
   /** The abandoned attempt succeeded after all. Its release is on the way; this one does not wait for `notAfter`. */

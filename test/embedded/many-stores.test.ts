@@ -30,7 +30,7 @@ describe('one factory, several stores', () => {
       const lease = await each;
       const { owner, lifetime = 10_000, fencing = true } = asked[n]!;
       expect(lease.token.startsWith(`${owner}_`)).to.equal(owner !== undefined);
-      expect(lease.remaining()).to.be.within(lifetime - 4_000, lifetime);
+      expect(lease.remaining()).to.be.within(lifetime! - 4_000, lifetime!);
       expect(lease.fence > 0).to.equal(fencing);
       await lease();
     }
