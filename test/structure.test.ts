@@ -15,7 +15,7 @@ const rooms: readonly (readonly string[])[] = [
   ['scope', 'lease', 'flow', 'wait/'],
   ['stores/'],
   ['scripts/', 'options', 'keys', 'store', 'state', 'events', 'token'],
-  ['errors'],
+  ['errors', 'clean-error', 'environment'],
 ];
 
 interface Import {

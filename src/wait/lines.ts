@@ -10,6 +10,7 @@ import {
   restMs,
   type Store,
 } from '../store';
+import { refusal } from '../stores/replies';
 import { newToken } from '../token';
 
 import {
@@ -107,7 +108,7 @@ export class Lines implements World {
       if (this.#opening === opening) this.#isOpen = true;
     } catch (error) {
       if (this.#opening === opening) this.#opening = undefined;
-      throw error;
+      throw refusal(error, key);
     } finally {
       const others = this.#awaited.get(key)! - 1;
       if (others > 0) this.#awaited.set(key, others);
