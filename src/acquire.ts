@@ -19,7 +19,7 @@ import {
 } from './errors';
 import { warn } from './events';
 import { ownHolds } from './flow';
-import { type Key, lockKeys } from './keys';
+import { type Key, lockKeys, ownKey } from './keys';
 import { Hold } from './lease';
 import { longestTimerMs, type Settings } from './options';
 import type { Scope } from './scope';
@@ -52,8 +52,9 @@ export function acquire<T>(
   mode?: Mode,
 ): Promise<T> {
   const store = scope.store(settings.redis);
-  const keys = lockKeys(key, store.keyPrefix + settings.prefix);
-  return wait({ key, keys, settings, scope, store, mode, changes: undefined }, wrap);
+  const given = ownKey(key);
+  const keys = lockKeys(given, store.keyPrefix + settings.prefix);
+  return wait({ key: given, keys, settings, scope, store, mode, changes: undefined }, wrap);
 }
 
 /**

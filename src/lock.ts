@@ -4,7 +4,7 @@ import { acquire } from './acquire';
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError, TooManyLockAttemptsError } from './errors';
 import { traceAcquire, warningsWanted } from './events';
 import { runWithin } from './flow';
-import { type Key, lockKeys } from './keys';
+import { type Key, lockKeys, ownKey } from './keys';
 import { holdOf, type Lease, leaseOf } from './lease';
 import {
   type CloseOptions,
@@ -35,8 +35,8 @@ export class Lock {
    */
   constructor(key: Key, options: LockOptions) {
     this.#settings = settle(options, lockDefaults);
-    lockKeys(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
-    this.key = typeof key === 'string' ? key : [...key];
+    this.key = ownKey(key);
+    lockKeys(this.key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
   }
 
   /** Whether this object holds the lock, by our own clocks; no I/O. */
