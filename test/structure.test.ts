@@ -12,7 +12,7 @@ const rooms: readonly (readonly string[])[] = [
   ['index'],
   ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock', 'run'],
   ['acquire'],
-  ['scope', 'lease', 'flow', 'wait/'],
+  ['scope', 'lease', 'flow', 'taken', 'wait/'],
   ['stores/'],
   ['scripts/', 'options', 'keys', 'store', 'state', 'events', 'token'],
   ['errors', 'clean-error', 'environment'],
