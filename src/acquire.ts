@@ -16,7 +16,7 @@ import {
 import { warn } from './events';
 import { enclosingLocks } from './flow';
 import { excludes, HeldLock } from './held-lock';
-import { describe, type Key, lockKeys } from './keys';
+import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
 import type { AcquireReply, Grant, GrantSource, Mode, Place } from './store';
@@ -43,8 +43,9 @@ export function acquire<T>(
   mode?: Mode,
 ): Promise<T> {
   const store = scope.store(settings.redis);
-  const keys = lockKeys(key, store.keyPrefix + settings.prefix);
-  return wait({ key, keys, settings, scope, store, mode, change: undefined }, wrap);
+  const given = ownKey(key);
+  const keys = lockKeys(given, store.keyPrefix + settings.prefix);
+  return wait({ key: given, keys, settings, scope, store, mode, change: undefined }, wrap);
 }
 
 /** All that an acquisition is for. */
@@ -55,6 +56,8 @@ export interface Wanted extends Target {
 
 /** A change in place: what becomes of its answers. */
 export interface Change extends KeptToken {
+  /** The error where what is held has ended meanwhile: then all that Redis keeps of its token is released. */
+  ended(mayExecuteUntilMs: number): Error | undefined;
   /** It was made: of what is held. */
   granted(reply: AcquireReply & { granted: true }): HeldLock;
   /** It can never be made: the error for the caller. */
@@ -110,9 +113,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   start(): void {
     const { scope, settings } = this.#wanted;
     const { timeoutMs, signal } = settings;
-    if (timeoutMs !== undefined && timeoutMs > 0 && timeoutMs !== Number.POSITIVE_INFINITY) {
-      this.#deadlineMs = performance.now() + timeoutMs;
-    }
+    if (timeoutMs) this.#deadlineMs = performance.now() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
@@ -156,6 +157,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   onReply(reply: AcquireReply, token: string): void {
     const { key, settings, change } = this.#wanted;
     this.#failure = undefined;
+    const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
+    if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return this.#finish(change.granted(reply));
     const { fence, sent } = reply;
@@ -226,15 +229,14 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     return true;
   }
 
+  /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
     const leftMs = this.#deadlineMs - performance.now();
-    this.#deadline = setTimeout(() => this.#onDeadline(), Math.min(Math.ceil(leftMs), longestTimerMs));
-  }
-
-  #onDeadline(): void {
-    if (performance.now() < this.#deadlineMs) this.#armDeadline();
-    else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
-    // A pause is cut to end now as well: the last attempt follows it.
+    const onDeadline = (): void => {
+      if (performance.now() < this.#deadlineMs) this.#armDeadline();
+      else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
+    };
+    this.#deadline = setTimeout(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
   }
 
   #attempt(): void {
@@ -302,8 +304,13 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   #fail(error: unknown): void {
     if (this.isSettled) return;
-    this.#settle();
     if (this.#attempts.mayExecuteUntilMs > 0 || this.#shared?.isQueued) this.#abandon();
+    this.#end(error);
+  }
+
+  /** Nothing is left to abandon. */
+  #end(error: unknown): void {
+    this.#settle();
     this.#reject(error);
   }
 

@@ -8,6 +8,7 @@ import type { Lease } from './lease';
 import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from './options';
 import { acquireLease, runUnder } from './run';
 import type { Scope } from './scope';
+import type { Store } from './store';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 
@@ -22,8 +23,10 @@ interface Loaded<T> {
   readonly text: string;
 }
 
-/** The walks that are under way in one scope, by key. */
-const flights = new WeakMap<Scope, Map<string, Promise<Loaded<unknown>>>>();
+/** The walks that are under way, by key: of one scope, and on one store, for what is kept there may be another's. */
+type Flights = Map<string, Promise<Loaded<unknown>>>;
+
+const flights = new WeakMap<Scope, WeakMap<Store, Flights>>();
 
 /** See `WithLock.cached`. */
 export async function cached<T>(
@@ -37,8 +40,9 @@ export async function cached<T>(
   const [own, given] = takeOwn(options, ownRules);
   const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
   const settings = endless(settle(given, base));
-  const full = lockKey(key, scope.store(settings.redis).keyPrefix + settings.prefix);
-  const ours = flightsOf(scope);
+  const store = scope.store(settings.redis);
+  const full = lockKey(key, store.keyPrefix + settings.prefix);
+  const ours = flightsOf(scope, store);
   const endMs = performance.now() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
 
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
@@ -103,12 +107,11 @@ function asJson(value: unknown): string {
   return text;
 }
 
-function flightsOf(scope: Scope): Map<string, Promise<Loaded<unknown>>> {
-  let ours = flights.get(scope);
-  if (ours === undefined) {
-    ours = new Map();
-    flights.set(scope, ours);
-  }
+function flightsOf(scope: Scope, store: Store): Flights {
+  const byStore = flights.get(scope) ?? new WeakMap<Store, Flights>();
+  flights.set(scope, byStore);
+  const ours: Flights = byStore.get(store) ?? new Map();
+  byStore.set(store, ours);
   return ours;
 }
 

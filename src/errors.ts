@@ -189,9 +189,18 @@ export async function rejectAtCaller(error: unknown): Promise<never> {
 
 /** @internal A TypeError (wrong kind of value) or RangeError (right kind, impossible value) that says what was expected and what came. */
 export function optionError(what: string, expected: string, got: unknown, kind: 'type' | 'range' = 'type'): Error {
-  const shown = inspect(got, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 }).slice(0, 100);
-  const message = `${what}: expected ${expected}; got ${shown}`;
+  const message = `${what}: expected ${expected}; got ${shown(got)}`;
   return Object.assign(kind === 'type' ? new TypeError(message) : new RangeError(message), { code: 'ERR_LOCK_OPTION' });
+}
+
+/** What came may have an `inspect.custom`, a `toString` or a trap of its own that throws. */
+function shown(got: unknown): string {
+  try {
+    const text = inspect(got, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 });
+    return String(text).slice(0, 100);
+  } catch {
+    return `${typeof got === 'object' ? 'an' : 'a'} ${typeof got} that cannot be shown`;
+  }
 }
 
 /** @internal A name nobody knows, or one of another lock library's, with what it is called here. */

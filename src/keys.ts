@@ -40,6 +40,11 @@ export function describe(keys: Key): string {
     .join(', ');
 }
 
+/** @internal The key as it was given, for us alone: a list is the caller's own, who may change it. */
+export function ownKey(key: Key): Key {
+  return Array.isArray(key) ? Object.freeze(Array.from(key)) : key;
+}
+
 /** @internal One validated lock key, prefix included. */
 export function lockKey(key: unknown, prefix: string): string {
   if (typeof key !== 'string') throw optionError('key', 'a string', key);

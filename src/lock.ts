@@ -1,8 +1,8 @@
 // One lock as an object, as Ruby's redis_exp_lock has it: it remembers what it holds, and says so. A thin face over `acquire`;
-// each grant has an identity of its own, so that concurrent callers of one object never share one.
+// each grant has an identity of its own, so that concurrent callers of one object never share one (taken.ts).
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError, TooManyLockAttemptsError } from './errors';
 import { runWithin } from './flow';
-import { describe, type Key, listOf, lockKeys } from './keys';
+import { describe, type Key, listOf, lockKeys, ownKey } from './keys';
 import { heldLockOf, type Lease } from './lease';
 import {
   type CloseOptions,
@@ -15,16 +15,26 @@ import {
 } from './options';
 import { acquireLease, optionsThenFunction } from './run';
 import { Scope } from './scope';
+import { beginTaking, runAs, Taken, takenHere } from './taken';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 
-/** A lock that one object holds, or does not. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. */
+/**
+ * A lock that one object holds, or does not. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
+ *
+ * Several callers may share one object. What a caller asks of it after its own `lock()` (`unlock`, `extend`, `fence`, `signal`,
+ * `locked`, `keyOwned`) is about its own grant, also when that has expired and another caller has locked meanwhile: it cannot
+ * unlock the other's lock. This is told by the asynchronous flow (AsyncLocalStorage). Code without a `lock()` in its flow, such as a
+ * listener or another request, means what the object holds now; and of two `lock()` in one flow the later counts. Where
+ * that is not enough, give each caller an object of its own, or use `synchronize` or `withLock`.
+ */
 export class Lock {
   /** The key as it was given. */
   readonly key: Key;
   readonly #settings: Settings;
   readonly #scope = new Scope();
-  #lease: Lease | undefined;
+  /** What was granted last. */
+  #taken: Taken | undefined;
 
   /**
    * @param key     Redis key of 1 to 1024 bytes, or several: all or nothing.
@@ -32,23 +42,25 @@ export class Lock {
    */
   constructor(key: Key, options: LockOptions) {
     this.#settings = settle(options, lockDefaults);
-    lockKeys(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
-    this.key = typeof key === 'string' ? key : [...key];
+    this.key = ownKey(key);
+    lockKeys(this.key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
   }
 
-  /** Whether this object holds the lock, by our own clocks; no I/O. */
+  /** Whether this object holds the lock, by our own clocks; no I/O. For a caller whose own grant is over: false. */
   get locked(): boolean {
-    return this.#lease !== undefined && heldLockOf(this.#lease).check();
+    return isHeld(this.#lease);
   }
 
   /** The fence of what it holds; 0 when it holds nothing, or with `fencing: false`. */
   get fence(): number {
-    return this.locked ? this.#lease!.fence : 0;
+    const lease = this.#lease;
+    return isHeld(lease) ? lease!.fence : 0;
   }
 
   /** Aborts with a LockLostError when what it holds may be lost; aborted (NotAcquiredLockError) when it holds nothing. */
   get signal(): AbortSignal {
-    if (this.#lease !== undefined) return this.#lease.signal;
+    const lease = this.#lease;
+    if (lease !== undefined) return lease.signal;
     return AbortSignal.abort(new NotAcquiredLockError(`${describe(this.key)} is not held`, { key: this.key }));
   }
 
@@ -67,8 +79,9 @@ export class Lock {
    * @throws {LockBackendError} Redis could not be reached: it does not say false.
    */
   async keyOwned(): Promise<boolean> {
-    if (this.#lease === undefined) return false;
-    return (await this.#inspect(this.#lease.token)).every(({ owned }) => owned);
+    const lease = this.#lease;
+    if (lease === undefined) return false;
+    return (await this.#inspect(lease.token)).every(({ owned }) => owned);
   }
 
   /**
@@ -80,7 +93,7 @@ export class Lock {
   async tryLock(): Promise<boolean> {
     this.#refuseIfLocked();
     try {
-      await this.#acquire({ ...this.#settings, maxRetries: 0, timeoutMs: undefined, queued: false });
+      await this.#take(beginTaking(this), { ...this.#settings, maxRetries: 0, timeoutMs: undefined, queued: false });
       return true;
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return false;
@@ -89,7 +102,7 @@ export class Lock {
   }
 
   /**
-   * Resolves to the attempts that it took (≥ 1; 1 when it was queued) once this object holds the lock.
+   * Resolves to the attempts that it took (≥ 1; 1 when it stood in a queue) once this object holds the lock.
    *
    * @throws {AlreadyAcquiredLockError} it holds one already, and still does.
    * @throws {TooManyLockAttemptsError} `maxRetries` used up. Nothing is held.
@@ -97,19 +110,21 @@ export class Lock {
    * @throws {LockBackendError} Redis gave no usable answer. A release was sent; at worst `lifetime` frees the key.
    */
   async lock(options?: WaitOptions): Promise<number> {
-    return (await this.#lock(options)).retries + 1;
+    const settings = this.#settle(options);
+    return (await this.#take(beginTaking(this), settings)).retries + 1;
   }
 
   /**
-   * Releases the lock. Resolves to true; or to false when it was never acquired, or had expired (its holder now is left alone). `locked` is false afterwards.
+   * Releases what the caller locked. Resolves to true; or to false when it was never acquired, or had expired (the present holder
+   * is left alone, also one of this same object). `locked` is false afterwards.
    *
    * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
    */
   async unlock(): Promise<boolean> {
-    const lease = this.#lease;
-    if (lease === undefined) return false;
-    const released = await lease.release();
-    this.#forget(lease);
+    const taken = takenHere(this) ?? this.#taken;
+    if (taken?.lease === undefined) return false;
+    const released = await taken.lease.release();
+    this.#forget(taken);
     return released;
   }
 
@@ -119,50 +134,64 @@ export class Lock {
    * @throws {LockBackendError} no answer. Still held until the validity that it had.
    */
   async extend(lifetime?: number): Promise<boolean> {
-    return this.#lease === undefined ? false : this.#lease.extend(lifetime);
+    const lease = this.#lease;
+    return lease === undefined ? false : lease.extend(lifetime);
   }
 
   /**
    * Locks, runs `fn` with the attempts that it took, and unlocks, whatever `fn` does. Resolves to what `fn` resolves to, also
-   * when the lock was lost meanwhile (`signal` tells). Errors are those of `lock`, and those of `fn`.
+   * when the lock was lost meanwhile (look at `signal`). Errors are those of `lock`, and those of `fn`.
    */
   synchronize<T>(fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
   synchronize<T>(options: WaitOptions, fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
   async synchronize<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const lease = await this.#lock(options);
+    const settings = this.#settle(options);
+    const taken = new Taken(this);
+    const lease = await this.#take(taken, settings);
     try {
-      return (await runWithin(heldLockOf(lease), () => fn(lease.retries + 1))) as T;
+      return (await runAs(taken, () => runWithin(heldLockOf(lease), () => fn(lease.retries + 1)))) as T;
     } finally {
       await heldLockOf(lease).releaseQuietly();
-      this.#forget(lease);
+      this.#forget(taken);
     }
   }
 
-  /** As `withLock.close`: refuses new calls, rejects waiters, awaits the holder. */
+  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits the holder. */
   async close(options?: CloseOptions): Promise<void> {
     return this.#scope.close(settleDrain(options));
   }
 
-  async #lock(options: unknown): Promise<Lease> {
-    const settings = settle(options, this.#settings);
-    this.#refuseIfLocked();
-    return this.#acquire(settings);
+  /** Of the running code, where that can be told. */
+  get #lease(): Lease | undefined {
+    return (takenHere(this) ?? this.#taken)?.lease;
   }
 
-  async #acquire(settings: Settings): Promise<Lease> {
-    const lease = await acquireLease(this.key, settings, this.#scope);
-    this.#lease = lease;
-    return lease;
+  #settle(options: unknown): Settings {
+    const settings = settle(options, this.#settings);
+    this.#refuseIfLocked();
+    return settings;
+  }
+
+  async #take(taken: Taken, settings: Settings): Promise<Lease> {
+    try {
+      taken.lease = await acquireLease(this.key, settings, this.#scope);
+    } catch (error) {
+      taken.end();
+      throw error;
+    }
+    this.#taken = taken;
+    return taken.lease;
   }
 
   #refuseIfLocked(): void {
-    if (!this.locked) return;
+    if (!isHeld(this.#taken?.lease)) return;
     throw new AlreadyAcquiredLockError(`this object holds ${describe(this.key)} already`, { key: this.key });
   }
 
-  #forget(lease: Lease): void {
-    if (this.#lease === lease) this.#lease = undefined;
+  #forget(taken: Taken): void {
+    taken.end();
+    if (this.#taken === taken) this.#taken = undefined;
   }
 
   async #inspect(token: string): Promise<{ locked: boolean; owned?: boolean }[]> {
@@ -175,4 +204,8 @@ export class Lock {
       throw forKey(error, this.key);
     }
   }
+}
+
+function isHeld(lease: Lease | undefined): boolean {
+  return lease !== undefined && heldLockOf(lease).check();
 }

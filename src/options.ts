@@ -176,7 +176,11 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
   signal: {
     expected: 'an AbortSignal',
-    kind: (value) => typeof value?.aborted === 'boolean' && typeof value.addEventListener === 'function',
+    // By its shape: one of another realm, or of a package, is as good. Half of one would never let a wait end.
+    kind: (value) =>
+      typeof value?.aborted === 'boolean' &&
+      typeof value.addEventListener === 'function' &&
+      typeof value.removeEventListener === 'function',
     possible: always,
   },
   autoExtend: flag,
@@ -226,7 +230,8 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (options === undefined) return base;
   const given = optionsOf<Options>(options, rules);
   const settings = {
-    redis: given.redis ?? base.redis,
+    // A list is the caller's own, who may change it.
+    redis: Array.isArray(given.redis) ? Object.freeze([...given.redis]) : (given.redis ?? base.redis),
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
     maxRetries: base.maxRetries,
     timeoutMs: base.timeoutMs,
@@ -298,8 +303,17 @@ function misplacedClient(): Error {
 
 /** @internal Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
 export function checkValue(name: string, rule: Rule, value: unknown): void {
-  if (!rule.kind(value)) throw optionError(name, rule.expected, value);
+  if (!isOfKind(rule, value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
+}
+
+/** What throws when it is looked at is of no kind. */
+function isOfKind(rule: Rule, value: unknown): boolean {
+  try {
+    return rule.kind(value);
+  } catch {
+    return false;
+  }
 }
 
 /** @internal The options that one face has for itself, checked, and all the others. */

@@ -47,11 +47,14 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
 function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {
   return {
     token: held.token,
+    ended(mayExecuteUntilMs) {
+      if (held.check()) return undefined;
+      abandon(held, mode, mayExecuteUntilMs);
+      return gone(held, 'was released meanwhile');
+    },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
-      if (held.check()) {
-        held.changed(mode, fence);
-        held.confirm(sent, lifetimeMs, false);
-      }
+      held.changed(mode, fence);
+      held.confirm(sent, lifetimeMs, false);
       return held;
     },
     refused(reason) {
@@ -59,12 +62,17 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
       held.gone();
       return gone(held, 'was released meanwhile');
     },
-    revert: (request) => void revert(held, request, mode),
+    revert: (request, mayExecuteUntilMs) => void revert(held, request, mode, mayExecuteUntilMs),
   };
 }
 
 /** What comes as a later change is what holds in the end. */
-async function revert(held: HeldLock, asked: AcquireRequest, { step, ...wanted }: Mode): Promise<void> {
+async function revert(
+  held: HeldLock,
+  asked: AcquireRequest,
+  { step, ...wanted }: Mode,
+  mayExecuteUntilMs: number,
+): Promise<void> {
   const mode: Mode = { ...wanted, kind: 'shared', step: step + 1 };
   held.changed(mode, held.fence);
   const request = { ...asked, mode, begin: () => !held.ended };
@@ -73,9 +81,18 @@ async function revert(held: HeldLock, asked: AcquireRequest, { step, ...wanted }
       () => true,
       () => false,
     );
-    if (done) return;
+    if (done || held.ended) break;
     await new Promise((resolve) => setTimeout(resolve, request.commandTimeoutMs).unref());
   }
+  // A change of what was lost would leave a holder in Redis that no process knows of.
+  if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs);
+}
+
+/** Releases whatever Redis keeps of the token: a holder or a queue entry. */
+function abandon({ keys, token, context }: HeldLock, mode: Mode, mayExecuteUntilMs: number): void {
+  const { commandTimeoutMs } = context.settings;
+  const request = { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
+  void context.store.abandon(request, mayExecuteUntilMs);
 }
 
 function gone(held: HeldLock, what: string): Error {

@@ -19,10 +19,10 @@ const rooms: readonly (readonly string[])[] = [
   ['upgrade', 'acquire'],
   ['scope'],
   ['wait/'],
-  ['lease', 'detach', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
+  ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
   ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'linked-list', 'real-timers'],
-  ['errors'],
+  ['errors', 'clean-error', 'environment'],
 ];
 
 const mostLines = 400;

@@ -27,7 +27,7 @@ export interface Target {
 export interface KeptToken {
   readonly token: string;
   /** The change was given up, although this request may have been granted, or may still be. */
-  revert(request: AcquireRequest): void;
+  revert(request: AcquireRequest, mayExecuteUntilMs: number): void;
 }
 
 /** What hears of the answers, unless it is settled. */
@@ -107,7 +107,7 @@ export class Attempts {
   /** Makes sure that nothing comes of the attempts that were made. What follows is another caller, to Redis. */
   abandon(): void {
     const { store, change } = this.#target;
-    if (change !== undefined) change.revert(this.#request!);
+    if (change !== undefined) change.revert(this.#request!, this.mayExecuteUntilMs);
     else void store.abandon(this.#releaseRequest(this.#request!.token), this.mayExecuteUntilMs);
     this.mayExecuteUntilMs = 0;
     this.#request = undefined;

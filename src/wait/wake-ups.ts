@@ -1,7 +1,9 @@
 // The one channel on which this process hears, for one store, that it was granted a lock or may try for one. It is open before
 // the first entry is sent, so that no wake-up falls between the two; when it was closed for a while, every waiter is woken.
+
 import { v4 as uuid } from 'uuid';
 import type { Listening, Store } from '../store';
+import { refusal } from '../stores/redis/replies';
 
 /** The version is that of the messages, as each entry has that of the entries. */
 const channelPrefix = 'redis-exp-lock:1:';
@@ -71,7 +73,7 @@ export class WakeUps {
       if (this.#opening === opening) this.#isOpen = true;
     } catch (error) {
       if (this.#opening === opening) this.#opening = undefined;
-      throw error;
+      throw refusal(error, key);
     } finally {
       const others = this.#awaited.get(key)! - 1;
       if (others > 0) this.#awaited.set(key, others);

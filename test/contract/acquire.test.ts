@@ -196,6 +196,24 @@ describeEach('acquire', (here) => {
       for (const each of keys) expect(await here.holder(each)).to.equal(null);
     });
 
+    it('a list that is changed afterwards changes nothing: neither what is held nor what is said of it', async () => {
+      const keys = [`${key}:b`, `${key}:a`];
+      const [given, changed] = [[...keys], (list: string[]) => list.splice(0, 2, 'else')];
+      const asking = withLock.promise(given);
+      changed(given);
+      const lease = await asking;
+      expect([lease.key, lease.keys]).to.deep.equal([keys, keys]);
+      changed(lease.keys as string[]);
+      expect(() => changed(lease.key as string[])).to.throw(TypeError);
+      expect([lease.key, lease.keys]).to.deep.equal([keys, keys]);
+      const again = [...keys];
+      const refused = other.promise(again);
+      changed(again);
+      expect((await failure(refused)).key).to.deep.equal(keys);
+      expect(await lease()).to.equal(true);
+      for (const each of keys) expect(await here.holder(each)).to.equal(null);
+    });
+
     it('all or nothing: one busy key, and none is taken', async () => {
       await here.seize(`${key}:b`);
       expect(await withLock.tryLock([`${key}:a`, `${key}:b`, `${key}:c`])).to.equal(null);

@@ -1,5 +1,6 @@
 // H12: what may be asked for. Whatever is impossible is refused by name, before any I/O: thrown in the callback form and by
 // the factory, rejected by the promise forms. Whatever is odd but possible works.
+import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
@@ -14,6 +15,25 @@ const notWhole = [0.5, 1.5, 2 ** 53, 1e300];
 const notBooleans = [0, 1, 'true', '', null, {}, []];
 const notStrings = [0, 5, 5n, true, null, {}, [], ['a'], Symbol('a'), () => 'a', Buffer.from('a')];
 const tooLongForATimer = 2 ** 31;
+
+/** With one of these a wait would never end. */
+const halfSignals = [
+  { aborted: false, addEventListener() {} },
+  { aborted: false, removeEventListener() {} },
+  { aborted: 'no', addEventListener() {}, removeEventListener() {} },
+  new EventTarget(),
+];
+const refuse = (): never => {
+  throw new Error('mine');
+};
+/** Whoever looks at one of these has an exception. */
+const touchy: [name: string, value: unknown][] = [
+  ['an inspect.custom that throws', { [inspect.custom]: refuse }],
+  ['a toString that throws', { toString: refuse, valueOf: refuse, [Symbol.toPrimitive]: refuse }],
+  ['a toStringTag that throws', Object.defineProperty({}, Symbol.toStringTag, { get: refuse })],
+  ['a Proxy whose traps throw', new Proxy({}, { get: refuse, has: refuse, ownKeys: refuse, getPrototypeOf: refuse })],
+  ['a function of this kind', Object.assign(() => {}, { [inspect.custom]: refuse })],
+];
 
 /** By option: of the wrong kind (TypeError), of the right kind and impossible (RangeError), possible. */
 const values: Record<
@@ -56,7 +76,7 @@ const values: Record<
     possible: [0, 1000.5, 2 ** 40, Number.POSITIVE_INFINITY],
   },
   signal: {
-    wrong: ['abort', 5, true, null, {}, [], { aborted: false }, new AbortController(), () => {}],
+    wrong: ['abort', 5, true, null, {}, [], { aborted: false }, new AbortController(), () => {}, ...halfSignals],
     impossible: [],
     possible: [new AbortController().signal, AbortSignal.any([])],
   },
@@ -234,6 +254,17 @@ describeEach('options and keys', (here) => {
   }
 
   describe('options', () => {
+    for (const [title, value] of touchy) {
+      it(`${title} is refused like any other, as an option and as a key`, async () => {
+        for (const name of Object.keys(values)) {
+          expectRefusal(await failure(withLock.promise(key, { [name]: value })), TypeError, name, 'expected');
+        }
+        expectRefusal(await failure(withLock.promise(value as string)), TypeError, 'key');
+        expectRefusal(await failure(withLock.promise([value as string])), TypeError, 'key');
+        expectRefusal(await failure(withLock.promise(key, { redis: value as any })), TypeError, 'redis');
+      });
+    }
+
     for (const [name, { wrong, impossible, possible }] of Object.entries(values)) {
       it(`H12: \`${name}\`: another kind of value is a TypeError, an impossible one a RangeError, by every form`, async () => {
         const bad = [

@@ -1,7 +1,8 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
-import { functionRule, optionsOf } from '../../options';
+import { lockKey } from '../../keys';
+import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../options';
 import { nextTick } from '../../real-timers';
 import type { Listening } from '../../store';
 import { isSpare, limits, Machine, type Row } from '../machine';
@@ -20,9 +21,14 @@ export interface MemoryStore extends EmbeddedStore {
    * its next extension, as with Redis. True: it was held.
    *
    * @param key The whole key, `prefix` included.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key.
    */
   expire(key: string): boolean;
-  /** A stranger takes the key, whoever had it, for `lifetime` ms (default: for ever). `expire` ends that. */
+  /**
+   * A stranger takes the key, whoever had it, for `lifetime` ms (default: for ever). `expire` ends that.
+   *
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or lifetime.
+   */
   seize(key: string, lifetime?: number): void;
 }
 
@@ -48,9 +54,11 @@ export function handleOf(table: MemoryTable): MemoryStore {
   const handle: MemoryStore = {
     kind: 'memory',
     close: async () => table.close(),
-    expire: (key) => table.expire(key),
-    seize(key, lifetime = neverMs) {
-      table.run((machine, micros) => machine.put(key, stranger, Math.floor(micros / 1000) + lifetime));
+    expire: (key) => table.expire(lockKey(key, '')),
+    seize(key, lifetime) {
+      const full = lockKey(key, '');
+      if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
+      table.run((machine, micros) => machine.put(full, stranger, Math.floor(micros / 1000) + (lifetime ?? neverMs)));
     },
   };
   return standFor(handle, table);

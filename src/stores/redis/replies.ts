@@ -1,5 +1,6 @@
 // The replies and errors of a Redis client, read strictly: only the exact answer of one of our scripts counts, and an error is
 // classified by its text, because clients and server versions wrap it differently.
+import { cleanError } from '../../clean-error';
 import { LockBackendError } from '../../errors';
 import { describe, type Key } from '../../keys';
 
@@ -24,13 +25,14 @@ const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 /** The client's error as ours. */
 export function refusal(error: unknown, key: Key): LockBackendError {
   if (error instanceof LockBackendError) return error;
-  const text = error instanceof Error ? error.message : String(error);
+  const cause = cleanError(error);
+  const text = cause instanceof Error ? cause.message : String(cause);
   const redisCode = codeOf(text);
   const message = `Redis refused ${describe(key)}: ${text}`;
   // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
-  if (redisCode === undefined) return new LockBackendError(message, { key, cause: error, unknown: true });
+  if (redisCode === undefined) return new LockBackendError(message, { key, cause, unknown: true });
   const retryable = temporary.has(redisCode) || /max number of clients/i.test(text);
-  return new LockBackendError(message, { key, cause: error, redisCode, retryable });
+  return new LockBackendError(message, { key, cause, redisCode, retryable });
 }
 
 export function isNoScript(error: unknown): boolean {

@@ -4,10 +4,14 @@ import { optionError } from '../../../errors';
 /** A client of another package, which is not there at compile time. */
 export type Foreign = Record<string, any>;
 
+/** What throws when it is looked at has none. */
 export function hasMethods(value: unknown, ...names: string[]): boolean {
-  return (
-    typeof value === 'object' && value !== null && names.every((name) => typeof (value as any)[name] === 'function')
-  );
+  if (typeof value !== 'object' || value === null) return false;
+  try {
+    return names.every((name) => typeof (value as any)[name] === 'function');
+  } catch {
+    return false;
+  }
 }
 
 /** For `minReplicas`: WAIT speaks of one connection only, and this client has none of its own to give. */
