@@ -8,16 +8,17 @@ import type { Store } from './store';
 import { type RedisLike, storeOf } from './stores/places';
 import { type Lines, linesOf } from './wait/lines';
 import type { Line } from './wait/queue';
+import { WeakList } from './weak-list';
 
 const smallestSweep = 64;
 
 export class Scope {
   readonly waiting = new Set<Wait>();
   readonly #held = new Set<Hold>();
-  readonly #stores = new Set<Store>();
-  readonly #lines = new Set<Lines>();
-  #lastClient: RedisLike | readonly RedisLike[] | undefined;
-  #lastStore: Store | undefined;
+  /** Not kept by us: with its client, a store can go. */
+  readonly #stores = new WeakList<Store>();
+  readonly #lines = new WeakList<Lines>();
+  readonly #storesOfClients = new WeakMap<object, Store>();
   #ground: Ground | undefined;
   #sweepAt = smallestSweep;
   #closing: Promise<void> | undefined;
@@ -30,14 +31,16 @@ export class Scope {
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
   store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
-    if (client === this.#lastClient) return this.#lastStore!;
+    return this.#storesOfClients.get(client) ?? this.#join(client);
+  }
+
+  #join(client: RedisLike | readonly RedisLike[]): Store {
     const store = storeOf(client);
     if (!this.#stores.has(store)) {
       this.#stores.add(store);
       store.join();
     }
-    this.#lastClient = client;
-    this.#lastStore = store;
+    this.#storesOfClients.set(client, store);
     return store;
   }
 
@@ -66,6 +69,7 @@ export class Scope {
 
   remove(hold: Hold): void {
     this.#held.delete(hold);
+    if (this.#held.size === 0) this.#ground = undefined;
     this.#onChange?.();
   }
 
@@ -93,8 +97,8 @@ export class Scope {
       for (const wait of this.waiting) wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
       await this.#drain(drainMs);
       await Promise.all([...this.#held].map((hold) => hold.takeAway()));
-      await Promise.all([...this.#stores].map((store) => store.leave()));
-      for (const lines of this.#lines) lines.part();
+      await Promise.all(this.#stores.all().map((store) => store.leave()));
+      for (const lines of this.#lines.all()) lines.part();
     } finally {
       clearInterval(awake);
     }

@@ -15,7 +15,7 @@ const rooms: readonly (readonly string[])[] = [
   ['scope', 'lease', 'flow', 'taken', 'wait/'],
   ['stores/'],
   ['scripts/', 'options', 'keys', 'store', 'state', 'events', 'token'],
-  ['errors', 'clean-error', 'environment'],
+  ['errors', 'clean-error', 'environment', 'weak-list'],
 ];
 
 interface Import {

@@ -100,7 +100,7 @@ export class Lines implements World {
   /** Resolves once a grant of `key` would be heard. Rejects where the channel cannot be heard; the next call tries again. */
   async open(key: string): Promise<void> {
     this.#awaited.set(key, (this.#awaited.get(key) ?? 0) + 1);
-    this.#opening ??= this.#listen(this.#channel, this.#onMessage, this.#onGap);
+    this.#opening ??= this.#listen(this.#channel, this.#onMessage, this.#onGap, this.#onClosed);
     const opening = this.#opening;
     try {
       await opening;
@@ -248,6 +248,12 @@ export class Lines implements World {
     const request = this.#leaving.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {});
   }
+
+  /** The next wait opens it again. */
+  readonly #onClosed = (): void => {
+    this.#opening = undefined;
+    this.#isOpen = false;
+  };
 
   readonly #onGap = (): void => {
     for (const line of this.#lines.values()) line.gap();

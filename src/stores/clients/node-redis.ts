@@ -25,11 +25,12 @@ export function nodeRedis(client: Foreign): ScriptClient {
   const commands = plain(client);
   const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
   const openLine = lineOf(client, kind);
+  const readiness = readinessOf(client, kind);
   const lookFor = kind === 'cluster' ? looker(commands) : undefined;
   return {
     keyPrefix,
     clustered: kind === 'cluster',
-    readiness: readinessOf(client, kind),
+    readiness,
     ...(lookFor || keyPrefix !== '' ? rawScripts(client, commands, kind, lookFor) : scripts(client, commands, kind)),
     async evictionPolicy() {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
@@ -47,7 +48,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
       if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
       return dedicated(node);
     },
-    subscribe: openLine && subscriber(openLine),
+    subscribe: openLine && subscriber(openLine, () => readiness() === 'closed'),
   };
 }
 
@@ -223,6 +224,7 @@ function lineOver(node: () => Foreign | Promise<Foreign>): OpenLine {
     return {
       subscribe: (channel) => connection.subscribe(channel, (message: string) => onMessage(channel, message)),
       unsubscribe: (channel) => connection.unsubscribe(channel),
+      ping: () => connection.ping(),
       close: () => destroy(connection),
     };
   };
