@@ -84,6 +84,8 @@ export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T>
 class Acquisition implements Attempting, Waiter, Cancellable {
   before: Cancellable | undefined;
   after: Cancellable | undefined;
+  readonly commandTimeoutMs: number;
+  readonly retryTimeoutMs: number;
   isSettled = false;
   readonly #wanted: Wanted;
   readonly #resolve: (held: HeldLock) => void;
@@ -100,9 +102,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   #position: Position | undefined;
   /** No wake-up could be heard so far: it does not wait for that again. */
   #isDeaf = false;
-  #opening: NodeJS.Timeout | undefined;
+  #stopOpening: (() => void) | undefined;
 
   constructor(wanted: Wanted, resolve: (held: HeldLock) => void, reject: (error: unknown) => void) {
+    this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
+    this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
     this.#wanted = wanted;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -123,14 +127,6 @@ class Acquisition implements Attempting, Waiter, Cancellable {
       signal.addEventListener('abort', this.#onAbort);
     }
     if (this.#deadlineMs !== Number.POSITIVE_INFINITY) this.#armDeadline();
-  }
-
-  get commandTimeoutMs(): number {
-    return this.#wanted.settings.commandTimeoutMs;
-  }
-
-  get retryTimeoutMs(): number {
-    return this.#wanted.settings.retryTimeoutMs;
   }
 
   granted(grant: Grant): HeldLock {
@@ -202,20 +198,14 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Is queued once a wake-up would be heard; polls where none can be, or where that takes too long. */
   #enqueueOrPoll(queues: Queues): void {
     const { key, keys } = this.#wanted;
+    const enqueue = (): void => this.#enqueue(queues);
     const poll = (error: unknown): void => {
-      if (this.isSettled || this.#isDeaf) return;
       this.#isDeaf = true;
       warn({ code: 'no-wake-ups', message: `${describe(key)} is polled for: no message can be heard`, key, error });
       if (this.#attempts.count === 0) this.#attempt();
       else this.#pauseAndAttempt();
     };
-    this.#opening = setTimeout(() => poll(undefined), this.commandTimeoutMs);
-    queues.wakeUps
-      .open(keys as string)
-      .finally(() => clearTimeout(this.#opening))
-      .then(() => {
-        if (!this.isSettled && !this.#isDeaf) this.#enqueue(queues);
-      }, poll);
+    this.#stopOpening = queues.wakeUps.whenOpen(keys as string, this.commandTimeoutMs, enqueue, poll);
   }
 
   #wake(isBehind: boolean): boolean {
@@ -263,13 +253,13 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
-    const { maxRetries, timeoutMs, retryTimeoutMs } = this.#wanted.settings;
+    const { maxRetries, timeoutMs } = this.#wanted.settings;
     const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - performance.now();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     if (this.#attempts.count > maxRetries)
       return this.#fail(this.#failure ?? tooMany(this.#wanted.key, this.#attempts.count));
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
-      return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(retryTimeoutMs, 1)));
+      return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }
     const isQueued = this.#failure === undefined && !this.#isDeaf && !this.#shared?.isSubscribed;
     const queues = isQueued ? queuesOf(this.#wanted) : undefined;
@@ -318,7 +308,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.isSettled = true;
     this.#attempts.endPause();
     if (this.#deadline !== undefined) clearTimeout(this.#deadline);
-    if (this.#opening !== undefined) clearTimeout(this.#opening);
+    this.#stopOpening?.();
     if (this.#onAbort !== undefined) this.#wanted.settings.signal?.removeEventListener('abort', this.#onAbort);
     this.#shared?.leave();
     this.#wanted.scope.waiting.delete(this);

@@ -7,6 +7,7 @@ import { longestTimerMs, type Settings } from './options';
 import type { GrantSource, Holder, ReleaseReply, Store } from './store';
 import { type RedisLike, storeOf } from './stores/open';
 import { type Queues, queuesOf } from './wait/queues';
+import { WeakList } from './weak-list';
 
 const smallestSweep = 64;
 
@@ -25,13 +26,12 @@ export function scopeOf(context: LeaseContext): Scope {
 export class Scope {
   readonly waiting = new LinkedList<Cancellable>();
   readonly #held = new LinkedList<HeldLock>();
-  readonly #stores = new Set<Store>();
-  readonly #queues = new Set<Queues>();
-  #lastClient: RedisLike | readonly RedisLike[] | undefined;
-  #lastStore: Store | undefined;
-  #lastContext: LeaseContext | undefined;
-  /** Of the last context; undefined: the store itself. */
-  #lastSource: GrantSource | undefined;
+  /** Not kept by us: a store goes with its client. */
+  readonly #stores = new WeakList<Store>();
+  readonly #queues = new WeakList<Queues>();
+  readonly #storesOfClients = new WeakMap<object, Store>();
+  /** The last one of each store. */
+  readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
   #closing: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -43,14 +43,16 @@ export class Scope {
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
   store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
-    if (client === this.#lastClient) return this.#lastStore!;
+    return this.#storesOfClients.get(client) ?? this.#join(client);
+  }
+
+  #join(client: RedisLike | readonly RedisLike[]): Store {
     const store = storeOf(client);
     if (!this.#stores.has(store)) {
       this.#stores.add(store);
       store.join();
     }
-    this.#lastClient = client;
-    this.#lastStore = store;
+    this.#storesOfClients.set(client, store);
     return store;
   }
 
@@ -66,13 +68,12 @@ export class Scope {
 
   /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */
   context(settings: Settings, store: Store, source: GrantSource | undefined): LeaseContext {
-    const last = this.#lastContext;
-    if (last?.settings === settings && last.store === store && this.#lastSource === source) return last;
+    const last = this.#contexts.get(store);
+    if (last?.settings === settings && isFrom(last, source)) return last;
     const onEnd = (held: HeldLock): void => this.#remove(held);
     const context = { settings, store, source: source ?? new DirectGrants(store), onEnd };
     scopes.set(context, this);
-    this.#lastContext = context;
-    this.#lastSource = source;
+    this.#contexts.set(store, context);
     return context;
   }
 
@@ -106,8 +107,8 @@ export class Scope {
         wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
       await this.#drain(drainMs);
       await Promise.all([...this.#held].map((held) => held.forceRelease()));
-      await Promise.all([...this.#stores].map((store) => store.leave()));
-      for (const queues of this.#queues) queues.wakeUps.part();
+      await Promise.all(this.#stores.all().map((store) => store.leave()));
+      for (const queues of this.#queues.all()) queues.wakeUps.part();
     } finally {
       clearInterval(awake);
     }
@@ -143,6 +144,10 @@ export class Scope {
     for (const held of [...this.#held]) held.check();
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
   }
+}
+
+function isFrom(context: LeaseContext, source: GrantSource | undefined): boolean {
+  return source === undefined ? context.source instanceof DirectGrants : context.source === source;
 }
 
 /** Where grants come from that no other caller of this process waited for. */

@@ -207,9 +207,17 @@ export interface Store {
    * once no request sent before `untilMs` (monotonic) can take effect any more. The token must never be used again.
    */
   abandon(request: ReleaseRequest, untilMs: number): Promise<void>;
-  /** Hears what is told to a channel; undefined where this store can wake nobody. `onGap`: something may have been missed. */
+  /**
+   * Hears what is told to a channel; undefined where this store can wake nobody. `onGap`: something may have been missed.
+   * `onClosed`: nothing will be heard any more, because the client was closed.
+   */
   readonly listen:
-    | ((channel: string, onMessage: (text: string) => void, onGap: () => void) => Promise<Listening>)
+    | ((
+        channel: string,
+        onMessage: (text: string) => void,
+        onGap: () => void,
+        onClosed?: () => void,
+      ) => Promise<Listening>)
     | undefined;
   /** With a token also whether that holds the key. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;

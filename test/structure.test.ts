@@ -21,8 +21,8 @@ const rooms: readonly (readonly string[])[] = [
   ['wait/'],
   ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
-  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'linked-list', 'real-timers'],
-  ['errors', 'clean-error', 'environment'],
+  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
+  ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list'],
 ];
 
 const mostLines = 400;

@@ -2,6 +2,7 @@
 // the first entry is sent, so that no wake-up falls between the two; when it was closed for a while, every waiter is woken.
 
 import { v4 as uuid } from 'uuid';
+import { setImmediate } from '../real-timers';
 import type { Listening, Store } from '../store';
 import { refusal } from '../stores/redis/replies';
 
@@ -65,7 +66,7 @@ export class WakeUps {
   /** Resolves once a wake-up for `key` would be heard. Rejects where the channel cannot be heard; the next call tries again. */
   async open(key: string): Promise<void> {
     this.#awaited.set(key, (this.#awaited.get(key) ?? 0) + 1);
-    this.#opening ??= this.#listen(this.channel, this.#onMessage, this.#onGap);
+    this.#opening ??= this.#listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
     const opening = this.#opening;
     try {
       await opening;
@@ -79,6 +80,27 @@ export class WakeUps {
       if (others > 0) this.#awaited.set(key, others);
       else this.#awaited.delete(key);
     }
+  }
+
+  /**
+   * Calls `opened` once a wake-up for `key` would be heard, or `failed` where none can be, or not within so many ms. One of
+   * them, once; neither after what is returned was called.
+   */
+  whenOpen(key: string, withinMs: number, opened: () => void, failed: (error: unknown) => void): () => void {
+    let isOver = false;
+    const end = (call?: () => void): void => {
+      if (isOver) return;
+      isOver = true;
+      clearTimeout(timer);
+      call?.();
+    };
+    // After a blocked event loop, timers run before the replies that have arrived are read.
+    const timer = setTimeout(() => setImmediate(() => end(() => failed(undefined))), withinMs);
+    this.open(key).then(
+      () => end(opened),
+      (error) => end(() => failed(error)),
+    );
+    return () => end();
   }
 
   /** One more scope waits here. */
@@ -133,6 +155,12 @@ export class WakeUps {
       if (subscriber?.key === key) subscriber.wake(false);
       else this.#others.wake(id, key);
     }
+  };
+
+  /** The next wait opens it again. */
+  readonly #onClosed = (): void => {
+    this.#opening = undefined;
+    this.#isOpen = false;
   };
 
   readonly #onGap = (): void => {

@@ -75,12 +75,14 @@ export interface DedicatedClient {
  * @internal Resolves once Redis has confirmed the subscription; rejects when the connection for it cannot be made. Only a confirmed
  * subscription is restored after a lost connection.
  *
- * @param onGap Messages may have been missed: the connection was lost, and is subscribed again.
+ * @param onGap    Messages may have been missed: the connection was lost, and is subscribed again.
+ * @param onClosed No message will come any more: the owner has closed the client.
  */
 export type Subscribe = (
   channel: string,
   onMessage: (message: string) => void,
   onGap: () => void,
+  onClosed?: () => void,
 ) => Promise<Subscription>;
 
 /** @internal */

@@ -35,7 +35,10 @@ export function ioredis(client: Foreign): ScriptClient {
       const node = client.nodes('master').find(({ options }: Foreign) => `${options.host}:${options.port}` === name);
       return dedicated(node ?? anyNode(client));
     },
-    subscribe: subscribeOver(subscriberOn(client, clustered ? () => anyNode(client) : () => client)),
+    subscribe: subscribeOver(
+      subscriberOn(client, clustered ? () => anyNode(client) : () => client),
+      () => readinessOf(client.status) === 'closed',
+    ),
   };
 }
 
@@ -107,13 +110,13 @@ function dedicated(client: Foreign): DedicatedClient {
   });
   const opened: Promise<unknown> = connection.connect();
   // It would go on reconnecting, with nothing left that could close it.
-  opened.catch(() => connection.disconnect());
+  opened.catch(() => end(connection));
   return {
     opened,
     script: ioredis(connection),
     wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs).then(Number),
     generation: () => generation,
-    close: () => connection.disconnect(),
+    close: () => end(connection),
   };
 }
 
@@ -126,15 +129,22 @@ function subscriberOn(client: Foreign, node: () => Foreign): OpenSubscriber {
     connection.on('end', onEnd);
     connection.on('message', onMessage);
     await connection.connect().catch((error: unknown) => {
-      // One that has ended already would wait two more seconds for its end, and keep the process alive for that.
-      if (connection.status !== 'end') connection.disconnect();
+      end(connection);
       throw error;
     });
     connection.stream.unref();
     return {
       subscribe: (channel) => connection.subscribe(channel),
       unsubscribe: (channel) => connection.unsubscribe(channel),
-      close: () => connection.disconnect(),
+      ping: () => connection.ping(),
+      close: () => end(connection),
     };
   };
+}
+
+/** At once: ioredis waits two seconds for a server that stands still, or for the end of what has ended, and keeps the process alive. */
+function end(connection: Foreign): void {
+  if (connection.status === 'end') return;
+  connection.disconnect();
+  connection.stream?.destroy();
 }

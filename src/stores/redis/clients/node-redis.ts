@@ -25,11 +25,12 @@ export function nodeRedis(client: Foreign): ScriptClient {
   const commands = plain(client);
   const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
   const openSubscriber = subscriberOf(client, kind);
+  const readiness = readinessOf(client, kind);
   const relocate = kind === 'cluster' ? relocator(commands) : undefined;
   return {
     keyPrefix,
     clustered: kind === 'cluster',
-    readiness: readinessOf(client, kind),
+    readiness,
     ...(relocate || keyPrefix !== '' ? rawScripts(client, commands, kind, relocate) : scripts(client, commands, kind)),
     async evictionPolicy() {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
@@ -47,7 +48,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
       if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
       return dedicated(node);
     },
-    subscribe: openSubscriber && subscribeOver(openSubscriber),
+    subscribe: openSubscriber && subscribeOver(openSubscriber, () => readiness() === 'closed'),
   };
 }
 
@@ -223,6 +224,7 @@ function subscriberOn(node: () => Foreign | Promise<Foreign>): OpenSubscriber {
     return {
       subscribe: (channel) => connection.subscribe(channel, (message: string) => onMessage(channel, message)),
       unsubscribe: (channel) => connection.unsubscribe(channel),
+      ping: () => connection.ping(),
       close: () => destroy(connection),
     };
   };

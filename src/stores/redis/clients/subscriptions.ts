@@ -1,13 +1,17 @@
 // Subscriptions on one connection of our own, whatever the client. The connection never reconnects by itself: when it ends
-// we make another, perhaps to another node, subscribe again, and only then report that messages may have been missed.
+// we make another, perhaps to another node, subscribe again, and only then report that messages may have been missed. A connection
+// over which nothing is sent never learns that its server stands still or that the network is gone: so it is pinged now and then.
 //
-// Invariant: without a subscription there is no connection; neither it nor the pause before the next keeps a process alive.
+// Invariant: without a subscription there is no connection, nor once the owner has closed the client; neither it nor a timer
+// here keeps a process alive.
 import type { Subscribe, Subscription } from '../client';
 
 /** A connected subscriber. Its errors are ignored once it has ended. */
 export interface Subscriber {
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
+  /** Settles, in whatever way, when the server replies; absent where the client pings by itself. */
+  ping?(): Promise<unknown>;
   close(): void;
 }
 
@@ -20,25 +24,31 @@ export type OpenSubscriber = (
 interface Listener {
   readonly onMessage: (message: string) => void;
   readonly onGap: () => void;
+  readonly onClosed: (() => void) | undefined;
 }
 
 const firstPauseMs = 20;
 const longestPauseMs = 1000;
+/** Between two pings; a connection whose ping has no reply by the next is lost. */
+export const heartbeatMs = 5000;
 
-export function subscribeOver(open: OpenSubscriber): Subscribe {
-  const subscriptions = new Subscriptions(open);
-  return (channel, onMessage, onGap) => subscriptions.subscribe(channel, { onMessage, onGap });
+/** @param isClosed Whether the owner has closed the client. */
+export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Subscribe {
+  const subscriptions = new Subscriptions(open, isClosed);
+  return (channel, onMessage, onGap, onClosed) => subscriptions.subscribe(channel, { onMessage, onGap, onClosed });
 }
 
 class Subscriptions {
   readonly #open: OpenSubscriber;
+  readonly #isClosed: () => boolean;
   readonly #listeners = new Map<string, Set<Listener>>();
   #current: Connection | undefined;
   #recovering = false;
   #endPause: (() => void) | undefined;
 
-  constructor(open: OpenSubscriber) {
+  constructor(open: OpenSubscriber, isClosed: () => boolean) {
     this.#open = open;
+    this.#isClosed = isClosed;
   }
 
   async subscribe(channel: string, listener: Listener): Promise<Subscription> {
@@ -55,7 +65,7 @@ class Subscriptions {
   }
 
   #connection(): Connection {
-    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost);
+    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost, this.#beat);
     return this.#current;
   }
 
@@ -70,12 +80,32 @@ class Subscriptions {
     void this.#recover();
   };
 
+  readonly #beat = (connection: Connection): void => {
+    if (this.#isClosed()) this.#endAll();
+    else connection.beat();
+  };
+
+  /** As if every listener had unsubscribed, although none did. */
+  #endAll(): void {
+    const all = [...this.#listeners.values()].flatMap((listeners) => [...listeners]);
+    this.#listeners.clear();
+    this.#end();
+    for (const { onClosed } of all) onClosed?.();
+  }
+
+  #end(): void {
+    this.#endPause?.();
+    this.#current?.close();
+    this.#current = undefined;
+  }
+
   async #recover(): Promise<void> {
     if (this.#recovering) return;
     this.#recovering = true;
     let recovered = false;
     for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
       await this.#pause(pauseMs);
+      if (this.#isClosed()) this.#endAll();
       pauseMs = Math.min(2 * pauseMs, longestPauseMs);
       recovered = await this.#confirmAll();
     }
@@ -111,10 +141,7 @@ class Subscriptions {
     if (!listeners?.delete(listener) || listeners.size > 0) return;
     this.#listeners.delete(channel);
     this.#current?.leave(channel);
-    if (this.#listeners.size > 0) return;
-    this.#endPause?.();
-    this.#current?.close();
-    this.#current = undefined;
+    if (this.#listeners.size === 0) this.#end();
   }
 }
 
@@ -124,23 +151,46 @@ class Connection {
   readonly #channels = new Map<string, Promise<unknown>>();
   /** Never resolves. A client may leave a command without a reply when its connection ends. */
   readonly #ended: Promise<never>;
+  readonly #heart: NodeJS.Timeout;
+  readonly #onEnd: () => void;
   #end!: () => void;
+  /** Whether the last ping has a reply; at first: whether it is connected. */
+  #isAnswered = false;
 
   constructor(
     open: OpenSubscriber,
     onMessage: (channel: string, message: string) => void,
     onLost: (connection: Connection) => void,
+    onBeat: (connection: Connection) => void,
   ) {
     this.#ended = new Promise((_, reject) => {
       this.#end = () => reject(new Error('the connection for messages was lost'));
     });
     this.#ended.catch(() => {});
-    const ended = (): void => {
-      this.#end();
+    this.#heart = setInterval(() => onBeat(this), heartbeatMs).unref();
+    this.#onEnd = () => {
+      this.#stop();
       onLost(this);
     };
-    this.#opened = open(onMessage, ended);
-    this.#opened.catch(ended);
+    this.#opened = open(onMessage, this.#onEnd);
+    this.#opened.then(this.#answered, this.#onEnd);
+  }
+
+  /** Pings the server; or ends, where it has not replied since the last time. */
+  beat(): void {
+    // A process that stood still reads first what has arrived meanwhile.
+    if (!this.#isAnswered) return void setImmediate(() => this.#isAnswered || this.#onEnd());
+    this.#isAnswered = false;
+    this.#opened.then((subscriber) => subscriber.ping?.()).then(this.#answered, this.#answered);
+  }
+
+  readonly #answered = (): void => {
+    this.#isAnswered = true;
+  };
+
+  #stop(): void {
+    clearInterval(this.#heart);
+    this.#end();
   }
 
   confirm(channel: string): Promise<unknown> {
@@ -160,7 +210,7 @@ class Connection {
   }
 
   close(): void {
-    this.#end();
+    this.#stop();
     this.#opened.then((subscriber) => subscriber.close()).catch(() => {});
   }
 }
