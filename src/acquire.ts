@@ -263,7 +263,10 @@ export class Wait implements Waiter {
     if (this.#store.isQuorum) this.#request = undefined;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
-    const request = this.#stands === undefined ? this.#request : { ...this.#request, place: this.#place(this.#stands) };
+    const request =
+      this.#stands === undefined
+        ? this.#polling(this.#request)
+        : { ...this.#request, place: this.#place(this.#stands) };
     // Who has a signal may give up before the end of the turn.
     if (this.#store.acquireNow !== undefined && this.#settings.signal === undefined) return this.#askNow(request);
     this.#store.acquire(request).then(
@@ -291,6 +294,15 @@ export class Wait implements Waiter {
     const token = this.#stands?.changes?.token ?? newToken(owner);
     const mode = this.#stands?.mode;
     return { keys: this.#keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode };
+  }
+
+  /** Beside a queue, a caller that polls says how long it pauses; not at its first attempt, after which few ask again. */
+  #polling(request: AcquireRequest): AcquireRequest {
+    const { maxRetries, timeoutMs } = this.#settings;
+    if (this.#attempts === 1 || timeoutMs === 0 || this.#attempts > maxRetries) return request;
+    if (performance.now() >= this.#deadlineMs || (!this.#isDeaf && this.#lines() !== undefined)) return request;
+    this.#plannedPauseMs = this.#pauseMs();
+    return { ...request, pauseMs: this.#plannedPauseMs };
   }
 
   /** Where to stand in line, for a key that several may hold, if this attempt is in vain and another will follow. */

@@ -53,6 +53,8 @@ export interface AcquireRequest {
   readonly fences?: number | undefined;
   /** Given by who stands in line when it is busy. */
   readonly place?: Place | undefined;
+  /** Given by a caller that polls: ms until it asks again if the lock is busy, so that a queue beside it yields for so long. */
+  readonly pauseMs?: number | undefined;
   /** Not for a mutex. One key only. */
   readonly mode?: Mode | undefined;
   /** For one of a quorum, instead of a place: the least that the fence may be. */

@@ -146,7 +146,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, 1)
+    minted = mint(fence, 1, lastFence(fence))
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)

@@ -29,80 +29,161 @@ reply[size + 2] = type(answer) == 'table' and answer.err or answer
 size = size + 2
 end
 end`;
-const linePart = `local otherVersion = 'VERSION the line of this lock was written by another version of redis-exp-lock'
-local function entry(member)
-local version, deadline, id, lifetime, fences, channel, token =
-string.match(member, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
-if version ~= '1' then
-error(otherVersion, 0)
+const linePart = `local mostSilence, mostYield = 10000, 1000
+local function isWhole(queue, member)
+local version = string.match(member, '^(%d+) ')
+if version and version ~= '1' then
+if call('PTTL', queue) < 0 then
+call('PEXPIRE', queue, mostSilence)
 end
-return tonumber(deadline), id, lifetime, tonumber(fences), channel, token
+error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+end
+return version
+end
+local function entry(queue, member)
+local deadline, id, lifetime, fences, channel, token =
+string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+deadline, fences = tonumber(deadline), tonumber(fences)
+if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
+return nil
+end
+local ms = tonumber(lifetime)
+if ms >= 1 and ms <= 9007199254740991 then
+return id, lifetime, fences, channel, token
+end
+end
+local function entriesOf(queue, token, ticket)
+local found
+if ticket > 0 then
+found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
+else
+found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
+end
+local mine = {}
+for i = 1, #found, 2 do
+if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+mine[#mine + 1] = found[i]
+ticket = tonumber(found[i + 1])
+end
+end
+return mine, ticket
 end
 local function stand(queue, token, lifetime, fences, channel, id, ticket)
+local sane = micros + 86400000000
 local score = tonumber(ticket)
-local from, to = ticket, ticket
-if score <= 0 then
-from, to = 0, '+inf'
+local mine
+mine, score = entriesOf(queue, token, score <= sane and score or 0)
+for i = 1, #mine do
+call('ZREM', queue, mine[i])
 end
-local found = call('ZRANGEBYSCORE', queue, from, to, 'WITHSCORES')
-for i = 1, #found, 2 do
-local _, _, _, _, _, whose = entry(found[i])
-if whose == token then
-score = tonumber(found[i + 1])
-call('ZREM', queue, found[i])
-end
-end
-if score <= 0 then
+if score <= 0 or score > sane then
 local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+while last[1] and tonumber(last[2]) > sane do
+call('ZREM', queue, last[1])
+last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+end
 score = math.max(micros, (tonumber(last[2]) or 0) + 1)
 end
 local at = string.format('%.0f', score)
 local before = call('ZCOUNT', queue, 0, '(' .. at)
-local deadline = string.format('%.0f', now + 2 * math.max(1000, 125 * (before + 1)))
+local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
 call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
-call('PEXPIRE', queue, 600000)
+call('PEXPIRE', queue, mostSilence)
 return score, before
 end
-local function grant(lock, fence, queue, mine, rest, passed)
-local found = call('ZRANGE', queue, 0, 32, 'WITHSCORES')
-local mark, from, first = 0, 1, nil
-if #found > 0 and tonumber(found[2]) < 0 then
-mark, from = -tonumber(found[2]), 3
+local function pollOf(member, score)
+local since, till = string.match(member, '^poll (%d+) (%d+)$')
+since, till = tonumber(since), tonumber(till)
+if since and since <= now and till >= now and till <= now + mostSilence and -score <= mostYield then
+return -score, since, till
 end
-for i = from, math.min(#found, from + 63), 2 do
-if entry(found[i]) >= now then
-first = found[i]
+end
+local function markPoll(queue, pause)
+pause = math.ceil(pause)
+if pause > mostYield or call('ZCARD', queue) == 0 then
+return
+end
+local since, till = now, now + 2 * pause + 100
+local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
+for i = 1, #found, 2 do
+if string.sub(found[i], 1, 5) == 'poll ' then
+local longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+if longest then
+since = math.min(since, first)
+if longest > pause then
+pause, till = longest, last
+end
+end
+attempt('ZREM', queue, found[i])
+end
+end
+attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), string.format('poll %.0f %.0f', since, till))
+end
+local function front(queue)
+local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
+local gone, from = {}, 0
+repeat
+local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
+for i = 1, #found, 2 do
+local member, score = found[i], tonumber(found[i + 1])
+if score >= 0 then
+first = entry(queue, member) and member
+if first then
 break
 end
-call('ZREM', queue, found[i])
+gone[#gone + 1] = member
+elseif member == 'passes' then
+handOffs = score >= -1000000 and -score or 0
+till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0
+else
+local longest, begun = pollOf(member, score)
+if longest then
+pause, since, mark = longest, begun, member
+else
+gone[#gone + 1] = member
 end
+end
+end
+from = from + 33
+until first or #found < 66 or #gone >= 2048
+if #gone > 0 then
+call('ZREM', queue, unpack(gone))
+end
+return first, handOffs, till, pause, since, mark
+end
+local function grant(lock, fence, queue, mine, rest, passed)
+local first, handOffs, till, pause, since, mark = front(queue)
 if not first then
 if call('ZCOUNT', queue, 0, '+inf') == 0 then
 call('DEL', queue)
 end
 return 'none'
 end
-if mark > now then
-return 'resting', mark
+if till > now then
+return 'resting', till
 end
-local _, id, lifetime, fences, channel, token = entry(first)
-local passes = passed and mark <= 1000000 and mark or 0
-if passes >= 64 and rest > 0 then
-call('ZADD', queue, string.format('%.0f', -(now + rest)), 'passes')
+local id, lifetime, fences, channel, token = entry(queue, first)
+local yield = math.max(math.min(rest, mostYield), pause > 0 and pause + 20 or 0)
+if passed and rest > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
+call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
+if mark then
+call('ZREM', queue, mark)
+end
 if token ~= mine then
 attempt('PUBLISH', channel, id .. ' ' .. lock)
 end
-return 'resting', now + rest
+return 'resting', now + yield
 end
 local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
 mayExpire(lock, ttl)
+local last = fences > 0 and lastFence(fence) or 0
 if passed then
-call('ZADD', queue, -(passes + 1), 'passes')
-elseif mark > 0 then
+call('ZADD', queue, -(handOffs + 1), 'passes')
+elseif handOffs + till > 0 then
 call('ZREM', queue, 'passes')
 end
 call('ZREM', queue, first)
-local minted = mint(fence, fences)
+local minted = mint(fence, fences, last)
 take(lock, token, ttl)
 if token == mine then
 return 'mine', minted
@@ -408,22 +489,24 @@ if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
 error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
 end
 end
+local function checkFence(fence)
+if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
+error('FENCE the fence counter of this lock is no number, or more than a day ahead of the clock', 0)
+end
+return fence
+end
 local function lastFence(key)
 local last = call('GET', key)
-if not last then
-return 0
-end
-return tonumber(last) or error('WRONGTYPE the fence of this lock is not a number', 0)
+return last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
 end
 local function setFence(key, top)
 local ahead = math.max(math.floor(top / 1000) - now, 0)
 call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
 end
-local function mint(key, count)
+local function mint(key, count, last)
 if count == 0 then
 return 0
 end
-local last = lastFence(key)
 local fence = micros > last and micros or last + 1
 setFence(key, fence + count - 1)
 return fence
@@ -444,7 +527,7 @@ return redis.error_reply('ERR expected a lifetime in whole milliseconds, at leas
 end
 checked = ttl
 end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
 return redis.error_reply('ERR expected a token, a moment, and how many fences')
 end
 if not now then
@@ -458,13 +541,13 @@ end
 local holder = call('GET', KEYS[1])
 if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
 local last, fence = 0, micros
-if #ARGV == 5 and count == 1 then
+if count == 1 and (#ARGV == 5 or #ARGV == 6) then
 fence = math.max(micros, tonumber(ARGV[5]))
 end
 if count == 1 then
 last = tonumber(call('GET', KEYS[2]) or 0)
 end
-if last and last < fence and mayCheck('PEXPIRE', KEYS[1], ttl) then
+if last and last < fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
 if fence > micros then
 call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
 elseif count == 1 then
@@ -476,7 +559,7 @@ call('PEXPIRE', KEYS[1], ttl)
 return { 1, fence * count, 0, now }
 end
 end`;
-const acquire2Part = `local locks, placed = #KEYS / 3, #ARGV > 5
+const acquire2Part = `local locks, placed = #KEYS / 3, #ARGV > 6
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
 holder = i == 1 and holder or call('GET', KEYS[i])
@@ -513,6 +596,10 @@ if busy then
 if placed then
 return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
 end
+local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
+for i = 1, pause > 0 and locks or 0 do
+markPoll(KEYS[2 * locks + i], pause)
+end
 return { 0, left, 0, now }
 end
 for i = 1, locks do
@@ -521,13 +608,14 @@ mayExpire(KEYS[i], ttl)
 end
 end
 local fence = 0
+local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 for i = locks + 1, count > 0 and 2 * locks or 0 do
 fence = math.max(fence, lastFence(KEYS[i]))
 end
 if next(free) == nil and fence > 0 then
 fence = fence - count + 1
 elseif count > 0 then
-fence = math.max(fence + 1, micros, #ARGV == 5 and tonumber(ARGV[5]) or 0)
+fence = math.max(fence + 1, micros, least)
 for i = locks + 1, 2 * locks do
 setFence(KEYS[i], fence + count - 1)
 end
@@ -578,6 +666,7 @@ if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 clock()
+checkFence(least)
 for i = 1, locks do
 if call('GET', KEYS[i]) ~= ARGV[1] then
 return { 0 }
@@ -621,13 +710,9 @@ end`;
 const release2Part = `local function passOn(lock, fence, queue, status)
 clock()
 if ticket ~= '0' then
-local found = tonumber(ticket) > 0 and call('ZRANGEBYSCORE', queue, ticket, ticket)
-or call('ZRANGEBYSCORE', queue, 0, '+inf')
-for i = 1, #found do
-local _, _, _, _, _, whose = entry(found[i])
-if whose == token then
-call('ZREM', queue, found[i])
-end
+local mine = entriesOf(queue, token, tonumber(ticket))
+for i = 1, #mine do
+call('ZREM', queue, mine[i])
 end
 end
 local next = #ARGV > 3 and ARGV[4]
@@ -659,7 +744,7 @@ return reply`;
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '662482c65c3db0834f9b2c9180c3df7172df5188',
+  sha: 'f883ab5bce57b0e9f5397d6abfbc5524add5e3c2',
   lua:
     momentPart +
     `
@@ -686,7 +771,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which nobody waits for this request any more
  * @param fences how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
- * @param place for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet); for one of a
+ * @param place for a process that is queued when it is busy (one lock): channel, id, ticket (0: it has none yet); for others:
  * @returns the call; its reply: [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -768,7 +853,7 @@ export function acquireMember(
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '642591621ccd67771165ff5d8ac2423591e4c761',
+  sha: 'c7effb6f3bcaa022aa95c6db684f6c6d058c5bc2',
   lua:
     momentPart +
     `
@@ -825,7 +910,7 @@ export function batch(key: readonly string[], part: readonly string[]): ScriptCa
 
 const batchMembersScript: Script = {
   name: 'batchMembers',
-  sha: 'fc8b4e334d9455809c99b92849f1055b3271aa2d',
+  sha: '217c758c272aba94582e6d51b283d2738e971b21',
   lua:
     momentPart +
     `
@@ -954,7 +1039,7 @@ end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1)
+minted = mint(fence, 1, lastFence(fence))
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1237,7 +1322,7 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '58327edffad3646b505a05feeae2db0a4a8d1297',
+  sha: '16f6fdf19be5e947c767e9b168841f460445bf05',
   lua:
     momentPart +
     `
@@ -1284,7 +1369,7 @@ export function readValue(value: string): ScriptCall {
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '8792c5cd4908c52c87ab8cf01b287eb8131f7226',
+  sha: '38885f109e45dd53f5f2b29f48a95fa7ffcc07fd',
   lua:
     momentPart +
     `

@@ -508,12 +508,17 @@ class RedisStore implements Store, Node {
 }
 
 function acquireCall(request: AcquireRequest, notAfter: number): Call {
-  const { keys, token, lifetimeMs, place, leastFence } = request;
+  const { keys, token, lifetimeMs, place } = request;
   if (request.mode !== undefined) return acquireMemberCall(request, request.mode, notAfter);
-  const least = leastFence === undefined ? [] : [leastFence.toFixed(0)];
-  const where = place === undefined ? least : [place.channel, place.id, String(place.ticket)];
+  const where = place === undefined ? unqueued(request) : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), where);
+}
+
+/** What the script wants of a caller that is not queued. */
+function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
+  if (pauseMs !== undefined) return [leastFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
+  return leastFence > 0 ? [leastFence.toFixed(0)] : [];
 }
 
 function releaseCall({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest, next?: AcquireRequest): Call {

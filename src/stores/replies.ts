@@ -18,7 +18,18 @@ const passing = new Set([
   'MISCONF',
 ]);
 /** States that somebody has to change. */
-const lasting = ['NOAUTH', 'WRONGPASS', 'NOPERM', 'WRONGTYPE', 'CROSSSLOT', 'NOSCRIPT', 'VERSION', 'LIMIT'];
+const lasting = [
+  'NOAUTH',
+  'WRONGPASS',
+  'NOPERM',
+  'WRONGTYPE',
+  'CROSSSLOT',
+  'NOSCRIPT',
+  'VERSION',
+  'LIMIT',
+  'FENCE',
+  'FOREIGN',
+];
 const known = new RegExp(`\\b(${[...passing, ...lasting].join('|')})\\b`);
 
 /** The client's error as ours. */
