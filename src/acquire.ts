@@ -455,7 +455,7 @@ export class Wait implements Waiter {
     const { commandTimeoutMs } = this.#settings;
     const mode = this.#stands?.mode;
     if (mode === undefined) return { keys: this.#keys, token, commandTimeoutMs };
-    return { keys: this.#keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
+    return { keys: this.#keys, token, commandTimeoutMs, ticket: this.#stands!.ticket, held: { mode, fence: -1 } };
   }
 
   /**

@@ -1,5 +1,5 @@
 // Readers and a writer. A thin face over `acquire`: who may hold it beside whom, and who goes first, is decided in Redis
-// (scripts/members.lua), by a member with an end of its own for each holder, and never by a counter.
+// (scripts/holders.lua), by a member with an end of its own for each holder, and never by a counter.
 import { acquire, change } from './acquire';
 import { optionError } from './errors';
 import { traceAcquire, warningsWanted } from './events';

@@ -65,7 +65,7 @@ export interface AcquireRequest {
 export interface Place {
   readonly channel: string;
   readonly id: string;
-  /** What it was given when it first stood there; 0: it has not stood there yet. */
+  /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
   /** Not for a mutex: ms without a sign after which it is passed over. Default 0: by its place. */
   readonly patienceMs?: number | undefined;

@@ -29,6 +29,169 @@ reply[size + 2] = type(answer) == 'table' and answer.err or answer
 size = size + 2
 end
 end`;
+const holdersPart = `local locks, checked, changes = {}, {}, {}
+local chunk = 16
+local function isOurs(text)
+return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
+end
+local function refuseForeign()
+error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it', 0)
+end
+local function member(text)
+local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+if not kind then
+return nil
+end
+length = tonumber(length)
+return {
+kind = kind,
+permits = tonumber(permits),
+step = tonumber(step),
+fence = tonumber(fence),
+token = string.sub(rest, 1, length),
+group = string.sub(rest, length + 1),
+text = text,
+}
+end
+local function text(kind, permits, step, fence, token, group)
+return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
+end
+local function goesIn(held, each)
+held.kind, held.group = each.kind, each.group
+held.count, held.used = held.count + 1, held.used + each.permits
+end
+local function enter(held, each, ends)
+each.ends = ends
+held.of[each.token] = each
+held.fence = math.max(held.fence, each.fence)
+goesIn(held, each)
+end
+local function nobody()
+return { of = {}, count = 0, used = 0, fence = 0, whole = true }
+end
+local function check(lock)
+local seen = checked[lock]
+if not seen then
+local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
+seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+for i = 1, #found, 2 do
+if not isOurs(found[i]) then
+seen.isForeign = true
+elseif tonumber(found[i + 1]) <= now then
+seen.expired[#seen.expired + 1] = found[i]
+end
+end
+if seen.isFull then
+local at = micros % call('ZCARD', lock)
+local some = call('ZRANGE', lock, at, at + chunk - 1)
+for i = 1, #some do
+seen.isForeign = seen.isForeign or not isOurs(some[i])
+end
+end
+checked[lock] = seen
+end
+return seen
+end
+local function purge(lock, kept)
+local seen = check(lock)
+if seen.isPurged then
+return
+elseif seen.isForeign or #seen.expired == chunk then
+local gone = { '1 r 1 0 0 0 ' }
+for i = 1, #seen.expired do
+gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
+end
+call('ZREM', lock, unpack(gone))
+else
+call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+end
+seen.isPurged = true
+end
+local function holders(lock, all)
+local held = locks[lock]
+if held and (held.whole or not all) then
+return held
+end
+held = nobody()
+local from = string.format('(%.0f', now)
+local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
+if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
+found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
+elseif #found == 2 * chunk then
+held.whole = false
+found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
+end
+for i = 1, #found, 2 do
+local each = member(found[i])
+if each then
+enter(held, each, tonumber(found[i + 1]))
+else
+held.isForeign = true
+end
+end
+locks[lock] = held
+return held
+end
+local function ourHolders(lock, all)
+local held = holders(lock, all)
+if held.isForeign or check(lock).isForeign then
+refuseForeign()
+end
+return held
+end
+local function lastReader(lock, token, group, fenced)
+if locks[lock] then
+return nil
+end
+local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+local last = found[1] and tonumber(found[2]) > now and member(found[1])
+if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+return nil
+end
+if check(lock).isForeign then
+refuseForeign()
+end
+local held = nobody()
+enter(held, last, tonumber(found[2]))
+return held
+end
+local function without(held, token)
+if not held.of[token] then
+return held
+end
+local others = nobody()
+others.whole, others.isForeign = held.whole, held.isForeign
+for whose, each in pairs(held.of) do
+if whose ~= token then
+enter(others, each, each.ends)
+end
+end
+return others
+end
+local function forget(lock, token)
+local held = locks[lock]
+locks[lock] = held and held.whole and without(held, token) or nil
+end
+local function changed(limit)
+if changes[limit] == nil then
+changes[limit] = call('GET', limit) or false
+end
+return changes[limit]
+end
+local function keep(lock)
+local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+if not last[1] or not isOurs(last[1]) then
+return
+end
+if last[2] == 'inf' then
+call('PERSIST', lock)
+else
+local ms = math.max(tonumber(last[2]) - now, 1)
+if not check(lock).isForeign or call('PTTL', lock) < ms then
+call('PEXPIRE', lock, string.format('%.0f', ms))
+end
+end
+end`;
 const linePart = `local mostSilence, mostYield = 10000, 1000
 local function isWhole(queue, member)
 local version = string.match(member, '^(%d+) ')
@@ -199,275 +362,6 @@ local holder = call('GET', lock)
 local score, before = stand(queue, token, lifetime, fences, channel, id, ticket)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
-const membersPart = `local locks, lines, wakes = {}, {}, {}
-local function member(text)
-local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.*)$')
-if not kind then
-error('WRONGTYPE this sorted set is no lock of redis-exp-lock, or one of another version', 0)
-end
-length = tonumber(length)
-return {
-kind = kind,
-permits = tonumber(permits),
-step = tonumber(step),
-fence = tonumber(fence),
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-text = text,
-}
-end
-local function text(kind, permits, step, fence, token, group)
-return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
-end
-local function goesIn(held, each)
-held.kind, held.group = each.kind, each.group
-held.count, held.used = held.count + 1, held.used + each.permits
-end
-local function enter(held, each, ends)
-each.ends = ends
-held.of[each.token] = each
-held.fence = math.max(held.fence, each.fence)
-goesIn(held, each)
-end
-local function nobody()
-return { of = {}, count = 0, used = 0, fence = 0 }
-end
-local function holders(lock)
-local held = locks[lock]
-if not held then
-held = nobody()
-local found = call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES')
-for i = 1, #found, 2 do
-enter(held, member(found[i]), tonumber(found[i + 1]))
-end
-locks[lock] = held
-end
-return held
-end
-local function lastReader(lock, token, group, fenced)
-if locks[lock] then
-return nil
-end
-local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-local last = found[1] and tonumber(found[2]) > now and member(found[1])
-if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
-return nil
-end
-local held = nobody()
-enter(held, last, tonumber(found[2]))
-return held
-end
-local function without(held, token)
-if not held.of[token] then
-return held
-end
-local others = nobody()
-for whose, each in pairs(held.of) do
-if whose ~= token then
-enter(others, each, each.ends)
-end
-end
-return others
-end
-local function keep(lock)
-local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-if last[2] == 'inf' then
-call('PERSIST', lock)
-elseif last[2] then
-call('PEXPIRE', lock, string.format('%.0f', math.max(tonumber(last[2]) - now, 1)))
-end
-end
-local function isSpecial(each)
-return each.kind == 'u' or (each.kind ~= 'p' and each.kind == each.prefer)
-end
-local function stands(all, each)
-local live = all.live
-local at = #live + 1
-while at > 1 and live[at - 1].ticket > each.ticket do
-at = at - 1
-end
-table.insert(live, at, each)
-all.of[each.token] = each
-all.special = all.special + (isSpecial(each) and 1 or 0)
-end
-local function entry(found, ticket)
-local deadline, id, kind, permits, prefer, channel, length, rest =
-string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.*)$')
-if not deadline then
-error('VERSION the line of this lock was written by another version of redis-exp-lock', 0)
-end
-length = tonumber(length)
-return {
-deadline = tonumber(deadline),
-kind = kind,
-permits = tonumber(permits),
-prefer = prefer,
-channel = channel,
-id = id,
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-ticket = tonumber(ticket),
-text = found,
-}
-end
-local function line(queue, whole)
-local all = lines[queue]
-if all and not (whole and all.more) then
-return all
-end
-all = { live = {}, of = {}, dead = {}, phase = 0, special = 0 }
-local found = call('ZRANGE', queue, 0, whole and -1 or 16, 'WITHSCORES')
-all.more = not whole and #found == 34
-for i = 1, #found, 2 do
-if found[i] == 'phase' then
-all.phase = -tonumber(found[i + 1])
-else
-local each = entry(found[i], found[i + 1])
-if each.deadline < now then
-all.dead[#all.dead + 1] = each.text
-else
-stands(all, each)
-end
-if all.more and each.kind ~= 'p' then
-return line(queue, true)
-end
-end
-end
-if all.more and #all.live == 0 then
-return line(queue, true)
-end
-lines[queue] = all
-return all
-end
-local function leaves(queue, all, each)
-for i = 1, #all.dead do
-call('ZREM', queue, all.dead[i])
-end
-all.dead = {}
-if each then
-if each.text then
-call('ZREM', queue, each.text)
-end
-for i = 1, #all.live do
-if all.live[i] == each then
-table.remove(all.live, i)
-break
-end
-end
-all.of[each.token] = nil
-all.special = all.special - (isSpecial(each) and 1 or 0)
-end
-if all.more and #all.live == 0 then
-lines[queue] = nil
-end
-end
-local function turns(all, asking)
-local list = {}
-local put = not asking
-for i = 1, #all.live do
-local each = all.live[i]
-if not put and each.ticket > asking.ticket then
-list[#list + 1] = asking
-put = true
-end
-if not asking or each.token ~= asking.token then
-list[#list + 1] = each
-end
-end
-if not put then
-list[#list + 1] = asking
-end
-if all.special == 0 and not (asking and isSpecial(asking)) then
-return list
-end
-local writer = 0
-for i = 1, #list do
-if list[i].kind == 'w' and list[i].prefer == 'w' then
-writer = list[i].ticket
-end
-end
-local ranks = { {}, {}, {}, {}, {} }
-for i = 1, #list do
-local each = list[i]
-local rank = 3
-if each.kind == 'u' then
-rank = 1
-elseif each.kind == 'r' and each.prefer == 'r' then
-rank = 2
-elseif each.ticket > writer then
-rank = 5
-elseif each.kind == 'r' and each.ticket > all.phase and each.ticket < writer then
-rank = 4
-end
-table.insert(ranks[rank], each)
-end
-list = ranks[1]
-for rank = 2, 5 do
-for i = 1, #ranks[rank] do
-list[#list + 1] = ranks[rank][i]
-end
-end
-return list
-end
-local function roomBeside(held)
-local only = held.count == 1 and next(held.of) or nil
-return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
-end
-local function admits(held, each, limit)
-if each.kind == 'p' then
-return held.used + each.permits <= limit
-elseif each.kind == 'r' then
-return held.count == 0 or (held.kind == 'r' and held.group == each.group)
-elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
-return true
-end
-return held.count == 0
-end
-local function isWaitedFor(queue)
-local all = line(queue)
-leaves(queue, all)
-if #all.live == 0 then
-call('DEL', queue)
-all.phase = 0
-end
-return #all.live > 0
-end
-local function wakeLater(lock, queue, limit)
-if isWaitedFor(queue) and not wakes[lock] then
-wakes[lock] = true
-wakes[#wakes + 1] = { lock, queue, limit }
-end
-end
-local function wake(lock, queue, limit)
-local all = line(queue)
-local room = roomBeside(holders(lock))
-local most = tonumber(call('GET', limit) or 0)
-local list = turns(all)
-local ids, channels = {}, {}
-local i = 0
-while i < #list do
-i = i + 1
-local each = list[i]
-if not admits(room, each, most) then
-break
-end
-goesIn(room, each)
-if each.channel ~= '-' then
-if not ids[each.channel] then
-channels[#channels + 1] = each.channel
-ids[each.channel] = {}
-end
-table.insert(ids[each.channel], each.id)
-end
-if i == #list and all.more then
-all = line(queue, true)
-list = turns(all)
-end
-end
-for i = 1, #channels do
-redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
-end
-end`;
 const momentPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
 local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
 local micros, now, checked, fenceText`;
@@ -518,6 +412,289 @@ if type(set) == 'table' then
 call('DEL', lock)
 error(set.err, 0)
 end
+end`;
+const waitersPart = `local queues, wakes = {}, {}
+local mostSilence, mostNotified = 10000, 32
+local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
+local function bandOf(kind, prefer)
+if kind == 'u' or (kind == 'r' and prefer == 'r') then
+return 1
+end
+return kind == 'w' and prefer == 'w' and 2 or 3
+end
+local upgradeTicket = 1
+local function scoreOf(each, ticket)
+return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
+end
+local function entry(queue, found, score)
+local version = string.match(found, '^(%d+) ')
+if version and version ~= '2' then
+if call('PTTL', queue) < 0 then
+call('PEXPIRE', queue, mostSilence)
+end
+error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+end
+local deadline, id, kind, permits, prefer, channel, length, rest =
+string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+deadline, length = tonumber(deadline), tonumber(length)
+if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then
+return nil
+end
+local each = {
+kind = kind,
+band = bandOf(kind, prefer),
+permits = tonumber(permits),
+prefer = prefer,
+channel = channel,
+id = id,
+token = string.sub(rest, 1, length),
+group = string.sub(rest, length + 1),
+text = found,
+}
+each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
+return each.ticket <= micros + 86400000000 and each or nil
+end
+local function edges(band)
+local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
+local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
+return low, high
+end
+local function read(queue, all, found)
+for i = 1, #found, 2 do
+local score = tonumber(found[i + 1])
+local each = score >= 0 and entry(queue, found[i], score)
+if found[i] == 'phase' and -score <= micros then
+all.phase = -score
+elseif found[i] == 'told' then
+all.told = -score
+elseif each then
+local list = all[each.band].list
+list[#list + 1] = each
+all[each.band].upto = score
+all.of[each.token] = all.of[each.token] or each
+elseif score >= 0 then
+all.expired[#all.expired + 1] = found[i]
+end
+end
+end
+local function queueOf(queue)
+local all = queues[queue]
+if all then
+return all
+end
+all = { phase = 0, told = 0, last = 0, of = {}, expired = {} }
+for band = 1, 3 do
+local low, high = edges(band)
+all[band] = { list = {}, low = low, high = high }
+end
+all.whole = call('ZCARD', queue) <= chunk + 2
+local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+read(queue, all, found)
+for band = 1, 3 do
+all[band].more = not all.whole
+end
+queues[queue] = all
+return all
+end
+local function at(queue, all, band, n)
+local part = all[band]
+while n > #part.list and part.more and #all.expired < 2048 do
+local count = n == 1 and math.min(chunk, 3) or chunk
+local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
+part.more = #found == 2 * count
+if #found > 0 then
+part.low = '(' .. found[#found]
+end
+read(queue, all, found)
+end
+return part.list[n]
+end
+local function find(queue, all, token, ticket)
+local each = all.of[token]
+for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+local found
+if ticket > 0 then
+local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
+found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
+else
+found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
+end
+for i = 1, #found, 2 do
+local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
+each = one and one.token == token and one or each
+end
+end
+return each
+end
+local function waiting(queue, all)
+if all.whole then
+return #all[1].list + #all[2].list + #all[3].list
+end
+return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+end
+local function newTicket(queue, all, asking)
+local last = all.whole and 0 or all.last
+for band = 1, 3 do
+local list = all[band].list
+last = math.max(last, list[#list] and list[#list].ticket or 0)
+end
+if not all.whole then
+local part = all[asking.band]
+local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
+last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+end
+return math.max(micros, last + 1)
+end
+local function positionOf(queue, all, asking)
+local score = scoreOf(asking, asking.ticket)
+if not all.whole then
+return call('ZCOUNT', queue, 0, string.format('(%.0f', score))
+end
+local before = 0
+for band = 1, asking.band do
+for _, each in ipairs(all[band].list) do
+if each.token ~= asking.token and scoreOf(each, each.ticket) < score then
+before = before + 1
+end
+end
+end
+return before
+end
+local function insert(all, each)
+local part, score = all[each.band], scoreOf(each, each.ticket)
+all.last = math.max(all.last, each.ticket)
+if part.more and not (part.upto and score <= part.upto) then
+return -- behind what was read
+end
+local n = #part.list + 1
+while n > 1 and part.list[n - 1].ticket > each.ticket do
+n = n - 1
+end
+table.insert(part.list, n, each)
+all.of[each.token] = each
+end
+local function leaves(queue, all, each)
+if each or #all.expired > 0 then
+call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+all.expired = {}
+end
+if each then
+local list = all[each.band].list
+for n = 1, #list do
+if list[n] == each then
+table.remove(list, n)
+break
+end
+end
+all.of[each.token] = nil
+end
+end
+local function isEmpty(queue, all)
+if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
+call('DEL', queue)
+all.phase, all.told = 0, 0
+return true
+end
+end
+local function nextOf(queue, all, cursor, asking)
+local heads = {}
+for band = 1, 3 do
+local each = at(queue, all, band, cursor[band])
+while each and asking and each.token == asking.token do
+cursor[band] = cursor[band] + 1
+each = at(queue, all, band, cursor[band])
+end
+if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
+each = asking
+end
+heads[band] = each
+end
+local reader, first, other = heads[1], heads[2], heads[3]
+if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
+first = other
+end
+local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
+if reader and (not first or isPassed or reader.kind == 'u') then
+first = reader
+end
+if first and first == asking then
+cursor.asked = true
+elseif first then
+cursor[first.band] = cursor[first.band] + 1
+end
+return first
+end
+local function roomBeside(held)
+local only = held.count == 1 and next(held.of) or nil
+return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
+end
+local function admits(held, each, limit)
+if each.kind == 'p' then
+return held.used + each.permits <= limit
+elseif each.kind == 'r' then
+return held.count == 0 or (held.kind == 'r' and held.group == each.group)
+elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
+return true
+end
+return held.count == 0
+end
+local function isTurnOf(queue, all, held, asking, most)
+local room, cursor = roomBeside(held), { 1, 1, 1 }
+if not all.whole then
+local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
+if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
+return false
+end
+end
+for _ = 1, mostNotified do
+local each = nextOf(queue, all, cursor, asking)
+if not each or not admits(room, each, most) then
+return false
+elseif each == asking then
+return true
+end
+goesIn(room, each)
+end
+return false
+end
+local function wakeLater(lock, queue, limit)
+local all = queueOf(queue)
+leaves(queue, all)
+if not isEmpty(queue, all) and not wakes[lock] then
+wakes[lock] = true
+wakes[#wakes + 1] = { lock, queue, limit }
+end
+end
+local function wake(lock, queue, limit)
+local all, cursor = queueOf(queue), { 1, 1, 1 }
+local room = roomBeside(ourHolders(lock))
+local most = tonumber(call('GET', limit) or 0) or 0
+local ids, channels, told = {}, {}, 0
+for n = 1, mostNotified do
+local each = nextOf(queue, all, cursor)
+if not each or not admits(room, each, most) then
+break
+end
+goesIn(room, each)
+told = n == mostNotified and each.ticket or 0
+if each.channel ~= '-' then
+if not ids[each.channel] then
+channels[#channels + 1] = each.channel
+ids[each.channel] = {}
+end
+table.insert(ids[each.channel], each.id)
+end
+end
+for i = 1, #channels do
+redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
+end
+if told > 0 then
+call('ZADD', queue, string.format('-%.0f', told), 'told')
+elseif all.told > 0 then
+call('ZREM', queue, 'told')
+end
+all.told = told
 end`;
 const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
@@ -812,7 +989,7 @@ const acquireMemberScript = {
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r gives writing up, w asks for it
  * @param group readers of one group share
- * @param place for who stands in line when there is no room: channel, id, ticket (0: it has none yet), ms after which it is passed over without a sign (0: by its place)
+ * @param place for who stands in line when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
  * @returns the call; its reply: [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireMember(
@@ -910,7 +1087,7 @@ export function batch(key: readonly string[], part: readonly string[]): ScriptCa
 
 const batchMembersScript: Script = {
   name: 'batchMembers',
-  sha: '217c758c272aba94582e6d51b283d2738e971b21',
+  sha: 'ff152ea9c6d11c33874fdab2186cf6566f7e68c6',
   lua:
     momentPart +
     `
@@ -918,7 +1095,10 @@ const batchMembersScript: Script = {
     takePart +
     `
 ` +
-    membersPart +
+    holdersPart +
+    `
+` +
+    waitersPart +
     `
 local scripts = {
 acquireMember = function(k, a, keyCount, argCount)
@@ -936,55 +1116,41 @@ if now > notAfter then
 return { -1, 0, 0, now }
 end
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
-local all = line(queue, kind ~= 'p')
-local standing = all.of[token]
-local asked = placed and tonumber(ARGV[a + 13]) or 0
-if all.more and not standing and asked > 0 then
-local found = call('ZRANGEBYSCORE', queue, ARGV[a + 13], ARGV[a + 13])
-for i = 1, #found do
-local each = entry(found[i], asked)
-standing = each.token == token and each or standing
-end
-end
-local others = (all.more and call('ZCOUNT', queue, 0, '+inf') or #all.live) - (standing and 1 or 0)
+local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
+local asked = placed and tonumber(ARGV[a + 13]) or 0
+local standing = find(queue, all, token, asked)
+asked = asked > shifts[1] and asked <= micros + 86400000000 and asked or 0
+local others = waiting(queue, all) - (standing and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.ticket = standing and standing.ticket or asked
+asking.band = bandOf(asking.kind, prefer)
+asking.ticket = upgrade and upgradeTicket or standing and standing.kind ~= 'u' and standing.ticket or asked
 if asking.ticket == 0 then
-local last = all.live[#all.live]
-last = all.more and tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]) or last and last.ticket or 0
-asking.ticket = math.max(micros, last + 1)
+asking.ticket = newTicket(queue, all, asking)
 end
-local isBehind = all.more and asking.ticket > all.live[#all.live].ticket
-local function isOurTurn(held, mine)
-local room, before, granted = roomBeside(held), 0, true
-if mine then
-goesIn(room, mine)
-end
-local list = turns(all, asking)
-for i = 1, #list do
-local each = list[i]
-granted = granted and admits(room, each, most)
-if each == asking then
-return granted, before
-end
-before = before + 1
-if granted then
-goesIn(room, each)
-end
-end
-end
-local granted, before, mine, held, known = false, 0, nil, nil, 0
-if kind == 'r' and step == 0 and #all.dead == 0 and (not standing or standing.kind == 'r') then
+local granted, mine, held, known = false, nil, nil, 0
+local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
+if kind == 'r' and not isChanged and #all.expired == 0 and (not standing or standing.kind == 'r') then
 held = lastReader(lock, token, group, fences)
-granted = held and isOurTurn(held)
+granted = held and isTurnOf(queue, all, held, asking, most)
 end
 mayExpire(lock, ARGV[a + 2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
 if not granted then
-local everybody = holders(lock)
+local everybody = ourHolders(lock, isChanged)
+if kind == 'r' and fences and everybody.fence == 0 then
+everybody = ourHolders(lock, true)
+end
 mine, held = everybody.of[token], without(everybody, token)
+if not mine and not everybody.whole and kind == 'r' then
+local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
+local mineEnds = tonumber(call('ZSCORE', lock, ours))
+mine = mineEnds and mineEnds > now and member(ours)
+if mine then
+mine.ends = mineEnds
+end
+end
 if step > 0 and not mine then
 return { -3, 0, 0, now }
 elseif step > 0 and mine.step > step then
@@ -995,16 +1161,16 @@ return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers
 end
 known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
 local isKnown = everybody.count > 0
-for i = 1, #all.live do
-isKnown = isKnown or all.live[i].kind == 'p'
+at(queue, all, 3, 1)
+for i = 1, #all[3].list do
+isKnown = isKnown or all[3].list[i].kind == 'p'
 end
 if isKnown and known ~= 0 and known ~= most then
 return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
 end
-for i = 1, upgrade and mine.step < step and #all.live or 0 do
-if all.live[i].kind == 'u' and all.live[i] ~= standing then
+local first = upgrade and mine.step < step and at(queue, all, 1, 1)
+if first and first.kind == 'u' and first.token ~= token then
 return { -2, 0, 0, now }
-end
 end
 ends = math.max(ends, mine and mine.ends or 0)
 score = ends == math.huge and '+inf' or string.format('%.0f', ends)
@@ -1019,6 +1185,8 @@ if step > 0 and kind == 'r' then
 locks[lock] = nil
 call('ZREM', lock, mine.text)
 call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+call('PSETEX', limit, 60000, token)
+changes[limit] = token
 leaves(queue, all, standing)
 keep(lock)
 wakeLater(lock, queue, limit)
@@ -1026,14 +1194,7 @@ return { 1, mine.fence, others, now }
 end
 granted = held.count == 0
 if not upgrade then
-granted, before = isOurTurn(held, mine)
-if isBehind and granted then
-all, isBehind = line(queue, true), false
-standing = all.of[token] or standing
-granted, before = isOurTurn(held, mine)
-elseif isBehind then
-before = call('ZCOUNT', queue, 0, string.format('(%.0f', asking.ticket))
-end
+granted = isTurnOf(queue, all, held, asking, most)
 end
 end
 if granted then
@@ -1050,7 +1211,7 @@ elseif locks[lock] then
 enter(locks[lock], new, ends)
 end
 keep(lock)
-call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+purge(lock, new.text)
 if kind == 'p' then
 local last = call('PTTL', lock)
 call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[a + 8])
@@ -1058,17 +1219,17 @@ if last < 0 then
 call('PERSIST', limit)
 end
 end
-local passedOver = #all.dead > 0
+local hasExpired = #all.expired > 0
+local isLastTold = standing and all.told > 0 and standing.ticket >= all.told
 leaves(queue, all, standing)
 if kind == 'w' and others > 0 then
 call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
 call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-all.phase = micros
-elseif others == 0 and (standing or passedOver) then
-call('DEL', queue)
-all.phase = 0
+all.phase, all.told = micros, 0
+elseif standing or hasExpired then
+isEmpty(queue, all)
 end
-if passedOver then
+if hasExpired or isLastTold then
 wakeLater(lock, queue, limit)
 end
 return { 1, minted, others, now }
@@ -1082,29 +1243,35 @@ end
 if left == math.huge then
 left = -1
 end
+local before = positionOf(queue, all, asking)
 if not placed then
 return { 0, left, asking.ticket, now, before, 0 }
 end
-local patience = tonumber(ARGV[a + 14])
-if patience == 0 then
-patience = 2 * math.max(1000, 125 * (before + 1))
+local silence = tonumber(ARGV[a + 14])
+if silence == 0 then
+silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
 end
 asking.channel, asking.id = ARGV[a + 11], ARGV[a + 12]
-asking.text = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, asking.id, asking.kind, permits, prefer, asking.channel, #token)
-.. token
-.. group
-if standing and standing.text == asking.text then
-standing.text = nil
-end
-call('ZADD', queue, string.format('%.0f', asking.ticket), asking.text)
-call('PEXPIRE', queue, 600000)
+asking.text = string.format(
+'2 %.0f %s %s %.0f %s %s %d ',
+now + math.min(silence, mostSilence),
+asking.id,
+asking.kind,
+permits,
+prefer,
+asking.channel,
+#token
+) .. token .. group
+call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
 call('PSETEX', limit, 3600000, ARGV[a + 8])
 end
-leaves(queue, all, standing)
-if not isBehind then
-stands(all, asking)
+if standing and standing.text == asking.text then
+standing.text = '' -- it was written again
 end
+leaves(queue, all, standing)
+insert(all, asking)
 return { 0, left, asking.ticket, now, before, 0 }
 end,
 extendMember = function(k, a, keyCount, argCount)
@@ -1116,7 +1283,7 @@ clock()
 local lock, mine, ends = KEYS[k + 1], ARGV[a + 2], nil
 ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 if not ends or ends <= now then
-local held = holders(lock)
+local held = holders(lock, true)
 local found = held.of[ARGV[a + 1]]
 if not found then
 return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
@@ -1129,7 +1296,7 @@ end
 local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
 locks[lock] = nil
-call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+purge(lock, mine)
 call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
 keep(lock)
 if string.find(mine, '^1 p') then
@@ -1149,7 +1316,7 @@ local lock, queue, mine = KEYS[k + 1], KEYS[k + 2], ARGV[a + 2]
 local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 local reply = 1
 if not ends then
-local held = holders(lock)
+local held = holders(lock, true)
 local found = held.of[ARGV[a + 1]]
 if found then
 mine, ends = found.text, found.ends
@@ -1161,22 +1328,21 @@ reply = 0
 end
 if ends then
 call('ZREM', lock, mine)
-if locks[lock] then
-locks[lock] = without(locks[lock], ARGV[a + 1])
-end
+forget(lock, ARGV[a + 1])
 if ends == math.huge then
 keep(lock)
 end
 end
+if ends and string.find(mine, '^1 r 1 [1-9]') then
+call('DEL', KEYS[k + 3])
+changes[KEYS[k + 3]] = nil
+end
 local function others()
 if ARGV[a + 3] ~= '0' then
-local all = line(queue)
-if all.more and not all.of[ARGV[a + 1]] then
-all = line(queue, true)
-end
-leaves(queue, all, all.of[ARGV[a + 1]])
+local all = queueOf(queue)
+leaves(queue, all, find(queue, all, ARGV[a + 1], tonumber(ARGV[a + 3])))
 elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
-return -- whoever could go in beside two readers would have done so before
+return -- what could go in beside two readers would have done so before
 end
 if call('ZCARD', queue) > 0 then
 wakeLater(lock, queue, KEYS[k + 3])
@@ -1187,7 +1353,7 @@ return { reply }
 end,
 countMembers = function(k, a, keyCount, argCount)
 clock()
-return { holders(KEYS[k + 1]).used }
+return { ourHolders(KEYS[k + 1], true).used }
 end,
 }
 ` +
@@ -1284,21 +1450,25 @@ export function extendMember(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '0a48f9bbb5bf271ed3be8d57fbf668a29dc22404',
+  sha: '23bf53345e0789c040ac2e8f165cf5216ec2ca5e',
   lua: `local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
 local left = redis.call('PTTL', KEYS[1])
 if type(holder) == 'table' then
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-if last.err then
+local first = redis.pcall('ZRANGE', KEYS[1], 0, 15)
+if first.err then
 return holder
+end
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+first[#first + 1] = last[1]
+for i = 1, #first do
+if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
+return redis.error_reply('FOREIGN this sorted set has a member that is not of redis-exp-lock')
+end
 end
 local length, rest
-kind, length, rest = string.match(last[1] or '', '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-if not kind then
-return holder
-end
+kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
 holder, left = false, -2
 if tonumber(last[2]) > now then
 holder = string.sub(rest, 1, tonumber(length))

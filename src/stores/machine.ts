@@ -94,7 +94,7 @@ const mostYieldMs = 1000;
 /** A caller that polls may be late by so much, and is then still on time. */
 const pollLatenessMs = 20;
 /** No entry's deadline is further away; a queue ends so long after the last entry was written. */
-export const mostSilenceMs = 10_000;
+const mostSilenceMs = 10_000;
 /** A fence counter that is further ahead of the clock was damaged. */
 const mostFenceAheadMicros = 86_400_000_000;
 
@@ -275,8 +275,9 @@ export class Machine {
       },
     };
     if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
-    const patience = (before: number): number => 2 * askEveryMs(before, this.#limits);
-    return acquireMember(row.members, fences, command, micros, tellEach(this.#publish, key), patience);
+    const silenceMs = (before: number, askedMs: number | undefined): number =>
+      Math.min(askedMs || 2 * askEveryMs(before, this.#limits), mostSilenceMs);
+    return acquireMember(row.members, fences, command, micros, tellEach(this.#publish, key), silenceMs);
   }
 
   #members(key: string, nowMs: number): Members {

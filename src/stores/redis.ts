@@ -35,6 +35,8 @@ import { codeOf, describe, integers, isNoScript, listOf, strangeReply } from './
 const probationMs = 10_000;
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
 const mostInBatch = 128;
+/** Theirs cost several times as much each, and nobody else's command should wait for long. */
+const mostMembersInBatch = 64;
 /** Integers in the reply of an acquire, and in that to somebody who stands in line. */
 const acquireLength = 4;
 const placedLength = 6;
@@ -94,7 +96,7 @@ class RedisStore implements Store, Node {
     this.generation = client.generation;
     const send: Send = (call, answer) => this.#send(call, answer);
     this.#batch = new Batch(mostInBatch, client.clustered, scripts.batch, send, process.nextTick);
-    this.#memberBatch = new Batch(mostInBatch, client.clustered, scripts.batchMembers, send, setImmediate);
+    this.#memberBatch = new Batch(mostMembersInBatch, client.clustered, scripts.batchMembers, send, setImmediate);
   }
 
   refuses(keys: Key): LockBackendError | undefined {

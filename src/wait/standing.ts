@@ -34,6 +34,11 @@ export class Standing {
     return this.#spot !== undefined;
   }
 
+  /** What it is queued with; -1 where that is not known. */
+  get ticket(): number {
+    return this.#ticket || -1;
+  }
+
   /** From now on it is told when to ask. */
   hear(lines: Lines, key: string, hint: Hint): void {
     // Of what a writer gives back, a reader takes next to nothing, and a writer all.
@@ -44,11 +49,13 @@ export class Standing {
 
   /** For the question that is being asked. */
   place(pauseMs: number): Place {
+    // What was sent without an answer may be queued; what was never sent need not be looked for.
+    const ticket = this.stood ? this.ticket : 0;
     this.stood = true;
     this.hinted = false;
-    if (this.#spot !== undefined) return { channel: this.#spot.channel, id: this.#spot.id, ticket: this.#ticket };
+    if (this.#spot !== undefined) return { channel: this.#spot.channel, id: this.#spot.id, ticket };
     const patienceMs = Math.ceil(2 * pauseMs + latenessMs);
-    return { channel: noChannel, id: '0', ticket: this.#ticket, patienceMs };
+    return { channel: noChannel, id: '0', ticket, patienceMs };
   }
 
   busy({ leftMs, stand }: AcquireReply & { granted: false }): void {

@@ -124,3 +124,76 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
     expect(await client.pTTL(queue)).to.be.within(1, 10_000);
   });
 });
+
+describe('a forged or damaged queue of readers, writers and permits (H82)', function () {
+  this.timeout(30_000);
+  const { RWLock, Semaphore } = redisExpLock;
+  let server: RedisServer;
+  let client: Client;
+
+  before(async () => {
+    server = await startRedis();
+    client = await server.connect();
+  });
+
+  after(async () => {
+    client.destroy();
+    await server.discard();
+  });
+
+  const entry = (kind: string, parts: Partial<Record<'deadline' | 'permits' | 'length' | 'token', string>> = {}) => {
+    const { deadline, permits, length, token } = {
+      ...{ deadline: String(Date.now() + 3_000), permits: '1', length: '1', token: 't' },
+      ...parts,
+    };
+    return `2 ${deadline} 7 ${kind} ${permits} w c ${length} ${token}`;
+  };
+  const micros = () => Date.now() * 1_000 - 5_000_000;
+  const members: [what: string, member: (kind: string) => string, score: () => number | string][] = [
+    ['a deadline in a thousand years', (kind) => entry(kind, { deadline: '33000000000000' }), micros],
+    ['a token that is longer than it is', (kind) => entry(kind, { length: '9'.repeat(30) }), micros],
+    ['no token', (kind) => entry(kind, { length: '0' }), micros],
+    ['permits without end', (kind) => entry(kind, { permits: '9'.repeat(400) }), micros],
+    ['no text at all', () => '', micros],
+    ['a whole entry of nobody', (kind) => entry(kind), micros],
+    ['a whole entry of nobody, before all bands', (kind) => entry(kind), () => 5],
+    ['a ticket beyond all others', (kind) => entry(kind), () => '+inf'],
+    ['a ticket far ahead', (kind) => entry(kind), () => 8e15],
+    ['a phase that lies ahead', () => 'phase', () => -9e15],
+    ['a phase without end', () => 'phase', () => '-inf'],
+    ['a mark of nobody', () => 'told', () => -1],
+  ];
+  const kinds: [what: string, kind: string, make: (key: string) => { one(): Promise<redisExpLock.Lease> }][] = [
+    [
+      'a writer',
+      'w',
+      (key) => ({ one: () => new RWLock(key, { redis: client, lifetime: 5_000, timeout: 20_000 }).acquireWrite() }),
+    ],
+    [
+      'permits',
+      'p',
+      (key) => ({ one: () => new Semaphore(key, 1, { redis: client, lifetime: 5_000, timeout: 20_000 }).acquire() }),
+    ],
+  ];
+
+  for (const [who, kind, make] of kinds) {
+    for (const [what, member, score] of members) {
+      it(`${who}, ${what}: a bounded delay, and nothing of it is left`, async () => {
+        const key = uniqueKey('forged');
+        const queue = companionOf(key, 'queue');
+        const { one } = make(key);
+        const held = await one();
+        await server.command('ZADD', queue, score(), member(kind));
+        const waiting = [one(), one()];
+        await sleep(20);
+        expect(await held.release()).to.equal(true);
+        const startMs = performance.now();
+        const released = waiting.map(async (each) => (await each).release());
+        expect(await Promise.all(released)).to.deep.equal([true, true]);
+        expect(performance.now() - startMs, 'ms until both had it').to.be.below(boundedMs);
+        expect(await (await one()).release()).to.equal(true);
+        expect(await client.exists([key, queue])).to.equal(0);
+      });
+    }
+  }
+});
