@@ -115,13 +115,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   start(): void {
-    const { scope, settings } = this.#wanted;
-    const { timeoutMs, signal } = settings;
+    const { timeoutMs, signal } = this.#wanted.settings;
     if (timeoutMs) this.#deadlineMs = performance.now() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
-    scope.waiting.add(this);
+    this.#wanted.scope.waiting.add(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
@@ -158,8 +157,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return this.#finish(change.granted(reply));
     const { fence, sent } = reply;
-    const { mayExecuteUntilMs } = this.#attempts;
-    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs }, undefined);
+    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
     if (held.remaining() > 0) return this.#succeed(held);
     this.#failure = tooLate(key, performance.now() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
@@ -230,18 +228,28 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #attempt(): void {
-    this.#attempts.make(this.#shared && this.#place(this.#shared));
+    if (this.#shared !== undefined) return this.#attempts.make(this.#place(this.#shared), undefined);
+    // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
+    const polls = this.#attempts.count > 0 && !this.#isLast && this.#polls;
+    this.#attempts.make(undefined, polls ? this.#attempts.nextPauseMs() : undefined);
   }
 
   /** Where it is queued, for a key that several may hold, if this attempt is in vain and another will follow. */
   #place(shared: SharedWaiter): Place | undefined {
-    const { maxRetries, timeoutMs } = this.#wanted.settings;
-    if (timeoutMs === 0 || this.#attempts.count >= maxRetries || performance.now() >= this.#deadlineMs)
-      return undefined;
+    if (this.#isLast) return undefined;
     if (shared.isSubscribed) return shared.place();
     // A waiter that is to be woken makes sure first that it would hear.
-    if (!this.#isDeaf && queuesOf(this.#wanted) !== undefined) return undefined;
-    return shared.pollingPlace(this.#attempts.nextPauseMs());
+    return this.#polls ? shared.pollingPlace(this.#attempts.nextPauseMs()) : undefined;
+  }
+
+  /** Whether no attempt would follow the one that is made now. */
+  get #isLast(): boolean {
+    const { maxRetries, timeoutMs } = this.#wanted.settings;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || performance.now() >= this.#deadlineMs;
+  }
+
+  get #polls(): boolean {
+    return this.#isDeaf || queuesOf(this.#wanted) === undefined;
   }
 
   #onBusy(reply: AcquireReply & { granted: false }): void {
@@ -256,21 +264,20 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
     const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - performance.now();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
-    if (this.#attempts.count > maxRetries)
-      return this.#fail(this.#failure ?? tooMany(this.#wanted.key, this.#attempts.count));
+    const { count } = this.#attempts;
+    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }
-    const isQueued = this.#failure === undefined && !this.#isDeaf && !this.#shared?.isSubscribed;
-    const queues = isQueued ? queuesOf(this.#wanted) : undefined;
+    const isQueued = this.#failure === undefined && !this.#shared?.isSubscribed;
+    const queues = isQueued && !this.#isDeaf ? queuesOf(this.#wanted) : undefined;
     if (queues === undefined) this.#pauseAndAttempt();
     else if (queues.wakeUps.isOpen) this.#enqueue(queues);
     else this.#enqueueOrPoll(queues);
   }
 
-  #pauseAndAttempt(wantedMs = this.#shared?.plannedPauseMs ?? this.#attempts.nextPauseMs()): void {
+  #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
     const leftMs = this.#deadlineMs - performance.now();
-    if (this.#shared !== undefined) this.#shared.plannedPauseMs = undefined;
     this.#attempts.pause(Math.max(Math.min(wantedMs, leftMs), 0), () => this.#attempt());
   }
 

@@ -74,7 +74,7 @@ async function walk<T>(
     const text = await store.readValue(full, commandTimeoutMs).catch((error) => {
       throw forKey(error, key);
     });
-    return text === null ? undefined : { value: text === nothing ? undefined : JSON.parse(text), text };
+    return text === null ? undefined : parsed<T>(text);
   };
   const found = await look();
   if (found !== undefined) return found;
@@ -93,6 +93,16 @@ async function walk<T>(
     if (loaded === undefined) throw error;
   });
   return loaded!;
+}
+
+/** What was stored; undefined, as if nothing were cached, for a text that is none of ours: the next value replaces it. */
+function parsed<T>(text: string): Loaded<T> | undefined {
+  if (text === nothing) return { value: undefined, text };
+  try {
+    return { value: JSON.parse(text), text };
+  } catch {
+    return undefined;
+  }
 }
 
 /** Waits for as long as it takes, unless the caller or the factory said how long. */

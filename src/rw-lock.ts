@@ -1,5 +1,5 @@
 // Readers and a writer. A thin face over `acquire`: which holders exclude each other, and which goes first, is decided in Redis
-// (scripts/members.lua), by a member with an end of its own for each holder, and never by a counter.
+// (scripts/holders.lua), by a member with an end of its own for each holder, and never by a counter.
 import { optionError } from './errors';
 import { lockKey } from './keys';
 import { getters, heldLockOf, type Lease, leaseMethods } from './lease';

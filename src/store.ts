@@ -53,6 +53,8 @@ export interface AcquireRequest {
   readonly fences?: number | undefined;
   /** Given by who stands in line when it is busy. */
   readonly place?: Place | undefined;
+  /** Given by a caller that polls: ms until it asks again if the lock is busy, so that a queue beside it yields for so long. */
+  readonly pauseMs?: number | undefined;
   /** Not for a mutex. One key only. */
   readonly mode?: Mode | undefined;
   /** For one of a quorum, instead of a place: the least that the fence may be. */
@@ -63,7 +65,7 @@ export interface AcquireRequest {
 export interface Place {
   readonly channel: string;
   readonly id: string;
-  /** What it was given when it first stood there; 0: it has not stood there yet. */
+  /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
   /** Not for a mutex: ms without a sign after which it is passed over. Default 0: by its place. */
   readonly patienceMs?: number | undefined;

@@ -49,6 +49,9 @@ export class Attempts {
   /** Whether the attempt under way has left for the store's Redis. */
   #isSent = false;
   #nextPauseMs: (() => number) | undefined;
+  #plannedPauseMs: number | undefined;
+  /** What the token is queued with; -1 where that is not known. */
+  #ticket = -1;
   #pause: NodeJS.Timeout | undefined;
 
   constructor(target: Target, caller: Attempting) {
@@ -60,8 +63,11 @@ export class Attempts {
     return this.#pause !== undefined;
   }
 
-  /** @param place Where it is queued if it is in vain, for a key that several may hold. */
-  make(place: Place | undefined): void {
+  /**
+   * @param place   Where it is queued if it is in vain, for a key that several may hold.
+   * @param pauseMs Of a caller that polls: the pause that follows if it is in vain, for a queue beside it.
+   */
+  make(place: Place | undefined, pauseMs: number | undefined): void {
     const { store, settings } = this.#target;
     this.count += 1;
     this.#isUnderWay = true;
@@ -69,7 +75,8 @@ export class Attempts {
     if (store.isQuorum) this.#request = undefined;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
-    const request = place === undefined ? this.#request : { ...this.#request, place };
+    const isPlain = place === undefined && pauseMs === undefined;
+    const request = isPlain ? this.#request : { ...this.#request, place, pauseMs };
     // A caller with a signal may give up before the end of the turn.
     if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request);
     store.acquire(request).then(
@@ -78,8 +85,13 @@ export class Attempts {
     );
   }
 
-  /** The next pause, in ms. */
+  /** The next pause, in ms; the same until it is made. */
   nextPauseMs(): number {
+    this.#plannedPauseMs ??= this.#newPauseMs();
+    return this.#plannedPauseMs;
+  }
+
+  #newPauseMs(): number {
     const { store, settings } = this.#target;
     // Those whose votes were split must not meet again after the same pause.
     this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings);
@@ -88,6 +100,7 @@ export class Attempts {
 
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
+    this.#plannedPauseMs = undefined;
     this.#pause = setTimeout(() => {
       this.#pause = undefined;
       attempt();
@@ -110,6 +123,7 @@ export class Attempts {
     if (change !== undefined) change.revert(this.#request!, this.mayExecuteUntilMs);
     else void store.abandon(this.#releaseRequest(this.#request!.token), this.mayExecuteUntilMs);
     this.mayExecuteUntilMs = 0;
+    this.#ticket = -1;
     this.#request = undefined;
   }
 
@@ -136,6 +150,7 @@ export class Attempts {
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
+    if (!reply.granted) this.#ticket = reply.stand?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
     if (!reply.granted || this.#target.change !== undefined) return;
@@ -158,6 +173,6 @@ export class Attempts {
     const { keys, mode, settings } = this.#target;
     const { commandTimeoutMs } = settings;
     if (mode === undefined) return { keys, token, commandTimeoutMs };
-    return { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
+    return { keys, token, commandTimeoutMs, ticket: this.#ticket, held: { mode, fence: -1 } };
   }
 }

@@ -26,8 +26,6 @@ export class SharedWaiter {
   isQueued = false;
   /** Woken while an attempt was under way, which may have been answered before. */
   wasWoken = false;
-  /** The pause that follows the attempt under way, where the entry says how long it will be silent. */
-  plannedPauseMs: number | undefined;
   #subscription: Subscription | undefined;
   #ticket = 0;
   #before = 0;
@@ -53,16 +51,15 @@ export class SharedWaiter {
   /** The entry of a waiter that is woken. */
   place(): Place {
     const { channel, id } = this.#subscription!;
-    return this.#queued({ channel, id, ticket: this.#ticket });
+    return this.#queued({ channel, id, ticket: this.#queuedWith });
   }
 
   /** The entry of a waiter that polls, next after `pauseMs`. */
   pollingPlace(pauseMs: number): Place {
-    this.plannedPauseMs = pauseMs;
     return this.#queued({
       channel: noChannel,
       id: '0',
-      ticket: this.#ticket,
+      ticket: this.#queuedWith,
       patienceMs: Math.ceil(2 * pauseMs + latenessMs),
     });
   }
@@ -83,6 +80,11 @@ export class SharedWaiter {
   leave(): void {
     this.#subscription?.leave();
     this.#subscription = undefined;
+  }
+
+  /** -1: perhaps, but no answer came; 0: it was not queued yet. */
+  get #queuedWith(): number {
+    return this.isQueued ? this.#ticket || -1 : 0;
   }
 
   #queued(place: Place): Place {

@@ -109,7 +109,8 @@ describe('foreign keys and operators', () => {
           expect(error.cause).to.be.instanceOf(Error);
         }
         expect(await failure(withLock.tryLock(key))).to.include({ redisCode: 'WRONGTYPE' });
-        expect(await failure(withLock.inspect(key))).to.include({ redisCode: 'WRONGTYPE' });
+        const redisCode = kind === 'sorted set' ? 'FOREIGN' : 'WRONGTYPE';
+        expect(await failure(withLock.inspect(key))).to.include({ redisCode });
         expect(await server.command('EXISTS', key)).to.equal(1);
         expect(await ttl()).to.equal(-1);
         expect(await server.command('EXISTS', `{${key}}:fence`)).to.equal(0);
@@ -132,14 +133,15 @@ describe('foreign keys and operators', () => {
       expect(await server.command('TYPE', key)).to.equal('list');
     });
 
-    it('a fence of another kind, or no number: an error by name, and no lock', async () => {
-      for (const make of [
-        () => server.command('RPUSH', `{${key}}:fence`, 'a'),
-        () => server.command('SET', `{${key}}:fence`, 'abc'),
-      ]) {
+    it('H82: a fence of another kind, no number, or far ahead of the clock: an error by name, and no lock', async () => {
+      const afterTomorrow = String((Date.now() + 2 * 86_400_000) * 1000);
+      for (const [redisCode, ...command] of [
+        ['WRONGTYPE', 'RPUSH', 'a'],
+        ...['abc', 'inf', 'nan', '9007199254740993', '1e300', afterTomorrow].map((text) => ['FENCE', 'SET', text]),
+      ] as [string, string, string][]) {
         await server.command('DEL', `{${key}}:fence`);
-        await make();
-        expect(await failure(withLock.promise(key))).to.include({ redisCode: 'WRONGTYPE', retryable: false });
+        await server.command(command[0]!, `{${key}}:fence`, command[1]!);
+        expect(await failure(withLock.promise(key))).to.include({ redisCode, retryable: false });
         expect(await holder()).to.equal(null);
       }
     });

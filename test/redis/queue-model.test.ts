@@ -114,13 +114,20 @@ class Both {
     return expected;
   }
 
-  /** Asks by counting: for one key or for several, with a token of the moment or an old one. */
-  async count(keys: readonly string[], token: string, lifetimeMs: number, fences: number): Promise<Acquired> {
+  /** Polls: for one key or for several, with a token of the moment or an old one. */
+  async count(
+    keys: readonly string[],
+    token: string,
+    lifetimeMs: number,
+    fences: number,
+    pauseMs?: number,
+  ): Promise<Acquired> {
     this.#micros += 7;
     const notAfterMs = this.nowMs;
-    const expected = this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences }, this.#micros);
-    const reply = await this.#run(generated.acquire(...named(keys), token, lifetimeMs, notAfterMs, fences, []));
-    expect(reply, 'somebody counts').to.deep.equal(this.#inWords(expected, false));
+    const expected = this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences, pauseMs }, this.#micros);
+    const words = pauseMs === undefined ? [] : ['0', String(pauseMs)];
+    const reply = await this.#run(generated.acquire(...named(keys), token, lifetimeMs, notAfterMs, fences, words));
+    expect(reply, 'somebody polls').to.deep.equal(this.#inWords(expected, false));
     return expected;
   }
 
@@ -267,6 +274,9 @@ describe('the line in Redis and the machine that specifies it', function () {
     readonly sure: boolean;
   }
 
+  /** Pauses of callers that poll, among the steps' ms. */
+  const pauseOf = ({ ms, sure }: Step): number | undefined => (sure && ms > 0 ? ms : undefined);
+
   const step: fc.Arbitrary<Step> = fc.record({
     what: fc.constantFrom(
       ...[
@@ -300,7 +310,8 @@ describe('the line in Redis and the machine that specifies it', function () {
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
         const both = new Both(4);
         let counted = newToken('somebody');
-        for (const { what, who, key: n, ms, sure } of steps) {
+        for (const each of steps) {
+          const { what, who, key: n, ms, sure } = each;
           const process = both.processes[who]!;
           // Each process stands for one key: what its token, ticket and entry are for.
           const key = both.keys[what === 'seize' || what === 'unseize' ? n : who % 2]!;
@@ -315,8 +326,9 @@ describe('the line in Redis and the machine that specifies it', function () {
             const { token, ticket } = process;
             both.leave(process);
             await both.release([key], token, sure && ticket > 0 ? ticket : -1, 0);
-          } else if (what === 'count') await both.count([both.keys[n]!], counted, lifetime, sure ? 1 : 0);
-          else if (what === 'count both') await both.count(both.keys, counted, lifetime, sure ? 1 : 0);
+          } else if (what === 'count') {
+            await both.count([both.keys[n]!], counted, lifetime, sure ? 1 : 0, pauseOf(each));
+          } else if (what === 'count both') await both.count(both.keys, counted, lifetime, sure ? 1 : 0, pauseOf(each));
           else if (what === 'give what was counted') {
             await both.release(both.keys, counted, 0, sure ? 5 : 0);
             counted = newToken(undefined);
@@ -365,21 +377,67 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.drain();
   });
 
-  it('H29: dead entries are passed over together, 32 at a time; 40 of them cost two looks', async () => {
-    const both = new Both(42);
+  it('H29: expired entries go together, 2,048 at a time; 60 of them cost one attempt, and expire within 4 s', async () => {
+    const both = new Both(62);
     const key = both.keys[0]!;
     const [holder, ...rest] = both.processes as [Process, ...Process[]];
     const live = rest.pop()!;
     await both.ask(holder, key);
     for (const process of rest) await both.ask(process, key);
-    const lastDeadlineMs = 2 * limits.askMs * Math.max(1, rest.length / limits.askers);
     await both.extend(key, holder.held, 60_000, true);
-    await both.pass(lastDeadlineMs + 1);
+    await both.pass(2 * limits.mostAskMs + 1);
     await both.ask(live, key);
     await both.release([key], holder.held, 0, 0);
     await both.look();
-    expect(both.holder(key), 'after the first look').to.equal(undefined);
-    expect(await both.ask(live, key)).to.include({ outcome: 'granted' });
+    expect(both.holder(key)).to.equal(live.token);
+    await both.drain();
+  });
+
+  it('H80: beside callers that poll the key yields for their longest pause: after 64 hand-offs, or 8 pauses in vain', async () => {
+    for (const [handOffs, msEach] of [
+      [64, 1],
+      [8, 120],
+    ] as const) {
+      const both = new Both(2);
+      const [one, two] = both.processes as [Process, Process];
+      const key = both.keys[0]!;
+      await both.ask(one, key);
+      await both.ask(two, key);
+      const poll = (pauseMs: number) => both.count([key], newToken('polls'), 1_500, 1, pauseMs);
+      await poll(100);
+      await poll(30);
+      let count = 0;
+      for (; both.holder(key) !== undefined && count < 200; count++) {
+        const mine = [one, two].find(({ token }) => token === both.holder(key)) ?? one;
+        if (mine.token === both.holder(key)) await both.ask(mine, key);
+        await both.pass(msEach);
+        await poll(100);
+        await both.release([key], both.holder(key)!, 0, 5, mine);
+      }
+      expect(count).to.be.within(handOffs, handOffs + 2);
+      await both.pass(119);
+      expect(await both.ask(one, key), 'the queue waits').to.include({ outcome: 'busy', leftMs: 1 });
+      expect(await poll(100)).to.include({ outcome: 'granted' });
+      await both.pass(2);
+      await both.drain();
+    }
+  });
+
+  it('H80: no mark is left by a caller that will not ask again, that pauses for too long, or where nobody is queued', async () => {
+    const both = new Both(1);
+    const [one] = both.processes as [Process];
+    const key = both.keys[0]!;
+    const queue = companionOf(key, 'queue');
+    await both.put(key, outsider, 30_000);
+    await both.count([key], newToken('polls'), 1_500, 1, 100);
+    expect(await client.exists(queue)).to.equal(0);
+    await both.ask(one, key);
+    await both.count([key], newToken('tries once'), 1_500, 1);
+    await both.count([key], newToken('pauses for long'), 1_500, 1, 1_001);
+    expect(await client.zCard(queue)).to.equal(1);
+    await both.count([key], newToken('polls'), 1_500, 1, 1_000);
+    expect(await client.zCard(queue)).to.equal(2);
+    await both.put(key, undefined, 0);
     await both.drain();
   });
 
@@ -429,7 +487,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     await lease();
     await waits;
     expect(await client.zRange(companionOf(key, 'queue'), 0, -1)).to.deep.equal(['passes']);
-    expect(await client.pTTL(companionOf(key, 'queue'))).to.be.within(1, 600_000);
+    expect(await client.pTTL(companionOf(key, 'queue'))).to.be.within(1, 10_000);
     holder.destroy();
     waiter.destroy();
   });

@@ -32,6 +32,8 @@ export interface Rules {
   readonly lose: number;
   readonly repeat: number;
   readonly loseMessage: number;
+  /** That something is under way for up to 1.5 s. */
+  readonly delay: number;
   readonly die: number;
   readonly pause: number;
   readonly abandonHold: number;
@@ -39,11 +41,15 @@ export interface Rules {
   /** A non-queueing client: SETNX, PEXPIRE, GET and DEL. */
   readonly outsiders: number;
   readonly counters: number;
+  /** How long those that poll pause. */
+  readonly pollPauseMs: number;
+  /** Those that poll have a turn within this, if nothing goes wrong. */
+  readonly pollTurnMs?: number | undefined;
   /** Deliberate faults of the protocol itself. */
   readonly broken?: Broken | undefined;
 }
 
-export type Broken = 'release without compare' | 'no confirmation' | 'releases first' | 'no rescue';
+export type Broken = 'release without compare' | 'no confirmation' | 'releases first' | 'no rescue' | 'no poll marks';
 
 export class BrokenPromise extends Error {}
 
@@ -242,7 +248,7 @@ export class Simulation {
 
   delayMs(): number {
     // Mostly short; now and then as long as a patience.
-    return this.chance(0.01) ? this.random() * 1500 : 0.05 + this.random() * 2;
+    return this.chance(this.rules.delay) ? this.random() * 1500 : 0.05 + this.random() * 2;
   }
 }
 
@@ -575,6 +581,7 @@ class Poller {
   readonly #knowsQueues: boolean;
   #turns = 0;
   #turnsLeft: number;
+  #waitsSinceMs: number | undefined;
 
   constructor(world: Simulation, name: string, knowsQueues: boolean) {
     this.#world = world;
@@ -594,7 +601,8 @@ class Poller {
     const sentMs = world.nowMs;
     const token = `${this.#name}.${this.#turns}`;
     const fence = this.#knowsQueues ? this.#askAsOurs(token) : this.#setnx(token);
-    if (fence === undefined) return void world.after(pollMs, undefined, () => this.#ask());
+    if (fence === undefined) return this.#askAgain();
+    this.#waitsSinceMs = undefined;
     this.#turns += 1;
     const untilMs = sentMs + trustedMs(lifetimeMs);
     const holder: Grantee = {
@@ -618,10 +626,21 @@ class Poller {
     });
   }
 
+  #askAgain(): void {
+    const world = this.#world;
+    const { pollPauseMs, pollTurnMs } = world.rules;
+    this.#waitsSinceMs ??= world.nowMs;
+    if (pollTurnMs !== undefined && world.nowMs - this.#waitsSinceMs > pollTurnMs) {
+      world.broken(`${this.#name} polls in vain since ${this.#waitsSinceMs.toFixed(1)}`);
+    }
+    world.after(pollPauseMs, undefined, () => this.#ask());
+  }
+
   #askAsOurs(token: string): number | undefined {
-    const { lifetimeMs } = this.#world.rules;
-    const notAfterMs = Number.MAX_SAFE_INTEGER;
-    const reply = this.#world.acquire({ keys: [key], token, lifetimeMs, notAfterMs, fences: 1 }, this.#name);
+    const { lifetimeMs, pollPauseMs, broken } = this.#world.rules;
+    const pauseMs = broken === 'no poll marks' ? undefined : pollPauseMs;
+    const command = { keys: [key], token, lifetimeMs, notAfterMs: Number.MAX_SAFE_INTEGER, fences: 1, pauseMs };
+    const reply = this.#world.acquire(command, this.#name);
     return reply.outcome === 'granted' ? reply.fence : undefined;
   }
 

@@ -90,7 +90,7 @@ class Embedded implements Store {
   }
 
   acquireNow(request: AcquireRequest): AcquireReply {
-    const { keys, token, place, minReplicas, lifetimeMs, mode } = request;
+    const { keys, token, place, minReplicas, lifetimeMs, mode, pauseMs } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now();
@@ -101,6 +101,7 @@ class Embedded implements Store {
       notAfterMs: Number.POSITIVE_INFINITY,
       fences: fencesOf(request),
       place,
+      pauseMs,
       mode,
     };
     return this.#run(

@@ -32,12 +32,17 @@ const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
 const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
 export function acquireCall(request: AcquireRequest, notAfter: number): Call {
-  const { keys, token, lifetimeMs, place, leastFence } = request;
+  const { keys, token, lifetimeMs, place } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, notAfter);
-  const least = leastFence === undefined ? [] : [leastFence.toFixed(0)];
-  const position = place === undefined ? least : [place.channel, place.id, String(place.ticket)];
+  const position = place === undefined ? unqueued(request) : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+}
+
+/** What the script wants of a caller that is not queued. */
+function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
+  if (pauseMs !== undefined) return [leastFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
+  return leastFence > 0 ? [leastFence.toFixed(0)] : [];
 }
 
 export function releaseCall(

@@ -19,7 +19,18 @@ const temporary = new Set([
   'MISCONF',
 ]);
 /** States that an operator or the caller has to change. */
-const lasting = ['NOAUTH', 'WRONGPASS', 'NOPERM', 'WRONGTYPE', 'CROSSSLOT', 'NOSCRIPT', 'VERSION', 'LIMIT'];
+const lasting = [
+  'NOAUTH',
+  'WRONGPASS',
+  'NOPERM',
+  'WRONGTYPE',
+  'CROSSSLOT',
+  'NOSCRIPT',
+  'VERSION',
+  'LIMIT',
+  'FENCE',
+  'FOREIGN',
+];
 const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 
 /** The client's error as ours. */

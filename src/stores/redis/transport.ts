@@ -14,6 +14,8 @@ import { Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
 const mostInBatch = 128;
+/** Calls on keys that several may hold cost several times as much each, and no other command should wait for long. */
+const mostSharedInBatch = 64;
 /** How often a client that is connecting is checked. */
 const readinessPollMs = 5;
 
@@ -30,7 +32,7 @@ export class Transport {
     this.#sender = new Sender(client);
     const send: Send = (call, handler) => this.#sender.send(call, handler);
     this.#batch = new Batch(mostInBatch, client.clustered, send, nextTick);
-    this.#sharedBatch = new Batch(mostInBatch, client.clustered, send, setImmediate);
+    this.#sharedBatch = new Batch(mostSharedInBatch, client.clustered, send, setImmediate);
   }
 
   get isReady(): boolean {
