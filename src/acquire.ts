@@ -19,7 +19,7 @@ import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import type { AcquireReply, Grant, GrantSource, Mode, Place } from './store';
+import { type AcquireReply, type Clock, clockOf, type Grant, type GrantSource, type Mode, type Place } from './store';
 import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -114,9 +114,13 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
   }
 
+  get #clock(): Clock {
+    return clockOf(this.#wanted.store);
+  }
+
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
-    if (timeoutMs) this.#deadlineMs = performance.now() + timeoutMs;
+    if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
@@ -159,7 +163,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const { fence, sent } = reply;
     const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
     if (held.remaining() > 0) return this.#succeed(held);
-    this.#failure = tooLate(key, performance.now() - sent.monoMs, settings.lifetimeMs);
+    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
     this.#next();
   }
@@ -219,12 +223,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - performance.now();
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
     const onDeadline = (): void => {
-      if (performance.now() < this.#deadlineMs) this.#armDeadline();
+      if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
     };
-    this.#deadline = setTimeout(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
   }
 
   #attempt(): void {
@@ -245,7 +249,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    return timeoutMs === 0 || this.#attempts.count >= maxRetries || performance.now() >= this.#deadlineMs;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
   }
 
   get #polls(): boolean {
@@ -262,7 +266,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - performance.now();
+    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#clock.nowMs();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
@@ -277,7 +281,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
-    const leftMs = this.#deadlineMs - performance.now();
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
     this.#attempts.pause(Math.max(Math.min(wantedMs, leftMs), 0), () => this.#attempt());
   }
 

@@ -8,6 +8,8 @@ import type { Linked } from './linked-list';
 import { checkValue, lifetimeRule, type Settings } from './options';
 import { timerMs } from './renewal';
 import {
+  type Clock,
+  clockOf,
   type Grant,
   type GrantSource,
   type Held,
@@ -93,6 +95,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
+  get clock(): Clock {
+    return clockOf(this.context.store);
+  }
+
   get retries(): number {
     return this.#particulars?.retries ?? 0;
   }
@@ -119,7 +125,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   /** Whether an extension that was asked for by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(performance.now());
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
 
   get isLost(): boolean {
@@ -137,16 +143,19 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   check(): boolean {
-    if (this.#ending === undefined && this.leftMs() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    const isOver = this.#ending === undefined && this.leftMs() <= 0;
+    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
   leftMs(): number {
-    return this.#validity.leftMs();
+    return this.#validity.leftMs(this.clock);
   }
 
   remaining(): number {
-    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
+    if (this.#ending !== undefined) return 0;
+    if (this.leftMs() <= 0) this.#upkeep?.renewLate();
+    return Math.max(0, this.leftMs());
   }
 
   confirmed(): Moment | undefined {
@@ -212,7 +221,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
       warn({ code: 'release-failed', message, key: this.key, error });
-      this.#abandon(performance.now() + this.context.settings.commandTimeoutMs);
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
   }
@@ -247,7 +256,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
       const message = `${describe(this.key)} was never released: its lifetime has freed it`;
       warn({ code: 'never-released', message, key: this.key, error: takenAt });
     };
-    setTimeout(check, timerMs(this.leftMs())).unref();
+    this.clock.later(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -301,7 +310,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** An attempt of ours whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > performance.now();
+    return untilMs > 0 && untilMs > this.clock.nowMs();
   }
 
   #note(ending: Ending, reason: LossReason): void {

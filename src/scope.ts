@@ -122,7 +122,9 @@ export class Scope {
       if (this.#held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
-      for (const held of this.#held) if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0));
+      for (const held of this.#held) {
+        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs);
+      }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));
         this.#onChange = () => {

@@ -1,17 +1,12 @@
 // The contract between waiting and holding above and one place where locks live below: three verbs and a look.
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
 import type { LockState } from './state';
 
-export type { LockState };
-
-/** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
-export interface Moment {
-  readonly monoMs: number;
-  readonly wallMs: number;
-}
+export { type Clock, type LockState, type Moment, now };
 
 /**
  * How a key is asked for that several may hold; without it, a key is a mutex. A holder that asks to write, or gives writing
@@ -101,6 +96,8 @@ export interface ExtendRequest {
   readonly token: string;
   /** `null`: for ever. */
   readonly lifetimeMs: number | null;
+  /** Ms by which it comes too late, where that is no matter: it counts as if it had come in time. Default 0. */
+  readonly lateMs?: number | undefined;
   /** Set this end even if it is sooner; otherwise the end only ever moves later. */
   readonly exact: boolean;
   /** Monotonic ms at which the holder stops believing: a script that runs later must change nothing. */
@@ -188,7 +185,22 @@ export interface Listening {
   close(): void;
 }
 
+/** A held lock, which notices its end, or renews itself. */
+export interface Checkable {
+  check(): unknown;
+}
+
+/** Locks that are renewed. Before any command on one of their keys they are checked. */
+export interface Renewed {
+  add(keys: Key, held: Checkable): void;
+  remove(keys: Key, held: Checkable): void;
+}
+
 export interface Store {
+  /** What waits, validity and expiry go by here; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** Here a renewed lock is not lost while this process stands still, because no other process can take it. */
+  readonly renewed?: Renewed | undefined;
   /** Why these keys can never be locked together, or never in this mode; absent where all can. Asked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
@@ -200,6 +212,8 @@ export interface Store {
    */
   acquireNow?(request: AcquireRequest): AcquireReply;
   extend(request: ExtendRequest): Promise<ExtendReply>;
+  /** Where there is `renewed`. */
+  extendNow?(request: ExtendRequest): ExtendReply;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
   releaseNow?(request: ReleaseRequest): ReleaseReply;
   /** Gives a lock back, and asks for it again with another token, in one go. */
@@ -280,7 +294,6 @@ export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
 }
 
-/** Now, on both clocks. */
-export function now(): Moment {
-  return { monoMs: performance.now(), wallMs: Date.now() };
+export function clockOf({ clock }: Pick<Store, 'clock'>): Clock {
+  return clock ?? systemClock;
 }

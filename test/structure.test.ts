@@ -22,7 +22,7 @@ const rooms: readonly (readonly string[])[] = [
   ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
   ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
-  ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list'],
+  ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list', 'clock'],
 ];
 
 const mostLines = 400;

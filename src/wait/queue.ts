@@ -98,6 +98,8 @@ export class Queue implements GrantSource {
   #handOffsLeft = 0;
   /** Of the last request. */
   #commandTimeoutMs = 0;
+  /** When that was sent, by the clock of the port. */
+  #requestedMs = 0;
 
   constructor(key: QueueKey, port: QueuePort) {
     this.key = key;
@@ -202,6 +204,7 @@ export class Queue implements GrantSource {
   #begin(head: Waiter): Entry {
     this.#stopTimer();
     this.#commandTimeoutMs = head.commandTimeoutMs;
+    this.#requestedMs = this.#port.nowMs();
     this.#isRequesting = true;
     this.#wasWoken = false;
     this.#entry.sent = true;
@@ -220,6 +223,8 @@ export class Queue implements GrantSource {
     const { before = 0, outside = false } = reply.stand ?? {};
     if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wasWoken) return this.#request();
+    // What the holder had left may be over by the time we hear of it.
+    if (reply.leftMs >= 0 && this.#port.nowMs() - this.#requestedMs > reply.leftMs) return this.#requestAfter(0);
     const everyMs = askEveryMs(before) * (0.8 + 0.2 * this.#port.random());
     // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
     if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));

@@ -5,6 +5,7 @@ import { warn, warningsWanted } from '../events';
 import {
   type AcquireReply,
   type AcquireRequest,
+  clockOf,
   type GrantSource,
   type Holder,
   type ReleaseReply,
@@ -91,7 +92,7 @@ export class Queues implements QueuePort {
   }
 
   nowMs(): number {
-    return performance.now();
+    return clockOf(this.#store).nowMs();
   }
 
   random(): number {
@@ -99,7 +100,7 @@ export class Queues implements QueuePort {
   }
 
   setTimer(work: () => void, ms: number): NodeJS.Timeout {
-    return setTimeout(work, ms);
+    return clockOf(this.#store).later(work, ms);
   }
 
   clearTimer(timer: unknown): void {

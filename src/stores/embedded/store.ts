@@ -6,6 +6,7 @@ import { describe, type Key, listOf } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
+  type Clock,
   type ExtendReply,
   type ExtendRequest,
   earlier,
@@ -22,6 +23,7 @@ import {
 import { ownerOf } from '../../token';
 import type { Acquired, Machine, Released } from '../machine';
 import { refusal } from '../redis/replies';
+import type { RenewedLocks } from './renewed';
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {
@@ -41,6 +43,10 @@ export interface Table {
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
   /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
+  /** Its own; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** Where only this process uses it. */
+  readonly renewed?: RenewedLocks | undefined;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
   /** Of every row there is, those of free locks that were not yet forgotten included. */
   keys(): string[];
@@ -78,10 +84,14 @@ export function tableOf(handle: EmbeddedStore): Table {
 class Embedded implements Store {
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
+  readonly clock: Clock | undefined;
+  readonly renewed: RenewedLocks | undefined;
   readonly #table: Table;
 
   constructor(table: Table) {
     this.#table = table;
+    this.clock = table.clock;
+    this.renewed = table.renewed;
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
   }
 
@@ -93,7 +103,7 @@ class Embedded implements Store {
     const { keys, token, place, minReplicas, lifetimeMs, mode, pauseMs } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
-    const sent = now();
+    const sent = now(this.clock);
     const claim = {
       keys: listOf(keys),
       token,
@@ -111,12 +121,18 @@ class Embedded implements Store {
     );
   }
 
-  async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
-    if (!begin()) return { outcome: 'late' };
-    const sent = now();
-    const [lifetime, notAfterMs] = [lifetimeMs ?? neverMs, Number.POSITIVE_INFINITY];
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    if (!request.begin()) return { outcome: 'late' };
+    this.renewed?.check(request.keys);
+    return this.extendNow(request);
+  }
+
+  extendNow({ keys, token, lifetimeMs, exact, held, lateMs = 0 }: ExtendRequest): ExtendReply {
+    const sent = now(this.clock);
+    const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
-      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, micros, held?.mode);
+      const inTime = micros - lateMs * 1000;
+      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, inTime, held?.mode);
       return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
     });
   }
@@ -126,13 +142,15 @@ class Embedded implements Store {
   }
 
   releaseNow({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): ReleaseReply {
+    this.renewed?.check(keys);
     const command = { keys: listOf(keys), token, ticket, restMs, mode: held?.mode };
     return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
     const { keys, token, ticket = 0, restMs = 0 } = release;
-    const sent = now();
+    this.renewed?.check(keys);
+    const sent = now(this.clock);
     const { lifetimeMs, place } = acquire;
     const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), place };
     const command = { keys: listOf(keys), token, ticket, restMs, next };
@@ -148,6 +166,7 @@ class Embedded implements Store {
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
+    this.renewed?.check(key);
     const seen = this.#table.run((machine, micros) => machine.look(key, micros));
     const locked = seen.token !== undefined;
     return {
@@ -162,6 +181,7 @@ class Embedded implements Store {
   }
 
   async permitsOut(key: string): Promise<number> {
+    this.renewed?.check(key);
     return this.#table.run((machine, micros) => machine.permitsOut(key, micros));
   }
 
@@ -170,6 +190,7 @@ class Embedded implements Store {
   }
 
   async writeValue({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
+    this.renewed?.check(key);
     return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
   }
 
@@ -185,6 +206,7 @@ class Embedded implements Store {
   /** What the machine refuses as Redis would: the key is of another kind, or has another number of permits. */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
+      this.renewed?.check(keys);
       return this.#table.run(work, monoMs);
     } catch (error) {
       throw refusal(error, keys);
