@@ -88,6 +88,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   readonly retryTimeoutMs: number;
   isSettled = false;
   readonly #wanted: Wanted;
+  readonly #clock: Clock;
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
@@ -108,14 +109,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
     this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
     this.#wanted = wanted;
+    this.#clock = clockOf(wanted.store);
     this.#resolve = resolve;
     this.#reject = reject;
     this.#attempts = new Attempts(wanted, this);
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
-  }
-
-  get #clock(): Clock {
-    return clockOf(this.#wanted.store);
   }
 
   start(): void {
@@ -159,7 +157,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
-    if (change !== undefined) return this.#finish(change.granted(reply));
+    if (change !== undefined) return this.#succeed(change.granted(reply));
     const { fence, sent } = reply;
     const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
     if (held.remaining() > 0) return this.#succeed(held);
@@ -294,11 +292,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #succeed(held: HeldLock): void {
-    this.#wanted.scope.add(held);
-    this.#finish(held);
-  }
-
-  #finish(held: HeldLock): void {
+    if (this.#wanted.change === undefined) this.#wanted.scope.add(held);
     this.#settle();
     this.#resolve(held);
   }

@@ -128,6 +128,11 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
 
+  /** Whether its lifetime ended, and it was never released. */
+  get isForgotten(): boolean {
+    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
+  }
+
   get isLost(): boolean {
     return this.#ending?.how === 'lost';
   }
@@ -247,18 +252,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#ownUpkeep.startRenewing(lease);
   }
 
-  /** Says so when the lifetime has passed and the lock was never released. */
-  warnIfForgotten(takenAt: Error): void {
-    if (this.#validity.lifetimeMs === null) return;
-    const check = (): void => {
-      if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
-      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
-      warn({ code: 'never-released', message, key: this.key, error: takenAt });
-    };
-    this.clock.later(check, timerMs(this.leftMs())).unref();
-  }
-
   get #ownParticulars(): Particulars {
     this.#particulars ??= new Particulars();
     return this.#particulars;
@@ -318,6 +311,19 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     ending.loss = new LockLostError(message, { key: this.key, reason });
     emitLost({ key: this.key, fence: this.fence, reason });
   }
+}
+
+/** Warns when the lifetime of `held` has passed and it was never released. */
+export function warnIfForgotten(held: HeldLock, takenAt: Error): void {
+  const leftMs = held.leftMs();
+  if (leftMs === Number.POSITIVE_INFINITY) return;
+  const check = (): void => {
+    if (held.check()) return warnIfForgotten(held, takenAt);
+    if (!held.isForgotten) return;
+    const message = `${describe(held.key)} was never released: its lifetime has freed it`;
+    warn({ code: 'never-released', message, key: held.key, error: takenAt });
+  };
+  held.clock.later(check, timerMs(leftMs)).unref();
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */
