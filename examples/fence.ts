@@ -8,7 +8,7 @@
 // last writer refuses a smaller one. The comparison and the write must be one step; how, depends on the resource.
 import { type FileHandle, mkdtemp, open, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 import { enter } from './place';
@@ -111,4 +111,5 @@ async function main(): Promise<void> {
   await leave();
 }
 
-if (require.main === module) void main();
+// Not where its functions are a part of another program, bundled with it or not.
+if (basename(require.main?.filename ?? '').includes('fence')) void main();
