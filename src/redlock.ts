@@ -408,6 +408,7 @@ export default class Redlock extends EventEmitter {
   ): Promise<Attempt<T>> {
     const ballot = new Ballot(this.clients, resources.length, (error) => this.#tell(error));
     for (const client of this.clients) connectIfLazy(client);
+    await this.#electorate.ready();
     try {
       return { stats: ballot.stats, result: await ask(ballot) };
     } catch (error) {

@@ -6,7 +6,7 @@ import type { AcquireReply, ExtendReply, Identity, Moment, Node, ReleaseReply, R
 import { newToken } from '../token';
 import type { Ballot, Client, Vote } from './ballot';
 import { owner } from './queued';
-import { commandTimeoutMs, isClosed, nodeFor, quorumOf, storeFor } from './stores';
+import { commandTimeoutMs, isClosed, nodeFor, quorumOf, readyWithin, scriptClient, storeFor } from './stores';
 
 /** Two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
@@ -17,15 +17,29 @@ export const onBallot = Symbol('ballot');
 
 export class Electorate {
   readonly store: Store;
+  readonly #clients: readonly Client[];
   readonly #guards: readonly RestartGuard[];
+  /** One client is waited for by its store. */
+  #isReady: boolean;
 
   constructor(clients: ReadonlySet<Client>) {
+    this.#clients = [...clients];
+    this.#isReady = clients.size === 1;
     const [first] = clients as unknown as [Client];
     this.#guards = clients.size === 1 ? [] : Array.from(clients, () => new RestartGuard());
     this.store =
       clients.size === 1
         ? witnessed(storeFor(first), first)
         : quorumOf(Array.from(clients, (client, n) => witnessed(nodeFor(client), client, this.#guards[n])));
+  }
+
+  /** Resolves when all clients of a quorum have been connected, or had time enough for that; at once from then on. */
+  ready(): Promise<unknown> | undefined {
+    if (this.#isReady) return undefined;
+    const waits = this.#clients.map((client) => readyWithin(scriptClient(client), commandTimeoutMs));
+    return Promise.all(waits).then(() => {
+      this.#isReady = true;
+    });
   }
 
   call(keys: Key, durationMs: number): ValueCall {
@@ -99,20 +113,24 @@ export class ValueCall {
 class RestartGuard {
   longestMs = 0;
   #startedMs = Number.NEGATIVE_INFINITY;
-  #meeting: Promise<unknown> | undefined;
+  /** Why it is not known when it was started. */
+  #meeting: Promise<LockBackendError | undefined> | undefined;
 
   met(identity: Promise<Identity>): Promise<Identity> {
     this.#meeting = identity.then(
       ({ uptimeMs }) => {
         this.#startedMs = performance.now() - uptimeMs;
+        return undefined;
       },
-      () => {},
+      // A server that refuses to tell has its vote all the same.
+      (error) => (error.redisCode === undefined || error.retryable ? error : undefined),
     );
     return identity;
   }
 
   async vote(): Promise<Vote> {
-    await this.#meeting;
+    const failure = await this.#meeting;
+    if (failure !== undefined) return failure;
     const missingMs = this.#startedMs + this.longestMs - performance.now();
     if (missingMs <= 0) return true;
     const message = `it was started less than a duration ago, and has no vote for another ${Math.ceil(missingMs)} ms`;

@@ -4,7 +4,15 @@
 // set end sooner than another needs it.
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../errors';
-import { commandTimeoutMs, type RedisLike, refusal, type ScriptClient, scriptClient, silence } from './stores';
+import {
+  commandTimeoutMs,
+  type RedisLike,
+  readyWithin,
+  refusal,
+  type ScriptClient,
+  scriptClient,
+  silence,
+} from './stores';
 
 interface Script {
   readonly lua: string;
@@ -125,11 +133,7 @@ function answered(work: Promise<unknown>, key: string): Promise<unknown> {
 
 /** Nothing is left to the client's own queue, from which it might be sent when nobody wants it any more. */
 async function becomeReady(face: ScriptClient, key: string): Promise<void> {
-  const endMs = performance.now() + commandTimeoutMs;
-  while (face.readiness() === 'soon' && performance.now() < endMs) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  const readiness = face.readiness();
+  const readiness = await readyWithin(face, commandTimeoutMs);
   if (readiness === 'ready') return;
   const message = `${JSON.stringify(key)}: the Redis client is ${readiness === 'closed' ? 'closed' : 'not connected'}`;
   throw new LockBackendError(message, { key, retryable: readiness !== 'closed' });

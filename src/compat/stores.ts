@@ -1,16 +1,18 @@
 // Where the shims find their stores. All that they know of the rooms below is named here and in store.ts.
 
 import type { Node, Store } from '../store';
+import { type Readiness, type ScriptClient, scriptClient } from '../stores/clients';
 import { type RedisLike, storeOf } from '../stores/places';
 import { Quorum } from '../stores/quorum';
 import { redisStore } from '../stores/redis';
 
-export { type ScriptClient, scriptClient } from '../stores/clients';
 export { refusal, silence } from '../stores/replies';
-export type { RedisLike };
+export type { RedisLike, ScriptClient };
+export { scriptClient };
 
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
+const readinessPollMs = 5;
 
 /** The store of one client, or of memoryStore(). @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
 export function storeFor(client: RedisLike): Store {
@@ -36,4 +38,13 @@ export function connectIfLazy(client: RedisLike): void {
 /** What a command of a client that was closed for good fails with in ioredis. */
 export function isClosed(client: RedisLike): boolean {
   return (client as { status?: unknown }).status === 'end';
+}
+
+/** Waits for a client that is connecting, at most `ms`; then says what it is. */
+export async function readyWithin(client: ScriptClient, ms: number): Promise<Readiness> {
+  const endMs = performance.now() + ms;
+  while (client.readiness() === 'soon' && performance.now() < endMs) {
+    await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
+  }
+  return client.readiness();
 }

@@ -110,9 +110,9 @@ describe('the packed library', function () {
     expect(internals).to.deep.equal([]);
   });
 
-  it('unpacks to less than 300 kB', () => {
+  it('unpacks to less than 400 kB', () => {
     const sizes = filesIn(installed).map((file) => statSync(join(installed, file)).size);
-    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(300_000);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(400_000);
   });
 
   it('needs uuid at run time, and nothing else', () => {
