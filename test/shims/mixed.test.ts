@@ -1,0 +1,53 @@
+// A rolling migration: contenders of the old library and of the shim side by side, in four processes, for the same lock. Never
+// one too many inside, none evicted, all served. SHIM_ACQUISITIONS=10000 makes each scenario as long as a release should see.
+import { expect } from 'chai';
+import { startChild } from '../support/processes';
+import { type RedisServer, startRedis, uniqueKey } from '../support/redis';
+
+const acquisitions = Number(process.env.SHIM_ACQUISITIONS ?? 400);
+const processes = 4;
+const contenders = 10;
+const script = `${__dirname}/children/contenders.ts`;
+
+const scenarios: Record<string, number> = {
+  redlock: 1,
+  'redlock, two keys': 1,
+  'redlock, three servers': 3,
+  Mutex: 1,
+  RedlockMutex: 3,
+  'Semaphore(2)': 1,
+  'MultiSemaphore(5)': 1,
+};
+
+describe('old and new contenders side by side', function () {
+  this.timeout(Math.max(60_000, acquisitions * 60));
+  let servers: RedisServer[];
+
+  before(async () => {
+    servers = await Promise.all([1, 2, 3].map(() => startRedis()));
+    // Otherwise a node has no vote until it has run for as long as a lock lasts, and old processes win alone.
+    await Promise.all(servers.map((server) => server.command('ACL', 'SETUSER', 'default', '-info')));
+  });
+
+  after(() => Promise.all(servers.map((server) => server.discard())));
+
+  for (const [scenario, count] of Object.entries(scenarios)) {
+    it(`${scenario}: ${processes * contenders} contenders, ${acquisitions} acquisitions`, async () => {
+      const key = uniqueKey('mixed');
+      const ports = servers.slice(0, count).map(({ port }) => String(port));
+      const each = String(acquisitions / processes / contenders);
+      const children = ['old', 'new', 'old', 'new'].map((library) =>
+        startChild(script, [library, scenario, String(contenders), each, key, ...ports]),
+      );
+      for (const child of children) expect(await child.receive()).to.equal('ready');
+      for (const child of children) child.send('go');
+      const results = await Promise.all(children.map((child) => child.receive<Record<string, unknown>>()));
+      for (const result of results) {
+        expect(result).to.deep.equal({ served: acquisitions / processes, tooMany: 0, failures: [], lost: 0 });
+      }
+      const left = await servers[0]!.command<string[]>('KEYS', `*${key}*`);
+      // A counter that says 0, and fences.
+      expect(left.filter((name) => !/:(inside|fence)\.?$/.test(name))).to.deep.equal([]);
+    });
+  }
+});
