@@ -123,7 +123,7 @@ export class Lock {
   }
 }
 
-export default class Redlock extends EventEmitter {
+export class Redlock extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: Settings;
   readonly #electorate: Electorate;
@@ -458,6 +458,8 @@ export default class Redlock extends EventEmitter {
     }
   }
 }
+
+export default Redlock;
 
 /** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
 function holdOf(lock: Lock): Lease | Validity {
