@@ -270,7 +270,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
     },
   },
   'redis-exp-lock, memory': withoutRedis('uuid', ({ memoryStore }) => memoryStore()),
-  'redis-exp-lock, shared memory': withoutRedis('lmdb', ({ sharedMemoryStore }) => sharedMemoryStore('bench')),
+  'redis-exp-lock, shared memory': withoutRedis('..', ({ sharedMemoryStore }) => sharedMemoryStore('bench')),
 };
 
 /** As built, and as everybody gets it, file by file: a path that is put together keeps it out of the bundle of a round. */

@@ -10,6 +10,7 @@
 
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import { kill9, type NodeChild, startChild, waitFor } from '../test/support/processes';
 import { type RedisServer, recordCommands, startRedis } from '../test/support/redis';
 import { contenders, type Setting } from './contenders';
@@ -231,7 +232,9 @@ function start(
 ): NodeChild {
   const { contender, fencing = true, job } = row;
   const spec: RoundSpec = { url: server.url, urls, contender, setting, fencing, job, index, ms, warmUpMs };
-  return startChild(join(__dirname, 'round.ts'), [JSON.stringify(spec)], { execArgv: ['--expose-gc'] });
+  // A Node without SQLite leaves shared memory to a newer one that came with the tests.
+  const execPath = contender.includes('shared memory') ? nodeWithSqlite()! : process.execPath;
+  return startChild(join(__dirname, 'round.ts'), [JSON.stringify(spec)], { execArgv: ['--expose-gc'], execPath });
 }
 
 async function connectedClients(server: RedisServer): Promise<number> {

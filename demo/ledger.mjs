@@ -36,7 +36,7 @@ function countLost(made) {
 const sumOfDeltas = (made) => sum([...made.values()].map(({ delta }) => delta));
 
 /**
- * Who held the lock when, from each holder's first act to its last, and who had to wait: whoever asked while somebody
+ * Who held the lock when, from each holder's first act to its last, and which requests had to wait: those made while somebody
  * else still held it. Holds come back in the order of their beginning.
  */
 export function auditHolds(transfers) {

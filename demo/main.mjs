@@ -2,6 +2,7 @@
 // shared memory where there is none. Once without a lock, and
 // money is lost or made; once with withLock, and none is. Read it from top to bottom; worker.mjs is where the lock is used.
 
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -10,7 +11,7 @@ import { audit, auditHolds } from './ledger.mjs';
 import { readOptions } from './options.mjs';
 import { chart, slice, svg } from './picture.mjs';
 import { finishLine, number, Progress, say, show, style, table, width } from './screen.mjs';
-import { enter, findServer, Sorry } from './server.mjs';
+import { Elsewhere, enter, findServer, Sorry } from './server.mjs';
 import { Team } from './team.mjs';
 
 const PHASES = { unlocked: 'without a lock', locked: 'with withLock' };
@@ -18,11 +19,11 @@ const REFRESH_MS = 100;
 
 const options = readOptions(process.argv.slice(2));
 const closing = []; // how to end what was started, the last first
-process.stdout.on('error', () => {}); // whoever read our output is gone: end in order all the same
+process.stdout.on('error', () => {}); // the reader of our output is gone: end in order all the same
 
 const interrupt = interrupted();
 try {
-  process.exitCode = await Promise.race([story(), interrupt.exitCode]);
+  process.exitCode = await Promise.race([story().catch(elsewhere), interrupt.exitCode]);
 } catch (error) {
   finishLine();
   console.error(error instanceof Sorry ? error.message : error);
@@ -64,7 +65,19 @@ async function story() {
   return tellVerdict(figures);
 }
 
-/** Lets everybody work for a while and resolves everything that is known about it; meanwhile its line moves. */
+/** The same story, told by another Node; it ends with us. Resolves its exit code. */
+async function elsewhere(error) {
+  if (!(error instanceof Elsewhere)) throw error;
+  const teller = spawn(error.program, process.argv.slice(1), { stdio: 'inherit' });
+  const told = new Promise((resolve, reject) => teller.once('exit', resolve).once('error', reject));
+  closing.push(async () => {
+    teller.kill('SIGTERM');
+    await told;
+  });
+  return told;
+}
+
+/** Lets the workers work for a while, and resolves with all that is known about it; meanwhile its progress is shown. */
 async function phase(how, { bank, team }) {
   await bank.open();
   const before = await bank.balances();
@@ -116,7 +129,7 @@ function tellFigures({ without, locked, holds, scripts }) {
     '² no longer in the balance: overwritten from an older reading',
     '³ asked while another process still held the lock',
     '⁴ not above the fence of the transfer before, in the order Redis wrote them',
-    '⁵ to take the lock and to give it back; counted on a server of our own',
+    '⁵ to acquire the lock and to release it; counted on a server of our own',
   ]) {
     say(note, 'dim');
   }
@@ -125,9 +138,9 @@ function tellFigures({ without, locked, holds, scripts }) {
 function tellHolds({ holds, overlaps, longestOverlap, medianHandOver }) {
   const picture = slice(holds, options.workers);
   const caption =
-    `${picture.count} holds in ${picture.to - picture.from} ms; by the processes' clocks, of all ${number(holds.length)} in the phase ` +
+    `held ${picture.count} times in ${picture.to - picture.from} ms; by the processes' clocks, of all ${number(holds.length)} in the phase ` +
     `${overlaps === 0 ? 'none overlapped another' : `${number(overlaps)} OVERLAPPED another, by up to ${number(longestOverlap, 3)} ms`}` +
-    `${medianHandOver === undefined ? '' : `; hand-over ${number(medianHandOver, 2)} ms (median)`}`;
+    `${medianHandOver === undefined ? '' : `; hand-off ${number(medianHandOver, 2)} ms (median)`}`;
   show();
   show(style('bold', 'Who held the lock when') + style('dim', '   █ held   · waited'));
   show();

@@ -7,7 +7,16 @@ import path from 'node:path';
 import { createClient } from 'redis';
 import { sharedMemoryStore } from 'redis-exp-lock';
 import redisBinary from '../scripts/redis-binary.cjs';
+import runtimes from '../scripts/runtimes.cjs';
 import { FileVault, RedisVault } from './vaults.mjs';
+
+/** Thrown where another Node can do it: its program. */
+export class Elsewhere extends Error {
+  constructor(program) {
+    super(`This Node has no SQLite; ${program} has.`);
+    this.program = program;
+  }
+}
 
 /** Something to tell the user in one sentence; no stack trace would help them. */
 export class Sorry extends Error {}
@@ -24,7 +33,7 @@ export async function connect(url) {
 export async function enter(setup) {
   if (setup.url === undefined) {
     const redis = sharedMemoryStore('locks');
-    const vault = await FileVault.at(path.join(setup.folder, 'accounts.mdb'));
+    const vault = new FileVault(path.join(setup.folder, 'accounts.sqlite'));
     return { vault, redis, leave: () => Promise.all([redis.close(), vault.close()]) };
   }
   const redis = await connect(setup.url);
@@ -77,6 +86,9 @@ function noServer(folder) {
   try {
     void sharedMemoryStore('locks').close();
   } catch (error) {
+    // This Node has no SQLite: one that came with `npm install` does it.
+    const program = runtimes.nodeWithSqlite();
+    if (program !== undefined && program !== process.execPath) throw new Elsewhere(program);
     throw new Sorry(
       `The demo needs a Redis: install redis-server or valkey-server (apt-get install redis-server, brew install redis), or set REDIS_URL=redis://host:port (without one it would use shared memory, but ${error.message}).`,
     );

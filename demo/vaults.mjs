@@ -3,6 +3,8 @@
 // An account is its `balance`, its `version` (one higher with every write) and the `fence` of the lock its last writer held.
 // Each write is done in one piece; that nobody writes between somebody's reading and writing is what no vault sees to.
 
+import { createRequire } from 'node:module';
+
 const KEPT_MS = 3_600_000; // should even the clean-up be killed, no key outlives the hour
 
 export class RedisVault {
@@ -70,55 +72,80 @@ export class RedisVault {
   }
 }
 
-/** A memory-mapped table, by lmdb. Who made its file removes it. */
+/** A file of SQLite, by the engine that the library found too. A process that made it removes it. */
 export class FileVault {
-  #table;
+  #file;
+  #run = new Map();
 
-  static async at(path) {
-    const { open } = await import('lmdb');
-    return new FileVault(open({ path, noSubdir: true, noSync: true }));
-  }
-
-  constructor(table) {
-    this.#table = table;
+  constructor(path) {
+    // Node has it from 22.13; without it the library has taken better-sqlite3, or none of this is reached.
+    const Sqlite =
+      process.getBuiltinModule?.('node:sqlite')?.DatabaseSync ?? createRequire(import.meta.url)('better-sqlite3');
+    this.#file = new Sqlite(path);
+    this.#file.exec('PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF');
+    this.#file.exec(
+      'CREATE TABLE IF NOT EXISTS account (id INTEGER PRIMARY KEY, balance INTEGER, version INTEGER, fence INTEGER)',
+    );
+    this.#file.exec('CREATE TABLE IF NOT EXISTS transfers (id INTEGER PRIMARY KEY, count INTEGER)');
   }
 
   async open(accounts, balance) {
-    this.#table.transactionSync(() => {
-      this.#table.putSync('transfers', 0);
+    this.#inOnePiece(() => {
+      this.#do('INSERT OR REPLACE INTO transfers VALUES (1, 0)').run();
       for (let account = 0; account < accounts; account++) {
-        this.#table.putSync(account, { balance, version: 0, fence: 0 });
+        this.#do('INSERT OR REPLACE INTO account VALUES (?, ?, 0, 0)').run(account, balance);
       }
     });
   }
 
   async balances(accounts) {
-    return this.#table.transactionSync(() =>
-      Array.from({ length: accounts }, (_, account) => this.#table.get(account).balance),
-    );
+    return this.#inOnePiece(() => Array.from({ length: accounts }, (_, account) => this.#account(account).balance));
   }
 
   async read(accounts) {
-    return this.#table.transactionSync(() => ({
-      seen: this.#table.get('transfers'),
-      accounts: accounts.map((account) => this.#table.get(account)),
+    return this.#inOnePiece(() => ({
+      seen: this.#transfers,
+      accounts: accounts.map((account) => this.#account(account)),
     }));
   }
 
   async write(updates, fence) {
-    return this.#table.transactionSync(() => {
-      const versions = updates.map(({ account, balance }) => {
-        const version = this.#table.get(account).version + 1;
-        this.#table.putSync(account, { balance, version, fence });
-        return version;
-      });
-      const place = this.#table.get('transfers') + 1;
-      this.#table.putSync('transfers', place);
-      return { versions, place };
+    return this.#inOnePiece(() => {
+      for (const { account, balance } of updates) {
+        const update = 'UPDATE account SET balance = ?, fence = ?, version = version + 1 WHERE id = ?';
+        this.#do(update).run(balance, fence, account);
+      }
+      this.#do('UPDATE transfers SET count = count + 1').run();
+      return { versions: updates.map(({ account }) => this.#account(account).version), place: this.#transfers };
     });
   }
 
   async close() {
-    await this.#table.close();
+    this.#file.close();
+  }
+
+  get #transfers() {
+    return this.#do('SELECT count FROM transfers').get().count;
+  }
+
+  #account(account) {
+    return this.#do('SELECT balance, version FROM account WHERE id = ?').get(account);
+  }
+
+  #inOnePiece(work) {
+    this.#do('BEGIN IMMEDIATE').run();
+    try {
+      const result = work();
+      this.#do('COMMIT').run();
+      return result;
+    } catch (error) {
+      this.#do('ROLLBACK').run();
+      throw error;
+    }
+  }
+
+  #do(sql) {
+    if (!this.#run.has(sql)) this.#run.set(sql, this.#file.prepare(sql));
+    return this.#run.get(sql);
   }
 }

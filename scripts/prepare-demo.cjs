@@ -5,19 +5,31 @@
 const { spawnSync } = require('node:child_process');
 const fs = require('node:fs');
 const path = require('node:path');
+const { findBinary } = require('./redis-binary.cjs');
+const runtimes = require('./runtimes.cjs');
 
 const ROOT = path.join(__dirname, '..');
-const NEEDED = ['@biomejs/biome', 'lmdb', 'redis', 'redis-memory-server', 'typescript', 'uuid'];
+const NEEDED = ['@biomejs/biome', 'redis', 'redis-memory-server', 'typescript', 'uuid'];
 
 if (!NEEDED.every(isInstalled)) {
   const command = fs.existsSync(path.join(ROOT, 'package-lock.json')) ? 'ci' : 'install';
   // Development packages are what the demo is made of: not even NODE_ENV=production may leave them out.
   npm(`Installing the dependencies (npm ${command}) ...`, [command, '--include=dev']);
 }
+// Without a Redis the demo uses shared memory, and that needs a Node with SQLite.
+if (!process.env.REDIS_URL && !hasRedis() && runtimes.nodeWithSqlite() === undefined) runtimes.install();
 if (isStale()) {
   npm('Building the library (npm run build) ...', ['run', 'build'], () => {
     fs.rmSync(path.join(ROOT, 'lib'), { recursive: true, force: true }); // half a build must not look like a fresh one
   });
+}
+
+function hasRedis() {
+  try {
+    return findBinary() !== undefined;
+  } catch {
+    return true; // the demo itself says what is wrong with it
+  }
 }
 
 function isInstalled(name) {

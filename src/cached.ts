@@ -1,19 +1,18 @@
-// Load once, for everybody: look, lock, look again, load, store, release. Who waits for the lock finds the value when it is
-// granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
+// Load once, for all callers: read, lock, read again, load, store, release. A caller that waits for the lock finds the value when
+// it is granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
 // compares the holder's token, so that a loader that was overtaken stores nothing. A loader that throws leaves nothing stored,
-// and whoever is next loads.
-import { acquire } from './acquire';
+// and the next caller loads.
 import { forKey, optionError } from './errors';
-import { traceAcquire } from './events';
 import { lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
+import type { Lease } from './lease';
 import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from './options';
-import { runUnder } from './run';
+import { acquireLease, runUnder } from './run';
 import type { Scope } from './scope';
+import type { Store } from './store';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 
-/** What stands for a remembered `undefined`; no JSON text is empty. */
+/** The text of a remembered `undefined`; no JSON text is empty. */
 const nothing = '';
 
 type Load<T> = (lease: Lease) => T | undefined | PromiseLike<T | undefined>;
@@ -24,8 +23,10 @@ interface Loaded<T> {
   readonly text: string;
 }
 
-/** The walks that are under way in one scope, by key. */
-const flights = new WeakMap<Scope, Map<string, Promise<Loaded<unknown>>>>();
+/** The walks that are under way, by key: of one scope, and on one store, for what is kept there may be another's. */
+type Flights = Map<string, Promise<Loaded<unknown>>>;
+
+const flights = new WeakMap<Scope, WeakMap<Store, Flights>>();
 
 /** See `WithLock.cached`. */
 export async function cached<T>(
@@ -39,14 +40,15 @@ export async function cached<T>(
   const [own, given] = takeOwn(options, ownRules);
   const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
   const settings = endless(settle(given, base));
-  const full = lockKey(key, scope.store(settings.redis).keyPrefix + settings.prefix);
-  const ours = flightsOf(scope);
+  const store = scope.store(settings.redis);
+  const full = lockKey(key, store.keyPrefix + settings.prefix);
+  const ours = flightsOf(scope, store);
   const endMs = performance.now() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
 
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
     const landed = await patiently(flight, settings.signal, endMs).catch(() => undefined);
     if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
-    // That walk came to nothing, and somebody else's is next; or our own patience is over, and the last look is our own.
+    // That walk came to nothing, and another caller's is next; or our own timeout is over, and the last read is our own.
     if (settings.signal?.aborted || performance.now() >= endMs) break;
   }
   const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
@@ -72,13 +74,11 @@ async function walk<T>(
     const text = await store.readValue(full, commandTimeoutMs).catch((error) => {
       throw forKey(error, key);
     });
-    return text === null ? undefined : { value: text === nothing ? undefined : JSON.parse(text), text };
+    return text === null ? undefined : parsed<T>(text);
   };
   const found = await look();
   if (found !== undefined) return found;
-  const lease = await traceAcquire(key, () =>
-    acquire(key, settings, scope, (hold) => leaseOf(hold, settings.autoExtend ?? true, undefined)),
-  );
+  const lease = await acquireLease(key, settings, scope, { autoExtend: true });
   let loaded: Loaded<T> | undefined;
   await runUnder(lease, async () => {
     loaded = await look();
@@ -95,10 +95,20 @@ async function walk<T>(
   return loaded!;
 }
 
+/** What was stored; undefined, as if nothing were cached, for a text that is none of ours: the next value replaces it. */
+function parsed<T>(text: string): Loaded<T> | undefined {
+  if (text === nothing) return { value: undefined, text };
+  try {
+    return { value: JSON.parse(text), text };
+  } catch {
+    return undefined;
+  }
+}
+
 /** Waits for as long as it takes, unless the caller or the factory said how long. */
 function endless(settings: Settings): Settings {
   if (settings.waitGiven) return settings;
-  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, byPlace: true };
+  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
 function asJson(value: unknown): string {
@@ -107,12 +117,11 @@ function asJson(value: unknown): string {
   return text;
 }
 
-function flightsOf(scope: Scope): Map<string, Promise<Loaded<unknown>>> {
-  let ours = flights.get(scope);
-  if (ours === undefined) {
-    ours = new Map();
-    flights.set(scope, ours);
-  }
+function flightsOf(scope: Scope, store: Store): Flights {
+  const byStore = flights.get(scope) ?? new WeakMap<Store, Flights>();
+  flights.set(scope, byStore);
+  const ours: Flights = byStore.get(store) ?? new Map();
+  byStore.set(store, ours);
   return ours;
 }
 

@@ -1,6 +1,7 @@
 // What others may listen to, through node:diagnostics_channel. Nothing is built or measured unless somebody listens, and
 // a listener that throws cannot reach the lock: diagnostics_channel reports it as an uncaught exception of its own.
 import { channel, tracingChannel } from 'node:diagnostics_channel';
+import { environmentVariable } from './environment';
 import type { LossReason } from './errors';
 import type { Key } from './keys';
 
@@ -35,6 +36,14 @@ export interface WarningEvent {
   error?: unknown;
 }
 
+/** What is published, by the name of its channel; the first is a tracingChannel. */
+export interface LockEvents {
+  'redis-exp-lock:acquire': AcquireEvent;
+  'redis-exp-lock:release': ReleaseEvent;
+  'redis-exp-lock:lost': LostEvent;
+  'redis-exp-lock:warning': WarningEvent;
+}
+
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
 const { start, end, asyncStart, asyncEnd, error } = acquireChannel;
 const releaseChannel = channel('redis-exp-lock:release');
@@ -62,7 +71,7 @@ export function emitLost(event: LostEvent): void {
 }
 
 /** Read once: reading the environment costs more than everything else here. */
-const inDevelopment = process.env.NODE_ENV === 'development';
+const inDevelopment = environmentVariable('NODE_ENV') === 'development';
 
 /** Whether warnings are worth looking for: somebody listens, or this is a development process. */
 export function warningsWanted(): boolean {

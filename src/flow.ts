@@ -1,36 +1,36 @@
-// Which holds the running code stands in: every `run`, and its like, is remembered for what its function starts, so that a wait
-// which that function makes for its own lock can be told from a wait for somebody else's. Costs nothing while no such function
-// runs: the storage that follows promises is switched off with the last one.
+// Which locks enclose the running code: every `run`, and its like, is remembered for what its function starts, so that a wait
+// which that function makes for its own lock can be told apart from a wait for another's. Costs nothing while no such function runs:
+// the storage that follows promises is switched off with the last one.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Hold } from './lease';
+import type { HeldLock } from './held-lock';
 
-/** A hold, and those around it. */
+/** A held lock, and those around it. */
 interface Flow {
-  readonly hold: Hold;
+  readonly held: HeldLock;
   readonly outer: Flow | undefined;
 }
 
 const storage = new AsyncLocalStorage<Flow>();
 let running = 0;
 
-/** Runs `fn` as code that stands in `hold`. */
-export async function runWithin<T>(hold: Hold, fn: () => T | PromiseLike<T>): Promise<T> {
+/** Runs `fn` as code that `held` encloses. */
+export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>): Promise<T> {
   const outer = running > 0 ? storage.getStore() : undefined;
   running += 1;
   try {
-    return await storage.run({ hold, outer }, async () => fn());
+    return await storage.run({ held, outer }, async () => fn());
   } finally {
     running -= 1;
     if (running === 0) storage.disable();
   }
 }
 
-/** The holds that the running code stands in, the innermost first. */
-export function ownHolds(): Hold[] {
-  const holds: Hold[] = [];
-  if (running === 0) return holds;
+/** The locks that enclose the running code, the innermost first. */
+export function enclosingLocks(): HeldLock[] {
+  const locks: HeldLock[] = [];
+  if (running === 0) return locks;
   for (let flow = storage.getStore(); flow !== undefined; flow = flow.outer) {
-    if (!flow.hold.ended) holds.push(flow.hold);
+    if (!flow.held.ended) locks.push(flow.held);
   }
-  return holds;
+  return locks;
 }

@@ -7,8 +7,8 @@ import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from
 import { lockKey } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './options';
 import type { Store } from './store';
-import { embeddedStore } from './stores/embedded';
-import { sharedMemoryStore } from './stores/shared-memory';
+import { sharedMemoryStore } from './stores/embedded/shared-memory';
+import { embeddedStore } from './stores/embedded/store';
 import { newToken } from './token';
 
 export interface HostLockOptions {
@@ -45,7 +45,10 @@ interface Holding {
 
 const collected = new FinalizationRegistry<Holding>((holding) => void release(holding).catch(() => {}));
 
-/** A lock for the processes of one host and user: all that open the same name share one table. Needs the package `lmdb`. */
+/**
+ * A lock for the processes of one host and user: all that open the same name share one table. Needs SQLite: Node 22.13 or
+ * later, Bun and Deno have it; an older Node takes better-sqlite3.
+ */
 export class HostLock {
   readonly name: string;
   readonly #store: Store;
@@ -59,7 +62,7 @@ export class HostLock {
 
   /**
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible name, an unknown option or an impossible value.
-   * @throws {LockBackendError} `lmdb` is not installed, or the table cannot be opened.
+   * @throws {LockBackendError} this runtime has no SQLite, or the table cannot be opened.
    */
   constructor(name: string, options?: HostLockOptions) {
     const given = optionsOf<HostLockOptions>(options, rules);

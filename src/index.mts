@@ -2,12 +2,14 @@
 import redisExpLock from './index.js';
 
 export default redisExpLock;
+export { redisExpLock };
 
 export import Lock = redisExpLock.Lock;
 export import RWLock = redisExpLock.RWLock;
 export import Semaphore = redisExpLock.Semaphore;
 
 export import LockError = redisExpLock.LockError;
+export import LockBusyError = redisExpLock.LockBusyError;
 export import TooManyLockAttemptsError = redisExpLock.TooManyLockAttemptsError;
 export import LockTimeoutError = redisExpLock.LockTimeoutError;
 export import AlreadyAcquiredLockError = redisExpLock.AlreadyAcquiredLockError;
@@ -20,11 +22,21 @@ export import memoryStore = redisExpLock.memoryStore;
 export import sharedMemoryStore = redisExpLock.sharedMemoryStore;
 export import HostLock = redisExpLock.HostLock;
 
+export type LockErrorCode = redisExpLock.LockErrorCode;
+export type LossReason = redisExpLock.LossReason;
+export type LockEvents = redisExpLock.LockEvents;
+export type AcquireEvent = redisExpLock.AcquireEvent;
+export type ReleaseEvent = redisExpLock.ReleaseEvent;
+export type LostEvent = redisExpLock.LostEvent;
+export type WarningEvent = redisExpLock.WarningEvent;
+
+export type NodeRedisLike = redisExpLock.NodeRedisLike;
+export type IORedisLike = redisExpLock.IORedisLike;
+export type GlideLike = redisExpLock.GlideLike;
 export type Store = redisExpLock.Store;
 export type MemoryStore = redisExpLock.MemoryStore;
 export type MemoryStoreOptions = redisExpLock.MemoryStoreOptions;
 export type HostLockOptions = redisExpLock.HostLockOptions;
-export type NodeRedisLike = redisExpLock.NodeRedisLike;
 export type RedisLike = redisExpLock.RedisLike;
 export type Key = redisExpLock.Key;
 export type WaitOptions = redisExpLock.WaitOptions;
@@ -35,7 +47,9 @@ export type RWLockOptions = redisExpLock.RWLockOptions;
 export type PermitOptions = redisExpLock.PermitOptions;
 export type CachedOptions = redisExpLock.CachedOptions;
 export type Lease = redisExpLock.Lease;
+export type DetachedLease = redisExpLock.DetachedLease;
 export type RWLease = redisExpLock.RWLease;
 export type LockCallback = redisExpLock.LockCallback;
+export type TryRunResult<T> = redisExpLock.TryRunResult<T>;
 export type LockState = redisExpLock.LockState;
 export type WithLock = redisExpLock.WithLock;

@@ -1,9 +1,9 @@
 // What is exported. Reading order: with-lock (the factory), acquire (the only waiting loop), lease (what you hold), then
-// stores/redis and scripts (one Redis), stores/memory and stores/shared-memory (no Redis), and options, errors, events, keys
-// (tables and contracts).
+// stores/redis and scripts (one Redis), stores/embedded (no Redis), and options, errors, events, keys (tables and contracts).
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
 import * as errors from './errors';
+import type * as events from './events';
 import * as hostLock from './host-lock';
 import type * as keys from './keys';
 import type * as lease from './lease';
@@ -12,11 +12,11 @@ import type * as options from './options';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
-import type * as clients from './stores/clients';
-import type * as embedded from './stores/embedded';
-import * as memory from './stores/memory';
-import type * as places from './stores/places';
-import * as sharedMemory from './stores/shared-memory';
+import * as memory from './stores/embedded/memory';
+import * as sharedMemory from './stores/embedded/shared-memory';
+import type * as embedded from './stores/embedded/store';
+import type * as places from './stores/open';
+import type * as clients from './stores/redis/client';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
@@ -30,6 +30,7 @@ namespace redisExpLock {
   export import Semaphore = semaphore.Semaphore;
 
   export import LockError = errors.LockError;
+  export import LockBusyError = errors.LockBusyError;
   export import TooManyLockAttemptsError = errors.TooManyLockAttemptsError;
   export import LockTimeoutError = errors.LockTimeoutError;
   export import AlreadyAcquiredLockError = errors.AlreadyAcquiredLockError;
@@ -42,6 +43,14 @@ namespace redisExpLock {
   export import memoryStore = memory.memoryStore;
   export import sharedMemoryStore = sharedMemory.sharedMemoryStore;
   export import HostLock = hostLock.HostLock;
+
+  export type LockErrorCode = errors.LockErrorCode;
+  export type LossReason = errors.LossReason;
+  export type LockEvents = events.LockEvents;
+  export type AcquireEvent = events.AcquireEvent;
+  export type ReleaseEvent = events.ReleaseEvent;
+  export type LostEvent = events.LostEvent;
+  export type WarningEvent = events.WarningEvent;
 
   export type NodeRedisLike = clients.NodeRedisLike;
   export type IORedisLike = clients.IORedisLike;
@@ -60,10 +69,19 @@ namespace redisExpLock {
   export type PermitOptions = options.PermitOptions;
   export type CachedOptions = options.CachedOptions;
   export type Lease = lease.Lease;
+  export type DetachedLease = lease.DetachedLease;
   export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
+  export type TryRunResult<T> = factory.TryRunResult<T>;
   export type LockState = state.LockState;
   export type WithLock = factory.WithLock;
 }
+
+/** The function under two more names: `import { redisExpLock }`, and what a compiler without esModuleInterop asks for. */
+import self = redisExpLock;
+declare namespace redisExpLock {
+  export { self as default, self as redisExpLock };
+}
+Object.assign(redisExpLock, { default: redisExpLock, redisExpLock });
 
 export = redisExpLock;

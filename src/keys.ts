@@ -28,6 +28,23 @@ export function lockKeys(key: Key, prefix: string): Key {
   return keys.length === 1 ? keys[0]! : keys.sort();
 }
 
+/** @internal A key, or several, as a list. */
+export function listOf(keys: Key): readonly string[] {
+  return typeof keys === 'string' ? [keys] : keys;
+}
+
+/** @internal A key, or several, for a message. */
+export function describe(keys: Key): string {
+  return listOf(keys)
+    .map((each) => JSON.stringify(each))
+    .join(', ');
+}
+
+/** @internal The key as it was given, for us alone: a list is the caller's own, who may change it. */
+export function ownKey(key: Key): Key {
+  return Array.isArray(key) ? Object.freeze(Array.from(key)) : key;
+}
+
 /** @internal One validated lock key, prefix included. */
 export function lockKey(key: unknown, prefix: string): string {
   if (typeof key !== 'string') throw optionError('key', 'a string', key);

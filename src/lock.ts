@@ -1,11 +1,9 @@
 // One lock as an object, as Ruby's redis_exp_lock has it: it remembers what it holds, and says so. A thin face over `acquire`;
-// each grant has an identity of its own, so that concurrent callers of one object never share one.
-import { acquire } from './acquire';
+// each grant has an identity of its own, so that concurrent callers of one object never share one (taken.ts).
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError, TooManyLockAttemptsError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { runWithin } from './flow';
-import { type Key, lockKeys } from './keys';
-import { holdOf, type Lease, leaseOf } from './lease';
+import { describe, type Key, listOf, lockKeys, ownKey } from './keys';
+import { heldLockOf, type Lease } from './lease';
 import {
   type CloseOptions,
   defaults,
@@ -15,19 +13,28 @@ import {
   settleDrain,
   type WaitOptions,
 } from './options';
-import { optionsThenFunction } from './run';
+import { acquireLease, optionsThenFunction } from './run';
 import { Scope } from './scope';
-import { describe, listOf } from './stores/replies';
+import { beginTaking, runAs, Taken, takenHere } from './taken';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 
-/** A lock that one object holds, or does not. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. */
+/**
+ * A lock that one object holds, or does not. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
+ *
+ * Several callers may share one object. What a caller asks of it after its own `lock()` (`unlock`, `extend`, `fence`, `signal`,
+ * `locked`, `keyOwned`) is about its own grant, also when that has expired and another caller has locked meanwhile: it cannot
+ * unlock the other's lock. This is told by the asynchronous flow (AsyncLocalStorage). Code without a `lock()` in its flow, such as a
+ * listener or another request, means what the object holds now; and of two `lock()` in one flow the later counts. Where
+ * that is not enough, give each caller an object of its own, or use `synchronize` or `withLock`.
+ */
 export class Lock {
   /** The key as it was given. */
   readonly key: Key;
   readonly #settings: Settings;
   readonly #scope = new Scope();
-  #lease: Lease | undefined;
+  /** What was granted last. */
+  #taken: Taken | undefined;
 
   /**
    * @param key     Redis key of 1 to 1024 bytes, or several: all or nothing.
@@ -35,30 +42,32 @@ export class Lock {
    */
   constructor(key: Key, options: LockOptions) {
     this.#settings = settle(options, lockDefaults);
-    lockKeys(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
-    this.key = typeof key === 'string' ? key : [...key];
+    this.key = ownKey(key);
+    lockKeys(this.key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
   }
 
-  /** Whether this object holds the lock, by our own clocks; no I/O. */
+  /** Whether this object holds the lock, by our own clocks; no I/O. For a caller whose own grant is over: false. */
   get locked(): boolean {
-    return this.#lease !== undefined && holdOf(this.#lease).check();
+    return isHeld(this.#lease);
   }
 
   /** The fence of what it holds; 0 when it holds nothing, or with `fencing: false`. */
   get fence(): number {
-    return this.locked ? this.#lease!.fence : 0;
+    const lease = this.#lease;
+    return isHeld(lease) ? lease!.fence : 0;
   }
 
   /** Aborts with a LockLostError when what it holds may be lost; aborted (NotAcquiredLockError) when it holds nothing. */
   get signal(): AbortSignal {
-    if (this.#lease !== undefined) return this.#lease.signal;
+    const lease = this.#lease;
+    if (lease !== undefined) return lease.signal;
     return AbortSignal.abort(new NotAcquiredLockError(`${describe(this.key)} is not held`, { key: this.key }));
   }
 
   /**
    * Whether anybody holds the key now (with several keys: any of them), by Redis.
    *
-   * @throws {LockBackendError} Redis could not be asked: it does not say false.
+   * @throws {LockBackendError} Redis could not be reached: it does not say false.
    */
   async keyLocked(): Promise<boolean> {
     return (await this.#inspect('')).some(({ locked }) => locked);
@@ -67,11 +76,12 @@ export class Lock {
   /**
    * Whether this object holds the key now (with several keys: all of them), by Redis.
    *
-   * @throws {LockBackendError} Redis could not be asked: it does not say false.
+   * @throws {LockBackendError} Redis could not be reached: it does not say false.
    */
   async keyOwned(): Promise<boolean> {
-    if (this.#lease === undefined) return false;
-    return (await this.#inspect(this.#lease.token)).every(({ owned }) => owned);
+    const lease = this.#lease;
+    if (lease === undefined) return false;
+    return (await this.#inspect(lease.token)).every(({ owned }) => owned);
   }
 
   /**
@@ -83,7 +93,7 @@ export class Lock {
   async tryLock(): Promise<boolean> {
     this.#refuseIfLocked();
     try {
-      await this.#take({ ...this.#settings, maxRetries: 0, timeoutMs: undefined, byPlace: false });
+      await this.#take(beginTaking(this), { ...this.#settings, maxRetries: 0, timeoutMs: undefined, queued: false });
       return true;
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return false;
@@ -100,20 +110,21 @@ export class Lock {
    * @throws {LockBackendError} Redis gave no usable answer. A release was sent; at worst `lifetime` frees the key.
    */
   async lock(options?: WaitOptions): Promise<number> {
-    return (await this.#lock(options)).retries + 1;
+    const settings = this.#settle(options);
+    return (await this.#take(beginTaking(this), settings)).retries + 1;
   }
 
   /**
-   * Gives the lock back. Resolves to true; or to false when it was never acquired, or had expired (whoever has it now is left
-   * alone). `locked` is false afterwards.
+   * Releases what the caller locked. Resolves to true; or to false when it was never acquired, or had expired (the present holder
+   * is left alone, also one of this same object). `locked` is false afterwards.
    *
    * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
    */
   async unlock(): Promise<boolean> {
-    const lease = this.#lease;
-    if (lease === undefined) return false;
-    const released = await lease.release();
-    this.#forget(lease);
+    const taken = takenHere(this) ?? this.#taken;
+    if (taken?.lease === undefined) return false;
+    const released = await taken.lease.release();
+    this.#forget(taken);
     return released;
   }
 
@@ -123,7 +134,8 @@ export class Lock {
    * @throws {LockBackendError} no answer. Still held until the validity that it had.
    */
   async extend(lifetime?: number): Promise<boolean> {
-    return this.#lease === undefined ? false : this.#lease.extend(lifetime);
+    const lease = this.#lease;
+    return lease === undefined ? false : lease.extend(lifetime);
   }
 
   /**
@@ -134,12 +146,14 @@ export class Lock {
   synchronize<T>(options: WaitOptions, fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
   async synchronize<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const lease = await this.#lock(options);
+    const settings = this.#settle(options);
+    const taken = new Taken(this);
+    const lease = await this.#take(taken, settings);
     try {
-      return (await runWithin(holdOf(lease), () => fn(lease.retries + 1))) as T;
+      return (await runAs(taken, () => runWithin(heldLockOf(lease), () => fn(lease.retries + 1)))) as T;
     } finally {
-      await holdOf(lease).releaseQuietly();
-      this.#forget(lease);
+      await heldLockOf(lease).releaseQuietly();
+      this.#forget(taken);
     }
   }
 
@@ -148,28 +162,36 @@ export class Lock {
     return this.#scope.close(settleDrain(options));
   }
 
-  async #lock(options: unknown): Promise<Lease> {
-    const settings = settle(options, this.#settings);
-    this.#refuseIfLocked();
-    return this.#take(settings);
+  /** Of the running code, where that can be told. */
+  get #lease(): Lease | undefined {
+    return (takenHere(this) ?? this.#taken)?.lease;
   }
 
-  async #take(settings: Settings): Promise<Lease> {
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    const take = (): Promise<Lease> =>
-      acquire(this.key, settings, this.#scope, (hold) => leaseOf(hold, settings.autoExtend ?? false, takenAt));
-    const lease = await traceAcquire(this.key, take);
-    this.#lease = lease;
-    return lease;
+  #settle(options: unknown): Settings {
+    const settings = settle(options, this.#settings);
+    this.#refuseIfLocked();
+    return settings;
+  }
+
+  async #take(taken: Taken, settings: Settings): Promise<Lease> {
+    try {
+      taken.lease = await acquireLease(this.key, settings, this.#scope);
+    } catch (error) {
+      taken.end();
+      throw error;
+    }
+    this.#taken = taken;
+    return taken.lease;
   }
 
   #refuseIfLocked(): void {
-    if (!this.locked) return;
+    if (!isHeld(this.#taken?.lease)) return;
     throw new AlreadyAcquiredLockError(`this object holds ${describe(this.key)} already`, { key: this.key });
   }
 
-  #forget(lease: Lease): void {
-    if (this.#lease === lease) this.#lease = undefined;
+  #forget(taken: Taken): void {
+    taken.end();
+    if (this.#taken === taken) this.#taken = undefined;
   }
 
   async #inspect(token: string): Promise<{ locked: boolean; owned?: boolean }[]> {
@@ -182,4 +204,8 @@ export class Lock {
       throw forKey(error, this.key);
     }
   }
+}
+
+function isHeld(lease: Lease | undefined): boolean {
+  return lease !== undefined && heldLockOf(lease).check();
 }

@@ -1,6 +1,7 @@
 // The options: their table, checked once at the door. Inside, settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
-import type { RedisLike } from './stores/places';
+import { adviceFor } from './option-names';
+import type { RedisLike } from './stores/open';
 
 /** How long and how often to wait. `undefined` means "not given". */
 export interface WaitOptions {
@@ -82,8 +83,8 @@ export interface Settings {
   readonly lifetimeMs: number | null;
   readonly maxRetries: number;
   readonly timeoutMs: number | undefined;
-  /** Only `timeout` was given: wait by place in a line, where there is one. */
-  readonly byPlace: boolean;
+  /** Only `timeout` was given: wait in a queue, where there is one. */
+  readonly queued: boolean;
   /** `timeout` or `maxRetries` was given, at whatever level. */
   readonly waitGiven: boolean;
   readonly retryTimeoutMs: number;
@@ -175,7 +176,11 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
   signal: {
     expected: 'an AbortSignal',
-    kind: (value) => typeof value?.aborted === 'boolean' && typeof value.addEventListener === 'function',
+    // By its shape: one of another realm, or of a package, is as good. Half of one would never let a wait end.
+    kind: (value) =>
+      typeof value?.aborted === 'boolean' &&
+      typeof value.addEventListener === 'function' &&
+      typeof value.removeEventListener === 'function',
     possible: always,
   },
   autoExtend: flag,
@@ -194,29 +199,13 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   },
 };
 
-/** What other lock libraries call it. */
-const elsewhere: Readonly<Record<string, string>> = {
-  expiry: 'use `lifetime`, in milliseconds',
-  exptime: 'use `lifetime`, in milliseconds',
-  LockTTL: 'use `lifetime`, in milliseconds',
-  retries: 'use `maxRetries`',
-  RetryCount: 'use `maxRetries`',
-  interval: 'use `retryTimeout`, in milliseconds',
-  RetryInterval: 'use `retryTimeout`, in milliseconds',
-  max_step: 'use `maxRetryTimeout`, in milliseconds (`maxStep` in a HostLock)',
-  AppID: 'use `prefix`, or `owner` for a label',
-  ReaderLockToken: 'use `readers` of an RWLock',
-  Mode: 'use `prefer` of an RWLock',
-  Context: 'use `signal`, an AbortSignal',
-};
-
 /** @internal */
 export const defaults: Settings = {
   redis: undefined,
   lifetimeMs: 1000,
   maxRetries: 0,
   timeoutMs: undefined,
-  byPlace: false,
+  queued: false,
   waitGiven: false,
   retryTimeoutMs: 5,
   retryRatio: 1,
@@ -241,11 +230,12 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (options === undefined) return base;
   const given = optionsOf<Options>(options, rules);
   const settings = {
-    redis: given.redis ?? base.redis,
+    // A list is the caller's own, who may change it.
+    redis: Array.isArray(given.redis) ? Object.freeze([...given.redis]) : (given.redis ?? base.redis),
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
     maxRetries: base.maxRetries,
     timeoutMs: base.timeoutMs,
-    byPlace: base.byPlace,
+    queued: base.queued,
     waitGiven: base.waitGiven,
     retryTimeoutMs: given.retryTimeout ?? base.retryTimeoutMs,
     retryRatio: given.retryRatio ?? base.retryRatio,
@@ -265,7 +255,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     settings.timeoutMs = given.timeout;
     settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
     settings.waitGiven = true;
-    settings.byPlace = given.maxRetries === undefined && given.timeout !== 0;
+    settings.queued = given.maxRetries === undefined && given.timeout !== 0;
   }
   return settings;
 }
@@ -273,14 +263,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
 /** @internal The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
   if (options === undefined) return {} as T;
-  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
-    throw optionError('options', 'an object', options);
-  }
-  for (const name of Object.keys(options)) {
-    if (Object.hasOwn(known, name)) continue;
-    const advice = Object.hasOwn(elsewhere, name) ? elsewhere[name]! : 'no such option';
-    throw unknownOptionError(name, advice);
-  }
+  refuseUnknown(objectOf(options), Object.keys(known));
   const given: Record<string, unknown> = {};
   for (const name in known) {
     const value = (options as Record<string, unknown>)[name];
@@ -291,10 +274,46 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
   return given as T;
 }
 
+function objectOf(options: unknown): Record<string, unknown> {
+  if (isClient(options) || (Array.isArray(options) && options.some(isClient))) throw misplacedClient();
+  if (typeof options === 'object' && options !== null && !Array.isArray(options)) {
+    return options as Record<string, unknown>;
+  }
+  throw optionError('options', 'an object', options);
+}
+
+function refuseUnknown(options: Record<string, unknown>, known: readonly string[]): void {
+  for (const name of Object.keys(options)) {
+    if (!known.includes(name)) throw unknownOptionError(name, adviceFor(name, known));
+  }
+}
+
+/** Anything that could be given as `redis`. */
+function isClient(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const { kind, close, evalSha, evalsha, customCommand } = value as Record<string, unknown>;
+  const isStore = typeof kind === 'string' && typeof close === 'function';
+  return isStore || [evalSha, evalsha, customCommand].some((method) => typeof method === 'function');
+}
+
+/** It is not shown: it may know a password. */
+function misplacedClient(): Error {
+  return optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
+}
+
 /** @internal Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
 export function checkValue(name: string, rule: Rule, value: unknown): void {
-  if (!rule.kind(value)) throw optionError(name, rule.expected, value);
+  if (!isOfKind(rule, value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
+}
+
+/** What throws when it is looked at is of no kind. */
+function isOfKind(rule: Rule, value: unknown): boolean {
+  try {
+    return rule.kind(value);
+  } catch {
+    return false;
+  }
 }
 
 /** @internal The options that one face has for itself, checked, and all the others. */
@@ -302,9 +321,8 @@ export function takeOwn(
   options: unknown,
   own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
 ): [own: Record<string, unknown>, others: unknown] {
-  const isObject = typeof options === 'object' && options !== null && !Array.isArray(options);
-  if (options !== undefined && !isObject) throw optionError('options', 'an object', options);
-  const given = (options ?? {}) as Record<string, unknown>;
+  const given = options === undefined ? {} : objectOf(options);
+  refuseUnknown(given, [...Object.keys(own), ...Object.keys(rules)]);
   const taken: Record<string, unknown> = {};
   const others: Record<string, unknown> = {};
   for (const name of new Set([...Object.keys(given), ...Object.keys(rules)])) {
@@ -322,9 +340,7 @@ export function takeOwn(
 /** @internal How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
   if (options === undefined) return Number.POSITIVE_INFINITY;
-  if (typeof options !== 'object' || options === null) throw optionError('options', 'an object', options);
-  for (const name of Object.keys(options))
-    if (name !== 'drain') throw unknownOptionError(name, 'no such option of close');
+  refuseUnknown(objectOf(options), ['drain']);
   const { drain = true } = options as CloseOptions;
   if (typeof drain === 'boolean') return drain ? Number.POSITIVE_INFINITY : 0;
   checkValue(

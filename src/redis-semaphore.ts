@@ -7,9 +7,10 @@ import { Lock, type LockOptions } from './compat/lock';
 import { acquirePermits, refreshPermits, releasePermits } from './compat/permits';
 import { commandTimeoutMs, connectIfLazy, nodeFor, storeFor } from './compat/stores';
 import { oneByOne, Turn, wakeNext } from './compat/turns';
+import { LockBackendError } from './errors';
 import { lockKey } from './keys';
 import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store, trustedMs } from './store';
-import type { RedisLike } from './stores/places';
+import type { RedisLike } from './stores/open';
 
 export {
   defaultTimeoutOptions,
@@ -38,7 +39,9 @@ export class Mutex extends Lock {
   }
 
   protected async _refresh(): Promise<boolean> {
-    return this._extended(await this.#store.extend({ ...this._extendRequest(this.#keys), commandTimeoutMs }));
+    const { outcome } = await this.#store.extend({ ...this._extendRequest(this.#keys), commandTimeoutMs });
+    if (outcome === 'late') throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
+    return outcome === 'extended';
   }
 
   protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {

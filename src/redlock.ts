@@ -4,21 +4,29 @@
 // Each operation is repeated by `settings` until it succeeds. One key on one client is a lease, and waits in its queue. Several
 // keys, several clients (a quorum), and locks that were made by hand go by their value: an attempt asks the store once, and
 // beside the store's own word stands a ballot, on which each client's answer is noted as it comes in.
-import { EventEmitter } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Ballot, type Client, type ExecutionStats, ResourceLockedError, type Vote } from './compat/ballot';
-import { Electorate, errorOf, onBallot } from './compat/electorate';
+import {
+  type Attempt,
+  Attempts,
+  checkDuration,
+  ExecutionError,
+  noQuorum,
+  pauseMs,
+  refuseScripts,
+  type Settings,
+} from './compat/attempts';
+import { Ballot, type Client, type ExecutionStats, ResourceLockedError } from './compat/ballot';
+import { Electorate, type Value } from './compat/electorate';
 import { owner, QueuedCall } from './compat/queued';
 import { Renewal } from './compat/renewal';
 import { commandTimeoutMs, connectIfLazy } from './compat/stores';
-import { after, Validity } from './compat/validity';
-import { LockBackendError, optionError } from './errors';
+import { after, Tenure } from './compat/tenure';
+import { optionError } from './errors';
 import { type Key, lockKeys } from './keys';
 import type { Lease } from './lease';
-import { type Moment, now, type ReleaseReply, type ReleaseRequest, trustedMs } from './store';
+import { type Moment, now, trustedMs } from './store';
 import { redisExpLock, type WithLock } from './with-lock';
 
-export { type Client, type ExecutionStats, ResourceLockedError };
+export { type Client, ExecutionError, type ExecutionStats, ResourceLockedError, type Settings };
 
 export type ClientExecutionResult =
   | { client: Client; vote: 'for'; value: number }
@@ -28,53 +36,14 @@ export interface ExecutionResult {
   attempts: ReadonlyArray<Promise<ExecutionStats>>;
 }
 
-export interface Settings {
-  /** Share of a duration that is not trusted, since clocks run at different rates. Default 0.01. */
-  readonly driftFactor: number;
-  /** Further attempts after the first; -1: without end. Default 10. */
-  readonly retryCount: number;
-  /** Pause in ms between two attempts. Default 200. */
-  readonly retryDelay: number;
-  /** By how many ms at most a pause is longer or shorter. Default 100. */
-  readonly retryJitter: number;
-  /** `using` extends when so many ms are left. Default 500. */
-  readonly automaticExtensionThreshold: number;
-}
-
 /** The signal of `using`: `error` is why it aborted. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
-/** No majority in any attempt. Nothing is held after a failed acquire; a failed release may be tried again. */
-export class ExecutionError extends Error {
-  declare readonly message: string;
-  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
-
-  constructor(message: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = 'ExecutionError';
-    this.attempts = attempts;
-  }
-}
-
-const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
-const defaultSettings: Settings = Object.freeze({
-  driftFactor: 0.01,
-  retryCount: 10,
-  retryDelay: 200,
-  retryJitter: 100,
-  automaticExtensionThreshold: 500,
-});
 /** Redis expires with a precision of 1 ms; the other is redlock's own. */
 const leastDriftMs = 2;
 
-/** What became of one attempt; no result: it failed. */
-interface Attempt<T> {
-  readonly stats: Promise<ExecutionStats>;
-  readonly result: T | undefined;
-}
-
 /** What a Lock is held by. */
-const held = new WeakMap<Lock, Lease | Validity>();
+const held = new WeakMap<Lock, Lease | Tenure>();
 /** Leases that were released: another release finds nothing. */
 const released = new WeakSet<Lease>();
 
@@ -123,9 +92,7 @@ export class Lock {
   }
 }
 
-export class Redlock extends EventEmitter {
-  readonly clients: Set<Client>;
-  readonly settings: Settings;
+export class Redlock extends Attempts {
   readonly #electorate: Electorate;
   /** For one key on one client. */
   readonly #withLock: WithLock | undefined;
@@ -138,12 +105,7 @@ export class Redlock extends EventEmitter {
    * @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here, or a script.
    */
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
-    super();
-    // An 'error' event that nobody listens to would end the process.
-    this.on('error', () => {});
-    this.clients = new Set(clients);
-    if (this.clients.size === 0) throw new Error('Redlock must be instantiated with at least one redis client.');
-    this.settings = withDefaults(settings);
+    super(clients, settings);
     refuseScripts(scripts);
     this.#electorate = new Electorate(this.clients);
     const [redis] = this.clients;
@@ -180,13 +142,13 @@ export class Redlock extends EventEmitter {
   async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
     lock.expiration = 0;
     const hold = holdOf(lock);
-    if (hold instanceof Validity) hold.release();
-    const keys = this.#keysOf(lock.resources);
-    const { attempts } = await this.#repeat<unknown>(settings, () =>
-      hold instanceof Validity
-        ? this.#releaseValue(lock.resources, { keys, token: lock.value, commandTimeoutMs })
-        : this.#releaseLease(lock.resources, hold),
-    );
+    if (hold instanceof Tenure) hold.release();
+    const value = this.#valueOf(lock);
+    const release =
+      hold instanceof Tenure
+        ? (ballot: Ballot) => this.#electorate.release(value, ballot)
+        : (ballot: Ballot) => this._cast(ballot, releaseOnce(hold));
+    const { attempts } = await this._repeat<unknown>(settings, () => this._attempt(lock.resources, release));
     return { attempts };
   }
 
@@ -199,11 +161,12 @@ export class Redlock extends EventEmitter {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
     const hold = holdOf(existing);
+    const endOf = (sent: Moment): Moment => this.#endOf(sent, duration, settings);
     const extend =
-      hold instanceof Validity
-        ? (ballot: Ballot) => this.#extendValue(existing, hold, duration, settings, ballot)
-        : (ballot: Ballot) => this.#extendLease(hold, duration, ballot);
-    const { attempts, result } = await this.#repeat(settings, () => this.#attempt(existing.resources, extend));
+      hold instanceof Tenure
+        ? (ballot: Ballot) => this.#electorate.extend(this.#valueOf(existing), hold, duration, endOf, ballot)
+        : (ballot: Ballot) => this._cast(ballot, extendOnce(hold, duration));
+    const { attempts, result } = await this._repeat(settings, () => this._attempt(existing.resources, extend));
     existing.expiration = 0;
     return this.#lock(existing.resources, existing.value, attempts, hold, result, duration, settings);
   }
@@ -280,17 +243,17 @@ export class Redlock extends EventEmitter {
     // The same each time: a crowd that waits should not make an error for each of its attempts.
     let busy: { stats: Promise<ExecutionStats>; error: Error } | undefined;
     const attempt = async (): Promise<Attempt<Lease>> => {
-      if (!call.isKnownBusy) return this.#attempt(resources, (ballot) => this.#cast(ballot, call.ask()));
+      if (!call.isKnownBusy) return this._attempt(resources, (ballot) => this._cast(ballot, call.ask()));
       busy ??= Ballot.refused(this.clients, resources.length);
-      this.#tell(busy.error);
+      this._tell(busy.error);
       return { stats: busy.stats, result: undefined };
     };
     try {
-      const { attempts, result: lease } = await this.#repeat(settings, attempt, (ms) => call.pause(ms));
+      const { attempts, result: lease } = await this._repeat(settings, attempt, (ms) => call.pause(ms));
       return this.#lock(resources, lease.token, attempts, lease, sentOf(lease, duration), duration, settings);
     } catch (error) {
       // redlock releases then, and tells that there was nothing to release.
-      if (error instanceof ExecutionError) this.#tell(Ballot.refused(this.clients, resources.length).error);
+      if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length).error);
       throw error;
     } finally {
       await call.leave();
@@ -305,117 +268,23 @@ export class Redlock extends EventEmitter {
   ): Promise<Lock> {
     this.#electorate.uses(duration);
     const call = this.#electorate.call(keys, duration);
+    for (const client of this.clients) connectIfLazy(client);
+    await this.#electorate.ready();
     try {
-      const { attempts, result } = await this.#repeat(settings, () =>
-        this.#attempt(resources, (ballot) => call.ask(ballot)),
+      const { attempts, result } = await this._repeat(settings, () =>
+        this._attempt(resources, (ballot) => call.ask(ballot)),
       );
       const { token, fence, sent } = result;
-      const validity = new Validity(resources, fence, this.#endOf(sent, duration, settings));
-      return this.#lock(resources, token, attempts, validity, sent, duration, settings);
+      const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
+      return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
     } catch (error) {
       call.retract();
       if (error instanceof ExecutionError) {
         await error.attempts.at(-1);
-        await (await this.#releaseValue(resources, { keys, token: call.token, commandTimeoutMs })).stats;
+        const value = { keys, token: call.token };
+        await (await this._attempt(resources, (ballot) => this.#electorate.release(value, ballot))).stats;
       }
       throw error;
-    }
-  }
-
-  #releaseValue(resources: string[], request: ReleaseRequest): Promise<Attempt<ReleaseReply>> {
-    return this.#attempt(resources, async (ballot) => {
-      const reply = await this.#electorate.store.release({ ...request, ...{ [onBallot]: ballot } });
-      return reply === 'released' ? reply : undefined;
-    });
-  }
-
-  #releaseLease(resources: string[], lease: Lease): Promise<Attempt<true>> {
-    const release = async (): Promise<true | undefined> => {
-      if (released.has(lease) || !(await lease.release())) return undefined;
-      released.add(lease);
-      return true;
-    };
-    return this.#attempt(resources, (ballot) => this.#cast(ballot, release()));
-  }
-
-  async #extendValue(
-    lock: Lock,
-    validity: Validity,
-    duration: number,
-    settings: Partial<Settings> | undefined,
-    ballot: Ballot,
-  ): Promise<Moment | undefined> {
-    this.#electorate.uses(duration);
-    // Redis may shorten it without our ever hearing so.
-    validity.shorten(this.#endOf(now(), duration, settings));
-    const reply = await this.#electorate.store.extend({
-      keys: this.#keysOf(lock.resources),
-      token: lock.value,
-      lifetimeMs: duration,
-      exact: true,
-      validUntilMs: Math.min(validity.endMs, performance.now() + commandTimeoutMs),
-      commandTimeoutMs,
-      begin: () => validity.leftMs > 0,
-      ...{ [onBallot]: ballot },
-    });
-    if (reply.outcome === 'taken' || reply.outcome === 'missing') validity.lose(reply.outcome);
-    if (reply.outcome !== 'extended') return undefined;
-    validity.confirm(this.#endOf(reply.sent, duration, settings));
-    return reply.sent;
-  }
-
-  #extendLease(lease: Lease, duration: number, ballot: Ballot): Promise<Moment | undefined> {
-    const extend = async (): Promise<Moment | undefined> =>
-      (await lease.extend(duration)) ? sentOf(lease, duration) : undefined;
-    return this.#cast(ballot, extend());
-  }
-
-  /** The answer of the only client; its vote, on the ballot. */
-  #cast<T>(ballot: Ballot, answer: Promise<T | undefined>): Promise<T | undefined> {
-    const [client] = this.clients as unknown as [Client];
-    const read = (result: T | undefined): Vote => result !== undefined;
-    ballot.cast(
-      client,
-      answer.then(read, (error) => errorOf(error, client)),
-    );
-    return answer;
-  }
-
-  /** Attempts until one succeeds, or `settings` allow no more. */
-  async #repeat<T>(
-    given: Partial<Settings> | undefined,
-    attempt: () => Promise<Attempt<T>>,
-    pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
-  ): Promise<{ attempts: Promise<ExecutionStats>[]; result: T }> {
-    const settings = { ...this.settings, ...given };
-    const most = settings.retryCount === -1 ? Number.POSITIVE_INFINITY : settings.retryCount + 1;
-    const attempts: Promise<ExecutionStats>[] = [];
-    for (;;) {
-      const { stats, result } = await attempt();
-      attempts.push(stats);
-      if (result !== undefined) return { attempts, result };
-      if (!(attempts.length < most)) throw new ExecutionError(noQuorum, attempts);
-      const early = await pause(pauseMs(settings));
-      if (early === undefined) continue;
-      attempts.push(Ballot.unanimous(this.clients));
-      return { attempts, result: early };
-    }
-  }
-
-  async #attempt<T>(
-    resources: readonly string[],
-    ask: (ballot: Ballot) => Promise<T | undefined>,
-  ): Promise<Attempt<T>> {
-    const ballot = new Ballot(this.clients, resources.length, (error) => this.#tell(error));
-    for (const client of this.clients) connectIfLazy(client);
-    await this.#electorate.ready();
-    try {
-      return { stats: ballot.stats, result: await ask(ballot) };
-    } catch (error) {
-      if (!(error instanceof LockBackendError)) throw error;
-      return { stats: ballot.stats, result: undefined };
-    } finally {
-      ballot.close();
     }
   }
 
@@ -423,7 +292,7 @@ export class Redlock extends EventEmitter {
     resources: string[],
     value: string,
     attempts: Promise<ExecutionStats>[],
-    hold: Lease | Validity,
+    hold: Lease | Tenure,
     sent: Moment,
     duration: number,
     settings: Partial<Settings> | undefined,
@@ -442,30 +311,23 @@ export class Redlock extends EventEmitter {
     return Math.round((settings?.driftFactor ?? this.settings.driftFactor) * duration) + leastDriftMs;
   }
 
+  #valueOf({ resources, value }: Lock): Value {
+    return { keys: this.#keysOf(resources), token: value };
+  }
+
   #keysOf(resources: unknown): Key {
     if (!Array.isArray(resources)) throw optionError('resources', 'an array of strings', resources);
     return lockKeys(resources, this.#electorate.store.keyPrefix);
-  }
-
-  /** A listener that throws has no effect on the lock. */
-  #tell(error: Error): void {
-    try {
-      this.emit('error', error);
-    } catch (thrown) {
-      process.nextTick(() => {
-        throw thrown;
-      });
-    }
   }
 }
 
 export default Redlock;
 
 /** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
-function holdOf(lock: Lock): Lease | Validity {
+function holdOf(lock: Lock): Lease | Tenure {
   let hold = held.get(lock);
   if (hold === undefined) {
-    hold = new Validity(lock.resources, 0, after(now(), lock.expiration - Date.now()));
+    hold = new Tenure(lock.resources, 0, after(now(), lock.expiration - Date.now()));
     held.set(lock, hold);
   }
   return hold;
@@ -484,36 +346,21 @@ function signalOf({ signal: lost }: Lock, failed: Promise<ExecutionStats>[]): Re
   return signal;
 }
 
+/** Whether it was still ours. Another release finds nothing. */
+async function releaseOnce(lease: Lease): Promise<true | undefined> {
+  if (released.has(lease) || !(await lease.release())) return undefined;
+  released.add(lease);
+  return true;
+}
+
+/** When the request was sent that extended it; undefined where it is not ours any more. */
+async function extendOnce(lease: Lease, duration: number): Promise<Moment | undefined> {
+  return (await lease.extend(duration)) ? sentOf(lease, duration) : undefined;
+}
+
 /** When what Redis last confirmed of a lease was sent. */
 function sentOf(lease: Lease, duration: number): Moment {
   return after(now(), lease.remaining() - trustedMs(duration));
-}
-
-function withDefaults(given: Partial<Settings>): Settings {
-  const settings: Record<string, number> = { ...defaultSettings };
-  for (const name of Object.keys(defaultSettings) as (keyof Settings)[]) {
-    if (typeof given[name] === 'number') settings[name] = given[name];
-  }
-  return settings as unknown as Settings;
-}
-
-function refuseScripts(scripts: object): void {
-  for (const name of ['acquireScript', 'extendScript', 'releaseScript']) {
-    const given = (scripts as Record<string, unknown>)[name];
-    if (given === undefined) continue;
-    throw optionError(name, 'no script: the scripts of this library mint fences and cannot be replaced', given);
-  }
-}
-
-function checkDuration(duration: number): void {
-  if (Math.floor(duration) !== duration) throw new Error('Duration must be an integer value in milliseconds.');
-  if (duration >= 1 && duration <= Number.MAX_SAFE_INTEGER) return;
-  throw new ExecutionError(`Duration must be 1 to ${Number.MAX_SAFE_INTEGER} ms; got ${duration}.`, []);
-}
-
-/** The pause before the next attempt. */
-function pauseMs({ retryDelay, retryJitter }: Settings): number {
-  return Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter));
 }
 
 async function quit(client: Client): Promise<unknown> {

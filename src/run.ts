@@ -1,9 +1,15 @@
-// What the faces have in common: `([options], fn)` as arguments, a lease that is still worth something, and a function that
-// runs under one.
+// What the faces have in common: `([options], fn)` as arguments, acquiring a lease, a lease that is still worth something, and
+// a function that runs under one.
+import { acquire } from './acquire';
 import { LockBackendError, LockLostError, optionError } from './errors';
+import { traceAcquire, warningsWanted } from './events';
 import { runWithin } from './flow';
-import { holdOf, type Lease } from './lease';
-import { describe } from './stores/replies';
+import type { HeldLock } from './held-lock';
+import { describe, type Key } from './keys';
+import { heldLockOf, type Lease, leaseOf } from './lease';
+import type { Settings } from './options';
+import type { Scope } from './scope';
+import type { Mode } from './store';
 
 /** `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(
@@ -15,28 +21,46 @@ export function optionsThenFunction(
   return [options, fn as (...args: any[]) => unknown];
 }
 
-/** The lease, unless the process stood still until it was worth nothing. */
+/** What a face adds to an acquire. */
+interface Kind {
+  /** Whether to renew where `autoExtend` was not given. */
+  readonly autoExtend?: boolean;
+  /** How the key is to be held, where several may held it. */
+  readonly mode?: Mode | undefined;
+  /** What its leases can do, if more than `leaseMethods`. */
+  readonly methods?: object | undefined;
+}
+
+/** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Traced; renewed if wanted. */
+export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: Kind = {}): Promise<Lease> {
+  const takenAt = warningsWanted() ? new Error('taken here') : undefined;
+  const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
+  const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, kind.methods);
+  return traceAcquire(key, () => acquire(key, settings, scope, toLease, kind.mode));
+}
+
+/** The lease, unless the process was stopped until it was worth nothing. */
 export function checkFresh<L extends Lease>(lease: L): L {
-  const { loss } = holdOf(lease);
+  const { loss } = heldLockOf(lease);
   if (loss === undefined) return lease;
-  void holdOf(lease).releaseQuietly();
+  void heldLockOf(lease).releaseQuietly();
   const message = `the grant of ${describe(lease.key)} was over before it could be used`;
   throw new LockBackendError(message, { key: lease.key, cause: loss });
 }
 
-/** Runs `fn`, and gives the lock back. What `fn` threw goes before everything; then a loss. */
+/** Runs `fn`, and releases the lock. What `fn` threw goes before everything; then a loss. */
 export async function runUnder<L extends Lease, T>(lease: L, fn: (lease: L) => T | PromiseLike<T>): Promise<T> {
-  const hold = holdOf(checkFresh(lease));
+  const held = heldLockOf(checkFresh(lease));
   let result: T;
   try {
-    result = await runWithin(hold, () => fn(lease));
+    result = await runWithin(held, () => fn(lease));
   } catch (error) {
-    await hold.releaseQuietly();
+    await held.releaseQuietly();
     throw error;
   }
-  const lostMeanwhile = hold.loss;
-  await hold.releaseQuietly();
-  const loss = lostMeanwhile ?? hold.loss;
+  const lostMeanwhile = held.loss;
+  await held.releaseQuietly();
+  const loss = lostMeanwhile ?? held.loss;
   if (loss === undefined) return result;
   throw new LockLostError(loss.message, { key: lease.key, reason: loss.reason, result, cause: loss });
 }

@@ -1,10 +1,8 @@
-// Readers and a writer. A thin face over `acquire`: who may hold it beside whom, and who goes first, is decided in Redis
-// (scripts/members.lua), by a member with an end of its own for each holder, and never by a counter.
-import { acquire, change } from './acquire';
+// Readers and a writer. A thin face over `acquire`: which holders exclude each other, and which goes first, is decided in Redis
+// (scripts/holders.lua), by a member with an end of its own for each holder, and never by a counter.
 import { optionError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { lockKey } from './keys';
-import { getters, type Hold, holdOf, type Lease, leaseMethods, leaseOf } from './lease';
+import { getters, heldLockOf, type Lease, leaseMethods } from './lease';
 import {
   type CloseOptions,
   defaults,
@@ -17,9 +15,10 @@ import {
   textRule,
   type WaitOptions,
 } from './options';
-import { optionsThenFunction, runUnder } from './run';
+import { acquireLease, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { Mode } from './store';
+import { changeInPlace } from './upgrade';
 
 /** What a reader or a writer holds. */
 export interface RWLease extends Lease {
@@ -37,7 +36,7 @@ export interface RWLease extends Lease {
   /**
    * From writing to reading, in place: no writer gets in between. Keeps its `fence`. Resolves at once for a reader.
    *
-   * @throws {LockBackendError} Still held; for reading as soon as Redis can be asked.
+   * @throws {LockBackendError} Still held; for reading as soon as Redis can be reached.
    */
   downgrade(): Promise<void>;
 }
@@ -68,7 +67,7 @@ export class RWLock {
    * @param key     Redis key of 1 to 1024 bytes.
    * @param options As of the factory; `redis` is needed. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
    *                retryTimeout 10 ms (at least 1), autoExtend on. And of its own:
-   *                `prefer`: 'writer' (default; readers who come while a live writer waits stand behind it), 'reader' (they
+   *                `prefer`: 'writer' (default; readers that come while a live writer waits queue behind it), 'reader' (they
    *                pass), 'fair' (order of arrival); `readers` (default '', one common group): readers of one group share,
    *                different groups exclude one another.
    */
@@ -100,7 +99,7 @@ export class RWLock {
   /**
    * Resolves with a lease once we may read; renewed while it is kept (`autoExtend: false` turns that off).
    *
-   * @throws as `withLock.promise`. Nothing is held then, and nobody is kept waiting by us.
+   * @throws as `withLock.promise`. Nothing is held then, and no other caller is kept waiting.
    */
   async acquireRead(options?: Options): Promise<RWLease> {
     return this.#acquire('shared', options);
@@ -111,7 +110,7 @@ export class RWLock {
     return this.#acquire('exclusive', options);
   }
 
-  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits holders. */
+  /** As `withLock.close`: refuses new calls, rejects waiters, awaits holders. */
   async close(options?: CloseOptions): Promise<void> {
     return this.#scope.close(settleDrain(options));
   }
@@ -119,16 +118,8 @@ export class RWLock {
   async #acquire(kind: 'shared' | 'exclusive', options: unknown): Promise<RWLease> {
     const settings = settleOwn(options, this.#settings);
     const mode: Mode = { kind, prefer: this.#prefer, group: this.#readers, permits: 1, most: 0, step: 0 };
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    const take = (): Promise<Lease> =>
-      acquire(
-        this.key,
-        settings,
-        this.#scope,
-        (hold) => leaseOf(hold, settings.autoExtend ?? true, takenAt, rwLeaseMethods),
-        mode,
-      );
-    return (await traceAcquire(this.key, take)) as RWLease;
+    const kindOfLease = { autoExtend: true, mode, methods: rwLeaseMethods };
+    return (await acquireLease(this.key, settings, this.#scope, kindOfLease)) as RWLease;
   }
 }
 
@@ -144,24 +135,14 @@ function settleOwn(options: unknown, base: Settings): Settings {
   return settings;
 }
 
-/** Changes of one hold, one after the other. */
-const changing = new WeakMap<Hold, Promise<void>>();
-
 async function changeTo(lease: RWLease, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {
-  const hold = holdOf(lease);
-  const { settings } = hold.details;
-  const how = settle(options, kind === 'shared' ? { ...settings, signal: undefined } : settings);
-  const before = changing.get(hold);
-  const work = (async () => {
-    await before?.catch(() => {});
-    if (hold.mode!.kind !== kind || !hold.check()) await change(hold, kind, how);
-  })();
-  changing.set(hold, work);
-  return work;
+  const held = heldLockOf(lease);
+  const { settings } = held.context;
+  return changeInPlace(held, kind, settle(options, kind === 'shared' ? { ...settings, signal: undefined } : settings));
 }
 
 const rwLeaseMethods: object = Object.create(leaseMethods, {
-  ...getters({ mode: (hold) => (hold.mode!.kind === 'shared' ? 'read' : 'write') }),
+  ...getters({ mode: (held) => (held.mode!.kind === 'shared' ? 'read' : 'write') }),
   upgrade: {
     async value(this: RWLease, options?: WaitOptions) {
       return changeTo(this, 'exclusive', options);

@@ -1,24 +1,37 @@
-// Everything that one factory, or one lock object, has under way: who waits, what is held, which stores it uses. Closing it
-// ends all of that and leaves nothing behind. A hold that nobody released is forgotten once its lifetime has passed.
-import type { Wait } from './acquire';
+// Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it
+// ends all of that and leaves nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
 import { LockClosedError, optionError } from './errors';
-import type { Ground, Hold } from './lease';
+import type { HeldLock, LeaseContext } from './held-lock';
+import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
-import type { Store } from './store';
-import { type RedisLike, storeOf } from './stores/places';
-import { type Lines, linesOf } from './wait/lines';
-import type { Line } from './wait/queue';
+import type { GrantSource, Holder, ReleaseReply, Store } from './store';
+import { type RedisLike, storeOf } from './stores/open';
+import { type Queues, queuesOf } from './wait/queues';
+import { WeakList } from './weak-list';
 
 const smallestSweep = 64;
 
+/** A wait that can be ended from outside. */
+export interface Cancellable extends Linked<Cancellable> {
+  giveUp(error: unknown): void;
+}
+
+const scopes = new WeakMap<LeaseContext, Scope>();
+
+/** The scope of what is held in a context. */
+export function scopeOf(context: LeaseContext): Scope {
+  return scopes.get(context)!;
+}
+
 export class Scope {
-  readonly waiting = new Set<Wait>();
-  readonly #held = new Set<Hold>();
-  readonly #stores = new Set<Store>();
-  readonly #lines = new Set<Lines>();
-  #lastClient: RedisLike | readonly RedisLike[] | undefined;
-  #lastStore: Store | undefined;
-  #ground: Ground | undefined;
+  readonly waiting = new LinkedList<Cancellable>();
+  readonly #held = new LinkedList<HeldLock>();
+  /** Not kept by us: a store goes with its client. */
+  readonly #stores = new WeakList<Store>();
+  readonly #queues = new WeakList<Queues>();
+  readonly #storesOfClients = new WeakMap<object, Store>();
+  /** The last one of each store. */
+  readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
   #closing: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
@@ -30,53 +43,53 @@ export class Scope {
   /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
   store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
-    if (client === this.#lastClient) return this.#lastStore!;
+    return this.#storesOfClients.get(client) ?? this.#join(client);
+  }
+
+  #join(client: RedisLike | readonly RedisLike[]): Store {
     const store = storeOf(client);
     if (!this.#stores.has(store)) {
       this.#stores.add(store);
       store.join();
     }
-    this.#lastClient = client;
-    this.#lastStore = store;
+    this.#storesOfClients.set(client, store);
     return store;
   }
 
-  /** The lines of a store of this scope; undefined where waiting there means counting. */
-  lines(store: Store): Lines | undefined {
-    const lines = linesOf(store);
-    if (lines !== undefined && !this.#lines.has(lines)) {
-      this.#lines.add(lines);
-      lines.join();
+  /** The queues of a store of this scope; undefined where waiting there means polling. */
+  queues(store: Store): Queues | undefined {
+    const queues = queuesOf(store);
+    if (queues !== undefined && !this.#queues.has(queues)) {
+      this.#queues.add(queues);
+      queues.wakeUps.join();
     }
-    return lines;
+    return queues;
   }
 
-  /** What holds on the same settings and store have in common. */
-  ground(settings: Settings, store: Store, line: Line | undefined): Ground {
-    if (this.#ground?.settings !== settings || this.#ground.store !== store || this.#ground.line !== line) {
-      this.#ground = { settings, store, scope: this, line };
-    }
-    return this.#ground;
+  /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */
+  context(settings: Settings, store: Store, source: GrantSource | undefined): LeaseContext {
+    const last = this.#contexts.get(store);
+    if (last?.settings === settings && isFrom(last, source)) return last;
+    const onEnd = (held: HeldLock): void => this.#remove(held);
+    const context = { settings, store, source: source ?? new DirectGrants(store), onEnd };
+    scopes.set(context, this);
+    this.#contexts.set(store, context);
+    return context;
   }
 
-  add(hold: Hold): void {
-    this.#held.add(hold);
+  add(held: HeldLock): void {
+    this.#held.add(held);
     if (this.#held.size >= this.#sweepAt) this.#sweep();
   }
 
-  remove(hold: Hold): void {
-    this.#held.delete(hold);
-    this.#onChange?.();
-  }
-
-  /** One of the holds here that is as asked for. Looks at them one by one: for a message, not for a decision. */
-  holdThat(isAsked: (hold: Hold) => boolean): Hold | undefined {
-    for (const hold of this.#held) if (!hold.ended && isAsked(hold)) return hold;
+  /** One of the locks held here that is as wanted. Checks them one by one: for a message, not for a decision. */
+  find(isWanted: (held: HeldLock) => boolean): HeldLock | undefined {
+    for (const held of this.#held) if (!held.ended && isWanted(held)) return held;
     return undefined;
   }
 
   /**
-   * Refuses newcomers, rejects who waits, awaits holders for `drainMs`, takes away what is then left.
+   * Refuses new calls, rejects waiters, awaits holders for `drainMs`, force-releases what is then left.
    * Resolves when all is done; a second call awaits the first.
    */
   close(drainMs: number): Promise<void> {
@@ -85,16 +98,17 @@ export class Scope {
   }
 
   async #close(drainMs: number): Promise<void> {
-    // What follows has timers that keep no process alive; somebody waits for it now.
+    // What follows has timers that keep no process alive; a caller waits for it now.
     const awake = setInterval(() => {}, longestTimerMs);
     try {
-      // Let `closed` be seen before anybody reacts to the rejections.
+      // Let `closed` be seen before anything reacts to the rejections.
       await undefined;
-      for (const wait of this.waiting) wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
+      for (const wait of [...this.waiting])
+        wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
       await this.#drain(drainMs);
-      await Promise.all([...this.#held].map((hold) => hold.takeAway()));
-      await Promise.all([...this.#stores].map((store) => store.leave()));
-      for (const lines of this.#lines) lines.part();
+      await Promise.all([...this.#held].map((held) => held.forceRelease()));
+      await Promise.all(this.#stores.all().map((store) => store.leave()));
+      for (const queues of this.#queues.all()) queues.wakeUps.part();
     } finally {
       clearInterval(awake);
     }
@@ -108,7 +122,7 @@ export class Scope {
       if (this.#held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
-      for (const hold of this.#held) if (!hold.ended) waitMs = Math.min(waitMs, Math.max(hold.leftMs(), 0));
+      for (const held of this.#held) if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0));
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));
         this.#onChange = () => {
@@ -120,9 +134,39 @@ export class Scope {
     }
   }
 
-  /** Forgets holds whose time is over. Done when their number has doubled, so that each costs a constant. */
+  #remove(held: HeldLock): void {
+    this.#held.delete(held);
+    this.#onChange?.();
+  }
+
+  /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */
   #sweep(): void {
-    for (const hold of this.#held) hold.check();
+    for (const held of [...this.#held]) held.check();
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
   }
+}
+
+function isFrom(context: LeaseContext, source: GrantSource | undefined): boolean {
+  return source === undefined ? context.source instanceof DirectGrants : context.source === source;
+}
+
+/** Where grants come from that no other caller of this process waited for. */
+class DirectGrants implements GrantSource {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
+    const request = held.releaseRequest();
+    try {
+      // What goes wrong here goes wrong again below, and is told there.
+      return this.#store.releaseNow?.(request) ?? this.#store.release(request);
+    } catch {
+      return this.#store.release(request);
+    }
+  }
+
+  lost(): void {}
 }

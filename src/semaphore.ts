@@ -1,10 +1,8 @@
 // At most so many at once. A thin face over `acquire`: permits are members with an end of their own in Redis, never a counter,
-// and who asked first goes in first, however many he asked for.
-import { acquire } from './acquire';
+// and the first caller in the queue is admitted first, however many it wants.
 import { forKey, optionError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
+import type { Lease } from './lease';
 import {
   type CloseOptions,
   checkValue,
@@ -17,7 +15,7 @@ import {
   settleDrain,
   takeOwn,
 } from './options';
-import { optionsThenFunction, runUnder } from './run';
+import { acquireLease, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { Mode } from './store';
 
@@ -34,8 +32,8 @@ export class Semaphore {
 
   /**
    * @param key     Redis key of 1 to 1024 bytes.
-   * @param permits How many there are; integer ≥ 1. All processes have to agree: whoever asks with another number while any
-   *                permit is out, or waited for, gets a LockBackendError with `redisCode: 'LIMIT'`.
+   * @param permits How many there are; integer ≥ 1. All processes have to agree: a call with another number, while any permit is
+   *                out or waited for, rejects with a LockBackendError with `redisCode: 'LIMIT'`.
    * @param options As of the factory; `redis` is needed. One Redis: on several, permits above 1 are not sound.
    */
   constructor(key: string, permits: number, options: LockOptions) {
@@ -47,8 +45,8 @@ export class Semaphore {
   }
 
   /**
-   * Resolves with the lease once `permits` of them (default 1) are ours, all at once. Who asks first goes in first. The lease's
-   * `fence` names it; fences of a semaphore put nobody in order.
+   * Resolves with the lease once `permits` of them (default 1) are ours, all at once, first come, first served. The lease's `fence`
+   * names it; fences of a semaphore order nothing.
    *
    * @throws {RangeError} `ERR_LOCK_OPTION`: more than there are.
    * @throws as `withLock.promise`. Nothing is held then.
@@ -71,7 +69,7 @@ export class Semaphore {
   /**
    * How many permits are free now, by Redis's clock.
    *
-   * @throws {LockBackendError} Redis could not be asked.
+   * @throws {LockBackendError} Redis could not be reached.
    */
   async available(): Promise<number> {
     const { redis, prefix, commandTimeoutMs } = this.#settings;
@@ -84,7 +82,7 @@ export class Semaphore {
     }
   }
 
-  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits holders. */
+  /** As `withLock.close`: refuses new calls, rejects waiters, awaits holders. */
   async close(options?: CloseOptions): Promise<void> {
     return this.#scope.close(settleDrain(options));
   }
@@ -95,16 +93,7 @@ export class Semaphore {
       throw optionError('permits', `at most ${this.permits}, all that there are`, permits, 'range');
     }
     const mode: Mode = { kind: 'counted', prefer: 'fair', group: '', permits, most: this.permits, step: 0 };
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    return traceAcquire(this.key, () =>
-      acquire(
-        this.key,
-        settings,
-        this.#scope,
-        (hold) => leaseOf(hold, settings.autoExtend ?? autoExtend, takenAt),
-        mode,
-      ),
-    );
+    return acquireLease(this.key, settings, this.#scope, { autoExtend, mode });
   }
 }
 

@@ -53,6 +53,8 @@ export interface AcquireRequest {
   readonly fences?: number | undefined;
   /** Given by who stands in line when it is busy. */
   readonly place?: Place | undefined;
+  /** Given by a caller that polls: ms until it asks again if the lock is busy, so that a queue beside it yields for so long. */
+  readonly pauseMs?: number | undefined;
   /** Not for a mutex. One key only. */
   readonly mode?: Mode | undefined;
   /** For one of a quorum, instead of a place: the least that the fence may be. */
@@ -63,7 +65,7 @@ export interface AcquireRequest {
 export interface Place {
   readonly channel: string;
   readonly id: string;
-  /** What it was given when it first stood there; 0: it has not stood there yet. */
+  /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
   /** Not for a mutex: ms without a sign after which it is passed over. Default 0: by its place. */
   readonly patienceMs?: number | undefined;
@@ -145,6 +147,42 @@ export interface ValueRequest {
   readonly commandTimeoutMs: number;
 }
 
+/** What a held lock begins with. */
+export interface Grant {
+  readonly token: string;
+  readonly fence: number;
+  /** Before what Redis confirmed was sent: from then on the lifetime counts. */
+  readonly sent: Moment;
+  /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
+  readonly mayExecuteUntilMs: number;
+}
+
+/** A held lock, as what granted it sees it. */
+export interface Holder {
+  readonly token: string;
+  readonly fence: number;
+  /** Ms of validity left. */
+  leftMs(): number;
+  /**
+   * When Redis last confirmed the lifetime that was asked for at first; undefined where it is lost, where it may be another by
+   * now, or where more is on its way to Redis.
+   */
+  confirmed(): Moment | undefined;
+  /** What gives it back to the store. */
+  releaseRequest(): ReleaseRequest;
+}
+
+/** Where a grant came from, and so what a held lock is given back to. */
+export interface GrantSource {
+  /**
+   * Gives `held` back: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
+   * reply itself where it is known when the call returns: a promise costs more than a lock in memory.
+   */
+  release(held: Holder): ReleaseReply | Promise<ReleaseReply>;
+  /** `held` was lost, and is not given back: others may go on. */
+  lost(held: Holder): void;
+}
+
 /** An open ear. */
 export interface Listening {
   close(): void;
@@ -156,7 +194,10 @@ export interface Store {
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
   readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
-  /** The same where the answer is known when the call returns: throws what `acquire` rejects with. A promise costs more than the lock. */
+  /**
+   * The same where the answer is known when the call returns: throws what `acquire` rejects with. With `releaseNow`, a pair in
+   * memory takes 1.9 µs; without both, 2.3.
+   */
   acquireNow?(request: AcquireRequest): AcquireReply;
   extend(request: ExtendRequest): Promise<ExtendReply>;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
@@ -168,9 +209,17 @@ export interface Store {
    * once no request sent before `untilMs` (monotonic) can take effect any more. The token must never be used again.
    */
   abandon(request: ReleaseRequest, untilMs: number): Promise<void>;
-  /** Hears what is told to a channel; undefined where this store can wake nobody. `onGap`: something may have been missed. */
+  /**
+   * Hears what is told to a channel; undefined where this store can wake nobody. `onGap`: something may have been missed.
+   * `onClosed`: nothing will be heard any more, because the client was closed.
+   */
   readonly listen:
-    | ((channel: string, onMessage: (text: string) => void, onGap: () => void) => Promise<Listening>)
+    | ((
+        channel: string,
+        onMessage: (text: string) => void,
+        onGap: () => void,
+        onClosed?: () => void,
+      ) => Promise<Listening>)
     | undefined;
   /** With a token also whether that holds the key. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;

@@ -1,24 +1,27 @@
 // START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
-// checks its arguments, asks acquire.ts for a hold, and hands out a lease.
+// checks its arguments, has the lock acquired (acquire.ts), and hands out a lease.
 import { promisify } from 'node:util';
-import { acquire } from './acquire';
+import * as adoption from './adopt';
 import * as cache from './cached';
 import { forKey, TooManyLockAttemptsError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
 import { type Key, lockKey } from './keys';
-import { type Lease, leaseOf } from './lease';
-import { type CachedOptions, type CloseOptions, type Options, type Settings, settle, settleDrain } from './options';
-import { checkFresh, optionsThenFunction, runUnder } from './run';
+import type { DetachedLease, Lease } from './lease';
+import { type CachedOptions, type CloseOptions, type Options, settle, settleDrain } from './options';
+import { nextTick } from './real-timers';
+import { acquireLease, checkFresh, optionsThenFunction, runUnder } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
 
-/** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what gives the lock back. */
+/** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
+
+/** What `tryRun` resolves to. */
+export type TryRunResult<T> = { ran: true; value: T } | { ran: false };
 
 /** What the factory returns. Every form throws (rejects, in the promise forms) `ERR_LOCK_OPTION` before any I/O for bad arguments. */
 export interface WithLock {
   /**
-   * Takes the lock and calls back: `(err)`, or `(null, done)`; `done()` or `done((err, released) => …)` gives it back.
+   * Acquires the lock and calls back: `(err)`, or `(null, done)`; `done()` or `done((err, released) => …)` releases it.
    * Where `done` is never called, `lifetime` frees the key.
    *
    * @param key      Redis key of 1 to 1024 bytes, or several: all or nothing.
@@ -33,7 +36,7 @@ export interface WithLock {
   /** `util.promisify(withLock)` is `withLock.promise`. */
   readonly [promisify.custom]: (key: Key, options?: Options) => Promise<Lease>;
   /**
-   * Resolves with the lease once the key is ours. It is held for `lifetime` only, unless `autoExtend` is on.
+   * Resolves with the lease once the key is ours. It is held for `lifetime` only: nothing renews it unless `autoExtend` is on.
    *
    * @throws {TooManyLockAttemptsError} held by somebody else, and `maxRetries` used up. Nothing is held.
    * @throws {LockTimeoutError} held by somebody else for all of `timeout`. Nothing is held.
@@ -42,7 +45,8 @@ export interface WithLock {
    */
   promise(key: Key, options?: Options): Promise<Lease>;
   /**
-   * One attempt: the lease, or null when somebody else holds the key.
+   * One attempt: the lease, or null when somebody else holds the key. It is held for `lifetime` only: nothing renews it unless
+   * `autoExtend` is on. For work that may take longer, `tryRun`.
    *
    * @throws {LockBackendError} Redis gave no usable answer: it does not say null.
    */
@@ -57,12 +61,31 @@ export interface WithLock {
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   /**
-   * Looks in the cache, and loads once for all processes where there is nothing: who waits is served the stored value. The
-   * value is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
+   * As `run`, with one attempt, whatever the factory or the call says of waiting: `{ ran: true, value }`; or `{ ran: false }` at
+   * once when somebody else holds the key. The lock is renewed while `fn` runs.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer: it does not say `{ ran: false }`.
+   * @throws as `run`, for everything else.
+   */
+  tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  /**
+   * Takes over what `lease.detach()` gave, here or in another process: the same token and fence, held for `lifetime` from now
+   * (`autoExtend` renews it). Null when it is no longer held. One request to Redis and no wait; what Redis has is never
+   * shortened. `redis` and `prefix` have to be those that it was taken with. Hand a detached lease to one adopter: Redis
+   * cannot tell two of them apart, and both would hold it until the first release.
+   *
+   * @throws {LockBackendError} Redis gave no usable answer. Nothing is held here; the same may be adopted again.
+   * @throws {LockClosedError} after `close()`; or the signal's reason. Nothing is held here; another may adopt it.
+   */
+  adopt(detached: DetachedLease, options?: Options): Promise<Lease | null>;
+  /**
+   * Reads the cache, and loads once for all processes where there is nothing: waiters are served the stored value. The value
+   * is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
    * `maxRetries` is given; the lock is renewed while `load` runs.
    *
    * @param options `ttl`: ms for which it is kept. `emptyTtl` (default 0): ms for which an `undefined` is remembered.
-   * @param load    Hands back the value, or `undefined` for none. When it throws, nothing is stored, and the next in line loads.
+   * @param load    Resolves to the value, or `undefined` for none. When it throws, nothing is stored, and the next waiter loads.
    * @throws what `load` threw; otherwise as `promise`.
    */
   cached<T>(
@@ -73,11 +96,11 @@ export interface WithLock {
   /**
    * What Redis knows of a key now.
    *
-   * @throws {LockBackendError} Redis could not be asked.
+   * @throws {LockBackendError} Redis could not be reached.
    */
   inspect(key: string): Promise<LockState>;
   /**
-   * Ends this factory: newcomers and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
+   * Ends this factory: new calls and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
    * released with its signal aborted (`closed`). Resolves when nothing is left. Never closes the Redis client.
    */
   close(options?: CloseOptions): Promise<void>;
@@ -93,18 +116,12 @@ export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const scope = new Scope();
 
-  /** Throws at once for bad arguments; everything else is in the promise. */
-  function take(key: Key, settings: Settings, autoExtend: boolean): Promise<Lease> {
-    const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-    return traceAcquire(key, () => acquire(key, settings, scope, (hold) => leaseOf(hold, autoExtend, takenAt)));
-  }
-
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = settle(options, base);
-    take(key, settings, settings.autoExtend ?? false).then(
-      (lease) => process.nextTick(deliver, lease, callback),
-      (error) => process.nextTick(callback, error),
+    acquireLease(key, settings, scope).then(
+      (lease) => nextTick(deliver, lease, callback),
+      (error) => nextTick(callback, error),
     );
   }
 
@@ -112,27 +129,43 @@ export function redisExpLock(config?: Options): WithLock {
   function promise(key: Key, options?: Options): Promise<Lease> {
     try {
       const settings = settle(options, base);
-      return take(key, settings, settings.autoExtend ?? false);
+      return acquireLease(key, settings, scope);
     } catch (error) {
       return Promise.reject(error);
     }
   }
 
-  async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
-    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, byPlace: false };
+  /** One attempt. */
+  async function tryTake(key: Key, options: unknown, autoExtend: boolean): Promise<Lease | null> {
+    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, queued: false };
     try {
-      return await take(key, settings, settings.autoExtend ?? false);
+      return await acquireLease(key, settings, scope, { autoExtend });
     } catch (error) {
       if (error instanceof TooManyLockAttemptsError) return null;
       throw error;
     }
   }
 
+  function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+    return tryTake(key, options, false);
+  }
+
+  async function tryRun<T>(key: Key, ...rest: unknown[]): Promise<TryRunResult<T>> {
+    const [options, fn] = optionsThenFunction(rest, 'fn');
+    const lease = await tryTake(key, options, true);
+    if (lease === null) return { ran: false };
+    return { ran: true, value: await runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>) };
+  }
+
   async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
     const settings = settle(options, base);
-    const lease = await take(key, settings, settings.autoExtend ?? true);
+    const lease = await acquireLease(key, settings, scope, { autoExtend: true });
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
+  }
+
+  async function adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
+    return adoption.adopt(detached, settle(options, base), scope);
   }
 
   async function cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T): Promise<unknown> {
@@ -154,7 +187,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, cached, inspect, close }) as WithLock;
+  return Object.assign(withLock, { promise, tryLock, run, tryRun, adopt, cached, inspect, close }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {

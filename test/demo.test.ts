@@ -103,10 +103,9 @@ describe('the demo', function () {
 
   it('uses shared memory where there is no Redis, says so, and leaves nothing behind', async () => {
     copyDemo(folder);
-    for (const name of ['redis', 'lmdb']) {
-      symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name), 'junction');
-    }
-    symlinkSync(join(ROOT, 'lib'), join(folder, 'lib'), 'junction');
+    const links = ['node_modules/redis', 'test/runtimes', 'lib'];
+    mkdirSync(join(folder, 'test'));
+    for (const each of links) symlinkSync(join(ROOT, each), join(folder, each), 'junction');
     const demo = start(['--seconds', '1', '--workers', '3'], noRedis());
     expect(await demo.end()).to.equal(0, demo.output());
     expect(sentences(demo)).to.contain(
@@ -121,7 +120,7 @@ describe('the demo', function () {
     expect(isGone(demo.pid), 'its processes are gone').to.equal(true);
   });
 
-  it('says in one sentence how to get a Redis, when there is none, and no lmdb either', async () => {
+  it('says in one sentence how to get a Redis, when there is none, and no SQLite either', async () => {
     copyDemo(folder);
     for (const name of ['redis', 'uuid']) {
       symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name), 'junction');
@@ -129,9 +128,11 @@ describe('the demo', function () {
     // Another test tries whether a build takes away what an older one left.
     const filter = (source: string): boolean => !source.includes('left-over');
     cpSync(join(ROOT, 'lib'), join(folder, 'lib'), { recursive: true, filter });
-    const demo = start([], noRedis());
+    writeFileSync(join(folder, 'none.cjs'), 'process.getBuiltinModule = undefined;'); // a Node that has it loses it
+    const { cwd, env } = noRedis();
+    const demo = start([], { cwd, env: { ...env, NODE_OPTIONS: `--require=${join(folder, 'none.cjs')}` } });
     expect(await demo.end()).to.equal(1);
-    expect(demo.output()).to.match(/^The demo needs a Redis: install [^\n]+ npm install lmdb\)\.\n$/);
+    expect(demo.output()).to.match(/^The demo needs a Redis: install [^\n]+ npm install better-sqlite3@12\)\.\n$/);
   });
 
   it('fails with a lock that does not lock', async () => {
@@ -208,7 +209,9 @@ function start(args: string[], { cwd = ROOT, env = {} }: { cwd?: string; env?: N
 /** The demo without the library and without dependencies: what a test puts beside it is all it has. */
 function copyDemo(folder: string): void {
   cpSync(join(ROOT, 'demo'), join(folder, 'demo'), { recursive: true });
-  cpSync(join(ROOT, 'scripts/redis-binary.cjs'), join(folder, 'scripts/redis-binary.cjs'));
+  for (const script of ['redis-binary.cjs', 'runtimes.cjs']) {
+    cpSync(join(ROOT, 'scripts', script), join(folder, 'scripts', script));
+  }
   cpSync(join(ROOT, 'package.json'), join(folder, 'package.json'));
   mkdirSync(join(folder, 'node_modules'));
 }

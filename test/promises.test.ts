@@ -1,4 +1,4 @@
-// README, "Which deployment promises what": every sentence of the table has a test that would fail without it. A sentence is
+// docs/safety.md, "Which deployment promises what": every sentence of the table has a test that would fail without it. A sentence is
 // what stands between two semicolons of a cell; a test is named by its file and words of its title.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -102,7 +102,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
 };
 
 describe('which deployment promises what', () => {
-  const text = readFileSync(join(root, 'README.md'), 'utf8');
+  const text = readFileSync(join(root, 'docs', 'safety.md'), 'utf8');
   const section = text.split('## Which deployment promises what')[1]!.split('\n## ')[0]!;
   const rows = section
     .split('\n')

@@ -1,58 +1,58 @@
-// Imports point one way, from the face down to the scripts, and never in a circle; the library brings no client of Redis.
-// `import type` leaves no trace at run time and is not followed.
-import { readdirSync, readFileSync } from 'node:fs';
+// Imports point one way, from the face down to the scripts, and never in a circle, those of types included; files and classes
+// stay small enough to be read in one go; the library brings no client of Redis.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect } from 'chai';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 
 const root = join(__dirname, '..');
 const src = join(root, 'src');
+const engine = 'stores/embedded/sqlite.ts';
 
-/** Top to bottom; a room imports from rooms below it, and from its own. */
+/** Top to bottom; a file imports from rooms below its own, and from its own. */
 const rooms: readonly (readonly string[])[] = [
   // The shims for other libraries' programs, and what they share: the library needs nothing of them.
   ['redlock', 'redis-semaphore'],
   ['compat/'],
   ['index'],
-  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock', 'run'],
-  ['acquire'],
-  ['scope', 'lease', 'flow', 'wait/'],
+  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock'],
+  ['run', 'adopt'],
+  ['upgrade', 'acquire'],
+  ['scope'],
+  ['wait/'],
+  ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
-  ['scripts/', 'options', 'keys', 'store', 'state', 'events', 'token'],
-  ['errors'],
+  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
+  ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list'],
 ];
 
-interface Import {
-  readonly specifier: string;
-  readonly typeOnly: boolean;
-}
+const mostLines = 400;
+const mostLinesOfClass = 250;
 
-/** Without extension, from src: `stores/redis`. */
+/** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
+const unfinished = {
+  circles: [['stores/machine.ts', 'stores/members.ts']],
+  upward: ['options.ts → stores/open.ts'],
+  longFiles: ['stores/machine.ts'],
+  longClasses: ['Machine in stores/machine.ts'],
+};
+
+/** Without the folder: `stores/redis.ts`. */
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
   .filter((file) => /\.m?ts$/.test(file))
-  .map((file) => file.replaceAll('\\', '/'));
+  .map((file) => file.replaceAll('\\', '/'))
+  .sort();
 
-function importsOf(file: string): Import[] {
-  const text = readFileSync(join(src, file), 'utf8').replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
+const textOf = (file: string): string => readFileSync(join(src, file), 'utf8');
+
+/** What a file imports, types included. */
+function importsOf(file: string): string[] {
+  const text = textOf(file).replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
   const statements = text.matchAll(/^(?:import|export)\b(?:[^'";]*?\bfrom\s*)?\s*['"]([^'"]+)['"]/gm);
   const calls = text.matchAll(/\b(?:require|import)\(\s*['"]([^'"]+)['"]\s*\)/g);
-  return [
-    ...[...statements].map(([statement, specifier]) => ({
-      specifier: specifier!,
-      typeOnly: /^(?:import|export)\s+type\b/.test(statement) || onlyTypes(statement),
-    })),
-    ...[...calls].map(([, specifier]) => ({ specifier: specifier!, typeOnly: false })),
-  ];
-}
-
-/** `import { type A, type B } from …` */
-function onlyTypes(statement: string): boolean {
-  const names = /^import\s*\{([^}]*)\}/.exec(statement)?.[1];
-  if (names === undefined) return false;
-  return names
-    .split(',')
-    .map((name) => name.trim())
-    .filter(Boolean)
-    .every((name) => name.startsWith('type '));
+  return [...statements, ...calls].map(([, specifier]) => specifier!);
 }
 
 function target(file: string, specifier: string): string {
@@ -62,64 +62,113 @@ function target(file: string, specifier: string): string {
   return found;
 }
 
-/** file → what it needs at run time. */
 const needs = new Map(
-  files.map((file) => [
-    file,
-    importsOf(file)
-      .filter(({ specifier, typeOnly }) => specifier.startsWith('.') && !typeOnly)
-      .map(({ specifier }) => target(file, specifier)),
-  ]),
+  files.map((file) => {
+    const own = importsOf(file).filter((specifier) => specifier.startsWith('.'));
+    return [file, [...new Set(own.map((specifier) => target(file, specifier)))]];
+  }),
 );
+
+/** Everything that a file needs, directly or not. */
+function reach(file: string): Set<string> {
+  const reached = new Set<string>();
+  const visit = (from: string): void => {
+    for (const next of needs.get(from)!) {
+      if (reached.has(next)) continue;
+      reached.add(next);
+      visit(next);
+    }
+  };
+  visit(file);
+  return reached;
+}
+
+/** The files that import each other in a loop, loop by loop. */
+function circles(): string[][] {
+  const reached = new Map(files.map((file) => [file, reach(file)]));
+  const circleOf = (file: string): string[] =>
+    files.filter((other) => reached.get(file)!.has(other) && reached.get(other)!.has(file));
+  const found = files.map(circleOf).filter((circle) => circle.length > 0);
+  return [...new Map(found.map((circle) => [circle[0], circle])).values()];
+}
+
+/** Classes as the formatter leaves them: from `class` at the margin to `}` there. */
+function classesOf(file: string): { name: string; lines: number }[] {
+  const classes = textOf(file).matchAll(/^(?:export )?(?:abstract )?class (\w+)[\s\S]*?^}$/gm);
+  return [...classes].map(([text, name]) => ({ name: name!, lines: text.split('\n').length }));
+}
+
+function isIn(room: string, name: string): boolean {
+  return room.endsWith('/') ? name.startsWith(room) : name === room;
+}
 
 function roomOf(file: string): number {
   const name = file.replace(/\.m?ts$/, '');
-  const room = rooms.findIndex((names) =>
-    names.some((each) => (each.endsWith('/') ? name.startsWith(each) : name === each)),
-  );
-  if (room < 0) throw new Error(`src/${file} belongs to no room: say where it stands, here and in ARCHITECTURE.md`);
+  const room = rooms.findIndex((names) => names.some((each) => isIn(each, name)));
+  if (room < 0) throw new Error(`src/${file} belongs to no room: say where it is, here and in ARCHITECTURE.md`);
   return room;
 }
 
 /** Packages that some of the files import. */
 function foreign(some: readonly string[]): string[] {
-  const packages = some.flatMap((file) => importsOf(file).map(({ specifier }) => specifier));
+  const packages = some.flatMap(importsOf);
   return [...new Set(packages.filter((name) => !name.startsWith('.') && !name.startsWith('node:')))];
 }
 
 describe('structure', () => {
-  it('the imports were found at all', () => {
-    expect(needs.get('with-lock.ts')).to.include.members(['acquire.ts', 'lease.ts', 'options.ts']);
-    expect(needs.get('stores/redis.ts')).to.include('scripts/generated.ts');
-    expect([...needs.values()].flat()).to.have.length.greaterThan(20);
+  it('imports and classes were found at all', () => {
+    expect(needs.get('with-lock.ts')).to.include.members(['run.ts', 'lease.ts', 'options.ts']);
+    expect(needs.get('flow.ts'), 'import type').to.deep.equal(['held-lock.ts']);
+    expect(needs.get('stores/redis/commands.ts')).to.include('scripts/generated.ts');
+    expect(reach('index.ts')).to.include('scripts/generated.ts');
+    expect(classesOf('scope.ts').map(({ name }) => name)).to.deep.equal(['Scope', 'DirectGrants']);
   });
 
-  it('imports never go in a circle', () => {
-    const done = new Set<string>();
-    const visit = (file: string, path: readonly string[]): void => {
-      if (path.includes(file)) throw new Error([...path.slice(path.indexOf(file)), file].join(' → '));
-      if (done.has(file)) return;
-      for (const next of needs.get(file)!) visit(next, [...path, file]);
-      done.add(file);
-    };
-    for (const file of files) visit(file, []);
+  it('imports never go in a circle, those of types included', () => {
+    expect(circles()).to.deep.equal(unfinished.circles);
   });
 
   it('imports point one way: no room needs one above it', () => {
     const upward = [...needs].flatMap(([file, targets]) =>
       targets.filter((each) => roomOf(each) < roomOf(file)).map((each) => `${file} → ${each}`),
     );
-    expect(upward).to.deep.equal([]);
+    expect(upward).to.deep.equal(unfinished.upward);
+  });
+
+  it('every name of a room stands for a file', () => {
+    const names = files.map((file) => file.replace(/\.m?ts$/, ''));
+    const empty = rooms.flat().filter((room) => !names.some((name) => isIn(room, name)));
+    expect(empty).to.deep.equal([]);
+  });
+
+  it(`no file has more than ${mostLines} lines, no class more than ${mostLinesOfClass}`, () => {
+    const written = files.filter((file) => file !== 'scripts/generated.ts');
+    const longFiles = written.filter((file) => textOf(file).trimEnd().split('\n').length > mostLines);
+    const longClasses = written.flatMap((file) =>
+      classesOf(file)
+        .filter(({ lines }) => lines > mostLinesOfClass)
+        .map(({ name }) => `${name} in ${file}`),
+    );
+    expect(longFiles).to.deep.equal(unfinished.longFiles);
+    expect(longClasses).to.deep.equal(unfinished.longClasses);
   });
 
   it('nothing is imported but Node’s own modules and uuid, and no client of Redis, not even its types', () => {
-    expect(foreign(files.filter((file) => file !== 'stores/shared-memory.ts'))).to.deep.equal(['uuid']);
+    expect(foreign(files)).to.deep.equal(['uuid']);
   });
 
-  it('lmdb is asked for in one place, when it is used and not before', () => {
-    expect(foreign(['stores/shared-memory.ts'])).to.deep.equal(['lmdb']);
-    const text = readFileSync(join(src, 'stores/shared-memory.ts'), 'utf8');
-    expect(text.match(/^.*\(['"]lmdb['"]\).*$/gm)).to.deep.equal(["    return require('lmdb');"]);
+  it('SQLite is loaded in one place, when it is used and not before, and no bundler sees it', () => {
+    const loading = files.filter((file) =>
+      /['"](?:better-sqlite3|node:sqlite)/.test(readFileSync(join(src, file), 'utf8')),
+    );
+    expect(loading).to.deep.equal([engine]);
+    const program = `require('tsx/cjs'); const { sharedMemoryStore } = require(${JSON.stringify(join(src, 'index.ts'))});
+      const loaded = () => process.moduleLoadList.some((each) => /sqlite/i.test(each)) || Object.keys(require.cache).some((each) => each.includes('better-sqlite3'));
+      const before = loaded(); try { sharedMemoryStore('structure').close(); } catch {} console.log(before, loaded());`;
+    const env = { ...process.env, XDG_RUNTIME_DIR: mkdtempSync(join(tmpdir(), 'redis-exp-lock-')) };
+    const said = execFileSync(nodeWithSqlite()!, ['--eval', program], { cwd: root, env, encoding: 'utf8' });
+    rmSync(env.XDG_RUNTIME_DIR, { recursive: true });
+    expect(said).to.equal('false true\n');
   });
 
   it('the one dependency at run time is uuid', () => {

@@ -2,11 +2,22 @@
 // a client answers is noted on it, and handed on unchanged.
 import { LockBackendError } from '../errors';
 import type { Key } from '../keys';
-import type { AcquireReply, ExtendReply, Identity, Moment, Node, ReleaseReply, ReleaseRequest, Store } from '../store';
+import {
+  type AcquireReply,
+  type ExtendReply,
+  type Identity,
+  type Moment,
+  type Node,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Store,
+} from '../store';
 import { newToken } from '../token';
 import type { Ballot, Client, Vote } from './ballot';
 import { owner } from './queued';
 import { commandTimeoutMs, isClosed, nodeFor, quorumOf, readyWithin, scriptClient, storeFor } from './stores';
+import type { Tenure } from './tenure';
 
 /** Two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
@@ -42,6 +53,38 @@ export class Electorate {
     });
   }
 
+  /** One attempt; undefined: not all of it was still ours. @throws {LockBackendError} no usable answer of a majority. */
+  async release(value: Value, ballot: Ballot): Promise<true | undefined> {
+    const reply = await this.store.release({ ...value, commandTimeoutMs, ...{ [onBallot]: ballot } });
+    return reply === 'released' ? true : undefined;
+  }
+
+  /**
+   * One attempt: when the request was sent that extended it; undefined: it is not ours any more, or was asked too late.
+   *
+   * @param endOf Until when it is held after a request that was sent then.
+   * @throws {LockBackendError} no usable answer of a majority.
+   */
+  async extend(
+    value: Value,
+    tenure: Tenure,
+    lifetimeMs: number,
+    endOf: (sent: Moment) => Moment,
+    ballot: Ballot,
+  ): Promise<Moment | undefined> {
+    this.uses(lifetimeMs);
+    // Redis may shorten it without our ever hearing so.
+    tenure.shorten(endOf(now()));
+    const validUntilMs = Math.min(tenure.endMs, performance.now() + commandTimeoutMs);
+    const begin = (): boolean => tenure.leftMs > 0;
+    const request = { ...value, lifetimeMs, exact: true, validUntilMs, commandTimeoutMs, begin };
+    const reply = await this.store.extend({ ...request, ...{ [onBallot]: ballot } });
+    if (reply.outcome === 'taken' || reply.outcome === 'missing') tenure.lose(reply.outcome);
+    if (reply.outcome !== 'extended') return undefined;
+    tenure.confirm(endOf(reply.sent));
+    return reply.sent;
+  }
+
   call(keys: Key, durationMs: number): ValueCall {
     return new ValueCall(this.store, keys, durationMs);
   }
@@ -50,6 +93,12 @@ export class Electorate {
   uses(durationMs: number): void {
     for (const guard of this.#guards) guard.longestMs = Math.max(guard.longestMs, durationMs);
   }
+}
+
+/** Keys in Redis's words, and what they hold. */
+export interface Value {
+  readonly keys: Key;
+  readonly token: string;
 }
 
 export interface Grant {

@@ -1,11 +1,11 @@
 // What the classes of redis-semaphore have in common: attempts until acquireTimeout is over, refreshing while held, loss.
 import { randomUUID } from 'node:crypto';
 import { LockBackendError, NotAcquiredLockError } from '../errors';
-import { type AcquireRequest, type ExtendReply, type ExtendRequest, type Moment, now, trustedMs } from '../store';
+import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } from '../store';
 import { newToken } from '../token';
 import { commandTimeoutMs } from './stores';
-import type { Turn } from './turns';
-import { after, Validity } from './validity';
+import { after, Tenure } from './tenure';
+import { attempts, type Turn } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -77,7 +77,7 @@ export abstract class Lock {
   protected _acquiredExternally = false;
   protected _onLockLost: LockLostCallback;
   readonly #isShared: boolean;
-  #validity: Validity | undefined;
+  #tenure: Tenure | undefined;
   #grant: { readonly fence: number; readonly sent: Moment } | undefined;
   /** Calls of acquire() under way. */
   #acquiring = 0;
@@ -101,15 +101,7 @@ export abstract class Lock {
     identifier,
     acquiredExternally,
   }: LockOptions = {}) {
-    if (identifier !== undefined && (!identifier || typeof identifier !== 'string')) {
-      throw new Error('identifier must be not empty random string');
-    }
-    if (acquiredExternally && !identifier) {
-      throw new Error('acquiredExternally=true meanless without custom identifier');
-    }
-    if (externallyAcquiredIdentifier && (identifier || acquiredExternally)) {
-      throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
-    }
+    checkIdentity({ externallyAcquiredIdentifier, identifier, acquiredExternally });
     const given = identifier || externallyAcquiredIdentifier;
     this.#isShared = given !== undefined && given !== '';
     this._identifier = given || newIdentifier(identifierSuffix);
@@ -132,17 +124,17 @@ export abstract class Lock {
 
   /** Whether the lock is surely held: false from the moment at which it may have ended. */
   get isAcquired(): boolean {
-    return this._acquired && this.#validity!.leftMs > 0;
+    return this._acquired && this.#tenure!.leftMs > 0;
   }
 
   /** The fencing token of what is or was held: larger with each grant of the key. 0 in a semaphore, and where it was acquired externally. */
   get fence(): number {
-    return this.#validity?.fence ?? 0;
+    return this.#tenure?.fence ?? 0;
   }
 
   /** Aborts with a LockLostError when the lock may have ended; not when it is released. One for each acquire. */
   get signal(): AbortSignal {
-    if (this.#validity !== undefined) return this.#validity.signal;
+    if (this.#tenure !== undefined) return this.#tenure.signal;
     return AbortSignal.abort(new NotAcquiredLockError(`${this._key} was not acquired`, { key: this._key }));
   }
 
@@ -166,7 +158,7 @@ export abstract class Lock {
     const grant = this.#grant ?? { fence: 0, sent };
     this._acquired = true;
     this._acquiredExternally = false;
-    this.#validity = new Validity(this._key, grant.fence, this.#endOf(grant.sent));
+    this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
     this.stopRefresh();
     if (this._refreshTimeInterval > 0) this.#startRefresh();
     return true;
@@ -180,7 +172,7 @@ export abstract class Lock {
   async release(): Promise<void> {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
     if (this._acquired || this._acquiredExternally) {
-      this.#validity?.release();
+      this.#tenure?.release();
       this.#isReleasing = true;
       // A refresh that is on its way must not come behind the release.
       await this.#refreshed;
@@ -211,11 +203,11 @@ export abstract class Lock {
     });
     try {
       const sent = now();
-      if (await this._refresh()) this.#validity?.confirm(this.#endOf(sent));
+      if (await this._refresh()) this.#tenure?.confirm(this.#endOf(sent));
       else this.#lose();
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      if (this.#validity!.leftMs > 0) this.#refreshSoon();
+      if (this.#tenure!.leftMs > 0) this.#refreshSoon();
       else this.#lose();
     } finally {
       this._refreshing = false;
@@ -229,39 +221,13 @@ export abstract class Lock {
   }
 
   /** @internal Attempts, one each retryInterval and one whenever a release in this process wakes us. */
-  protected async _attempts(
-    turn: Turn,
-    signal: AbortSignal | undefined,
-    ask: () => Promise<boolean>,
-  ): Promise<boolean> {
-    const { acquireTimeout, acquireAttemptsLimit, retryInterval } = this._acquireOptions;
-    const endMs = performance.now() + acquireTimeout;
-    let failure: LockBackendError | undefined;
-    const attempt = async (): Promise<boolean> => {
-      try {
-        failure = undefined;
-        return await ask();
-      } catch (error) {
-        if (!(error instanceof LockBackendError)) throw error;
+  protected _attempts(turn: Turn, signal: AbortSignal | undefined, ask: () => Promise<boolean>): Promise<boolean> {
+    return attempts(this._acquireOptions, turn, signal, () =>
+      ask().catch((error) => {
         this._failed(error);
-        if (!error.retryable) throw error;
-        failure = error;
-        return false;
-      }
-    };
-    try {
-      for (let attempts = 1; performance.now() < endMs && attempts <= acquireAttemptsLimit; attempts += 1) {
-        signal?.throwIfAborted();
-        if (await attempt()) return true;
-        if (attempts === acquireAttemptsLimit) break;
-        const nextMs = Math.min(performance.now() + retryInterval, endMs);
-        while (await turn.pause(nextMs - performance.now(), signal)) if (await attempt()) return true;
-      }
-    } finally {
-      turn.end();
-    }
-    if (failure !== undefined) throw failure;
-    return false;
+        throw error;
+      }),
+    );
   }
 
   /** @internal */
@@ -273,16 +239,10 @@ export abstract class Lock {
   /** @internal */
   protected _extendRequest(keys: string): Omit<ExtendRequest, 'commandTimeoutMs'> {
     const { identifier, lockTimeout } = this._acquireOptions;
-    const validity = this._acquired ? this.#validity : undefined;
-    const validUntilMs = validity?.endMs ?? performance.now() + commandTimeoutMs;
-    const begin = (): boolean => validity === undefined || validity.leftMs > 0;
+    const tenure = this._acquired ? this.#tenure : undefined;
+    const validUntilMs = tenure?.endMs ?? performance.now() + commandTimeoutMs;
+    const begin = (): boolean => tenure === undefined || tenure.leftMs > 0;
     return { keys, token: identifier, lifetimeMs: lockTimeout, exact: true, validUntilMs, begin };
-  }
-
-  /** @internal @throws {LockBackendError} it ran too late, or was not sent any more. */
-  protected _extended(reply: ExtendReply): boolean {
-    if (reply.outcome !== 'late') return reply.outcome === 'extended';
-    throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
   }
 
   /** @internal */
@@ -337,7 +297,7 @@ export abstract class Lock {
   /** Redis could not be asked: again, while the lock is surely ours. */
   #refreshSoon(): void {
     clearTimeout(this.#retry);
-    const ms = Math.max(shortestRetryMs, this.#validity!.leftMs / 4);
+    const ms = Math.max(shortestRetryMs, this.#tenure!.leftMs / 4);
     this.#retry = setTimeout(this._processRefresh, ms).unref();
   }
 
@@ -345,7 +305,7 @@ export abstract class Lock {
     if (!this._acquired || this.#isReleasing) return;
     this._acquired = false;
     this.stopRefresh();
-    this.#validity!.lose('taken');
+    this.#tenure!.lose('taken');
     this._onLockLost(new LostLockError(`Lost ${this._kind} for key ${this._key}`));
   }
 
@@ -356,4 +316,20 @@ export abstract class Lock {
 
 function newIdentifier(suffix: string | undefined): string {
   return suffix ? `${randomUUID()}-${suffix}` : newToken(undefined);
+}
+
+function checkIdentity({
+  externallyAcquiredIdentifier,
+  identifier,
+  acquiredExternally,
+}: Record<string, unknown>): void {
+  if (identifier !== undefined && (!identifier || typeof identifier !== 'string')) {
+    throw new Error('identifier must be not empty random string');
+  }
+  if (acquiredExternally && !identifier) {
+    throw new Error('acquiredExternally=true meanless without custom identifier');
+  }
+  if (externallyAcquiredIdentifier && (identifier || acquiredExternally)) {
+    throw new Error('Invalid usage. Use custom identifier and acquiredExternally: true');
+  }
 }

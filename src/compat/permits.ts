@@ -6,12 +6,13 @@ import { createHash } from 'node:crypto';
 import { LockBackendError } from '../errors';
 import {
   commandTimeoutMs,
+  isNoScript,
+  notReady,
   type RedisLike,
   readyWithin,
-  refusal,
   type ScriptClient,
   scriptClient,
-  silence,
+  withDeadline,
 } from './stores';
 
 interface Script {
@@ -106,35 +107,17 @@ async function run(client: RedisLike, { lua, sha }: Script, key: string, args: r
     try {
       return await face.evalsha(sha, [full], args);
     } catch (error) {
-      if (!String((error as Error).message).includes('NOSCRIPT')) throw error;
+      if (!isNoScript(error)) throw error;
       return face.eval(lua, [full], args);
     }
   };
-  const reply = await answered(send(), full);
+  const reply = await withDeadline(send(), full, commandTimeoutMs);
   if (Number.isSafeInteger(reply)) return reply as number;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
-}
-
-function answered(work: Promise<unknown>, key: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(silence(key, commandTimeoutMs)), commandTimeoutMs);
-    work.then(
-      (reply) => {
-        clearTimeout(timer);
-        resolve(reply);
-      },
-      (error) => {
-        clearTimeout(timer);
-        reject(refusal(error, key));
-      },
-    );
-  });
 }
 
 /** Nothing is left to the client's own queue, from which it might be sent when nobody wants it any more. */
 async function becomeReady(face: ScriptClient, key: string): Promise<void> {
   const readiness = await readyWithin(face, commandTimeoutMs);
-  if (readiness === 'ready') return;
-  const message = `${JSON.stringify(key)}: the Redis client is ${readiness === 'closed' ? 'closed' : 'not connected'}`;
-  throw new LockBackendError(message, { key, retryable: readiness !== 'closed' });
+  if (readiness !== 'ready') throw notReady(key, readiness);
 }

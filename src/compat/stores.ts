@@ -1,12 +1,14 @@
 // Where the shims find their stores. All that they know of the rooms below is named here and in store.ts.
 
 import type { Node, Store } from '../store';
-import { type Readiness, type ScriptClient, scriptClient } from '../stores/clients';
-import { type RedisLike, storeOf } from '../stores/places';
-import { Quorum } from '../stores/quorum';
-import { redisStore } from '../stores/redis';
+import { type RedisLike, storeOf } from '../stores/open';
+import { Quorum } from '../stores/quorum/store';
+import type { Readiness, ScriptClient } from '../stores/redis/client';
+import { scriptClient } from '../stores/redis/clients/script-client';
+import { redisStore } from '../stores/redis/store';
 
-export { refusal, silence } from '../stores/replies';
+export { withDeadline } from '../stores/redis/deadlines';
+export { isNoScript, notReady } from '../stores/redis/replies';
 export type { RedisLike, ScriptClient };
 export { scriptClient };
 

@@ -1,5 +1,6 @@
 // Those of one process who wait for the same key, first come first. They poll, as all who wait for it anywhere; on top of that, a
 // release in this process wakes the first of them, who asks in the same tick.
+import { LockBackendError } from '../errors';
 
 const ofClients = new WeakMap<object, Map<string, Set<Turn>>>();
 
@@ -79,4 +80,50 @@ export async function oneByOne<T>(name: string, work: () => Promise<T>): Promise
   } finally {
     if (underWay.get(name) === running) underWay.delete(name);
   }
+}
+
+/** How long, how often and after which pauses is asked. */
+export interface AttemptOptions {
+  readonly acquireTimeout: number;
+  readonly acquireAttemptsLimit: number;
+  readonly retryInterval: number;
+}
+
+/**
+ * Attempts, one each retryInterval and one whenever it is woken. Resolves with whether one succeeded.
+ *
+ * @throws {LockBackendError} what the last attempt failed with; at once where the same call would fail again.
+ * @throws the signal's reason.
+ */
+export async function attempts(
+  { acquireTimeout, acquireAttemptsLimit, retryInterval }: AttemptOptions,
+  turn: Turn,
+  signal: AbortSignal | undefined,
+  ask: () => Promise<boolean>,
+): Promise<boolean> {
+  const endMs = performance.now() + acquireTimeout;
+  let failure: LockBackendError | undefined;
+  const attempt = async (): Promise<boolean> => {
+    try {
+      failure = undefined;
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof LockBackendError) || !error.retryable) throw error;
+      failure = error;
+      return false;
+    }
+  };
+  try {
+    for (let made = 1; performance.now() < endMs && made <= acquireAttemptsLimit; made += 1) {
+      signal?.throwIfAborted();
+      if (await attempt()) return true;
+      if (made === acquireAttemptsLimit) break;
+      const nextMs = Math.min(performance.now() + retryInterval, endMs);
+      while (await turn.pause(nextMs - performance.now(), signal)) if (await attempt()) return true;
+    }
+  } finally {
+    turn.end();
+  }
+  if (failure !== undefined) throw failure;
+  return false;
 }

@@ -7,8 +7,8 @@
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which nobody waits for this request any more
 -- ARGV   fences    how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
--- ARGV   place[]   for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet); for one of a
---                  quorum, alone: the least that its fence may be
+-- ARGV   place[]   for a process that is queued when it is busy (one lock): channel, id, ticket (0: it has none yet); for others:
+--                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until it asks again
 -- REPLY  [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
@@ -18,7 +18,7 @@ if ttl ~= checked then
   end
   checked = ttl
 end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
   return redis.error_reply('ERR expected a token, a moment, and how many fences')
 end
 if not now then
@@ -35,13 +35,13 @@ end
 local holder = call('GET', KEYS[1])
 if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
   local last, fence = 0, micros
-  if #ARGV == 5 and count == 1 then
+  if count == 1 and (#ARGV == 5 or #ARGV == 6) then
     fence = math.max(micros, tonumber(ARGV[5]))
   end
   if count == 1 then
     last = tonumber(call('GET', KEYS[2]) or 0)
   end
-  if last and last < fence and mayCheck('PEXPIRE', KEYS[1], ttl) then
+  if last and last < fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
     if fence > micros then
       call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
     elseif count == 1 then
@@ -55,7 +55,7 @@ if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and 
 end
 -- THEN take line
 
-local locks, placed = #KEYS / 3, #ARGV > 5
+local locks, placed = #KEYS / 3, #ARGV > 6
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
   holder = i == 1 and holder or call('GET', KEYS[i])
@@ -92,6 +92,10 @@ if busy then
   if placed then
     return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
   end
+  local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
+  for i = 1, pause > 0 and locks or 0 do
+    markPoll(KEYS[2 * locks + i], pause)
+  end
   return { 0, left, 0, now }
 end
 
@@ -101,13 +105,14 @@ for i = 1, locks do
   end
 end
 local fence = 0
+local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 for i = locks + 1, count > 0 and 2 * locks or 0 do
   fence = math.max(fence, lastFence(KEYS[i]))
 end
 if next(free) == nil and fence > 0 then
   fence = fence - count + 1
 elseif count > 0 then
-  fence = math.max(fence + 1, micros, #ARGV == 5 and tonumber(ARGV[5]) or 0)
+  fence = math.max(fence + 1, micros, least)
   for i = locks + 1, 2 * locks do
     setFence(KEYS[i], fence + count - 1)
   end

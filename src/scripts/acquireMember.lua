@@ -1,5 +1,5 @@
 -- acquireMember: become one of a lock's holders when those who hold it and those who wait leave room; or stand in line; or change in place.
--- USES moment take members
+-- USES moment take holders waiters
 -- WITHIN batchMembers
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   fence     string: the last fence minted for the lock
@@ -15,7 +15,7 @@
 -- ARGV   most      how many there are
 -- ARGV   step      0: a new holder; else the number of this change of a holder: r gives writing up, w asks for it
 -- ARGV   group     readers of one group share
--- ARGV   place[]   for who stands in line when there is no room: channel, id, ticket (0: it has none yet), ms after which it is passed over without a sign (0: by its place)
+-- ARGV   place[]   for who stands in line when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
 -- REPLY  [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
@@ -32,61 +32,45 @@ if now > notAfter then
   return { -1, 0, 0, now }
 end
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local all = line(queue, kind ~= 'p')
-local standing = all.of[token]
-local asked = placed and tonumber(ARGV[13]) or 0
-if all.more and not standing and asked > 0 then
-  local found = call('ZRANGEBYSCORE', queue, ARGV[13], ARGV[13])
-  for i = 1, #found do
-    local each = entry(found[i], asked)
-    standing = each.token == token and each or standing
-  end
-end
-local others = (all.more and call('ZCOUNT', queue, 0, '+inf') or #all.live) - (standing and 1 or 0)
+local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
+local asked = placed and tonumber(ARGV[13]) or 0
+local standing = find(queue, all, token, asked)
+asked = asked > shifts[1] and asked <= micros + 86400000000 and asked or 0
+local others = waiting(queue, all) - (standing and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.ticket = standing and standing.ticket or asked
+asking.band = bandOf(asking.kind, prefer)
+asking.ticket = upgrade and upgradeTicket or standing and standing.kind ~= 'u' and standing.ticket or asked
 if asking.ticket == 0 then
-  local last = all.live[#all.live]
-  last = all.more and tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]) or last and last.ticket or 0
-  asking.ticket = math.max(micros, last + 1)
-end
--- Behind the front of a long line, of which no more than that was read.
-local isBehind = all.more and asking.ticket > all.live[#all.live].ticket
-
--- Those before us for whom there is room go in first, whether they have asked yet or not.
-local function isOurTurn(held, mine)
-  local room, before, granted = roomBeside(held), 0, true
-  if mine then
-    goesIn(room, mine)
-  end
-  local list = turns(all, asking)
-  for i = 1, #list do
-    local each = list[i]
-    granted = granted and admits(room, each, most)
-    if each == asking then
-      return granted, before
-    end
-    before = before + 1
-    if granted then
-      goesIn(room, each)
-    end
-  end
+  asking.ticket = newTicket(queue, all, asking)
 end
 
-local granted, before, mine, held, known = false, 0, nil, nil, 0
--- Nearly every reader joins others, of whom it need not know more than one. Should it be one of them already, it writes its
--- own member again; should it have to wait, everything is looked at.
-if kind == 'r' and step == 0 and #all.dead == 0 and (not standing or standing.kind == 'r') then
+local granted, mine, held, known = false, nil, nil, 0
+-- Nearly every reader joins others, of which it need not know more than one. Should it be one of them already, it writes its
+-- own member again, unless that was changed in place; should it have to wait, more is looked at.
+local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
+if kind == 'r' and not isChanged and #all.expired == 0 and (not standing or standing.kind == 'r') then
   held = lastReader(lock, token, group, fences)
-  granted = held and isOurTurn(held)
+  granted = held and isTurnOf(queue, all, held, asking, most)
 end
 mayExpire(lock, ARGV[2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
 if not granted then
-  local everybody = holders(lock)
+  local everybody = ourHolders(lock, isChanged)
+  if kind == 'r' and fences and everybody.fence == 0 then
+    everybody = ourHolders(lock, true)
+  end
   mine, held = everybody.of[token], without(everybody, token)
+  if not mine and not everybody.whole and kind == 'r' then
+    -- One of many readers; those of one phase share a fence.
+    local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
+    local mineEnds = tonumber(call('ZSCORE', lock, ours))
+    mine = mineEnds and mineEnds > now and member(ours)
+    if mine then
+      mine.ends = mineEnds
+    end
+  end
   if step > 0 and not mine then
     return { -3, 0, 0, now }
   elseif step > 0 and mine.step > step then
@@ -97,20 +81,20 @@ if not granted then
   end
   known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
   local isKnown = everybody.count > 0
-  for i = 1, #all.live do
-    isKnown = isKnown or all.live[i].kind == 'p'
+  at(queue, all, 3, 1)
+  for i = 1, #all[3].list do
+    isKnown = isKnown or all[3].list[i].kind == 'p'
   end
   if isKnown and known ~= 0 and known ~= most then
     return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
   end
-  for i = 1, upgrade and mine.step < step and #all.live or 0 do
-    if all.live[i].kind == 'u' and all.live[i] ~= standing then
-      return { -2, 0, 0, now }
-    end
+  local first = upgrade and mine.step < step and at(queue, all, 1, 1)
+  if first and first.kind == 'u' and first.token ~= token then
+    return { -2, 0, 0, now }
   end
   ends = math.max(ends, mine and mine.ends or 0)
   score = ends == math.huge and '+inf' or string.format('%.0f', ends)
-  -- What left the line is taken out only after the first write that memory must allow.
+  -- What left the queue is taken out only after the first write that memory must allow.
   if mine and (step == 0 or mine.step == step) then
     call('ZADD', lock, score, mine.text)
     mine.ends = ends
@@ -123,6 +107,9 @@ if not granted then
     locks[lock] = nil
     call('ZREM', lock, mine.text)
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+    -- The request that made it a holder may be sent again by its client, as long as that waits for answers: it is one already.
+    call('PSETEX', limit, 60000, token)
+    changes[limit] = token
     leaves(queue, all, standing)
     keep(lock)
     wakeLater(lock, queue, limit)
@@ -130,14 +117,7 @@ if not granted then
   end
   granted = held.count == 0
   if not upgrade then
-    granted, before = isOurTurn(held, mine)
-    if isBehind and granted then
-      all, isBehind = line(queue, true), false
-      standing = all.of[token] or standing
-      granted, before = isOurTurn(held, mine)
-    elseif isBehind then
-      before = call('ZCOUNT', queue, 0, string.format('(%.0f', asking.ticket))
-    end
+    granted = isTurnOf(queue, all, held, asking, most)
   end
 end
 
@@ -146,7 +126,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, 1)
+    minted = mint(fence, 1, lastFence(fence))
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
@@ -157,7 +137,7 @@ if granted then
     enter(locks[lock], new, ends)
   end
   keep(lock)
-  call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+  purge(lock, new.text)
   if kind == 'p' then
     local last = call('PTTL', lock)
     call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[8])
@@ -165,23 +145,23 @@ if granted then
       call('PERSIST', limit)
     end
   end
-  local passedOver = #all.dead > 0
+  local hasExpired = #all.expired > 0
+  local isLastTold = standing and all.told > 0 and standing.ticket >= all.told
   leaves(queue, all, standing)
   if kind == 'w' and others > 0 then
     call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
     call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-    all.phase = micros
-  elseif others == 0 and (standing or passedOver) then
-    call('DEL', queue)
-    all.phase = 0
+    all.phase, all.told = micros, 0
+  elseif standing or hasExpired then
+    isEmpty(queue, all)
   end
-  if passedOver then
+  if hasExpired or isLastTold then
     wakeLater(lock, queue, limit)
   end
   return { 1, minted, others, now }
 end
 
--- A writer waits for the last holder's end, who wants permits for the first one's.
+-- A writer waits for the last holder's end, one that wants permits for the first one's.
 local left = 0
 for _, each in pairs(held.of) do
   if left == 0 or (kind == 'p') == (each.ends - now < left) then
@@ -191,27 +171,33 @@ end
 if left == math.huge then
   left = -1
 end
+local before = positionOf(queue, all, asking)
 if not placed then
   return { 0, left, asking.ticket, now, before, 0 }
 end
-local patience = tonumber(ARGV[14])
-if patience == 0 then
-  patience = 2 * math.max(1000, 125 * (before + 1))
+local silence = tonumber(ARGV[14])
+if silence == 0 then
+  silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
 end
 asking.channel, asking.id = ARGV[11], ARGV[12]
-asking.text = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, asking.id, asking.kind, permits, prefer, asking.channel, #token)
-  .. token
-  .. group
-if standing and standing.text == asking.text then
-  standing.text = nil
-end
-call('ZADD', queue, string.format('%.0f', asking.ticket), asking.text)
-call('PEXPIRE', queue, 600000)
+asking.text = string.format(
+  '2 %.0f %s %s %.0f %s %s %d ',
+  now + math.min(silence, mostSilence),
+  asking.id,
+  asking.kind,
+  permits,
+  prefer,
+  asking.channel,
+  #token
+) .. token .. group
+call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
   call('PSETEX', limit, 3600000, ARGV[8])
 end
-leaves(queue, all, standing)
-if not isBehind then
-  stands(all, asking)
+if standing and standing.text == asking.text then
+  standing.text = '' -- it was written again
 end
+leaves(queue, all, standing)
+insert(all, asking)
 return { 0, left, asking.ticket, now, before, 0 }

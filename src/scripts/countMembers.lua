@@ -1,7 +1,7 @@
 -- countMembers: how many permits of a semaphore are out. Changes nothing.
--- USES moment take members
+-- USES moment take holders waiters
 -- WITHIN batchMembers
 -- KEYS   lock   sorted set: one member for each holder
 -- REPLY  [how many]
 clock()
-return { holders(KEYS[1]).used }
+return { ourHolders(KEYS[1], true).used }

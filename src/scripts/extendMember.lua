@@ -1,5 +1,5 @@
 -- extendMember: move the end of a holder that is still there. Never makes one, never touches another.
--- USES moment take members
+-- USES moment take holders waiters
 -- WITHIN batchMembers
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   limit     string: how many permits the lock has
@@ -17,7 +17,7 @@ clock()
 local lock, mine, ends = KEYS[1], ARGV[2], nil
 ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 if not ends or ends <= now then
-  local held = holders(lock)
+  local held = holders(lock, true)
   local found = held.of[ARGV[1]]
   if not found then
     return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
@@ -31,7 +31,7 @@ local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
   locks[lock] = nil
   -- First what a full memory permits, so that the second is permitted too.
-  call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+  purge(lock, mine)
   call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
   keep(lock)
   if string.find(mine, '^1 p') then

@@ -29,100 +29,18 @@ reply[size + 2] = type(answer) == 'table' and answer.err or answer
 size = size + 2
 end
 end`;
-const linePart = `local otherVersion = 'VERSION the line of this lock was written by another version of redis-exp-lock'
-local function entry(member)
-local version, deadline, id, lifetime, fences, channel, token =
-string.match(member, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
-if version ~= '1' then
-error(otherVersion, 0)
+const holdersPart = `local locks, checked, changes = {}, {}, {}
+local chunk = 16
+local function isOurs(text)
+return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
 end
-return tonumber(deadline), id, lifetime, tonumber(fences), channel, token
+local function refuseForeign()
+error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it', 0)
 end
-local function stand(queue, token, lifetime, fences, channel, id, ticket)
-local score = tonumber(ticket)
-local from, to = ticket, ticket
-if score <= 0 then
-from, to = 0, '+inf'
-end
-local found = call('ZRANGEBYSCORE', queue, from, to, 'WITHSCORES')
-for i = 1, #found, 2 do
-local _, _, _, _, _, whose = entry(found[i])
-if whose == token then
-score = tonumber(found[i + 1])
-call('ZREM', queue, found[i])
-end
-end
-if score <= 0 then
-local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-score = math.max(micros, (tonumber(last[2]) or 0) + 1)
-end
-local at = string.format('%.0f', score)
-local before = call('ZCOUNT', queue, 0, '(' .. at)
-local deadline = string.format('%.0f', now + 2 * math.max(1000, 125 * (before + 1)))
-call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
-call('PEXPIRE', queue, 600000)
-return score, before
-end
-local function grant(lock, fence, queue, mine, rest, passed)
-local found = call('ZRANGE', queue, 0, 32, 'WITHSCORES')
-local mark, from, first = 0, 1, nil
-if #found > 0 and tonumber(found[2]) < 0 then
-mark, from = -tonumber(found[2]), 3
-end
-for i = from, math.min(#found, from + 63), 2 do
-if entry(found[i]) >= now then
-first = found[i]
-break
-end
-call('ZREM', queue, found[i])
-end
-if not first then
-if call('ZCOUNT', queue, 0, '+inf') == 0 then
-call('DEL', queue)
-end
-return 'none'
-end
-if mark > now then
-return 'resting', mark
-end
-local _, id, lifetime, fences, channel, token = entry(first)
-local passes = passed and mark <= 1000000 and mark or 0
-if passes >= 64 and rest > 0 then
-call('ZADD', queue, string.format('%.0f', -(now + rest)), 'passes')
-if token ~= mine then
-attempt('PUBLISH', channel, id .. ' ' .. lock)
-end
-return 'resting', now + rest
-end
-local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
-mayExpire(lock, ttl)
-if passed then
-call('ZADD', queue, -(passes + 1), 'passes')
-elseif mark > 0 then
-call('ZREM', queue, 'passes')
-end
-call('ZREM', queue, first)
-local minted = mint(fence, fences)
-take(lock, token, ttl)
-if token == mine then
-return 'mine', minted
-end
-attempt('PUBLISH', channel, id .. ' ' .. lock)
-return 'given'
-end
-local function isOurs(token)
-return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
-end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
-local holder = call('GET', lock)
-local score, before = stand(queue, token, lifetime, fences, channel, id, ticket)
-return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
-end`;
-const membersPart = `local locks, lines, wakes = {}, {}, {}
 local function member(text)
-local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.*)$')
+local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
 if not kind then
-error('WRONGTYPE this sorted set is no lock of redis-exp-lock, or one of another version', 0)
+return nil
 end
 length = tonumber(length)
 return {
@@ -149,17 +67,75 @@ held.fence = math.max(held.fence, each.fence)
 goesIn(held, each)
 end
 local function nobody()
-return { of = {}, count = 0, used = 0, fence = 0 }
+return { of = {}, count = 0, used = 0, fence = 0, whole = true }
 end
-local function holders(lock)
-local held = locks[lock]
-if not held then
-held = nobody()
-local found = call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES')
+local function check(lock)
+local seen = checked[lock]
+if not seen then
+local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
+seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
 for i = 1, #found, 2 do
-enter(held, member(found[i]), tonumber(found[i + 1]))
+if not isOurs(found[i]) then
+seen.isForeign = true
+elseif tonumber(found[i + 1]) <= now then
+seen.expired[#seen.expired + 1] = found[i]
+end
+end
+if seen.isFull then
+local at = micros % call('ZCARD', lock)
+local some = call('ZRANGE', lock, at, at + chunk - 1)
+for i = 1, #some do
+seen.isForeign = seen.isForeign or not isOurs(some[i])
+end
+end
+checked[lock] = seen
+end
+return seen
+end
+local function purge(lock, kept)
+local seen = check(lock)
+if seen.isPurged then
+return
+elseif seen.isForeign or #seen.expired == chunk then
+local gone = { '1 r 1 0 0 0 ' }
+for i = 1, #seen.expired do
+gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
+end
+call('ZREM', lock, unpack(gone))
+else
+call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+end
+seen.isPurged = true
+end
+local function holders(lock, all)
+local held = locks[lock]
+if held and (held.whole or not all) then
+return held
+end
+held = nobody()
+local from = string.format('(%.0f', now)
+local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
+if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
+found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
+elseif #found == 2 * chunk then
+held.whole = false
+found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
+end
+for i = 1, #found, 2 do
+local each = member(found[i])
+if each then
+enter(held, each, tonumber(found[i + 1]))
+else
+held.isForeign = true
+end
 end
 locks[lock] = held
+return held
+end
+local function ourHolders(lock, all)
+local held = holders(lock, all)
+if held.isForeign or check(lock).isForeign then
+refuseForeign()
 end
 return held
 end
@@ -172,6 +148,9 @@ local last = found[1] and tonumber(found[2]) > now and member(found[1])
 if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
 return nil
 end
+if check(lock).isForeign then
+refuseForeign()
+end
 local held = nobody()
 enter(held, last, tonumber(found[2]))
 return held
@@ -181,6 +160,7 @@ if not held.of[token] then
 return held
 end
 local others = nobody()
+others.whole, others.isForeign = held.whole, held.isForeign
 for whose, each in pairs(held.of) do
 if whose ~= token then
 enter(others, each, each.ends)
@@ -188,204 +168,199 @@ end
 end
 return others
 end
+local function forget(lock, token)
+local held = locks[lock]
+locks[lock] = held and held.whole and without(held, token) or nil
+end
+local function changed(limit)
+if changes[limit] == nil then
+changes[limit] = call('GET', limit) or false
+end
+return changes[limit]
+end
 local function keep(lock)
 local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+if not last[1] or not isOurs(last[1]) then
+return
+end
 if last[2] == 'inf' then
 call('PERSIST', lock)
-elseif last[2] then
-call('PEXPIRE', lock, string.format('%.0f', math.max(tonumber(last[2]) - now, 1)))
+else
+local ms = math.max(tonumber(last[2]) - now, 1)
+if not check(lock).isForeign or call('PTTL', lock) < ms then
+call('PEXPIRE', lock, string.format('%.0f', ms))
 end
 end
-local function isSpecial(each)
-return each.kind == 'u' or (each.kind ~= 'p' and each.kind == each.prefer)
+end`;
+const linePart = `local mostSilence, mostYield = 10000, 1000
+local function isWhole(queue, member)
+local version = string.match(member, '^(%d+) ')
+if version and version ~= '1' then
+if call('PTTL', queue) < 0 then
+call('PEXPIRE', queue, mostSilence)
 end
-local function stands(all, each)
-local live = all.live
-local at = #live + 1
-while at > 1 and live[at - 1].ticket > each.ticket do
-at = at - 1
+error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
 end
-table.insert(live, at, each)
-all.of[each.token] = each
-all.special = all.special + (isSpecial(each) and 1 or 0)
+return version
 end
-local function entry(found, ticket)
-local deadline, id, kind, permits, prefer, channel, length, rest =
-string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.*)$')
-if not deadline then
-error('VERSION the line of this lock was written by another version of redis-exp-lock', 0)
+local function entry(queue, member)
+local deadline, id, lifetime, fences, channel, token =
+string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+deadline, fences = tonumber(deadline), tonumber(fences)
+if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
+return nil
 end
-length = tonumber(length)
-return {
-deadline = tonumber(deadline),
-kind = kind,
-permits = tonumber(permits),
-prefer = prefer,
-channel = channel,
-id = id,
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-ticket = tonumber(ticket),
-text = found,
-}
+local ms = tonumber(lifetime)
+if ms >= 1 and ms <= 9007199254740991 then
+return id, lifetime, fences, channel, token
 end
-local function line(queue, whole)
-local all = lines[queue]
-if all and not (whole and all.more) then
-return all
 end
-all = { live = {}, of = {}, dead = {}, phase = 0, special = 0 }
-local found = call('ZRANGE', queue, 0, whole and -1 or 16, 'WITHSCORES')
-all.more = not whole and #found == 34
+local function entriesOf(queue, token, ticket)
+local found
+if ticket > 0 then
+found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
+else
+found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
+end
+local mine = {}
 for i = 1, #found, 2 do
-if found[i] == 'phase' then
-all.phase = -tonumber(found[i + 1])
-else
-local each = entry(found[i], found[i + 1])
-if each.deadline < now then
-all.dead[#all.dead + 1] = each.text
-else
-stands(all, each)
-end
-if all.more and each.kind ~= 'p' then
-return line(queue, true)
+if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+mine[#mine + 1] = found[i]
+ticket = tonumber(found[i + 1])
 end
 end
+return mine, ticket
 end
-if all.more and #all.live == 0 then
-return line(queue, true)
+local function stand(queue, token, lifetime, fences, channel, id, ticket)
+local sane = micros + 86400000000
+local score = tonumber(ticket)
+local mine
+mine, score = entriesOf(queue, token, score <= sane and score or 0)
+for i = 1, #mine do
+call('ZREM', queue, mine[i])
 end
-lines[queue] = all
-return all
+if score <= 0 or score > sane then
+local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+while last[1] and tonumber(last[2]) > sane do
+call('ZREM', queue, last[1])
+last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
 end
-local function leaves(queue, all, each)
-for i = 1, #all.dead do
-call('ZREM', queue, all.dead[i])
+score = math.max(micros, (tonumber(last[2]) or 0) + 1)
 end
-all.dead = {}
-if each then
-if each.text then
-call('ZREM', queue, each.text)
+local at = string.format('%.0f', score)
+local before = call('ZCOUNT', queue, 0, '(' .. at)
+local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
+call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
+call('PEXPIRE', queue, mostSilence)
+return score, before
 end
-for i = 1, #all.live do
-if all.live[i] == each then
-table.remove(all.live, i)
+local function pollOf(member, score)
+local since, till = string.match(member, '^poll (%d+) (%d+)$')
+since, till = tonumber(since), tonumber(till)
+if since and since <= now and till >= now and till <= now + mostSilence and -score <= mostYield then
+return -score, since, till
+end
+end
+local function markPoll(queue, pause)
+pause = math.ceil(pause)
+if pause > mostYield or call('ZCARD', queue) == 0 then
+return
+end
+local since, till = now, now + 2 * pause + 100
+local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
+for i = 1, #found, 2 do
+if string.sub(found[i], 1, 5) == 'poll ' then
+local longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+if longest then
+since = math.min(since, first)
+if longest > pause then
+pause, till = longest, last
+end
+end
+attempt('ZREM', queue, found[i])
+end
+end
+attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), string.format('poll %.0f %.0f', since, till))
+end
+local function front(queue)
+local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
+local gone, from = {}, 0
+repeat
+local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
+for i = 1, #found, 2 do
+local member, score = found[i], tonumber(found[i + 1])
+if score >= 0 then
+first = entry(queue, member) and member
+if first then
 break
 end
-end
-all.of[each.token] = nil
-all.special = all.special - (isSpecial(each) and 1 or 0)
-end
-if all.more and #all.live == 0 then
-lines[queue] = nil
-end
-end
-local function turns(all, asking)
-local list = {}
-local put = not asking
-for i = 1, #all.live do
-local each = all.live[i]
-if not put and each.ticket > asking.ticket then
-list[#list + 1] = asking
-put = true
-end
-if not asking or each.token ~= asking.token then
-list[#list + 1] = each
+gone[#gone + 1] = member
+elseif member == 'passes' then
+handOffs = score >= -1000000 and -score or 0
+till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0
+else
+local longest, begun = pollOf(member, score)
+if longest then
+pause, since, mark = longest, begun, member
+else
+gone[#gone + 1] = member
 end
 end
-if not put then
-list[#list + 1] = asking
 end
-if all.special == 0 and not (asking and isSpecial(asking)) then
-return list
+from = from + 33
+until first or #found < 66 or #gone >= 2048
+if #gone > 0 then
+call('ZREM', queue, unpack(gone))
 end
-local writer = 0
-for i = 1, #list do
-if list[i].kind == 'w' and list[i].prefer == 'w' then
-writer = list[i].ticket
+return first, handOffs, till, pause, since, mark
 end
-end
-local ranks = { {}, {}, {}, {}, {} }
-for i = 1, #list do
-local each = list[i]
-local rank = 3
-if each.kind == 'u' then
-rank = 1
-elseif each.kind == 'r' and each.prefer == 'r' then
-rank = 2
-elseif each.ticket > writer then
-rank = 5
-elseif each.kind == 'r' and each.ticket > all.phase and each.ticket < writer then
-rank = 4
-end
-table.insert(ranks[rank], each)
-end
-list = ranks[1]
-for rank = 2, 5 do
-for i = 1, #ranks[rank] do
-list[#list + 1] = ranks[rank][i]
-end
-end
-return list
-end
-local function roomBeside(held)
-local only = held.count == 1 and next(held.of) or nil
-return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
-end
-local function admits(held, each, limit)
-if each.kind == 'p' then
-return held.used + each.permits <= limit
-elseif each.kind == 'r' then
-return held.count == 0 or (held.kind == 'r' and held.group == each.group)
-elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
-return true
-end
-return held.count == 0
-end
-local function isWaitedFor(queue)
-local all = line(queue)
-leaves(queue, all)
-if #all.live == 0 then
+local function grant(lock, fence, queue, mine, rest, passed)
+local first, handOffs, till, pause, since, mark = front(queue)
+if not first then
+if call('ZCOUNT', queue, 0, '+inf') == 0 then
 call('DEL', queue)
-all.phase = 0
 end
-return #all.live > 0
+return 'none'
 end
-local function wakeLater(lock, queue, limit)
-if isWaitedFor(queue) and not wakes[lock] then
-wakes[lock] = true
-wakes[#wakes + 1] = { lock, queue, limit }
+if till > now then
+return 'resting', till
 end
+local id, lifetime, fences, channel, token = entry(queue, first)
+local yield = math.max(math.min(rest, mostYield), pause > 0 and pause + 20 or 0)
+if passed and rest > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
+call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
+if mark then
+call('ZREM', queue, mark)
 end
-local function wake(lock, queue, limit)
-local all = line(queue)
-local room = roomBeside(holders(lock))
-local most = tonumber(call('GET', limit) or 0)
-local list = turns(all)
-local ids, channels = {}, {}
-local i = 0
-while i < #list do
-i = i + 1
-local each = list[i]
-if not admits(room, each, most) then
-break
+if token ~= mine then
+attempt('PUBLISH', channel, id .. ' ' .. lock)
 end
-goesIn(room, each)
-if each.channel ~= '-' then
-if not ids[each.channel] then
-channels[#channels + 1] = each.channel
-ids[each.channel] = {}
+return 'resting', now + yield
 end
-table.insert(ids[each.channel], each.id)
+local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
+mayExpire(lock, ttl)
+local last = fences > 0 and lastFence(fence) or 0
+if passed then
+call('ZADD', queue, -(handOffs + 1), 'passes')
+elseif handOffs + till > 0 then
+call('ZREM', queue, 'passes')
 end
-if i == #list and all.more then
-all = line(queue, true)
-list = turns(all)
+call('ZREM', queue, first)
+local minted = mint(fence, fences, last)
+take(lock, token, ttl)
+if token == mine then
+return 'mine', minted
 end
+attempt('PUBLISH', channel, id .. ' ' .. lock)
+return 'given'
 end
-for i = 1, #channels do
-redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
+local function isOurs(token)
+return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
+local holder = call('GET', lock)
+local score, before = stand(queue, token, lifetime, fences, channel, id, ticket)
+return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
 const momentPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
 local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
@@ -408,22 +383,24 @@ if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
 error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
 end
 end
+local function checkFence(fence)
+if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
+error('FENCE the fence counter of this lock is no number, or more than a day ahead of the clock', 0)
+end
+return fence
+end
 local function lastFence(key)
 local last = call('GET', key)
-if not last then
-return 0
-end
-return tonumber(last) or error('WRONGTYPE the fence of this lock is not a number', 0)
+return last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
 end
 local function setFence(key, top)
 local ahead = math.max(math.floor(top / 1000) - now, 0)
 call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
 end
-local function mint(key, count)
+local function mint(key, count, last)
 if count == 0 then
 return 0
 end
-local last = lastFence(key)
 local fence = micros > last and micros or last + 1
 setFence(key, fence + count - 1)
 return fence
@@ -436,6 +413,289 @@ call('DEL', lock)
 error(set.err, 0)
 end
 end`;
+const waitersPart = `local queues, wakes = {}, {}
+local mostSilence, mostNotified = 10000, 32
+local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
+local function bandOf(kind, prefer)
+if kind == 'u' or (kind == 'r' and prefer == 'r') then
+return 1
+end
+return kind == 'w' and prefer == 'w' and 2 or 3
+end
+local upgradeTicket = 1
+local function scoreOf(each, ticket)
+return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
+end
+local function entry(queue, found, score)
+local version = string.match(found, '^(%d+) ')
+if version and version ~= '2' then
+if call('PTTL', queue) < 0 then
+call('PEXPIRE', queue, mostSilence)
+end
+error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+end
+local deadline, id, kind, permits, prefer, channel, length, rest =
+string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+deadline, length = tonumber(deadline), tonumber(length)
+if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then
+return nil
+end
+local each = {
+kind = kind,
+band = bandOf(kind, prefer),
+permits = tonumber(permits),
+prefer = prefer,
+channel = channel,
+id = id,
+token = string.sub(rest, 1, length),
+group = string.sub(rest, length + 1),
+text = found,
+}
+each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
+return each.ticket <= micros + 86400000000 and each or nil
+end
+local function edges(band)
+local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
+local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
+return low, high
+end
+local function read(queue, all, found)
+for i = 1, #found, 2 do
+local score = tonumber(found[i + 1])
+local each = score >= 0 and entry(queue, found[i], score)
+if found[i] == 'phase' and -score <= micros then
+all.phase = -score
+elseif found[i] == 'told' then
+all.told = -score
+elseif each then
+local list = all[each.band].list
+list[#list + 1] = each
+all[each.band].upto = score
+all.of[each.token] = all.of[each.token] or each
+elseif score >= 0 then
+all.expired[#all.expired + 1] = found[i]
+end
+end
+end
+local function queueOf(queue)
+local all = queues[queue]
+if all then
+return all
+end
+all = { phase = 0, told = 0, last = 0, of = {}, expired = {} }
+for band = 1, 3 do
+local low, high = edges(band)
+all[band] = { list = {}, low = low, high = high }
+end
+all.whole = call('ZCARD', queue) <= chunk + 2
+local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+read(queue, all, found)
+for band = 1, 3 do
+all[band].more = not all.whole
+end
+queues[queue] = all
+return all
+end
+local function at(queue, all, band, n)
+local part = all[band]
+while n > #part.list and part.more and #all.expired < 2048 do
+local count = n == 1 and math.min(chunk, 3) or chunk
+local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
+part.more = #found == 2 * count
+if #found > 0 then
+part.low = '(' .. found[#found]
+end
+read(queue, all, found)
+end
+return part.list[n]
+end
+local function find(queue, all, token, ticket)
+local each = all.of[token]
+for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+local found
+if ticket > 0 then
+local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
+found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
+else
+found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
+end
+for i = 1, #found, 2 do
+local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
+each = one and one.token == token and one or each
+end
+end
+return each
+end
+local function waiting(queue, all)
+if all.whole then
+return #all[1].list + #all[2].list + #all[3].list
+end
+return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+end
+local function newTicket(queue, all, asking)
+local last = all.whole and 0 or all.last
+for band = 1, 3 do
+local list = all[band].list
+last = math.max(last, list[#list] and list[#list].ticket or 0)
+end
+if not all.whole then
+local part = all[asking.band]
+local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
+last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+end
+return math.max(micros, last + 1)
+end
+local function positionOf(queue, all, asking)
+local score = scoreOf(asking, asking.ticket)
+if not all.whole then
+return call('ZCOUNT', queue, 0, string.format('(%.0f', score))
+end
+local before = 0
+for band = 1, asking.band do
+for _, each in ipairs(all[band].list) do
+if each.token ~= asking.token and scoreOf(each, each.ticket) < score then
+before = before + 1
+end
+end
+end
+return before
+end
+local function insert(all, each)
+local part, score = all[each.band], scoreOf(each, each.ticket)
+all.last = math.max(all.last, each.ticket)
+if part.more and not (part.upto and score <= part.upto) then
+return -- behind what was read
+end
+local n = #part.list + 1
+while n > 1 and part.list[n - 1].ticket > each.ticket do
+n = n - 1
+end
+table.insert(part.list, n, each)
+all.of[each.token] = each
+end
+local function leaves(queue, all, each)
+if each or #all.expired > 0 then
+call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+all.expired = {}
+end
+if each then
+local list = all[each.band].list
+for n = 1, #list do
+if list[n] == each then
+table.remove(list, n)
+break
+end
+end
+all.of[each.token] = nil
+end
+end
+local function isEmpty(queue, all)
+if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
+call('DEL', queue)
+all.phase, all.told = 0, 0
+return true
+end
+end
+local function nextOf(queue, all, cursor, asking)
+local heads = {}
+for band = 1, 3 do
+local each = at(queue, all, band, cursor[band])
+while each and asking and each.token == asking.token do
+cursor[band] = cursor[band] + 1
+each = at(queue, all, band, cursor[band])
+end
+if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
+each = asking
+end
+heads[band] = each
+end
+local reader, first, other = heads[1], heads[2], heads[3]
+if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
+first = other
+end
+local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
+if reader and (not first or isPassed or reader.kind == 'u') then
+first = reader
+end
+if first and first == asking then
+cursor.asked = true
+elseif first then
+cursor[first.band] = cursor[first.band] + 1
+end
+return first
+end
+local function roomBeside(held)
+local only = held.count == 1 and next(held.of) or nil
+return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
+end
+local function admits(held, each, limit)
+if each.kind == 'p' then
+return held.used + each.permits <= limit
+elseif each.kind == 'r' then
+return held.count == 0 or (held.kind == 'r' and held.group == each.group)
+elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
+return true
+end
+return held.count == 0
+end
+local function isTurnOf(queue, all, held, asking, most)
+local room, cursor = roomBeside(held), { 1, 1, 1 }
+if not all.whole then
+local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
+if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
+return false
+end
+end
+for _ = 1, mostNotified do
+local each = nextOf(queue, all, cursor, asking)
+if not each or not admits(room, each, most) then
+return false
+elseif each == asking then
+return true
+end
+goesIn(room, each)
+end
+return false
+end
+local function wakeLater(lock, queue, limit)
+local all = queueOf(queue)
+leaves(queue, all)
+if not isEmpty(queue, all) and not wakes[lock] then
+wakes[lock] = true
+wakes[#wakes + 1] = { lock, queue, limit }
+end
+end
+local function wake(lock, queue, limit)
+local all, cursor = queueOf(queue), { 1, 1, 1 }
+local room = roomBeside(ourHolders(lock))
+local most = tonumber(call('GET', limit) or 0) or 0
+local ids, channels, told = {}, {}, 0
+for n = 1, mostNotified do
+local each = nextOf(queue, all, cursor)
+if not each or not admits(room, each, most) then
+break
+end
+goesIn(room, each)
+told = n == mostNotified and each.ticket or 0
+if each.channel ~= '-' then
+if not ids[each.channel] then
+channels[#channels + 1] = each.channel
+ids[each.channel] = {}
+end
+table.insert(ids[each.channel], each.id)
+end
+end
+for i = 1, #channels do
+redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
+end
+if told > 0 then
+call('ZADD', queue, string.format('-%.0f', told), 'told')
+elseif all.told > 0 then
+call('ZREM', queue, 'told')
+end
+all.told = told
+end`;
 const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
 local ms = tonumber(ttl)
@@ -444,7 +704,7 @@ return redis.error_reply('ERR expected a lifetime in whole milliseconds, at leas
 end
 checked = ttl
 end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 then
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
 return redis.error_reply('ERR expected a token, a moment, and how many fences')
 end
 if not now then
@@ -458,13 +718,13 @@ end
 local holder = call('GET', KEYS[1])
 if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
 local last, fence = 0, micros
-if #ARGV == 5 and count == 1 then
+if count == 1 and (#ARGV == 5 or #ARGV == 6) then
 fence = math.max(micros, tonumber(ARGV[5]))
 end
 if count == 1 then
 last = tonumber(call('GET', KEYS[2]) or 0)
 end
-if last and last < fence and mayCheck('PEXPIRE', KEYS[1], ttl) then
+if last and last < fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
 if fence > micros then
 call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
 elseif count == 1 then
@@ -476,7 +736,7 @@ call('PEXPIRE', KEYS[1], ttl)
 return { 1, fence * count, 0, now }
 end
 end`;
-const acquire2Part = `local locks, placed = #KEYS / 3, #ARGV > 5
+const acquire2Part = `local locks, placed = #KEYS / 3, #ARGV > 6
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
 holder = i == 1 and holder or call('GET', KEYS[i])
@@ -513,6 +773,10 @@ if busy then
 if placed then
 return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
 end
+local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
+for i = 1, pause > 0 and locks or 0 do
+markPoll(KEYS[2 * locks + i], pause)
+end
 return { 0, left, 0, now }
 end
 for i = 1, locks do
@@ -521,13 +785,14 @@ mayExpire(KEYS[i], ttl)
 end
 end
 local fence = 0
+local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 for i = locks + 1, count > 0 and 2 * locks or 0 do
 fence = math.max(fence, lastFence(KEYS[i]))
 end
 if next(free) == nil and fence > 0 then
 fence = fence - count + 1
 elseif count > 0 then
-fence = math.max(fence + 1, micros, #ARGV == 5 and tonumber(ARGV[5]) or 0)
+fence = math.max(fence + 1, micros, least)
 for i = locks + 1, 2 * locks do
 setFence(KEYS[i], fence + count - 1)
 end
@@ -578,6 +843,7 @@ if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 clock()
+checkFence(least)
 for i = 1, locks do
 if call('GET', KEYS[i]) ~= ARGV[1] then
 return { 0 }
@@ -621,13 +887,9 @@ end`;
 const release2Part = `local function passOn(lock, fence, queue, status)
 clock()
 if ticket ~= '0' then
-local found = tonumber(ticket) > 0 and call('ZRANGEBYSCORE', queue, ticket, ticket)
-or call('ZRANGEBYSCORE', queue, 0, '+inf')
-for i = 1, #found do
-local _, _, _, _, _, whose = entry(found[i])
-if whose == token then
-call('ZREM', queue, found[i])
-end
+local mine = entriesOf(queue, token, tonumber(ticket))
+for i = 1, #mine do
+call('ZREM', queue, mine[i])
 end
 end
 local next = #ARGV > 3 and ARGV[4]
@@ -659,7 +921,7 @@ return reply`;
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '662482c65c3db0834f9b2c9180c3df7172df5188',
+  sha: 'f883ab5bce57b0e9f5397d6abfbc5524add5e3c2',
   lua:
     momentPart +
     `
@@ -686,7 +948,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which nobody waits for this request any more
  * @param fences how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
- * @param place for who stands in line when it is busy (one lock): channel, id, ticket (0: it has none yet); for one of a
+ * @param place for a process that is queued when it is busy (one lock): channel, id, ticket (0: it has none yet); for others:
  * @returns the call; its reply: [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -727,7 +989,7 @@ const acquireMemberScript = {
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r gives writing up, w asks for it
  * @param group readers of one group share
- * @param place for who stands in line when there is no room: channel, id, ticket (0: it has none yet), ms after which it is passed over without a sign (0: by its place)
+ * @param place for who stands in line when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
  * @returns the call; its reply: [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireMember(
@@ -768,7 +1030,7 @@ export function acquireMember(
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '642591621ccd67771165ff5d8ac2423591e4c761',
+  sha: 'c7effb6f3bcaa022aa95c6db684f6c6d058c5bc2',
   lua:
     momentPart +
     `
@@ -825,7 +1087,7 @@ export function batch(key: readonly string[], part: readonly string[]): ScriptCa
 
 const batchMembersScript: Script = {
   name: 'batchMembers',
-  sha: 'fc8b4e334d9455809c99b92849f1055b3271aa2d',
+  sha: 'ff152ea9c6d11c33874fdab2186cf6566f7e68c6',
   lua:
     momentPart +
     `
@@ -833,7 +1095,10 @@ const batchMembersScript: Script = {
     takePart +
     `
 ` +
-    membersPart +
+    holdersPart +
+    `
+` +
+    waitersPart +
     `
 local scripts = {
 acquireMember = function(k, a, keyCount, argCount)
@@ -851,55 +1116,41 @@ if now > notAfter then
 return { -1, 0, 0, now }
 end
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
-local all = line(queue, kind ~= 'p')
-local standing = all.of[token]
-local asked = placed and tonumber(ARGV[a + 13]) or 0
-if all.more and not standing and asked > 0 then
-local found = call('ZRANGEBYSCORE', queue, ARGV[a + 13], ARGV[a + 13])
-for i = 1, #found do
-local each = entry(found[i], asked)
-standing = each.token == token and each or standing
-end
-end
-local others = (all.more and call('ZCOUNT', queue, 0, '+inf') or #all.live) - (standing and 1 or 0)
+local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
+local asked = placed and tonumber(ARGV[a + 13]) or 0
+local standing = find(queue, all, token, asked)
+asked = asked > shifts[1] and asked <= micros + 86400000000 and asked or 0
+local others = waiting(queue, all) - (standing and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.ticket = standing and standing.ticket or asked
+asking.band = bandOf(asking.kind, prefer)
+asking.ticket = upgrade and upgradeTicket or standing and standing.kind ~= 'u' and standing.ticket or asked
 if asking.ticket == 0 then
-local last = all.live[#all.live]
-last = all.more and tonumber(call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]) or last and last.ticket or 0
-asking.ticket = math.max(micros, last + 1)
+asking.ticket = newTicket(queue, all, asking)
 end
-local isBehind = all.more and asking.ticket > all.live[#all.live].ticket
-local function isOurTurn(held, mine)
-local room, before, granted = roomBeside(held), 0, true
-if mine then
-goesIn(room, mine)
-end
-local list = turns(all, asking)
-for i = 1, #list do
-local each = list[i]
-granted = granted and admits(room, each, most)
-if each == asking then
-return granted, before
-end
-before = before + 1
-if granted then
-goesIn(room, each)
-end
-end
-end
-local granted, before, mine, held, known = false, 0, nil, nil, 0
-if kind == 'r' and step == 0 and #all.dead == 0 and (not standing or standing.kind == 'r') then
+local granted, mine, held, known = false, nil, nil, 0
+local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
+if kind == 'r' and not isChanged and #all.expired == 0 and (not standing or standing.kind == 'r') then
 held = lastReader(lock, token, group, fences)
-granted = held and isOurTurn(held)
+granted = held and isTurnOf(queue, all, held, asking, most)
 end
 mayExpire(lock, ARGV[a + 2])
 local ends = now + ttl
 local score = string.format('%.0f', ends)
 if not granted then
-local everybody = holders(lock)
+local everybody = ourHolders(lock, isChanged)
+if kind == 'r' and fences and everybody.fence == 0 then
+everybody = ourHolders(lock, true)
+end
 mine, held = everybody.of[token], without(everybody, token)
+if not mine and not everybody.whole and kind == 'r' then
+local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
+local mineEnds = tonumber(call('ZSCORE', lock, ours))
+mine = mineEnds and mineEnds > now and member(ours)
+if mine then
+mine.ends = mineEnds
+end
+end
 if step > 0 and not mine then
 return { -3, 0, 0, now }
 elseif step > 0 and mine.step > step then
@@ -910,16 +1161,16 @@ return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers
 end
 known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
 local isKnown = everybody.count > 0
-for i = 1, #all.live do
-isKnown = isKnown or all.live[i].kind == 'p'
+at(queue, all, 3, 1)
+for i = 1, #all[3].list do
+isKnown = isKnown or all[3].list[i].kind == 'p'
 end
 if isKnown and known ~= 0 and known ~= most then
 return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
 end
-for i = 1, upgrade and mine.step < step and #all.live or 0 do
-if all.live[i].kind == 'u' and all.live[i] ~= standing then
+local first = upgrade and mine.step < step and at(queue, all, 1, 1)
+if first and first.kind == 'u' and first.token ~= token then
 return { -2, 0, 0, now }
-end
 end
 ends = math.max(ends, mine and mine.ends or 0)
 score = ends == math.huge and '+inf' or string.format('%.0f', ends)
@@ -934,6 +1185,8 @@ if step > 0 and kind == 'r' then
 locks[lock] = nil
 call('ZREM', lock, mine.text)
 call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+call('PSETEX', limit, 60000, token)
+changes[limit] = token
 leaves(queue, all, standing)
 keep(lock)
 wakeLater(lock, queue, limit)
@@ -941,20 +1194,13 @@ return { 1, mine.fence, others, now }
 end
 granted = held.count == 0
 if not upgrade then
-granted, before = isOurTurn(held, mine)
-if isBehind and granted then
-all, isBehind = line(queue, true), false
-standing = all.of[token] or standing
-granted, before = isOurTurn(held, mine)
-elseif isBehind then
-before = call('ZCOUNT', queue, 0, string.format('(%.0f', asking.ticket))
-end
+granted = isTurnOf(queue, all, held, asking, most)
 end
 end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1)
+minted = mint(fence, 1, lastFence(fence))
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -965,7 +1211,7 @@ elseif locks[lock] then
 enter(locks[lock], new, ends)
 end
 keep(lock)
-call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+purge(lock, new.text)
 if kind == 'p' then
 local last = call('PTTL', lock)
 call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[a + 8])
@@ -973,17 +1219,17 @@ if last < 0 then
 call('PERSIST', limit)
 end
 end
-local passedOver = #all.dead > 0
+local hasExpired = #all.expired > 0
+local isLastTold = standing and all.told > 0 and standing.ticket >= all.told
 leaves(queue, all, standing)
 if kind == 'w' and others > 0 then
 call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
 call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-all.phase = micros
-elseif others == 0 and (standing or passedOver) then
-call('DEL', queue)
-all.phase = 0
+all.phase, all.told = micros, 0
+elseif standing or hasExpired then
+isEmpty(queue, all)
 end
-if passedOver then
+if hasExpired or isLastTold then
 wakeLater(lock, queue, limit)
 end
 return { 1, minted, others, now }
@@ -997,29 +1243,35 @@ end
 if left == math.huge then
 left = -1
 end
+local before = positionOf(queue, all, asking)
 if not placed then
 return { 0, left, asking.ticket, now, before, 0 }
 end
-local patience = tonumber(ARGV[a + 14])
-if patience == 0 then
-patience = 2 * math.max(1000, 125 * (before + 1))
+local silence = tonumber(ARGV[a + 14])
+if silence == 0 then
+silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
 end
 asking.channel, asking.id = ARGV[a + 11], ARGV[a + 12]
-asking.text = string.format('2 %.0f %s %s %.0f %s %s %d ', now + patience, asking.id, asking.kind, permits, prefer, asking.channel, #token)
-.. token
-.. group
-if standing and standing.text == asking.text then
-standing.text = nil
-end
-call('ZADD', queue, string.format('%.0f', asking.ticket), asking.text)
-call('PEXPIRE', queue, 600000)
+asking.text = string.format(
+'2 %.0f %s %s %.0f %s %s %d ',
+now + math.min(silence, mostSilence),
+asking.id,
+asking.kind,
+permits,
+prefer,
+asking.channel,
+#token
+) .. token .. group
+call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
 call('PSETEX', limit, 3600000, ARGV[a + 8])
 end
-leaves(queue, all, standing)
-if not isBehind then
-stands(all, asking)
+if standing and standing.text == asking.text then
+standing.text = '' -- it was written again
 end
+leaves(queue, all, standing)
+insert(all, asking)
 return { 0, left, asking.ticket, now, before, 0 }
 end,
 extendMember = function(k, a, keyCount, argCount)
@@ -1031,7 +1283,7 @@ clock()
 local lock, mine, ends = KEYS[k + 1], ARGV[a + 2], nil
 ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 if not ends or ends <= now then
-local held = holders(lock)
+local held = holders(lock, true)
 local found = held.of[ARGV[a + 1]]
 if not found then
 return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
@@ -1044,7 +1296,7 @@ end
 local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
 locks[lock] = nil
-call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+purge(lock, mine)
 call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
 keep(lock)
 if string.find(mine, '^1 p') then
@@ -1064,7 +1316,7 @@ local lock, queue, mine = KEYS[k + 1], KEYS[k + 2], ARGV[a + 2]
 local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 local reply = 1
 if not ends then
-local held = holders(lock)
+local held = holders(lock, true)
 local found = held.of[ARGV[a + 1]]
 if found then
 mine, ends = found.text, found.ends
@@ -1076,22 +1328,21 @@ reply = 0
 end
 if ends then
 call('ZREM', lock, mine)
-if locks[lock] then
-locks[lock] = without(locks[lock], ARGV[a + 1])
-end
+forget(lock, ARGV[a + 1])
 if ends == math.huge then
 keep(lock)
 end
 end
+if ends and string.find(mine, '^1 r 1 [1-9]') then
+call('DEL', KEYS[k + 3])
+changes[KEYS[k + 3]] = nil
+end
 local function others()
 if ARGV[a + 3] ~= '0' then
-local all = line(queue)
-if all.more and not all.of[ARGV[a + 1]] then
-all = line(queue, true)
-end
-leaves(queue, all, all.of[ARGV[a + 1]])
+local all = queueOf(queue)
+leaves(queue, all, find(queue, all, ARGV[a + 1], tonumber(ARGV[a + 3])))
 elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
-return -- whoever could go in beside two readers would have done so before
+return -- what could go in beside two readers would have done so before
 end
 if call('ZCARD', queue) > 0 then
 wakeLater(lock, queue, KEYS[k + 3])
@@ -1102,7 +1353,7 @@ return { reply }
 end,
 countMembers = function(k, a, keyCount, argCount)
 clock()
-return { holders(KEYS[k + 1]).used }
+return { ourHolders(KEYS[k + 1], true).used }
 end,
 }
 ` +
@@ -1199,21 +1450,25 @@ export function extendMember(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '0a48f9bbb5bf271ed3be8d57fbf668a29dc22404',
+  sha: '23bf53345e0789c040ac2e8f165cf5216ec2ca5e',
   lua: `local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
 local left = redis.call('PTTL', KEYS[1])
 if type(holder) == 'table' then
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-if last.err then
+local first = redis.pcall('ZRANGE', KEYS[1], 0, 15)
+if first.err then
 return holder
+end
+local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+first[#first + 1] = last[1]
+for i = 1, #first do
+if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
+return redis.error_reply('FOREIGN this sorted set has a member that is not of redis-exp-lock')
+end
 end
 local length, rest
-kind, length, rest = string.match(last[1] or '', '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-if not kind then
-return holder
-end
+kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
 holder, left = false, -2
 if tonumber(last[2]) > now then
 holder = string.sub(rest, 1, tonumber(length))
@@ -1237,7 +1492,7 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '58327edffad3646b505a05feeae2db0a4a8d1297',
+  sha: '16f6fdf19be5e947c767e9b168841f460445bf05',
   lua:
     momentPart +
     `
@@ -1284,7 +1539,7 @@ export function readValue(value: string): ScriptCall {
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '8792c5cd4908c52c87ab8cf01b287eb8131f7226',
+  sha: '38885f109e45dd53f5f2b29f48a95fa7ffcc07fd',
   lua:
     momentPart +
     `

@@ -8,16 +8,20 @@ local left = redis.call('PTTL', KEYS[1])
 if type(holder) == 'table' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  -- Whoever ends last.
-  local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-  if last.err then
+  local first = redis.pcall('ZRANGE', KEYS[1], 0, 15)
+  if first.err then
     return holder
+  end
+  -- The one that ends last.
+  local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+  first[#first + 1] = last[1]
+  for i = 1, #first do
+    if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
+      return redis.error_reply('FOREIGN this sorted set has a member that is not of redis-exp-lock')
+    end
   end
   local length, rest
-  kind, length, rest = string.match(last[1] or '', '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-  if not kind then
-    return holder
-  end
+  kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
   holder, left = false, -2
   if tonumber(last[2]) > now then
     holder = string.sub(rest, 1, tonumber(length))

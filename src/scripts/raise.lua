@@ -11,6 +11,7 @@ if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
   return redis.error_reply('ERR expected a fence')
 end
 clock()
+checkFence(least)
 for i = 1, locks do
   if call('GET', KEYS[i]) ~= ARGV[1] then
     return { 0 }

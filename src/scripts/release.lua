@@ -43,13 +43,9 @@ end
 local function passOn(lock, fence, queue, status)
   clock()
   if ticket ~= '0' then
-    local found = tonumber(ticket) > 0 and call('ZRANGEBYSCORE', queue, ticket, ticket)
-      or call('ZRANGEBYSCORE', queue, 0, '+inf')
-    for i = 1, #found do
-      local _, _, _, _, _, whose = entry(found[i])
-      if whose == token then
-        call('ZREM', queue, found[i])
-      end
+    local mine = entriesOf(queue, token, tonumber(ticket))
+    for i = 1, #mine do
+      call('ZREM', queue, mine[i])
     end
   end
   local next = #ARGV > 3 and ARGV[4]

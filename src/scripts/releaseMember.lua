@@ -1,5 +1,5 @@
 -- releaseMember: stop being one of a lock's holders, or leave its line, and wake those for whom there is room then.
--- USES moment take members
+-- USES moment take holders waiters
 -- WITHIN batchMembers
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   queue   sorted set: who stands in line for the lock
@@ -13,7 +13,7 @@ local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
 local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
 local reply = 1
 if not ends then
-  local held = holders(lock)
+  local held = holders(lock, true)
   local found = held.of[ARGV[1]]
   if found then
     mine, ends = found.text, found.ends
@@ -25,27 +25,26 @@ elseif ends <= now then
 end
 if ends then
   call('ZREM', lock, mine)
-  if locks[lock] then
-    locks[lock] = without(locks[lock], ARGV[1])
-  end
+  forget(lock, ARGV[1])
   if ends == math.huge then
     keep(lock)
   end
 end
+if ends and string.find(mine, '^1 r 1 [1-9]') then
+  call('DEL', KEYS[3])
+  changes[KEYS[3]] = nil
+end
 local function others()
   if ARGV[3] ~= '0' then
-    local all = line(queue)
-    if all.more and not all.of[ARGV[1]] then
-      all = line(queue, true)
-    end
-    leaves(queue, all, all.of[ARGV[1]])
+    local all = queueOf(queue)
+    leaves(queue, all, find(queue, all, ARGV[1], tonumber(ARGV[3])))
   elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
-    return -- whoever could go in beside two readers would have done so before
+    return -- what could go in beside two readers would have done so before
   end
   if call('ZCARD', queue) > 0 then
     wakeLater(lock, queue, KEYS[3])
   end
 end
--- What was given back stays given back, whatever is wrong with the line: who stands there asks for himself.
+-- What was released stays released, whatever is wrong with the queue: its waiters ask by themselves.
 pcall(others)
 return { reply }

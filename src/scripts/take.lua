@@ -22,12 +22,17 @@ local function mayExpire(lock, ttl)
   end
 end
 
+-- Checked before anything is written: a counter that somebody has damaged must not end in a fence that no later one exceeds.
+local function checkFence(fence)
+  if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
+    error('FENCE the fence counter of this lock is no number, or more than a day ahead of the clock', 0)
+  end
+  return fence
+end
+
 local function lastFence(key)
   local last = call('GET', key)
-  if not last then
-    return 0
-  end
-  return tonumber(last) or error('WRONGTYPE the fence of this lock is not a number', 0)
+  return last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
 end
 
 local function setFence(key, top)
@@ -35,13 +40,12 @@ local function setFence(key, top)
   call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
 end
 
--- Mints so many fences, and returns the first. The fence is written before the lock: when memory or a right is missing, no
--- lock was touched yet.
-local function mint(key, count)
+-- Mints so many fences after the last one, and returns the first. The fence is written before the lock: when memory or a right is
+-- missing, no lock was touched yet.
+local function mint(key, count, last)
   if count == 0 then
     return 0
   end
-  local last = lastFence(key)
   local fence = micros > last and micros or last + 1
   setFence(key, fence + count - 1)
   return fence

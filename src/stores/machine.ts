@@ -31,6 +31,8 @@ export interface AcquireCommand {
   readonly leastFence?: number | undefined;
   /** Given by who wants to stand in line when it is busy. One key only. */
   readonly place?: Place | undefined;
+  /** Given by a caller that polls instead: ms until it asks again if it is busy. */
+  readonly pauseMs?: number | undefined;
   /** For a key that several may hold. One key only. */
   readonly mode?: Mode | undefined;
 }
@@ -62,22 +64,41 @@ export type Released = 'released' | 'missing' | 'taken';
 export interface Limits {
   /** A grant that nobody has confirmed yet lasts no longer. */
   readonly provisionalMs: number;
-  /** Who stands in line asks again after this long at the latest; twice that without a sign, and it is passed over. */
+  /** A queued process asks again after this long at the latest; twice that without a sign, and its entry has expired. */
   readonly askMs: number;
-  /** So many stand in line at that pace; those behind them ask more rarely, each in proportion to its place. */
+  /** So many are queued at that pace; those behind them ask more rarely, each in proportion to its position. */
   readonly askers: number;
-  /** How many entries one grant looks at. */
+  /** But no more rarely than this: entries that died, however many, have expired after twice as long. */
+  readonly mostAskMs: number;
+  /** How many expired entries one grant takes out. */
   readonly looks: number;
   /** After so many grants in a row without being free, the key is left free for a moment. */
   readonly passes: number;
+  /** The same is due once callers have polled in vain for so many of their pauses. */
+  readonly pollsInVain: number;
 }
 
 /** The same numbers stand in line.lua. */
-export const limits: Limits = { provisionalMs: 2000, askMs: 1000, askers: 8, looks: 32, passes: 64 };
+export const limits: Limits = {
+  provisionalMs: 2000,
+  askMs: 1000,
+  askers: 8,
+  mostAskMs: 2000,
+  looks: 2048,
+  passes: 64,
+  pollsInVain: 8,
+};
+
+/** The key yields no longer, however long the pauses of those that poll: callers with longer ones leave no mark. */
+const mostYieldMs = 1000;
+/** A caller that polls may be late by so much, and is then still on time. */
+const pollLatenessMs = 20;
+/** No entry's deadline is further away; a queue ends so long after the last entry was written. */
+const mostSilenceMs = 10_000;
+/** A fence counter that is further ahead of the clock was damaged. */
+const mostFenceAheadMicros = 86_400_000_000;
 
 const fenceKeptMs = 3_600_000;
-/** A line in which nobody has given a sign for so long is gone, and with it how often the lock was passed on. */
-const lineKeptMs = 600_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Entry {
@@ -88,6 +109,13 @@ interface Entry {
   readonly lifetimeMs: number;
   readonly fences: number;
   readonly deadlineMs: number;
+}
+
+/** Callers that poll beside a queue: the longest of their pauses, in vain since when, and until when that is worth knowing. */
+interface Poll {
+  readonly pauseMs: number;
+  readonly sinceMs: number;
+  readonly untilMs: number;
 }
 
 /** One lock. Plain data, so that a table may keep it as text. */
@@ -102,6 +130,7 @@ export interface Row {
   queueEndMs: number;
   passes: number;
   restUntilMs: number;
+  poll: Poll | undefined;
   /** Of a key that several may hold. */
   members: Members | undefined;
   /** What is cached beside it. */
@@ -156,13 +185,19 @@ export class Machine {
     for (const { members } of rows) if (members !== undefined && isHeld(members, nowMs)) throw new Error(notMutex);
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
-    if (untilMs >= 0) return this.#busy(rows[0]!, untilMs, command, micros);
+    if (untilMs >= 0) {
+      if (place === undefined) this.#markPoll(rows, command.pauseMs, nowMs);
+      return this.#busy(rows[0]!, untilMs, command, micros);
+    }
     for (const row of rows) {
       if (row.token !== undefined || !isLined(row)) continue;
       if (place) this.#stand(row, command, place, micros);
       const whose = this.#grant(row, micros, { mine: place && token, restMs: 0, passed: false });
       if (whose === 'mine') return granted(row, command.fences);
-      if (whose === 'given') return this.#busy(row, row.endMs, command, micros);
+      if (whose === 'given') {
+        if (place === undefined) this.#markPoll(rows, command.pauseMs, nowMs);
+        return this.#busy(row, row.endMs, command, micros);
+      }
       if (place) return this.#busy(row, row.restUntilMs, command, micros);
     }
     return this.#take(rows, command, Math.max(micros, command.leastFence ?? 0), nowMs);
@@ -171,6 +206,7 @@ export class Machine {
   /** Lets the last fence of locks that are still `token`'s be at least so large. */
   raise(keys: readonly string[], token: string, least: number, micros: number): boolean {
     const nowMs = Math.floor(micros / 1000);
+    checkFence(least, nowMs);
     const rows = keys.map((key) => this.#row(key, nowMs));
     if (rows.some((row) => row.token !== token)) return false;
     for (const row of rows) if (row.fence < least) this.#setFence(row, least, nowMs);
@@ -239,8 +275,9 @@ export class Machine {
       },
     };
     if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
-    const patience = (before: number): number => 2 * askEveryMs(before, this.#limits);
-    return acquireMember(row.members, fences, command, micros, tellEach(this.#publish, key), patience);
+    const silenceMs = (before: number, askedMs: number | undefined): number =>
+      Math.min(askedMs || 2 * askEveryMs(before, this.#limits), mostSilenceMs);
+    return acquireMember(row.members, fences, command, micros, tellEach(this.#publish, key), silenceMs);
   }
 
   #members(key: string, nowMs: number): Members {
@@ -318,6 +355,7 @@ export class Machine {
         queueEndMs: 0,
         passes: 0,
         restUntilMs: 0,
+        poll: undefined,
         members: undefined,
         value: undefined,
       };
@@ -326,8 +364,7 @@ export class Machine {
     if (row.endMs <= nowMs) row.token = undefined;
     if (row.fenceEndMs <= nowMs) row.fence = 0;
     if (row.queueEndMs <= nowMs && isLined(row)) {
-      row.queue = [];
-      row.passes = row.restUntilMs = 0;
+      forgetQueue(row);
     }
     return row;
   }
@@ -342,29 +379,25 @@ export class Machine {
     const deadlineMs = Math.floor(micros / 1000) + 2 * askEveryMs(before, this.#limits);
     others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
     row.queue = others;
-    row.queueEndMs = Math.floor(micros / 1000) + lineKeptMs;
+    row.queueEndMs = Math.floor(micros / 1000) + mostSilenceMs;
     return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
   }
 
   /** Gives a free lock to the first live entry of its line. Says whether anybody got it, and whether that is `mine`. */
   #grant(row: Row, micros: number, { mine, restMs, passed }: Giving): 'mine' | 'given' | 'resting' | 'none' {
-    if (row.queue.length === 0) {
-      row.passes = row.restUntilMs = 0;
-      return 'none';
-    }
     const nowMs = Math.floor(micros / 1000);
     const live = row.queue.slice(0, this.#limits.looks).findIndex((entry) => entry.deadlineMs >= nowMs);
     row.queue.splice(0, live < 0 ? this.#limits.looks : live);
+    if (row.poll !== undefined && row.poll.untilMs < nowMs) row.poll = undefined;
     if (live < 0) {
-      if (row.queue.length === 0) row.passes = row.restUntilMs = 0;
+      if (row.queue.length === 0) forgetQueue(row);
       return 'none';
     }
     if (row.restUntilMs > nowMs) return 'resting';
     const passes = passed && row.restUntilMs === 0 ? row.passes : 0;
     row.restUntilMs = 0;
     const first = row.queue[0]!;
-    if (passes >= this.#limits.passes && restMs > 0) {
-      row.restUntilMs = nowMs + restMs;
+    if (passed && restMs > 0 && this.#mustYield(row, passes, restMs, nowMs)) {
       if (first.token !== mine) this.#publish(first.channel, first.id, row.key);
       return 'resting';
     }
@@ -375,6 +408,30 @@ export class Machine {
     if (first.token === mine) return 'mine';
     this.#publish(first.channel, first.id, row.key);
     return 'given';
+  }
+
+  /** After so many grants in a row, or once callers have polled in vain for long enough: from now on the key is left free. */
+  #mustYield(row: Row, passes: number, restMs: number, nowMs: number): boolean {
+    const { poll } = row;
+    const yieldMs = Math.max(Math.min(restMs, mostYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs);
+    const inVain = poll !== undefined && nowMs - poll.sinceMs >= this.#limits.pollsInVain * yieldMs;
+    if (passes < this.#limits.passes && !inVain) return false;
+    row.restUntilMs = nowMs + yieldMs;
+    row.passes = 0;
+    row.poll = undefined;
+    return true;
+  }
+
+  /** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller gives signs. */
+  #markPoll(rows: readonly Row[], pauseMs: number | undefined, nowMs: number): void {
+    if (pauseMs === undefined) return;
+    const ms = Math.max(Math.ceil(pauseMs), 1);
+    for (const row of rows) {
+      if (ms > mostYieldMs || !isLined(row)) continue;
+      const old = row.poll !== undefined && row.poll.untilMs >= nowMs ? row.poll : undefined;
+      if (old !== undefined && old.pauseMs > ms) continue;
+      row.poll = { pauseMs: ms, sinceMs: old?.sinceMs ?? nowMs, untilMs: nowMs + 2 * ms + 100 };
+    }
   }
 
   #busy(row: Row, untilMs: number, claim: Claim, micros: number): Acquired {
@@ -390,6 +447,7 @@ export class Machine {
       last = Math.max(last, row.fence);
       if (row.token === undefined) areOurs = false;
     }
+    if (fences > 0) checkFence(Math.max(last, least), nowMs);
     let fence = last;
     if (fences > 0 && (last === 0 || !areOurs)) {
       fence = Math.max(last + 1, least) + fences - 1;
@@ -422,13 +480,24 @@ export function isSpare(row: Row, micros: number): boolean {
   return row.queue.every((each) => each.deadlineMs < nowMs);
 }
 
-/** How often somebody asks who has `before` others before it. */
-export function askEveryMs(before: number, { askMs, askers }: Limits = limits): number {
-  return askMs * Math.max(1, (before + 1) / askers);
+/** How often a queued process asks that has `before` others before it. */
+export function askEveryMs(before: number, { askMs, askers, mostAskMs }: Limits = limits): number {
+  return Math.min(askMs * Math.max(1, (before + 1) / askers), mostAskMs);
+}
+
+function checkFence(fence: number, nowMs: number): void {
+  if (fence <= nowMs * 1000 + mostFenceAheadMicros) return;
+  throw new Error('FENCE the fence counter of this lock is more than a day ahead of the clock');
+}
+
+function forgetQueue(row: Row): void {
+  row.queue = [];
+  row.passes = row.restUntilMs = 0;
+  row.poll = undefined;
 }
 
 function isLined(row: Row): boolean {
-  return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0;
+  return row.queue.length > 0 || row.passes > 0 || row.restUntilMs > 0 || row.poll !== undefined;
 }
 
 function granted(row: Row, fences: number, last = row.fence, others = row.queue.length): Acquired {

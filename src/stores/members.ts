@@ -1,8 +1,10 @@
 // What the member scripts do, as plain TypeScript: the part of the machine for locks that several may hold. Whoever reads
-// members.lua and its three verbs reads the same steps in the same order.
+// holders.lua, waiters.lua and its three verbs reads the same steps in the same order.
 //
-// A holder has an end of its own, and a line is in order of tickets. `phase` is the moment of the last writer's grant: a writer
-// that is preferred passes each reader who came after it, so each reader is passed once, and no stream of writers starves it.
+// A holder has an end of its own. A queue has three bands, each in order of tickets: upgrades and readers that prefer readers;
+// writers that prefer writers; all others. `phase` is the moment of the last writer's grant: a writer that is preferred passes all
+// others that came after it, so each is passed once, and no stream of writers starves it. Readers that are preferred pass what has
+// waited for less than half a second, so no stream of readers starves a writer.
 import type { Mode, Place } from '../store';
 import type { Acquired, Extended, Publish, Released } from './machine';
 
@@ -36,6 +38,8 @@ export interface Members {
   holders: Member[];
   line: Standing[];
   phase: number;
+  /** The ticket of the last waiter that was notified while more could be admitted; 0: all of them were. */
+  told: number;
   /** How many permits there are, where that is known. */
   most: number;
 }
@@ -64,11 +68,18 @@ interface Room {
   only: string | undefined;
 }
 
+/** The same numbers stand in holders.lua, waiters.lua. */
+const readersPassMicros = 500_000;
+/** So many are notified by one release, and may be admitted before those in front of them have asked. */
+const mostNotified = 32;
+/** There is one upgrade at most, and nobody else can go in before it. */
+const upgradeTicket = 1;
+
 /** A semaphore that was asked for with another number of permits. */
 export class LimitError extends Error {}
 
 export function noMembers(): Members {
-  return { holders: [], line: [], phase: 0, most: 0 };
+  return { holders: [], line: [], phase: 0, told: 0, most: 0 };
 }
 
 export function acquireMember(
@@ -77,7 +88,7 @@ export function acquireMember(
   { token, lifetimeMs, notAfterMs, fences: count, place, mode }: MemberCommand,
   micros: number,
   tell: (channel: string, ids: string[]) => void,
-  patience: (before: number) => number,
+  silenceMs: (before: number, askedMs: number | undefined) => number,
 ): Acquired {
   const nowMs = Math.floor(micros / 1000);
   if (nowMs > notAfterMs) return { outcome: 'late' };
@@ -108,11 +119,12 @@ export function acquireMember(
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.line = others;
-    wakeMembers(all, nowMs, tell);
+    wakeMembers(all, micros, tell);
     return { outcome: 'granted', fence: mine!.fence, others: others.length };
   }
 
-  const first = standing?.ticket ?? place?.ticket ?? 0;
+  const known = [standing?.ticket, place?.ticket].find((each) => each !== undefined && each > upgradeTicket);
+  const first = upgrade ? upgradeTicket : (known ?? 0);
   const ticket = first || Math.max(micros, ...others.map((each) => each.ticket + 1));
   const asking: Standing = {
     ticket,
@@ -125,19 +137,10 @@ export function acquireMember(
     token,
     group,
   };
-  let before = 0;
-  let granted = held.length === 0;
-  if (!upgrade) {
-    const room = roomOf(held);
-    if (mine !== undefined) goesIn(room, mine);
-    granted = true;
-    for (const each of inOrder([...others, asking], all.phase)) {
-      granted &&= admits(room, each, most);
-      if (each === asking) break;
-      before += 1;
-      if (granted) goesIn(room, each);
-    }
-  }
+  const before = others.filter((each) => byScore(each, asking) < 0).length;
+  const granted = upgrade
+    ? held.length === 0
+    : isTurnOf(asking, { ...all, line: [...others, asking] }, held, most, micros);
   if (granted) {
     let fence = 0;
     if (count > 0) {
@@ -150,15 +153,16 @@ export function acquireMember(
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.line = others;
     if (kind === 'counted') all.most = most;
-    if (kind === 'exclusive' && others.length > 0) all.phase = micros;
-    else if (others.length === 0 && (standing !== undefined || passedOver)) all.phase = 0;
-    if (passedOver) wakeMembers(all, nowMs, tell);
+    const isLastTold = standing !== undefined && all.told > 0 && standing.ticket >= all.told;
+    if (kind === 'exclusive' && others.length > 0) Object.assign(all, { phase: micros, told: 0 });
+    else if (others.length === 0 && (standing !== undefined || passedOver)) all.phase = all.told = 0;
+    if (passedOver || isLastTold) wakeMembers(all, micros, tell);
     return { outcome: 'granted', fence, others: others.length };
   }
   const leftMs = untilRoomMs(kind, held, nowMs);
   if (place === undefined) return { outcome: 'busy', leftMs };
-  const patienceMs = place.patienceMs || patience(before);
-  all.line = [...others, { ...asking, deadlineMs: nowMs + patienceMs }].sort((a, b) => a.ticket - b.ticket);
+  const deadlineMs = nowMs + silenceMs(before, place.patienceMs);
+  all.line = [...others, { ...asking, deadlineMs }].sort(byScore);
   if (kind === 'counted' && all.most === 0) all.most = most;
   return { outcome: 'busy', leftMs, stand: { ticket, before, outside: false } };
 }
@@ -194,9 +198,9 @@ export function releaseMember(
   const result = mine === undefined ? loss(all, nowMs, wasWriter) : 'released';
   if (ticket !== 0) all.line = all.line.filter((each) => each.token !== token);
   else if (mine?.kind === 'shared' && all.holders.filter((each) => each.endMs > nowMs).length > 1) {
-    return result; // whoever could go in beside two readers would have done so before
+    return result; // what could go in beside two readers would have done so before
   }
-  wakeMembers(all, nowMs, tell);
+  wakeMembers(all, micros, tell);
   return result;
 }
 
@@ -216,35 +220,62 @@ export function permitsOut(all: Members, micros: number): number {
   return alive.reduce((sum, each) => sum + each.permits, 0);
 }
 
-/** Tells everybody for whom there is room now, one message for each process. */
-function wakeMembers(all: Members, nowMs: number, tell: (channel: string, ids: string[]) => void): void {
+/** Whether `asking`, which is in the queue, may go in: those before it for whom there is room count as holders. */
+function isTurnOf(asking: Standing, all: Members, held: readonly Member[], most: number, micros: number): boolean {
+  const room = roomOf(held);
+  for (const each of inOrder(all, micros)) {
+    if (!admits(room, each, most)) return false;
+    if (each === asking) return true;
+    goesIn(room, each);
+  }
+  return false;
+}
+
+/** Notifies those for whom there is room now, one message for each process. */
+function wakeMembers(all: Members, micros: number, tell: (channel: string, ids: string[]) => void): void {
+  const nowMs = Math.floor(micros / 1000);
   all.line = all.line.filter((each) => each.deadlineMs >= nowMs);
   if (all.line.length === 0) all.phase = 0;
   const room = roomOf(all.holders.filter((each) => each.endMs > nowMs));
   const ids = new Map<string, string[]>();
-  for (const each of inOrder(all.line, all.phase)) {
+  let notified = 0;
+  let last = 0;
+  for (const each of inOrder(all, micros)) {
     if (!admits(room, each, all.most)) break;
     goesIn(room, each);
+    notified += 1;
+    last = each.ticket;
     if (each.channel !== '-') ids.set(each.channel, [...(ids.get(each.channel) ?? []), each.id]);
   }
+  all.told = notified === mostNotified ? last : 0;
   for (const [channel, some] of ids) tell(channel, some);
 }
 
-/**
- * In the order in which they go in: an upgrade, since nobody else can go in before it; readers that pass writers; then by
- * ticket, but for the readers that a preferred writer passes.
- */
-function inOrder(live: readonly Standing[], phase: number): Standing[] {
-  const preferred = live.filter((each) => each.kind === 'exclusive' && each.prefer === 'writer');
-  const writer = Math.max(0, ...preferred.map((each) => each.ticket));
-  const place = (each: Standing): number[] => {
-    if (each.kind === 'upgrade') return [1, each.ticket, 0, each.ticket];
-    if (each.kind === 'shared' && each.prefer === 'reader') return [2, each.ticket, 0, each.ticket];
-    const passed = each.kind === 'shared' && each.ticket > phase && each.ticket < writer;
-    return [3, passed ? writer : each.ticket, passed ? 1 : 0, each.ticket];
-  };
-  const compare = (a: number[], b: number[]): number => a.map((n, i) => n - b[i]!).find((n) => n !== 0) ?? 0;
-  return [...live].sort((a, b) => compare(place(a), place(b)));
+function bandOf({ kind, prefer }: Standing): number {
+  if (kind === 'upgrade' || (kind === 'shared' && prefer === 'reader')) return 0;
+  return kind === 'exclusive' && prefer === 'writer' ? 1 : 2;
+}
+
+/** As they lie in Redis. */
+function byScore(a: Standing, b: Standing): number {
+  return bandOf(a) - bandOf(b) || a.ticket - b.ticket;
+}
+
+/** The first in the order in which they go in. */
+function* inOrder({ line, phase }: Members, micros: number): Generator<Standing> {
+  const bands: Standing[][] = [[], [], []];
+  for (const each of [...line].sort(byScore)) bands[bandOf(each)]!.push(each);
+  for (let n = 0; n < mostNotified; n++) {
+    const [reader, writer, other] = bands.map(([first]) => first);
+    const isBefore = other !== undefined && (!writer || (other.ticket <= phase && other.ticket < writer.ticket));
+    const next = isBefore ? other : writer;
+    const waitsLong = next !== undefined && micros - next.ticket > readersPassMicros;
+    const isPassed = !waitsLong || reader?.kind === 'upgrade' || next.ticket > (reader?.ticket ?? 0);
+    const first = reader && isPassed ? reader : next;
+    if (first === undefined) return;
+    bands[bandOf(first)]!.shift();
+    yield first;
+  }
 }
 
 function roomOf(holders: readonly Member[]): Room {

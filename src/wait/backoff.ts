@@ -1,4 +1,4 @@
-// How long to pause between attempts that count.
+// How long to pause between the attempts of a caller that polls.
 import type { Settings } from '../options';
 
 const defaultLongestPauseMs = 500;

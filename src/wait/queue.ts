@@ -1,84 +1,72 @@
-// Waiting by place. All callers of one process that want the same key, for the same lifetime, stand in one line here, and
-// the process stands in Redis's line with one entry. Three things bring it the lock:
+// Waiting in a queue. All callers of one process that want the same key, for the same lifetime, wait in one queue here, and the
+// process waits in Redis's queue with one entry. Three things bring it the lock:
 //
-// - The answer to its own question. Asking again is always safe: the entry keeps its token and its first ticket, so a lost
-//   question or answer is simply repeated, and a lock that was granted meanwhile is ours already.
-// - A message that the entry was granted. The grant is provisional; the next question confirms it, and only its answer counts.
-// - The holder before, in this same line: the lock is passed on without a word to Redis, a few times, and only while Redis's
-//   last confirmation is young.
+// - The answer to its own request. Requesting again is always safe: the entry keeps its token and its first ticket, so a lost
+//   request or answer is simply repeated, and a lock that was granted meanwhile is ours already.
+// - A wake-up: the entry was granted. The grant is provisional; the next request confirms it, and only its answer counts.
+// - The holder before, in this same queue: the lock is handed off without a command to Redis, a few times, and only while
+//   Redis's last confirmation is young.
 //
-// Messages may be lost, and whoever stands before may have died, so a line that waits always has a timer to ask again. Its
-// state is in three fields: `asking` (a question is on its way), `timer` (the next one is due then), `holder` (the lock is
-// held in this line). Whenever somebody waits here, at least one of them is set.
+// Wake-ups may be lost, and the holders of earlier entries may have died, so a queue with waiters always has a timer to request
+// again. Its state is in three fields: `isRequesting` (a request is on its way), `timer` (the next one is due then), `holder`
+// (the lock is held by a caller of this queue). While there are waiters, at least one of them is set.
 import { LockBackendError } from '../errors';
-import type { Key } from '../keys';
-import { type AcquireReply, type Moment, type ReleaseReply, trustedMs } from '../store';
+import { describe, type Key } from '../keys';
+import { type Linked, LinkedList } from '../linked-list';
+import { type AcquireReply, type Grant, type GrantSource, type Holder, type ReleaseReply, trustedMs } from '../store';
 import { askEveryMs } from '../stores/machine';
-import { describe } from '../stores/replies';
 
-/** What is the same for everybody in one line. */
-export interface Claim {
+/** What is the same for all waiters of one queue. */
+export interface QueueKey {
   readonly key: string;
   readonly lifetimeMs: number;
   readonly fencing: boolean;
   readonly owner: string | undefined;
 }
 
-/** Somebody who waits in a line. */
+/** A caller that waits in a queue. */
 export interface Waiter {
   readonly commandTimeoutMs: number;
   readonly retryTimeoutMs: number;
-  /** It is yours: the answer is what you hold it by. */
+  /** It is yours: what comes back is what holds it. */
   granted(grant: Grant): Holder;
   failed(error: LockBackendError): void;
-  /** Redis could not be asked just now; the wait goes on. */
+  /** Redis could not be reached just now (undefined: it could); the wait goes on. */
   troubled(error: LockBackendError | undefined): void;
 }
 
-export interface Grant {
-  readonly token: string;
-  readonly fence: number;
-  /** Before what Redis confirmed was sent: from then on the lifetime counts. */
-  readonly sent: Moment;
-  /** Monotonic ms until which a question of this token, of unknown outcome, may still take effect. */
-  readonly ghostUntilMs: number;
+/** Where a waiter is in its queue. */
+export interface Position extends Linked<Position> {
+  readonly queue: Queue;
+  readonly waiter: Waiter;
 }
 
-/** A lock that is held in a line. */
-export interface Holder {
-  readonly token: string;
-  readonly fence: number;
-  /** Ms of validity left. */
-  leftMs(): number;
-  /** When Redis last confirmed the line's own lifetime; undefined when it is lost, or in doubt. */
-  confirmed(): Moment | undefined;
-}
-
-/** Where a line stands in Redis: a new one, with a new token, for every grant. */
+/** What waits in Redis's queue for one of ours: a new one, with a new token, for every grant. */
 export interface Entry {
   readonly token: string;
   readonly id: string;
   ticket: number;
-  ghostUntilMs: number;
+  mayExecuteUntilMs: number;
   /** Whether anything was ever sent for it. */
   sent: boolean;
 }
 
-/** What a line needs of the world. Everything answers later, never within the call. */
-export interface World {
+/** What a queue needs of its surroundings. Everything answers later, never within the call. */
+export interface QueuePort {
   nowMs(): number;
   random(): number;
-  later(work: () => void, ms: number): unknown;
-  never(timer: unknown): void;
+  setTimer(work: () => void, ms: number): unknown;
+  clearTimer(timer: unknown): void;
   newEntry(owner: string | undefined): Entry;
-  /** Asks for the lock, and stands in line where it is busy. */
-  ask(line: Line, entry: Entry, commandTimeoutMs: number, answer: Answer<AcquireReply>): void;
-  /** Gives the lock back, and stands in line again. */
-  releaseAndStand(line: Line, token: string, entry: Entry, waiter: Waiter, answer: Answer<ReleaseAndStand>): void;
-  /** Makes sure that the entry neither stands in line nor holds anything, with nobody waiting for that. */
-  leave(line: Line, entry: Entry, commandTimeoutMs: number): void;
-  /** Nobody is in the line any more. */
-  empty(line: Line): void;
+  /** Requests the lock, and queues the entry where it is busy. */
+  request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<AcquireReply>): void;
+  release(held: Holder, answer: Answer<ReleaseReply>): void;
+  /** Releases the lock, and requests the next grant for `waiter`. */
+  releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<ReleaseAndRequest>): void;
+  /** Makes sure that the entry is neither queued nor holds anything, without a caller waiting for that. */
+  abandon(queue: Queue, entry: Entry, commandTimeoutMs: number): void;
+  /** The queue has neither waiters nor a holder any more. */
+  empty(queue: Queue): void;
 }
 
 export interface Answer<T> {
@@ -86,108 +74,103 @@ export interface Answer<T> {
   readonly reject: (error: LockBackendError) => void;
 }
 
-export interface ReleaseAndStand {
+export interface ReleaseAndRequest {
   readonly result: ReleaseReply;
   readonly next: AcquireReply;
 }
 
-/** Passed on within a process at most so many times: with others in Redis's line, and alone. */
-export const passesAmongOthers = 8;
-export const passesAlone = 64;
-/** Fences that a grant reserves, for the first holder and for those that the lock is passed on to. */
-export const fencesInBlock = passesAlone + 1;
+/** Handed off within a process at most so many times: while other processes are queued, and alone. */
+export const handOffsAmongOthers = 8;
+export const handOffsAlone = 64;
+/** Fences that a grant reserves, for the first holder and for those that the lock is handed off to. */
+export const fencesInBlock = handOffsAlone + 1;
 
-export class Line {
-  readonly claim: Claim;
-  readonly #world: World;
-  readonly #waiters = new Set<Waiter>();
+export class Queue implements GrantSource {
+  readonly key: QueueKey;
+  readonly #port: QueuePort;
+  readonly #positions = new LinkedList<Position>();
   #entry: Entry;
-  #asking = false;
-  /** A message came while a question was on its way, which may have been answered before. */
-  #hint = false;
+  #isRequesting = false;
+  /** A wake-up came while a request was on its way, which may have been answered before. */
+  #wasWoken = false;
   #timer: unknown;
   #holder: Holder | undefined;
-  #passesLeft = 0;
-  /** The patience of the last question. */
+  #handOffsLeft = 0;
+  /** Of the last request. */
   #commandTimeoutMs = 0;
 
-  constructor(claim: Claim, world: World) {
-    this.claim = claim;
-    this.#world = world;
-    this.#entry = world.newEntry(claim.owner);
+  constructor(key: QueueKey, port: QueuePort) {
+    this.key = key;
+    this.#port = port;
+    this.#entry = port.newEntry(key.owner);
   }
 
-  /** Whether nobody waits or holds here. */
-  get isEmpty(): boolean {
-    return this.#waiters.size === 0 && this.#holder === undefined;
+  join(waiter: Waiter): Position {
+    const position = { queue: this, waiter, before: undefined, after: undefined };
+    this.#positions.add(position);
+    if (this.#isRequesting || this.#timer !== undefined) return position;
+    if (this.#holder === undefined) this.#request();
+    else this.#requestLater(this.#holder);
+    return position;
   }
 
-  join(waiter: Waiter): void {
-    this.#waiters.add(waiter);
-    if (this.#asking || this.#timer !== undefined) return;
-    if (this.#holder === undefined) this.#ask();
-    else this.#lookLater(this.#holder);
+  /** The waiter is told nothing any more. The last one to leave takes the entry with it. */
+  leave(position: Position): void {
+    if (!this.#positions.delete(position) || this.#positions.size > 0) return;
+    this.#abandonEntry(position.waiter.commandTimeoutMs);
+    if (this.#holder === undefined) this.#port.empty(this);
   }
 
-  /** The waiter is not told anything any more. The last one to go takes the entry with it. */
-  giveUp(waiter: Waiter): void {
-    if (!this.#waiters.delete(waiter) || this.#waiters.size > 0) return;
-    this.#leave(waiter.commandTimeoutMs);
-    if (this.#holder === undefined) this.#world.empty(this);
-  }
-
-  /** Redis says that the entry was granted, or should ask. */
-  hint(id: string): boolean {
+  /** Redis says that the entry was granted, or should request. False: it is no entry of this queue. */
+  wake(id: string): boolean {
     if (id !== this.#entry.id) return false;
-    if (this.#asking) this.#hint = true;
-    else if (this.#waiters.size > 0) this.#ask();
+    if (this.#isRequesting) this.#wasWoken = true;
+    else if (this.#positions.size > 0) this.#request();
     return true;
   }
 
-  /** Messages may have been missed. */
+  /** Wake-ups may have been missed. */
   gap(): void {
-    this.hint(this.#entry.id);
+    this.wake(this.#entry.id);
+  }
+
+  release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
+    if (this.handOff(held)) return 'released';
+    return new Promise((resolve, reject) => this.releaseAndRequest(held, { resolve, reject }));
+  }
+
+  lost(held: Holder): void {
+    if (held !== this.#holder) return;
+    this.#holder = undefined;
+    if (this.#positions.size === 0) this.#port.empty(this);
+    else if (!this.#isRequesting) this.#request();
   }
 
   /**
-   * Passes the lock on to the next in this line, without a word to Redis. Only while Redis's last confirmation is young: who
-   * gets it counts its validity from there. Not for ever either: others wait elsewhere.
+   * Hands the lock off to the next waiter of this queue, without a command to Redis. Only while Redis's last confirmation is
+   * young: the validity of the next holder counts from there. And not for ever: other processes wait elsewhere.
    */
-  passOn(holder: Holder): boolean {
-    if (holder !== this.#holder) return false;
-    const sent = holder.confirmed();
-    const next = first(this.#waiters);
-    if (next === undefined || sent === undefined || this.#passesLeft === 0) return false;
-    if (this.#world.nowMs() - sent.monoMs >= this.claim.lifetimeMs / 3) return false;
-    this.#passesLeft -= 1;
-    this.#waiters.delete(next);
-    const fence = this.claim.fencing ? holder.fence + 1 : 0;
-    this.#holder = next.granted({ token: holder.token, fence, sent, ghostUntilMs: 0 });
-    if (this.#waiters.size === 0 && !this.#asking) this.#leave(next.commandTimeoutMs);
+  handOff(held: Holder): boolean {
+    if (held !== this.#holder) return false;
+    const sent = held.confirmed();
+    const next = this.#positions.first;
+    if (next === undefined || sent === undefined || this.#handOffsLeft === 0) return false;
+    if (this.#port.nowMs() - sent.monoMs >= this.key.lifetimeMs / 3) return false;
+    this.#handOffsLeft -= 1;
+    this.#positions.delete(next);
+    const fence = this.key.fencing ? held.fence + 1 : 0;
+    this.#holder = next.waiter.granted({ token: held.token, fence, sent, mayExecuteUntilMs: 0 });
+    if (this.#positions.size === 0 && !this.#isRequesting) this.#abandonEntry(next.waiter.commandTimeoutMs);
     return true;
   }
 
-  /** The holder was lost. */
-  forget(holder: Holder): void {
-    if (holder !== this.#holder) return;
-    this.#holder = undefined;
-    if (this.#waiters.size === 0) this.#world.empty(this);
-    else if (!this.#asking) this.#ask();
-  }
-
-  /** `holder` is being given back. True: the answer will tell, and this line stands in Redis's line again. */
-  giveBack(holder: Holder, answer: Answer<ReleaseReply>): boolean {
-    if (holder !== this.#holder) return false;
-    this.#holder = undefined;
-    const next = first(this.#waiters);
-    if (next === undefined) {
-      this.#world.empty(this);
-      return false;
-    }
-    // A question that is on its way stands in line for us.
-    if (this.#asking) return false;
+  /** Releases the lock in Redis, and requests it for the next waiter in the same command. */
+  releaseAndRequest(held: Holder, answer: Answer<ReleaseReply>): void {
+    const next = this.#endHolder(held);
+    // A request that is on its way queues us.
+    if (next === undefined || this.#isRequesting) return this.#port.release(held, answer);
     const entry = this.#begin(next);
-    this.#world.releaseAndStand(this, holder.token, entry, next, {
+    this.#port.releaseAndRequest(this, held.token, entry, next, {
       resolve: (reply) => {
         answer.resolve(reply.result);
         this.#onReply(entry, reply.next);
@@ -197,13 +180,20 @@ export class Line {
         this.#onFailure(entry, error);
       },
     });
-    return true;
   }
 
-  #ask(): void {
-    const head = first(this.#waiters)!;
+  /** The waiter that is next, if `held` was the holder of this queue. */
+  #endHolder(held: Holder): Waiter | undefined {
+    if (held !== this.#holder) return undefined;
+    this.#holder = undefined;
+    if (this.#positions.size === 0) this.#port.empty(this);
+    return this.#positions.first?.waiter;
+  }
+
+  #request(): void {
+    const head = this.#positions.first!.waiter;
     const entry = this.#begin(head);
-    this.#world.ask(this, entry, head.commandTimeoutMs, {
+    this.#port.request(this, entry, head.commandTimeoutMs, {
       resolve: (reply) => this.#onReply(entry, reply),
       reject: (error) => this.#onFailure(entry, error),
     });
@@ -212,97 +202,98 @@ export class Line {
   #begin(head: Waiter): Entry {
     this.#stopTimer();
     this.#commandTimeoutMs = head.commandTimeoutMs;
-    this.#asking = true;
-    this.#hint = false;
+    this.#isRequesting = true;
+    this.#wasWoken = false;
     this.#entry.sent = true;
     return this.#entry;
   }
 
   #onReply(entry: Entry, reply: AcquireReply): void {
-    if (entry !== this.#entry) return; // left meanwhile: what it was granted is on its way back
-    this.#asking = false;
-    const head = first(this.#waiters);
-    // The lock was passed on to the last of us while this was asked.
-    if (head === undefined) return this.#leave(this.#commandTimeoutMs);
-    for (const waiter of this.#waiters) waiter.troubled(undefined);
+    if (entry !== this.#entry) return; // abandoned meanwhile: what it was granted is being released
+    this.#isRequesting = false;
+    const head = this.#positions.first;
+    // The lock was handed off to the last waiter while this was on its way.
+    if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
+    for (const { waiter } of this.#positions) waiter.troubled(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
     entry.ticket = reply.stand?.ticket ?? entry.ticket;
     const { before = 0, outside = false } = reply.stand ?? {};
-    if (before > 0) this.#passesLeft = Math.min(this.#passesLeft, passesAmongOthers);
-    if (this.#hint) return this.#ask();
-    const everyMs = askEveryMs(before) * (0.8 + 0.2 * this.#world.random());
-    // Who came by another door wakes nobody: the first in line looks, the others behind it need not.
-    if (outside && before === 0) this.#askLater(Math.min(Math.max(head.retryTimeoutMs, 1), everyMs));
-    else this.#askLater(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
+    if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
+    if (this.#wasWoken) return this.#request();
+    const everyMs = askEveryMs(before) * (0.8 + 0.2 * this.#port.random());
+    // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
+    if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
+    else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
   }
 
-  #onGrant(entry: Entry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Waiter): void {
-    this.#entry = this.#world.newEntry(this.claim.owner);
-    const tookMs = this.#world.nowMs() - sent.monoMs;
-    if (tookMs >= trustedMs(this.claim.lifetimeMs)) {
-      this.#world.leave(this, entry, head.commandTimeoutMs);
-      for (const waiter of this.#waiters) waiter.troubled(tooLate(this.claim.key, tookMs, this.claim.lifetimeMs));
-      return this.#askLater(Math.max(head.retryTimeoutMs, 1));
+  #onGrant(entry: Entry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
+    this.#entry = this.#port.newEntry(this.key.owner);
+    const tookMs = this.#port.nowMs() - sent.monoMs;
+    if (tookMs >= trustedMs(this.key.lifetimeMs)) {
+      this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
+      const error = tooLate(this.key.key, tookMs, this.key.lifetimeMs);
+      for (const { waiter } of this.#positions) waiter.troubled(error);
+      return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
-    this.#passesLeft = others > 0 ? passesAmongOthers : passesAlone;
-    this.#waiters.delete(head);
-    // Whoever held it before has lost it, and may be noticed to only while this one is being told.
+    this.#handOffsLeft = others > 0 ? handOffsAmongOthers : handOffsAlone;
+    this.#positions.delete(head);
+    // A holder before has lost it, and may notice that only while this one is being told.
     this.#holder = undefined;
-    this.#holder = head.granted({ token: entry.token, fence, sent, ghostUntilMs: entry.ghostUntilMs });
-    if (this.#waiters.size > 0) this.#lookLater(this.#holder);
+    const { token, mayExecuteUntilMs } = entry;
+    this.#holder = head.waiter.granted({ token, fence, sent, mayExecuteUntilMs });
+    if (this.#positions.size > 0) this.#requestLater(this.#holder);
   }
 
   #onFailure(entry: Entry, error: LockBackendError): void {
     if (entry !== this.#entry) return;
-    this.#asking = false;
-    const head = first(this.#waiters);
-    if (error.unknown) entry.ghostUntilMs = this.#world.nowMs() + this.#commandTimeoutMs;
-    if (head === undefined) return this.#leave(this.#commandTimeoutMs);
-    for (const waiter of this.#waiters) waiter.troubled(error);
-    if (error.retryable) return this.#askLater(Math.max(head.retryTimeoutMs, 1));
-    const all = [...this.#waiters];
-    this.#waiters.clear();
-    this.#leave(head.commandTimeoutMs);
-    if (this.#holder === undefined) this.#world.empty(this);
-    for (const waiter of all) waiter.failed(error);
+    this.#isRequesting = false;
+    const head = this.#positions.first;
+    if (error.unknown) entry.mayExecuteUntilMs = this.#port.nowMs() + this.#commandTimeoutMs;
+    if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
+    if (!error.retryable) return this.#failAll(error, head.waiter.commandTimeoutMs);
+    for (const { waiter } of this.#positions) waiter.troubled(error);
+    this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
   }
 
-  #leave(commandTimeoutMs: number): void {
+  #failAll(error: LockBackendError, commandTimeoutMs: number): void {
+    const all = [...this.#positions];
+    for (const position of all) this.#positions.delete(position);
+    this.#abandonEntry(commandTimeoutMs);
+    if (this.#holder === undefined) this.#port.empty(this);
+    for (const { waiter } of all) waiter.failed(error);
+  }
+
+  #abandonEntry(commandTimeoutMs: number): void {
     this.#stopTimer();
     const entry = this.#entry;
     if (!entry.sent) return;
-    if (this.#asking) entry.ghostUntilMs = this.#world.nowMs() + commandTimeoutMs;
-    this.#asking = false;
-    this.#entry = this.#world.newEntry(this.claim.owner);
-    this.#world.leave(this, entry, commandTimeoutMs);
+    if (this.#isRequesting) entry.mayExecuteUntilMs = this.#port.nowMs() + commandTimeoutMs;
+    this.#isRequesting = false;
+    this.#entry = this.#port.newEntry(this.key.owner);
+    this.#port.abandon(this, entry, commandTimeoutMs);
   }
 
-  /** A holder of our own may never give it back; and whoever waits long gets its own place in Redis's line. */
-  #lookLater(holder: Holder): void {
-    this.#askLater(Math.min(Math.max(holder.leftMs(), 0) + 1, askEveryMs(0)));
+  /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
+  #requestLater(holder: Holder): void {
+    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, askEveryMs(0)));
   }
 
-  #askLater(ms: number): void {
+  #requestAfter(ms: number): void {
     this.#stopTimer();
-    this.#timer = this.#world.later(() => {
+    this.#timer = this.#port.setTimer(() => {
       this.#timer = undefined;
-      this.#ask();
+      this.#request();
     }, ms);
   }
 
   #stopTimer(): void {
-    if (this.#timer !== undefined) this.#world.never(this.#timer);
+    if (this.#timer !== undefined) this.#port.clearTimer(this.#timer);
     this.#timer = undefined;
   }
 }
 
-/** A grant that nobody can use any more. */
+/** A grant that is of no use any more. */
 export function tooLate(key: Key, tookMs: number, lifetimeMs: number | null): LockBackendError {
   const message = `the grant of ${describe(key)} took ${tookMs.toFixed(0)} ms, its lifetime is ${lifetimeMs} ms`;
   return new LockBackendError(message, { key });
-}
-
-function first(waiters: ReadonlySet<Waiter>): Waiter | undefined {
-  for (const waiter of waiters) return waiter;
-  return undefined;
 }

@@ -196,6 +196,24 @@ describeEach('acquire', (here) => {
       for (const each of keys) expect(await here.holder(each)).to.equal(null);
     });
 
+    it('a list that is changed afterwards changes nothing: neither what is held nor what is said of it', async () => {
+      const keys = [`${key}:b`, `${key}:a`];
+      const [given, changed] = [[...keys], (list: string[]) => list.splice(0, 2, 'else')];
+      const asking = withLock.promise(given);
+      changed(given);
+      const lease = await asking;
+      expect([lease.key, lease.keys]).to.deep.equal([keys, keys]);
+      changed(lease.keys as string[]);
+      expect(() => changed(lease.key as string[])).to.throw(TypeError);
+      expect([lease.key, lease.keys]).to.deep.equal([keys, keys]);
+      const again = [...keys];
+      const refused = other.promise(again);
+      changed(again);
+      expect((await failure(refused)).key).to.deep.equal(keys);
+      expect(await lease()).to.equal(true);
+      for (const each of keys) expect(await here.holder(each)).to.equal(null);
+    });
+
     it('all or nothing: one busy key, and none is taken', async () => {
       await here.seize(`${key}:b`);
       expect(await withLock.tryLock([`${key}:a`, `${key}:b`, `${key}:c`])).to.equal(null);
@@ -236,6 +254,40 @@ describeEach('acquire', (here) => {
         }),
       );
       await Promise.all(runs);
+    });
+  });
+
+  describe('the error of a wait', () => {
+    it('the stack of a rejection that came after a wait shows where it was waited', async () => {
+      await here.seize(key);
+      const waits = [{ maxRetries: 1, retryTimeout: 1 }, { timeout: 40 }, { maxRetries: 1, timeout: 4_000 }];
+      const lock = new redisExpLock.Lock(key, { redis: here.redis });
+      for (const wait of waits) {
+        const promised = async function promised(): Promise<void> {
+          await withLock.promise(key, wait);
+        };
+        const ran = async function ran(): Promise<void> {
+          await withLock.run(key, wait, () => {});
+        };
+        const locked = async function locked(): Promise<void> {
+          await lock.lock(wait);
+        };
+        for (const caller of [promised, ran, locked]) {
+          const error = await failure(caller());
+          expect(error).to.be.instanceOf(redisExpLock.LockBusyError);
+          expect(error.stack).to.contain(`${error.name}: ${error.message}\n`);
+          expect(error.stack).to.match(new RegExp(`at async .*${caller.name}`));
+        }
+      }
+    });
+
+    it('a signal’s reason is left as it is, its stack too', async () => {
+      await here.seize(key);
+      const reason = new Error('enough');
+      const { stack } = reason;
+      const error = await failure(withLock.promise(key, { timeout: 5_000, signal: aborting(reason) }));
+      expect(error).to.equal(reason);
+      expect(error.stack).to.equal(stack);
     });
   });
 
@@ -529,3 +581,10 @@ describeEach('acquire', (here) => {
     });
   });
 });
+
+/** Aborts in a moment. */
+function aborting(reason: Error): AbortSignal {
+  const aborter = new AbortController();
+  setTimeout(() => aborter.abort(reason), 20);
+  return aborter.signal;
+}

@@ -88,6 +88,23 @@ describeEach('cached', (here) => {
     expect(await here.holder(key)).to.equal(null);
   });
 
+  it('H75: one factory, two stores: the value of one never reaches a caller of the other', async () => {
+    const another = redisExpLock.memoryStore();
+    const both = redisExpLock({ lifetime: 10_000 });
+    const ask = (redis: redisExpLock.Options['redis'], tenant: string) =>
+      both.cached(key, { ttl, redis }, async () => {
+        await sleep(30);
+        return tenant;
+      });
+    const asked = [ask(here.redis, 'one'), ask(another, 'two'), ask(here.redis, 'one'), ask(another, 'two')];
+    expect(await Promise.all(asked)).to.deep.equal(['one', 'two', 'one', 'two']);
+  });
+
+  it('H75: one store, two prefixes: each has its own value', async () => {
+    const ask = (prefix: string) => near.cached(key, { ttl, prefix }, () => sleep(30, prefix));
+    expect(await Promise.all([ask('a:'), ask('b:'), ask('a:')])).to.deep.equal(['a:', 'b:', 'a:']);
+  });
+
   it('a caller’s own patience ends its own wait alone', async () => {
     const loading = near.cached(key, { ttl }, async () => {
       await sleep(300);

@@ -5,6 +5,7 @@ import { tracingChannel } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
+import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { holdReply } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -317,4 +318,45 @@ describeEach('the callback form', (here) => {
       expect(warnings.filter((warning) => warning.key === key)).to.deep.equal([]);
     });
   });
+
+  // Other clients, and the sockets of Node, need the real process.nextTick for themselves.
+  const needsNone = !here.place.faults || here.place.name.startsWith('node-redis');
+  describe('under fake timers', () => {
+    let clock: sinon.SinonFakeTimers;
+
+    beforeEach(() => withLock.inspect(key)); // a connection is there, a script is known
+
+    afterEach(() => clock?.restore());
+
+    if (needsNone) {
+      it('a faked process.nextTick, which jest installs, holds up no callback', async () => {
+        clock = sinon.useFakeTimers({ toFake: ['nextTick', 'queueMicrotask'] });
+        const { err, done } = await called(withLock, key);
+        expect(err).to.equal(null);
+        expect((await called(withLock, key)).err).to.be.instanceOf(redisExpLock.LockBusyError);
+        const released = new Promise((resolve) => done((...args) => resolve(args)));
+        expect(await released).to.deep.equal([null, true]);
+      });
+    }
+
+    if (!here.place.shared) {
+      it('nor do any of the others hold up a grant, a hand-off in the queue, or a release', async () => {
+        clock = sinon.useFakeTimers({ toFake: everyTimer });
+        const { done } = await called(withLock, key, { timeout: 60_000 });
+        const next = called(withLock, key, { timeout: 60_000 });
+        const elsewhere = called(redisExpLock({ redis: here.redis }), key, { timeout: 60_000 });
+        const rw = await new redisExpLock.RWLock(`${key}:rw`, { redis: here.redis }).acquireRead();
+        await done();
+        await (await next).done();
+        await (await elsewhere).done();
+        await rw.upgrade();
+        expect(await rw.release()).to.equal(true);
+      });
+    }
+  });
 });
+
+const everyTimer = [
+  ...(['nextTick', 'queueMicrotask', 'setImmediate', 'clearImmediate', 'setTimeout', 'clearTimeout'] as const),
+  ...(['setInterval', 'clearInterval', 'Date', 'performance', 'hrtime'] as const),
+];

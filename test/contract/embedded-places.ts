@@ -6,9 +6,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { type EmbeddedStore, neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded';
-import { handleOf, MemoryTable } from '../../src/stores/memory';
-import { sharedMemoryStore } from '../../src/stores/shared-memory';
+import { handleOf, MemoryTable } from '../../src/stores/embedded/memory';
+import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
+import { type EmbeddedStore, neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded/store';
+import { noEngine } from '../embedded/engine';
 import type { Here, Line, Place } from './places';
 
 export const stranger = 'a stranger';
@@ -38,6 +39,7 @@ const sharedMemory: Place = {
   ...without,
   name: 'shared memory',
   shared: true,
+  pending: noEngine,
   create: () => new SharedMemoryHere(sharedMemory, 'contract', () => sharedMemoryStore('contract')),
   async join(address) {
     process.env.XDG_RUNTIME_DIR = address;
@@ -177,6 +179,8 @@ class Counted implements Table {
     }
     return this.#table.run(work);
   };
+
+  lagMs = (): number => this.#table.lagMs?.() ?? 0;
 
   listen: Table['listen'] = (channel, onMessage) => this.#table.listen(channel, onMessage);
 

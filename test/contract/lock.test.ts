@@ -1,7 +1,9 @@
 // `Lock`: one lock as an object, as Ruby's redis_exp_lock has it. It knows what it holds without asking, and asks Redis only
 // where its names say so.
+import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
 import { describeEach, stranger } from './places';
@@ -138,6 +140,109 @@ describeEach('Lock', (here) => {
       ),
     );
     expect(new Set(fences).size).to.equal(5);
+  });
+
+  describe('H26: two callers of one object, and the lock of the first has expired', () => {
+    const brief = { timeout: 15_000 };
+    let shared: redisExpLock.Lock;
+
+    beforeEach(() => {
+      shared = new Lock(key, { redis: here.redis, lifetime: 300, retryTimeout: 5 });
+    });
+
+    /** One caller, as one request to a server is: what it does next it does in a flow of its own. */
+    async function caller<T>(work: () => Promise<T>): Promise<T> {
+      await turn();
+      return work();
+    }
+
+    /** The first has locked; the second locks as soon as that has expired, and then the first goes on. */
+    async function both<T>(first: (secondFence: number) => Promise<T>, take = () => shared.lock()): Promise<T> {
+      let wake!: (fence: number) => void;
+      const secondHas = new Promise<number>((resolve) => {
+        wake = resolve;
+      });
+      const one = caller(async () => {
+        await take();
+        return first(await secondHas);
+      });
+      const two = caller(async () => {
+        await shared.lock(brief).catch(async (error) => {
+          expect(error).to.include({ code: 'ERR_LOCK_ALREADY_ACQUIRED' });
+          await waitFor(() => !shared.locked);
+          await shared.lock(brief);
+        });
+        expect(await shared.extend(20_000)).to.equal(true);
+        wake(shared.fence);
+        const result = await one;
+        expect(shared.locked).to.equal(true);
+        expect(await shared.keyOwned()).to.equal(true);
+        expect(await shared.unlock()).to.equal(true);
+        return result;
+      });
+      return two;
+    }
+
+    it('`unlock` of the first: false, and the second still has it', async () => {
+      expect(await both(() => shared.unlock())).to.equal(false);
+    });
+
+    it('`tryLock` counts like `lock`', async () => {
+      const unlock = () => shared.unlock();
+      expect(await both(unlock, async () => Number(await shared.tryLock()))).to.equal(false);
+    });
+
+    it('what the first is told is not the second’s: fence, signal, locked, extend, keyOwned', async () => {
+      const told = await both(async (secondFence) => {
+        const { fence, signal, locked } = shared;
+        expect(secondFence).to.be.greaterThan(0);
+        return [fence, signal.aborted, locked, await shared.extend(), await shared.keyOwned()];
+      });
+      expect(told).to.deep.equal([0, true, false, false, false]);
+    });
+
+    it('a caller that locks again unlocks what it has now, also when a function that it called has locked', async () => {
+      const again = async (): Promise<void> => {
+        await turn();
+        await shared.lock(brief);
+      };
+      await caller(async () => {
+        await shared.lock();
+        await waitFor(() => !shared.locked);
+        await again();
+        expect(shared.locked).to.equal(true);
+        expect(await shared.unlock()).to.equal(true);
+        expect(await here.holder(key)).to.equal(null);
+      });
+    });
+
+    it('code without a `lock()` of its own means what the object holds', async () => {
+      await caller(() => shared.lock());
+      const another = caller(() => shared.unlock());
+      expect(await another).to.equal(true);
+      expect(await shared.unlock()).to.equal(false);
+    });
+
+    it('`unlock` in a function of `synchronize` is about that function’s own lock', async () => {
+      let begin!: (value?: unknown) => void;
+      const begun = new Promise((resolve) => {
+        begin = resolve;
+      });
+      const second = caller(async () => {
+        await begun;
+        await shared.lock(brief);
+        expect(await shared.extend(20_000)).to.equal(true);
+      });
+      const result = await shared.synchronize(async () => {
+        await waitFor(() => !shared.locked);
+        begin();
+        await second;
+        return shared.unlock();
+      });
+      expect(result).to.equal(false);
+      expect(await here.holder(key)).to.be.a('string');
+      await here.remove(key);
+    });
   });
 
   it('H12: impossible arguments throw in the constructor', () => {

@@ -1,5 +1,6 @@
 // H12: what may be asked for. Whatever is impossible is refused by name, before any I/O: thrown in the callback form and by
 // the factory, rejected by the promise forms. Whatever is odd but possible works.
+import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
@@ -14,6 +15,25 @@ const notWhole = [0.5, 1.5, 2 ** 53, 1e300];
 const notBooleans = [0, 1, 'true', '', null, {}, []];
 const notStrings = [0, 5, 5n, true, null, {}, [], ['a'], Symbol('a'), () => 'a', Buffer.from('a')];
 const tooLongForATimer = 2 ** 31;
+
+/** With one of these a wait would never end. */
+const halfSignals = [
+  { aborted: false, addEventListener() {} },
+  { aborted: false, removeEventListener() {} },
+  { aborted: 'no', addEventListener() {}, removeEventListener() {} },
+  new EventTarget(),
+];
+const refuse = (): never => {
+  throw new Error('mine');
+};
+/** Whoever looks at one of these has an exception. */
+const touchy: [name: string, value: unknown][] = [
+  ['an inspect.custom that throws', { [inspect.custom]: refuse }],
+  ['a toString that throws', { toString: refuse, valueOf: refuse, [Symbol.toPrimitive]: refuse }],
+  ['a toStringTag that throws', Object.defineProperty({}, Symbol.toStringTag, { get: refuse })],
+  ['a Proxy whose traps throw', new Proxy({}, { get: refuse, has: refuse, ownKeys: refuse, getPrototypeOf: refuse })],
+  ['a function of this kind', Object.assign(() => {}, { [inspect.custom]: refuse })],
+];
 
 /** By option: of the wrong kind (TypeError), of the right kind and impossible (RangeError), possible. */
 const values: Record<
@@ -56,7 +76,7 @@ const values: Record<
     possible: [0, 1000.5, 2 ** 40, Number.POSITIVE_INFINITY],
   },
   signal: {
-    wrong: ['abort', 5, true, null, {}, [], { aborted: false }, new AbortController(), () => {}],
+    wrong: ['abort', 5, true, null, {}, [], { aborted: false }, new AbortController(), () => {}, ...halfSignals],
     impossible: [],
     possible: [new AbortController().signal, AbortSignal.any([])],
   },
@@ -86,19 +106,56 @@ const values: Record<
 };
 
 /** Names that other libraries use, and what the message has to say. */
-const elsewhere: Record<string, string> = {
-  expiry: 'lifetime',
-  exptime: 'lifetime',
-  LockTTL: 'lifetime',
-  retries: 'maxRetries',
-  RetryCount: 'maxRetries',
-  interval: 'retryTimeout',
-  RetryInterval: 'retryTimeout',
-  max_step: 'maxRetryTimeout',
-  AppID: 'prefix',
-  ReaderLockToken: 'readers',
-  Mode: 'prefer',
-  Context: 'signal',
+/** What the message of another library's option says: what to use here, and in which unit. */
+const elsewhere: Record<string, readonly string[]> = {
+  expiry: ['`lifetime`', 'milliseconds'],
+  exptime: ['`lifetime`', 'milliseconds'],
+  ttl: ['`lifetime`', 'milliseconds'],
+  duration: ['`lifetime`', 'milliseconds'],
+  leaseTime: ['`lifetime`', 'milliseconds'],
+  lockTimeout: ['`lifetime`', 'milliseconds'],
+  LockTTL: ['`lifetime`', 'milliseconds'],
+  waitTime: ['`timeout`', 'milliseconds'],
+  acquireTimeout: ['`timeout`', 'milliseconds'],
+  blocking_timeout: ['`timeout`', 'milliseconds'],
+  retries: ['`maxRetries`', 'number'],
+  retryCount: ['`maxRetries`', 'number'],
+  RetryCount: ['`maxRetries`', 'number'],
+  acquireAttemptsLimit: ['`maxRetries`', 'number', 'one less'],
+  interval: ['`retryTimeout`', 'milliseconds'],
+  retryDelay: ['`retryTimeout`', 'milliseconds'],
+  retryInterval: ['`retryTimeout`', 'milliseconds'],
+  RetryInterval: ['`retryTimeout`', 'milliseconds'],
+  max_step: ['`maxRetryTimeout`', 'milliseconds'],
+  retryJitter: ['`jitter`', 'from 0 to 1'],
+  driftFactor: ['`lifetime`', 'thousandth'],
+  automaticExtensionThreshold: ['`autoExtend`', 'true or false'],
+  refreshInterval: ['`autoExtend`', 'true or false'],
+  onLockLost: ['`lease.signal`', 'AbortSignal'],
+  identifier: ['`owner`', 'label'],
+  acquiredExternally: ['`withLock.adopt(detached)`'],
+  client: ['`redis`'],
+  AppID: ['`prefix`', 'label'],
+  ReaderLockToken: ['`readers`'],
+  Mode: ['`prefer`'],
+  Context: ['`signal`', 'AbortSignal'],
+};
+
+/** Slips of the pen, and what was meant. */
+const nearMisses: Record<string, string> = {
+  tiemout: 'timeout',
+  timeOut: 'timeout',
+  liftime: 'lifetime',
+  Lifetime: 'lifetime',
+  lifetme: 'lifetime',
+  maxRetry: 'maxRetries',
+  maxretries: 'maxRetries',
+  reddis: 'redis',
+  autoextend: 'autoExtend',
+  autoExtends: 'autoExtend',
+  commandTimeOut: 'commandTimeout',
+  minReplica: 'minReplicas',
+  sginal: 'signal',
 };
 
 const badKeys: [what: string, key: unknown, errorClass: typeof TypeError | typeof RangeError][] = [
@@ -197,6 +254,17 @@ describeEach('options and keys', (here) => {
   }
 
   describe('options', () => {
+    for (const [title, value] of touchy) {
+      it(`${title} is refused like any other, as an option and as a key`, async () => {
+        for (const name of Object.keys(values)) {
+          expectRefusal(await failure(withLock.promise(key, { [name]: value })), TypeError, name, 'expected');
+        }
+        expectRefusal(await failure(withLock.promise(value as string)), TypeError, 'key');
+        expectRefusal(await failure(withLock.promise([value as string])), TypeError, 'key');
+        expectRefusal(await failure(withLock.promise(key, { redis: value as any })), TypeError, 'redis');
+      });
+    }
+
     for (const [name, { wrong, impossible, possible }] of Object.entries(values)) {
       it(`H12: \`${name}\`: another kind of value is a TypeError, an impossible one a RangeError, by every form`, async () => {
         const bad = [
@@ -269,21 +337,52 @@ describeEach('options and keys', (here) => {
     });
 
     for (const [name, advice] of Object.entries(elsewhere)) {
-      it(`H12: another library’s \`${name}\` is refused, and the message knows \`${advice}\``, async () => {
-        const check = (error: unknown): void => expectRefusal(error, TypeError, JSON.stringify(name), `\`${advice}\``);
+      it(`H12: another library’s \`${name}\` is refused, and the message knows ${advice.join(', ')}`, async () => {
+        const check = (error: unknown): void => expectRefusal(error, TypeError, JSON.stringify(name), ...advice);
         await everyFormRefuses(withLock, key, { [name]: 5 }, check);
         check(thrown(() => redisExpLock({ redis: line.redis, [name]: 5 } as redisExpLock.Options)));
       });
     }
 
-    it('H12: times in seconds of other libraries: the advice says milliseconds', () => {
-      for (const name of ['expiry', 'exptime', 'LockTTL', 'interval', 'RetryInterval', 'max_step']) {
-        expectRefusal(
-          thrown(() => redisExpLock({ [name]: 5 } as redisExpLock.Options)),
-          TypeError,
-          'milliseconds',
-        );
+    it('H12: a near miss is refused, and the message knows what was probably meant', () => {
+      for (const [name, meant] of Object.entries(nearMisses)) {
+        const error = thrown(() => redisExpLock({ [name]: 5 } as redisExpLock.Options));
+        expectRefusal(error, TypeError, JSON.stringify(name), `did you mean \`${meant}\`?`);
       }
+      for (const name of ['', 'x', 'constructor', '__proto', 'then', 'me', 'on', 'tim', 'x'.repeat(100_000)]) {
+        const error = thrown(() => redisExpLock({ [name]: 5 } as redisExpLock.Options));
+        expectRefusal(error, TypeError, 'no such option');
+        expect(error.message).to.not.contain('did you mean');
+      }
+    });
+
+    it('H12: a near miss of an option that one face alone has is known there', async () => {
+      const options = { redis: line.redis } as any;
+      const of = (work: () => unknown): Promise<any> => failure(Promise.resolve().then(work));
+      const rw = (own: object) => of(() => new redisExpLock.RWLock(key, { ...options, ...own }));
+      expect((await rw({ perfer: 'fair' })).message).to.contain('did you mean `prefer`?');
+      expect((await rw({ reader: 'a' })).message).to.contain('did you mean `readers`?');
+      const semaphore = new redisExpLock.Semaphore(key, 2, options);
+      const permits = await of(() => semaphore.run({ permit: 1 } as any, () => {}));
+      expect(permits.message).to.contain('did you mean `permits`?');
+      const cached = await of(() => withLock.cached(key, { ttl: 5, emptyTTLs: 1 } as any, () => 1));
+      expect(cached.message).to.contain('did you mean `emptyTtl`?');
+      const host = await of(() => new redisExpLock.HostLock('name', { steps: 5 } as any));
+      expect(host.message).to.contain('did you mean `step`?');
+      const close = await of(() => withLock.close({ drian: true } as any));
+      expect(close.message).to.contain('did you mean `drain`?');
+      for (const error of [permits, cached, host, close]) expect(error.code).to.equal('ERR_LOCK_OPTION');
+    });
+
+    it('H12: a client, or a list of clients, in the place of the options: the message says where it goes', async () => {
+      const check = (error: unknown): void => expectRefusal(error, TypeError, 'redisExpLock({ redis: client })');
+      const client = here.redis as any;
+      check(thrown(() => redisExpLock(client)));
+      check(await failure(withLock.promise(key, client)));
+      check(thrown(() => new redisExpLock.Lock(key, client)));
+      check(thrown(() => new redisExpLock.RWLock(key, client)));
+      check(thrown(() => new redisExpLock.Semaphore(key, 1, client)));
+      if (!Array.isArray(client)) check(thrown(() => redisExpLock([client, client] as any)));
     });
 
     it('H12: anything but an object is refused', async () => {

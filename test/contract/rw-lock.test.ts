@@ -2,7 +2,9 @@
 // which fails on its scripts: a counter without an end, one token for all readers, intents that outlive who had them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import sinon from 'sinon';
 import redisExpLock from '../../src/index';
+import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
 import { describeEach } from './places';
@@ -330,6 +332,61 @@ describeEach('RWLock', (here) => {
       expect(await second.release()).to.equal(true);
       await upgrading;
       expect(await first.release()).to.equal(true);
+    });
+
+    describe('H76: of a held lock that is lost meanwhile: LockLostError, and nothing is left', () => {
+      let clock: sinon.SinonFakeTimers | undefined;
+      /** The wall clock says that its lifetime is over; by the place's own clock it has nearly all of it left. */
+      const lose = () => {
+        clock = sinon.useFakeTimers({ now: Date.now() + 3_600_000, toFake: ['Date'] });
+      };
+      /** Until a request can no longer be taken back, and no answer can have come. */
+      const tick = () => new Promise<void>((resolve) => process.nextTick(resolve));
+      const isGone = async (): Promise<boolean> => {
+        const { locked, waiters } = await redisExpLock({ redis: here.redis }).inspect(key);
+        return !locked && waiters === 0;
+      };
+
+      afterEach(() => clock?.restore());
+
+      for (const change of ['upgrade', 'downgrade'] as const) {
+        it(`${change}, its answer on the way`, async function () {
+          if (!here.place.faults) this.skip(); // there it is answered at once
+          const lock = make({ autoExtend: false });
+          const lease = change === 'upgrade' ? await lock.acquireRead() : await lock.acquireWrite();
+          const changing = lease[change]();
+          await tick();
+          lose();
+          expect(await failure(changing))
+            .to.be.instanceOf(redisExpLock.LockLostError)
+            .and.include({ key });
+          await waitFor(isGone, { timeoutMs: 3_000, what: 'nothing to be left' });
+          expect(await lease.release()).to.equal(false);
+        });
+      }
+
+      it('upgrade, in the queue', async () => {
+        const [reader, lease] = [await elsewhere().acquireRead(), await make({ autoExtend: false }).acquireRead()];
+        const changing = lease.upgrade(byPlace);
+        await stands(changing);
+        lose();
+        await reader.release();
+        expect(await failure(changing)).to.be.instanceOf(redisExpLock.LockLostError);
+        await waitFor(isGone, { timeoutMs: 3_000, what: 'nothing to be left' });
+      });
+
+      it('upgrade, given up while its answer was on the way', async function () {
+        if (!here.place.faults) this.skip(); // there it is answered at once
+        const lease = await make({ autoExtend: false }).acquireRead();
+        const giveUp = new AbortController();
+        const changing = lease.upgrade({ signal: giveUp.signal });
+        await tick();
+        giveUp.abort(new Error('mine'));
+        lose();
+        expect(lease.remaining()).to.equal(0);
+        await failure(changing);
+        await waitFor(isGone, { timeoutMs: 3_000, what: 'nothing to be left' });
+      });
     });
 
     it('an upgrade that was given up leaves the reader as it was, and others may read', async () => {

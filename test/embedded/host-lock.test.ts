@@ -6,12 +6,13 @@ import redisExpLock from '../../src/index';
 import { failure, pending, thrown } from '../contract/outcomes';
 import { kill9, startChild, waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
+import { describeWithEngine } from './engine';
 import { ownRuntimeFolder } from './folder';
 
 const { HostLock, sharedMemoryStore } = redisExpLock;
 const name = 'host';
 
-describe('HostLock', function () {
+describeWithEngine('HostLock', function () {
   this.timeout(30_000);
   ownRuntimeFolder();
   let key: string;

@@ -1,8 +1,9 @@
 // What the memory store has beyond the contract: a clock to hand in, locks that end on demand, and a table that stays small.
+import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { tableOf } from '../../src/stores/embedded';
+import { tableOf } from '../../src/stores/embedded/store';
 import { failure, thrown } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 
@@ -134,6 +135,19 @@ describe('the memory store', () => {
       expect(lease.signal.reason).to.include({ reason: 'taken' });
       await next();
       expect(store.expire('key')).to.equal(false);
+    });
+
+    it('H12: `expire` and `seize` of what is no key, or for what is no lifetime, are refused by name', async () => {
+      const store = memoryStore() as any;
+      const evil = { [inspect.custom]: () => expect.fail('looked at'), toString: () => expect.fail('made a text') };
+      for (const key of [10n, Symbol('key'), undefined, 5, evil, '']) {
+        expect(thrown(() => store.expire(key))).to.include({ code: 'ERR_LOCK_OPTION' });
+        expect(thrown(() => store.seize(key))).to.include({ code: 'ERR_LOCK_OPTION' });
+      }
+      for (const lifetime of [10n, '5', 0, -1, Number.NaN, null, evil]) {
+        expect(thrown(() => store.seize('key', lifetime))).to.include({ code: 'ERR_LOCK_OPTION' });
+      }
+      expect((await redisExpLock({ redis: store }).inspect('key')).locked).to.equal(false);
     });
 
     it('`run` learns of it by renewing, and says so', async () => {

@@ -17,13 +17,14 @@ import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { failure, thrown } from '../contract/outcomes';
 import { exited, kill9, type NodeChild, startChild, stop, waitFor } from '../support/processes';
+import { describeWithEngine } from './engine';
 import { ownRuntimeFolder } from './folder';
 
 const { sharedMemoryStore } = redisExpLock;
 const worker = (deed: string, ...args: string[]): NodeChild =>
   startChild(join(__dirname, 'children/worker.ts'), [deed, ...args]);
 
-describe('shared memory', function () {
+describeWithEngine('shared memory', function () {
   this.timeout(60_000);
   const runtime = ownRuntimeFolder();
   const folder = () => join(runtime(), 'redis-exp-lock');
@@ -156,8 +157,8 @@ describe('shared memory', function () {
     it('does not fill up with locks that were given back', async () => {
       const withLock = redisExpLock({ redis: open('often'), lifetime: 60_000 });
       const kept = await withLock.promise('kept');
-      for (let n = 0; n < 20_000; n++) await (await withLock.promise(`${'y'.repeat(1000)}:${n}`))();
-      const file = readdirSync(folder()).find((each) => each.startsWith('often-') && each.endsWith('.mdb'))!;
+      for (let n = 0; n < 6000; n++) await (await withLock.promise(`${'y'.repeat(1000)}:${n}`))();
+      const file = readdirSync(folder()).find((each) => each.startsWith('often-') && each.endsWith('.sqlite'))!;
       expect(statSync(join(folder(), file)).size).to.be.lessThan(8 * 2 ** 20);
       expect(await kept()).to.equal(true);
     });
@@ -201,11 +202,11 @@ describe('shared memory', function () {
     });
 
     it('a table of another boot is never read, and is removed', () => {
-      const old = join(folder(), 'old-0123456789abcdef.fedcba9876543210.mdb');
+      const old = join(folder(), 'old-0123456789abcdef.fedcba9876543210.sqlite');
       writeFileSync(old, 'half a page');
-      writeFileSync(`${old}-lock`, '');
+      writeFileSync(`${old}-wal`, '');
       open('after the boot');
-      expect([existsSync(old), existsSync(`${old}-lock`)]).to.deep.equal([false, false]);
+      expect([existsSync(old), existsSync(`${old}-wal`)]).to.deep.equal([false, false]);
     });
   });
 

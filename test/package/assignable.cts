@@ -5,14 +5,33 @@ import type { promisify } from 'node:util';
 import type ours = require('../../src/index');
 import type face = require('./face');
 
-// ---- what callers give: all that the face allows, except that so far locks live in one place
+// ---- not built yet: what builds it takes it out of here
 
-type Client = face.RedisLike;
-type Given = Omit<face.Options, 'redis'> & { redis?: Client | undefined };
+type LaterOptions = 'name' | 'register';
+type LaterState = 'holders' | 'queue';
+/** `inspect` as long as its state is not whole. */
+type LaterMethods = 'once' | 'list' | 'free' | 'inspect';
+/** Without UpstashLike and BunRedisLike: then face.RedisLike. */
+type Client = face.NodeRedisLike | face.IORedisLike | face.GlideLike | face.Store;
+
+// ---- what callers give
+
+/** The face's options of any kind, as far as they are built. */
+type Built<T> = Omit<T, 'redis' | LaterOptions>;
+type Given = Built<face.Options> & { redis?: Client | readonly Client[] | undefined };
 
 export const options = (given: Given): ours.Options => given;
 export const waitOptions = (given: face.WaitOptions): ours.WaitOptions => given;
 export const closeOptions = (given: face.CloseOptions): ours.CloseOptions => given;
+export const lockOptions = (given: Built<face.LockOptions>): Built<ours.LockOptions> => given;
+export const rwLockOptions = (given: Built<face.RWLockOptions>): Built<ours.RWLockOptions> => given;
+export const permitOptions = (given: Built<face.PermitOptions>): Built<ours.PermitOptions> => given;
+export const cachedOptions = (given: Built<face.CachedOptions>): Built<ours.CachedOptions> => given;
+export const hostLockOptions = (given: face.HostLockOptions): ours.HostLockOptions => given;
+export const detached = (given: face.DetachedLease): ours.DetachedLease => given;
+export const nodeRedis = (given: face.NodeRedisLike): ours.NodeRedisLike => given;
+export const ioredis = (given: face.IORedisLike): ours.IORedisLike => given;
+export const glide = (given: face.GlideLike): ours.GlideLike => given;
 export const key = (given: face.Key): ours.Key => given;
 export const redis = (given: Client): ours.RedisLike => given;
 export const callback = (given: face.LockCallback): ours.LockCallback => given;
@@ -36,28 +55,39 @@ interface Calls {
   (key: face.Key, options: Given, callback: (err: Error | null) => void): void;
   readonly [promisify.custom]: (key: face.Key, options?: Given) => Promise<face.Lease>;
 }
-type Methods = Omit<face.WithLock, typeof promisify.custom | 'cached'>;
+type Methods = Omit<face.WithLock, typeof promisify.custom | LaterMethods>;
 
 export const factory = (of: typeof ours): ((config?: Given) => ours.WithLock) => of;
 export const withLock = (of: ours.WithLock): Calls & Methods => of;
 export const lease = (of: ours.Lease): face.Lease => of;
 export const rwLease = (of: ours.RWLease): face.RWLease => of;
-type Without<T> = Omit<T, 'redis'>;
-export const lockOptions = (given: Without<face.LockOptions>): Without<ours.LockOptions> => given;
-export const rwLockOptions = (given: Without<face.RWLockOptions>): Without<ours.RWLockOptions> => given;
-export const permitOptions = (given: Without<face.PermitOptions>): Without<ours.PermitOptions> => given;
-export const cachedOptions = (given: Without<face.CachedOptions>): Without<ours.CachedOptions> => given;
-export const lockState = (of: ours.LockState): face.LockState => of;
+export const detachedLease = (of: ours.DetachedLease): face.DetachedLease => of;
+export const tryRunResult = (of: ours.TryRunResult<string>): face.TryRunResult<string> => of;
+export const lockState = (of: ours.LockState): Omit<face.LockState, LaterState> => of;
+
+export const inspect = (of: ours.WithLock['inspect']): ((key: string) => Promise<Omit<face.LockState, LaterState>>) =>
+  of;
+
+export const lock = (of: ours.Lock): face.Lock => of;
+export const Lock = (of: typeof ours.Lock): typeof face.Lock => of;
+export const rwLock = (of: ours.RWLock): face.RWLock => of;
+export const RWLock = (of: typeof ours.RWLock): typeof face.RWLock => of;
+export const semaphore = (of: ours.Semaphore): face.Semaphore => of;
+export const Semaphore = (of: typeof ours.Semaphore): typeof face.Semaphore => of;
 
 export const store = (of: ours.Store): face.Store => of;
-export const hostLockOptions = (given: face.HostLockOptions): ours.HostLockOptions => given;
+export const keptMemoryStore = (of: ours.MemoryStore): face.MemoryStore => of;
 export const keptHostLockOptions = (kept: ours.HostLockOptions): face.HostLockOptions => kept;
 export const hostLock = (of: ours.HostLock): face.HostLock => of;
 export const HostLock = (of: typeof ours.HostLock): typeof face.HostLock => of;
 export const memoryStore = (of: typeof ours.memoryStore): typeof face.memoryStore => of;
 export const sharedMemoryStore = (of: typeof ours.sharedMemoryStore): typeof face.sharedMemoryStore => of;
 
+export const code = (of: ours.LockErrorCode): face.LockErrorCode => of;
+export const codeGiven = (given: face.LockErrorCode): ours.LockErrorCode => given;
+export const LockError = (of: typeof ours.LockError): typeof face.LockError => of;
 export const lockError = (of: ours.LockError): face.LockError => of;
+export const busy = (of: ours.LockBusyError): face.LockBusyError => of;
 export const attempts = (of: ours.TooManyLockAttemptsError): face.TooManyLockAttemptsError => of;
 export const timeout = (of: ours.LockTimeoutError): face.LockTimeoutError => of;
 export const already = (of: ours.AlreadyAcquiredLockError): face.AlreadyAcquiredLockError => of;
@@ -66,3 +96,9 @@ export const lost = (of: ours.LockLostError): face.LockLostError => of;
 export const deadlock = (of: ours.LockDeadlockError): face.LockDeadlockError => of;
 export const backend = (of: ours.LockBackendError): face.LockBackendError => of;
 export const closed = (of: ours.LockClosedError): face.LockClosedError => of;
+export const LostReason = (of: ours.LossReason): face.LockLostError['reason'] => of;
+
+// ---- two more names of the function
+
+export const byName: typeof ours = {} as typeof ours.redisExpLock;
+export const byDefault: typeof ours = {} as typeof ours.default;

@@ -2,7 +2,8 @@
 // biome-ignore-all lint: the same
 /// <reference types="node" />
 // The public face of redis-exp-lock, fixed. Compiles with TypeScript 5.9 and 7 (strict or not, exactOptionalPropertyTypes,
-// CommonJS and ESM, nodenext and bundler). The docstrings are the developers' to write in full; the rules are in DESIGN.md.
+// CommonJS and ESM, nodenext and bundler). The docstrings are the developers' to write in full; the rules are in DESIGN.md and
+// TOOLS.md. Subpaths at the end.
 import { promisify } from 'node:util';
 
 declare function redisExpLock(config?: redisExpLock.Options): redisExpLock.WithLock;
@@ -17,8 +18,14 @@ declare namespace redisExpLock {
   interface GlideLike { customCommand(...args: any[]): Promise<any>; invokeScript(...args: any[]): Promise<any> }
   /** Made by memoryStore() and sharedMemoryStore(); opaque. */
   interface Store { readonly kind: 'memory' | 'shared-memory'; close(): Promise<void> }
-  type RedisLike = NodeRedisLike | IORedisLike | GlideLike | Store;
-  function memoryStore(): Store;
+  interface MemoryStore extends Store { expire(key: string): boolean; seize(key: string): void }
+  /** Over HTTP; polls. */
+  interface UpstashLike { eval(...args: any[]): Promise<any>; evalsha(...args: any[]): Promise<any> }
+  /** Bun's own client. */
+  interface BunRedisLike { send(command: string, args: string[]): Promise<any> }
+  type RedisLike = NodeRedisLike | IORedisLike | GlideLike | UpstashLike | BunRedisLike | Store;
+  /** `now`: monotonic ms; owns waits, leases and expiry of this store. */
+  function memoryStore(options?: { now?: (() => number) | undefined }): MemoryStore;
   function sharedMemoryStore(name: string): Store;
 
   /** One key, or several: all or nothing. */
@@ -36,6 +43,10 @@ declare namespace redisExpLock {
     autoExtend?: boolean | undefined; maxHold?: number | undefined;
     owner?: string | undefined; prefix?: string | undefined; fencing?: boolean | undefined;
     minReplicas?: number | undefined; commandTimeout?: number | undefined;
+    /** The low-cardinality label in events, spans and metrics. Default ''. */
+    name?: string | undefined;
+    /** Factory only: write what this process holds and waits for, for list() and the tools. Default false. */
+    register?: boolean | undefined;
   }
   interface LockOptions extends Options { redis: RedisLike | readonly RedisLike[] }
   interface RWLockOptions extends LockOptions { prefer?: 'writer' | 'reader' | 'fair' | undefined; readers?: string | undefined }
@@ -45,6 +56,10 @@ declare namespace redisExpLock {
     ratio?: number | undefined; maxStep?: number | undefined;
   }
   interface CachedOptions extends Options { ttl: number; emptyTtl?: number | undefined }
+  interface OnceOptions extends Options { every: number; offset?: number | undefined; mode?: 'at-most-once' | 'until-success' | undefined }
+  interface ListOptions { prefix?: string | undefined; scan?: boolean | undefined; signal?: AbortSignal | undefined }
+  interface FreeOptions { id?: string | undefined; force?: boolean | undefined }
+  interface ElectionOptions extends LockOptions { id?: string | undefined; value?: string | undefined }
   interface CloseOptions { drain?: boolean | number | undefined }
 
   // ---- what you hold
@@ -60,8 +75,11 @@ declare namespace redisExpLock {
     readonly signal: AbortSignal;
     remaining(): number;
     extend(lifetime?: number): Promise<boolean>;
+    /** Forgets it here without releasing it; adopt() takes it over elsewhere. Plain JSON. */
+    detach(): DetachedLease;
     [Symbol.asyncDispose](): Promise<void>;
   }
+  interface DetachedLease { key: Key; token: string; fence: number; until: number }
   interface RWLease extends Lease {
     readonly mode: 'read' | 'write';
     upgrade(options?: WaitOptions): Promise<void>;
@@ -76,7 +94,21 @@ declare namespace redisExpLock {
     waiters: number;
     fence: number;
     mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
+    holders: readonly HolderState[];
+    queue: readonly WaiterState[];
   }
+  interface HolderState { id: string; owner: string | null; kind: 'exclusive' | 'read' | 'write' | 'permits'; permits: number; remaining: number }
+  interface WaiterState { owner: string | null; kind: 'exclusive' | 'read' | 'write' | 'permits'; waitingMs: number }
+  interface ListedLock extends LockState { key: string }
+  interface LockList extends AsyncIterable<ListedLock> {
+    /** What was looked at; known once the iteration has ended. */
+    coverage(): { processes: number; scanned: boolean };
+  }
+  interface Slot { readonly index: number; readonly start: number; readonly end: number }
+  type OnceResult<T> = { ran: true; slot: Slot; value: T } | { ran: false; slot: Slot; reason: 'done' | 'busy' };
+  type TryRunResult<T> = { ran: true; value: T } | { ran: false };
+  interface Leader { readonly id: string; readonly value: string; readonly term: number; readonly since: number; readonly remaining: number }
+  interface Term { readonly id: string; readonly fence: number; readonly since: number; readonly signal: AbortSignal; proclaim(value: string): Promise<void> }
 
   interface WithLock {
     (key: Key, callback: LockCallback): void;
@@ -88,6 +120,13 @@ declare namespace redisExpLock {
     tryLock(key: Key, options?: Options): Promise<Lease | null>;
     run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
     run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
+    tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+    tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+    once<T>(key: string, options: OnceOptions, fn: (lease: Lease, slot: Slot) => T | PromiseLike<T>): Promise<OnceResult<T>>;
+    adopt(detached: DetachedLease, options?: Options): Promise<Lease | null>;
+    list(options?: ListOptions): LockList;
+    /** Takes the lock from the holder with this `id`, if that still has it. */
+    free(key: string, options: FreeOptions): Promise<boolean>;
     cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T | undefined | PromiseLike<T | undefined>): Promise<T | undefined>;
     inspect(key: string): Promise<LockState>;
     close(options?: CloseOptions): Promise<void>;
@@ -131,6 +170,16 @@ declare namespace redisExpLock {
     available(): Promise<number>;
     close(options?: CloseOptions): Promise<void>;
   }
+  class Election {
+    constructor(name: string, options: ElectionOptions);
+    readonly name: string;
+    readonly id: string;
+    lead<T>(fn: (term: Term) => T | PromiseLike<T>, options?: { signal?: AbortSignal | undefined }): Promise<T | undefined>;
+    resign(): Promise<void>;
+    leader(): Promise<Leader | null>;
+    observe(options?: { signal?: AbortSignal | undefined }): AsyncIterable<Leader | null>;
+    close(options?: CloseOptions): Promise<void>;
+  }
   class HostLock {
     constructor(name: string, options?: HostLockOptions);
     readonly name: string;
@@ -141,9 +190,13 @@ declare namespace redisExpLock {
   }
 
   // ---- errors
-  class LockError extends Error { readonly code: string; readonly key: Key; readonly retryable: boolean }
-  class TooManyLockAttemptsError extends LockError { readonly code: 'ERR_LOCK_ATTEMPTS'; readonly attempts: number }
-  class LockTimeoutError extends LockError { readonly code: 'ERR_LOCK_TIMEOUT' }
+  /** `code`, `key` and `retryable` are own, enumerable properties. `is` holds across copies of this package. */
+  class LockError extends Error { readonly code: LockErrorCode; readonly key: Key; readonly retryable: boolean; static is(error: unknown): error is LockError }
+  type LockErrorCode = 'ERR_LOCK_ATTEMPTS' | 'ERR_LOCK_TIMEOUT' | 'ERR_LOCK_ALREADY_ACQUIRED' | 'ERR_LOCK_NOT_ACQUIRED' | 'ERR_LOCK_LOST' | 'ERR_LOCK_DEADLOCK' | 'ERR_LOCK_BACKEND' | 'ERR_LOCK_CLOSED';
+  /** Somebody else has it: the parent of the two ways to find that out. */
+  class LockBusyError extends LockError {}
+  class TooManyLockAttemptsError extends LockBusyError { readonly code: 'ERR_LOCK_ATTEMPTS'; readonly attempts: number }
+  class LockTimeoutError extends LockBusyError { readonly code: 'ERR_LOCK_TIMEOUT' }
   class AlreadyAcquiredLockError extends LockError { readonly code: 'ERR_LOCK_ALREADY_ACQUIRED' }
   class NotAcquiredLockError extends LockError { readonly code: 'ERR_LOCK_NOT_ACQUIRED' }
   class LockLostError extends LockError {
@@ -155,4 +208,13 @@ declare namespace redisExpLock {
   class LockBackendError extends LockError { readonly code: 'ERR_LOCK_BACKEND'; readonly redisCode?: string }
   class LockClosedError extends LockError { readonly code: 'ERR_LOCK_CLOSED' }
 }
+// Also `redisExpLock.default` and a named export `redisExpLock`, both the function itself.
 export = redisExpLock;
+
+// ---- subpaths (each loads its peer only when used)
+// redis-exp-lock/otel            instrument(options?: { tracerProvider?, meterProvider?, key?: (key: string) => string }): () => void
+// redis-exp-lock/prometheus      collect(registry: import('prom-client').Registry): () => void
+// redis-exp-lock/page            lockPage(options: { redis, prefix?, authorize?, actions? }): ((req, res, next?) => void) & { fetch(request: Request): Promise<Response> }
+// redis-exp-lock/redlock         default Redlock; Lock, ExecutionError, ResourceLockedError        (as redlock 5.0.0-beta.2)
+// redis-exp-lock/redis-semaphore Mutex, Semaphore, MultiSemaphore, RedlockMutex, TimeoutError, LostLockError   (as redis-semaphore 5)
+// redis-exp-lock/nestjs          LockModule, InjectLock, Locked, Once, currentLease

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect } from 'chai';
+import { nodeWithSqlite } from '../../scripts/runtimes.cjs';
 import { exited, startChild, waitFor } from '../support/processes';
 import { sharedRedis } from '../support/redis';
 
@@ -25,7 +26,8 @@ describe('examples', function () {
 
   async function runs(name: string, url: string, expected: RegExp): Promise<string> {
     const env = { REDIS_URL: url, XDG_RUNTIME_DIR: folder };
-    const example = startChild(resolve(__dirname, `../../examples/${name}.ts`), [], { env });
+    const execPath = url === '' ? nodeWithSqlite()! : process.execPath;
+    const example = startChild(resolve(__dirname, `../../examples/${name}.ts`), [], { env, execPath });
     expect((await exited(example)).code).to.equal(0, example.output());
     await waitFor(() => expected.test(example.output()), { timeoutMs: 2_000, what: example.output() });
     return example.output();

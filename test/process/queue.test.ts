@@ -177,7 +177,7 @@ describe('the line among processes', function () {
       processes = new Map(
         scenes.map((scene) => [
           scene,
-          startChild(child('leaving-the-line.ts'), [server.url, `${base}:${scene}`, scene]),
+          startChild(child('leaving-the-queue.ts'), [server.url, `${base}:${scene}`, scene]),
         ]),
       );
       for (const process of processes.values()) expect(await process.receive()).to.equal('standing');

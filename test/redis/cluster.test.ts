@@ -2,7 +2,7 @@
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf, slotOf } from '../../src/keys';
-import { scriptClient } from '../../src/stores/clients';
+import { scriptClient } from '../../src/stores/redis/clients/script-client';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { recordCommands, uniqueKey } from '../support/redis';

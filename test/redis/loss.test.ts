@@ -9,14 +9,16 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { dropReply, type FaultProxy, startProxy } from '../support/fault-proxy';
+import { dropReply, type FaultProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
-import { type Client, connect, recordCommands, sharedRedis, uniqueKey } from '../support/redis';
+import { type Client, recordCommands } from '../support/redis';
+import { useProxy } from './behind-proxy';
 import { busyFor, FakeRedis, isExtension, isRelease, lossOf, rejectionOf } from './holding';
 
 const { LockLostError } = redisExpLock;
 
 describe('loss', () => {
+  const stage = useProxy('loss');
   let port: number;
   let direct: Client;
   let proxy: FaultProxy;
@@ -24,22 +26,8 @@ describe('loss', () => {
   let withLock: redisExpLock.WithLock;
   let key: string;
 
-  before(async () => {
-    ({ port } = await sharedRedis());
-    direct = await connect(port);
-  });
-
-  beforeEach(async () => {
-    proxy = await startProxy(port);
-    client = await connect(proxy.url);
-    withLock = redisExpLock({ redis: client });
-    key = uniqueKey('loss');
-  });
-
-  afterEach(async () => {
-    client.destroy();
-    void withLock.close({ drain: false });
-    await proxy.stop();
+  beforeEach(() => {
+    ({ port, direct, proxy, client, withLock, key } = stage);
   });
 
   describe('each reason has its cause', () => {

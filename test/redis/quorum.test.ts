@@ -11,7 +11,7 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
 import { Machine } from '../../src/stores/machine';
-import { storeOf } from '../../src/stores/places';
+import { storeOf } from '../../src/stores/open';
 import { dropReply, dropRequest, type FaultProxy, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';

@@ -16,7 +16,7 @@ import { rejectionOf } from './holding';
 
 const folder = join(__dirname, '../support/tls'); // made to last for a hundred years, and for 127.0.0.1
 const [ca, cert, key] = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => readFileSync(join(folder, name)));
-const rights = readFileSync(join(__dirname, '../../README.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
+const rights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
 interface Way {
   readonly redis: any;

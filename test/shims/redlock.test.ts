@@ -151,7 +151,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
 
     it('gets a lock whose time is over', async () => {
       await redlock.acquire([key], 100);
-      const next = await redlock.acquire([key], 5000, quick);
+      const next = await redlock.acquire([key], 5000, { ...quick, retryCount: -1 });
       expect(await redis.get(key)).to.equal(next.value);
       await next.release();
     });
@@ -530,7 +530,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       });
       // Whether its key had ended by the time of the release is Redis's to say.
       await work.catch((error) => expect(error).to.be.instanceOf(ExecutionError));
-      expect(waitedMs).to.be.lessThan(1000);
+      expect(waitedMs, 'less than two durations, however slow the machine').to.be.lessThan(2000);
       expect(reason).to.be.instanceOf(ExecutionError);
       expect((reason as Error).cause).to.include({ code: 'ERR_LOCK_LOST' });
     } finally {

@@ -22,8 +22,8 @@ import {
   trustedMs,
 } from '../../src/store';
 import { Machine } from '../../src/stores/machine';
-import { Quorum } from '../../src/stores/quorum';
-import type { Clock } from '../../src/stores/quorum/member';
+import type { Clock } from '../../src/stores/quorum/node';
+import { Quorum } from '../../src/stores/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
 
 export interface Rules {
@@ -309,7 +309,7 @@ class Connection implements Node {
     const server = this.#server;
     return new Promise((resolve, reject) => {
       const fail = (why: string): void => reject(new LockBackendError(why, { unknown: true }));
-      const deadline = this.#process.clock.later(() => fail('silence'), timeoutMs) as Event;
+      const deadline = this.#process.clock.setTimer(() => fail('silence'), timeoutMs) as Event;
       const { runs } = server;
       const arrive = (): void => {
         if (server.frozenUntilMs > world.nowMs) return void world.after(server.frozenUntilMs - world.nowMs, arrive);
@@ -352,8 +352,8 @@ class Process {
     const read = (): Moment => ({ monoMs: startMs + world.nowMs * this.#rate, wallMs: 0 });
     this.clock = {
       now: read,
-      later: (work, ms) => world.after(ms / this.#rate, work),
-      never: (event?: Event) => {
+      setTimer: (work, ms) => world.after(ms / this.#rate, work),
+      clearTimer: (event?: Event) => {
         if (event) event.gone = true;
       },
     };

@@ -20,12 +20,25 @@ const calm: Rules = {
   lose: 0,
   repeat: 0,
   loseMessage: 0,
+  delay: 0.01,
   die: 0,
   pause: 0,
   abandonHold: 0,
   giveUp: 0,
   outsiders: 0,
   counters: 0,
+  pollPauseMs: 5,
+};
+
+/** Two busy processes, and callers that poll beside them: eight pauses in vain, what one process hands off, one yield; twice that. */
+const busy = {
+  delay: 0,
+  processes: 2,
+  usersEach: 4,
+  turnsEach: 300,
+  counters: 1,
+  pollPauseMs: 100,
+  pollTurnMs: 2 * (8 * 120 + 65 * 10 + 120),
 };
 
 const faults = { lose: 0.05, repeat: 0.05, loseMessage: 0.3, die: 0.003, pause: 0.02, abandonHold: 0.05, giveUp: 0.2 };
@@ -65,6 +78,11 @@ describe('the waiting protocol in simulated worlds', () => {
     });
   }
 
+  it('H80: a caller that polls beside a busy queue has a turn within the bound', function () {
+    this.timeout(60_000);
+    for (let each = 0; each < 20; each++) simulate(each, { ...calm, ...busy });
+  });
+
   it('the same seed is the same world', () => {
     const [one, two, other] = [1, 1, 2].map((each) => simulate(each, { ...calm, ...faults }, true).history);
     expect(one).to.deep.equal(two);
@@ -77,6 +95,7 @@ describe('the waiting protocol in simulated worlds', () => {
       ['no confirmation', faults, /hold it|fence/],
       ['releases first', { giveUp: 0.4 }, /was given back, and holds the lock again/],
       ['no rescue', { loseMessage: 0.1 }, /nothing will ever happen again/],
+      ['no poll marks', busy, /polls in vain/],
     ];
     for (const [broken, rules, says] of variants) {
       it(broken, () => {

@@ -1,24 +1,23 @@
 /**
- * A world in which the waiting protocol is run to be broken: the real lines of several processes, the real machine as their
+ * A world in which the waiting protocol is run to be broken: the real queues of several processes, the real machine as their
  * Redis, and between them a network that delays, loses and repeats, and processes that die, stand still and change their mind.
  * Time is virtual and every choice comes from one seed, so a world that breaks a promise breaks it again.
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
 import { LockBackendError } from '../../src/errors';
-import { type Moment, trustedMs } from '../../src/store';
+import { type Grant, type Holder, type Moment, type ReleaseRequest, trustedMs } from '../../src/store';
 import { Machine } from '../../src/stores/machine';
 import {
   type Answer,
   type Entry,
   fencesInBlock,
-  type Grant,
-  type Holder,
-  Line,
-  passesAlone,
-  passesAmongOthers,
+  handOffsAlone,
+  handOffsAmongOthers,
+  type Position,
+  Queue,
+  type QueuePort,
   type Waiter,
-  type World,
 } from '../../src/wait/queue';
 import { Heap, mulberry32 } from './events';
 
@@ -33,18 +32,24 @@ export interface Rules {
   readonly lose: number;
   readonly repeat: number;
   readonly loseMessage: number;
+  /** That something is under way for up to 1.5 s. */
+  readonly delay: number;
   readonly die: number;
   readonly pause: number;
   readonly abandonHold: number;
   readonly giveUp: number;
-  /** A client that knows nothing of lines: SETNX, PEXPIRE, GET and DEL. */
+  /** A non-queueing client: SETNX, PEXPIRE, GET and DEL. */
   readonly outsiders: number;
   readonly counters: number;
+  /** How long those that poll pause. */
+  readonly pollPauseMs: number;
+  /** Those that poll have a turn within this, if nothing goes wrong. */
+  readonly pollTurnMs?: number | undefined;
   /** Deliberate faults of the protocol itself. */
   readonly broken?: Broken | undefined;
 }
 
-export type Broken = 'release without compare' | 'no confirmation' | 'releases first' | 'no rescue';
+export type Broken = 'release without compare' | 'no confirmation' | 'releases first' | 'no rescue' | 'no poll marks';
 
 export class BrokenPromise extends Error {}
 
@@ -185,7 +190,7 @@ export class Simulation {
     this.#stood.delete(token);
     if (stood === undefined || !this.isCalm) return;
     const overtakers = this.grants - 1 - stood.grants;
-    const most = passesAlone + 1 + (passesAmongOthers + 1) * stood.before;
+    const most = handOffsAlone + 1 + (handOffsAmongOthers + 1) * stood.before;
     if (overtakers > most) this.broken(`${overtakers} grants passed ${token}, which had ${stood.before} before it`);
   }
 
@@ -243,23 +248,23 @@ export class Simulation {
 
   delayMs(): number {
     // Mostly short; now and then as long as a patience.
-    return this.chance(0.01) ? this.random() * 1500 : 0.05 + this.random() * 2;
+    return this.chance(this.rules.delay) ? this.random() * 1500 : 0.05 + this.random() * 2;
   }
 }
 
-/** A process: its own lines, its own connection. */
-class Process implements World {
+/** A process: its own queues, its own connection. */
+class Process implements QueuePort {
   readonly channel: string;
   dead = false;
   pausedUntilMs = 0;
   readonly #world: Simulation;
-  readonly #lines = new Map<string, Line>();
+  readonly #queues = new Map<string, Queue>();
   readonly #left = new Map<string, () => void>();
   #ids = 0;
   #arrivalMs = 0;
   #answeredMs = 0;
   #unsent: { isRelease: boolean; send: () => void }[] = [];
-  #hinting = false;
+  #waking = false;
 
   constructor(world: Simulation, name: string) {
     this.#world = world;
@@ -267,22 +272,22 @@ class Process implements World {
     this.#misfortunes();
   }
 
-  line(lifetimeMs: number): Line {
+  queue(lifetimeMs: number): Queue {
     const name = String(lifetimeMs);
-    let line = this.#lines.get(name);
-    if (line === undefined) {
-      line = new Line({ key, lifetimeMs, fencing: true, owner: undefined }, this);
-      this.#lines.set(name, line);
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      queue = new Queue({ key, lifetimeMs, fencing: true, owner: undefined }, this);
+      this.#queues.set(name, queue);
     }
-    return line;
+    return queue;
   }
 
   hear(id: string): void {
     this.#world.note(() => `${this.channel} hears of ${id}`);
-    this.#hinting = true;
-    const known = [...this.#lines.values()].some((line) => line.hint(id));
-    this.#hinting = false;
-    // Granted to somebody who has left: given back at once.
+    this.#waking = true;
+    const known = [...this.#queues.values()].some((queue) => queue.wake(id));
+    this.#waking = false;
+    // Granted to an entry that was given up: released at once.
     if (!known) this.#left.get(id)?.();
   }
 
@@ -312,12 +317,12 @@ class Process implements World {
     return this.#world.random();
   }
 
-  later(work: () => void, ms: number): unknown {
+  setTimer(work: () => void, ms: number): unknown {
     if (this.#world.rules.broken === 'no rescue') return {};
     return this.#world.after(ms, this, work);
   }
 
-  never(timer: unknown): void {
+  clearTimer(timer: unknown): void {
     (timer as Event).gone = true;
   }
 
@@ -325,17 +330,17 @@ class Process implements World {
     const id = `${this.channel}.${this.#ids++}`;
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
-    return { token: `${token.slice(0, 32)}${token.slice(0, 4)}`, id, ticket: 0, ghostUntilMs: 0, sent: false };
+    return { token: `${token.slice(0, 32)}${token.slice(0, 4)}`, id, ticket: 0, mayExecuteUntilMs: 0, sent: false };
   }
 
-  ask(line: Line, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
+  request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
     const sent = this.#moment();
-    if (this.#hinting && this.#world.rules.broken === 'no confirmation') {
+    if (this.#waking && this.#world.rules.broken === 'no confirmation') {
       const fence = this.#world.machine.fence(key) - fencesInBlock + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
       return;
     }
-    const command = { ...this.#claim(line, entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
+    const command = { ...this.#requestOf(queue, entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
     const run = (): unknown => this.#world.acquire(command, this.channel);
     this.#call(run, commandTimeoutMs, false, {
       resolve: (reply) => acquired(reply, sent, answer),
@@ -343,9 +348,9 @@ class Process implements World {
     });
   }
 
-  releaseAndStand(line: Line, token: string, entry: Entry, waiter: Waiter, answer: Answer<any>): void {
+  releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<any>): void {
     const sent = this.#moment();
-    const next = this.#claim(line, entry);
+    const next = this.#requestOf(queue, entry);
     const command = { keys: [key], token, ticket: 0, restMs: waiter.retryTimeoutMs, next };
     const run = (): unknown => this.#world.release(command, this.channel);
     this.#call(run, waiter.commandTimeoutMs, true, {
@@ -360,19 +365,26 @@ class Process implements World {
     });
   }
 
-  /** As a hold does that nobody in its line waits for. */
-  release(token: string, ghostUntilMs: number, commandTimeoutMs: number): void {
+  release(held: Holder, { resolve, reject }: Answer<any>): void {
+    const { token, ticket = 0, restMs = 0, commandTimeoutMs } = held.releaseRequest();
+    const run = (): unknown => this.#world.release({ keys: [key], token, ticket, restMs }, this.channel);
+    this.#call(run, commandTimeoutMs, true, { resolve: (reply) => resolve(reply.results[0]), reject });
+  }
+
+  /** As a held lock does whose release had no answer, or of whose token a late request may still execute. */
+  releaseAgain(token: string, mayExecuteUntilMs: number, commandTimeoutMs: number): void {
     const { nowMs } = this.#world;
-    if (ghostUntilMs > nowMs) this.#releaseTwice(token, `released.${token}`, ghostUntilMs, commandTimeoutMs, -1);
+    if (mayExecuteUntilMs > nowMs)
+      this.#releaseTwice(token, `released.${token}`, mayExecuteUntilMs, commandTimeoutMs, -1);
     else this.#releaseUntilAnswered(token, commandTimeoutMs, 0);
   }
 
-  leave(_line: Line, entry: Entry, commandTimeoutMs: number): void {
-    this.#releaseTwice(entry.token, entry.id, entry.ghostUntilMs, commandTimeoutMs, entry.ticket || -1);
+  abandon(_queue: Queue, entry: Entry, commandTimeoutMs: number): void {
+    this.#releaseTwice(entry.token, entry.id, entry.mayExecuteUntilMs, commandTimeoutMs, entry.ticket || -1);
   }
 
-  empty(line: Line): void {
-    this.#lines.delete(String(line.claim.lifetimeMs));
+  empty(queue: Queue): void {
+    this.#queues.delete(String(queue.key.lifetimeMs));
   }
 
   #releaseTwice(token: string, id: string, untilMs: number, commandTimeoutMs: number, ticket: number): void {
@@ -392,8 +404,8 @@ class Process implements World {
     });
   }
 
-  #claim(line: Line, { token, id, ticket }: Entry) {
-    const { lifetimeMs } = line.claim;
+  #requestOf(queue: Queue, { token, id, ticket }: Entry) {
+    const { lifetimeMs } = queue.key;
     return { token, lifetimeMs, fences: fencesInBlock, place: { channel: this.channel, id, ticket } };
   }
 
@@ -448,7 +460,11 @@ function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>): v
   resolve(reply.outcome === 'granted' ? { ...reply, granted: true, sent } : { ...reply, granted: false });
 }
 
-/** Somebody in a process who waits, works, gives back, and comes again. */
+function releaseOf(token: string, commandTimeoutMs: number): ReleaseRequest {
+  return { keys: key, token, commandTimeoutMs, restMs: pollMs };
+}
+
+/** A caller in a process that waits, works, releases, and comes again. */
 class User implements Waiter {
   static readonly #all = new WeakMap<Process, User[]>();
   readonly commandTimeoutMs: number;
@@ -457,7 +473,8 @@ class User implements Waiter {
   readonly #process: Process;
   readonly #name: string;
   #turnsLeft: number;
-  #line!: Line;
+  #queue!: Queue;
+  #position!: Position;
   #waiting = false;
   #change: Event | undefined;
 
@@ -491,29 +508,29 @@ class User implements Waiter {
       return;
     }
     const { lifetimeMs, giveUp } = this.#world.rules;
-    this.#line = this.#process.line(this.#world.random() < 0.9 ? lifetimeMs : lifetimeMs * 2);
+    this.#queue = this.#process.queue(this.#world.random() < 0.9 ? lifetimeMs : lifetimeMs * 2);
     this.#waiting = true;
-    this.#line.join(this);
+    this.#position = this.#queue.join(this);
     if (this.#world.random() >= giveUp) return;
     const changeMindMs = this.#world.random() < 0.3 ? 0 : this.#world.random() * 300;
     const change = (): void => {
       if (!this.#waiting) return;
       this.#waiting = false;
       this.#world.note(() => `${this.#name} gives up`);
-      this.#line.giveUp(this);
+      this.#queue.leave(this.#position);
       this.#pauseThenTurn();
     };
     if (changeMindMs === 0) change();
     else this.#change = this.#world.after(changeMindMs, this.#process, change);
   }
 
-  granted({ token, fence, sent, ghostUntilMs }: Grant): Holder {
+  granted({ token, fence, sent, mayExecuteUntilMs }: Grant): Holder {
     if (!this.#waiting) this.#world.broken(`${this.#name} is given a lock that it does not wait for`);
     this.#waiting = false;
     if (this.#change) this.#change.gone = true;
     const world = this.#world;
-    const line = this.#line;
-    const untilMs = sent.monoMs + trustedMs(line.claim.lifetimeMs);
+    const queue = this.#queue;
+    const untilMs = sent.monoMs + trustedMs(queue.key.lifetimeMs);
     const holder: Grantee = {
       token,
       fence,
@@ -522,26 +539,28 @@ class User implements Waiter {
       ended: false,
       leftMs: () => untilMs - world.nowMs,
       confirmed: () => (untilMs > world.nowMs ? sent : undefined),
+      releaseRequest: () => releaseOf(token, this.commandTimeoutMs),
     };
     world.granted(holder);
     const { holdMs, abandonHold } = world.rules;
     if (world.chance(abandonHold)) {
-      world.after(untilMs - world.nowMs, this.#process, () => line.forget(holder));
+      world.after(untilMs - world.nowMs, this.#process, () => queue.lost(holder));
       this.#pauseThenTurn();
       return holder;
     }
     world.after(world.random() * 2 * holdMs, this.#process, () => {
       holder.ended = true;
-      this.#giveBack(line, holder, ghostUntilMs);
+      this.#release(queue, holder, mayExecuteUntilMs);
       this.#pauseThenTurn();
     });
     return holder;
   }
 
-  #giveBack(line: Line, holder: Grantee, ghostUntilMs: number): void {
-    if (line.passOn(holder)) return;
-    const again = (): void => this.#process.release(holder.token, ghostUntilMs, this.commandTimeoutMs);
-    if (!line.giveBack(holder, { resolve: () => ghostUntilMs > this.#world.nowMs && again(), reject: again })) again();
+  #release(queue: Queue, holder: Grantee, mayExecuteUntilMs: number): void {
+    if (queue.handOff(holder)) return;
+    const again = (): void => this.#process.releaseAgain(holder.token, mayExecuteUntilMs, this.commandTimeoutMs);
+    const resolve = (): unknown => mayExecuteUntilMs > this.#world.nowMs && again();
+    queue.releaseAndRequest(holder, { resolve, reject: again });
   }
 
   #pauseThenTurn(): void {
@@ -555,18 +574,19 @@ class User implements Waiter {
   troubled(): void {}
 }
 
-/** Somebody who asks again and again: one of ours that counts, or an old client that knows nothing of lines. */
+/** Somebody who asks again and again: one of ours that polls, or an old client that knows nothing of queues. */
 class Poller {
   readonly #world: Simulation;
   readonly #name: string;
-  readonly #knowsLines: boolean;
+  readonly #knowsQueues: boolean;
   #turns = 0;
   #turnsLeft: number;
+  #waitsSinceMs: number | undefined;
 
-  constructor(world: Simulation, name: string, knowsLines: boolean) {
+  constructor(world: Simulation, name: string, knowsQueues: boolean) {
     this.#world = world;
     this.#name = name;
-    this.#knowsLines = knowsLines;
+    this.#knowsQueues = knowsQueues;
     this.#turnsLeft = Math.ceil(world.rules.turnsEach / 2);
   }
 
@@ -580,8 +600,9 @@ class Poller {
     const { lifetimeMs, holdMs } = world.rules;
     const sentMs = world.nowMs;
     const token = `${this.#name}.${this.#turns}`;
-    const fence = this.#knowsLines ? this.#askAsOurs(token) : this.#setnx(token);
-    if (fence === undefined) return void world.after(pollMs, undefined, () => this.#ask());
+    const fence = this.#knowsQueues ? this.#askAsOurs(token) : this.#setnx(token);
+    if (fence === undefined) return this.#askAgain();
+    this.#waitsSinceMs = undefined;
     this.#turns += 1;
     const untilMs = sentMs + trustedMs(lifetimeMs);
     const holder: Grantee = {
@@ -592,11 +613,12 @@ class Poller {
       ended: false,
       leftMs: () => untilMs - world.nowMs,
       confirmed: () => undefined,
+      releaseRequest: () => releaseOf(token, world.rules.commandTimeoutMs),
     };
     world.granted(holder);
     world.after(world.random() * holdMs, undefined, () => {
       holder.ended = true;
-      if (this.#knowsLines) world.release({ keys: [key], token, ticket: 0, restMs: pollMs }, this.#name);
+      if (this.#knowsQueues) world.release({ keys: [key], token, ticket: 0, restMs: pollMs }, this.#name);
       else if (world.machine.holder(key, world.micros) === token) world.machine.put(key, undefined, 0);
       this.#turnsLeft -= 1;
       if (this.#turnsLeft > 0) world.after(world.random() * 20, undefined, () => this.#ask());
@@ -604,10 +626,21 @@ class Poller {
     });
   }
 
+  #askAgain(): void {
+    const world = this.#world;
+    const { pollPauseMs, pollTurnMs } = world.rules;
+    this.#waitsSinceMs ??= world.nowMs;
+    if (pollTurnMs !== undefined && world.nowMs - this.#waitsSinceMs > pollTurnMs) {
+      world.broken(`${this.#name} polls in vain since ${this.#waitsSinceMs.toFixed(1)}`);
+    }
+    world.after(pollPauseMs, undefined, () => this.#ask());
+  }
+
   #askAsOurs(token: string): number | undefined {
-    const { lifetimeMs } = this.#world.rules;
-    const notAfterMs = Number.MAX_SAFE_INTEGER;
-    const reply = this.#world.acquire({ keys: [key], token, lifetimeMs, notAfterMs, fences: 1 }, this.#name);
+    const { lifetimeMs, pollPauseMs, broken } = this.#world.rules;
+    const pauseMs = broken === 'no poll marks' ? undefined : pollPauseMs;
+    const command = { keys: [key], token, lifetimeMs, notAfterMs: Number.MAX_SAFE_INTEGER, fences: 1, pauseMs };
+    const reply = this.#world.acquire(command, this.#name);
     return reply.outcome === 'granted' ? reply.fence : undefined;
   }
 

@@ -21,15 +21,16 @@ export interface NodeChild extends ChildProcess {
   output(): string;
 }
 
-/** Runs a TypeScript file in a Node process of its own. */
+/** Runs a TypeScript file in a Node process of its own; of another Node, Bun or Deno, where `execPath` names its program. */
 export function startChild(
   script: string,
   args: readonly string[] = [],
-  options: { readonly execArgv?: readonly string[]; readonly env?: NodeJS.ProcessEnv } = {},
+  options: { readonly execArgv?: readonly string[]; readonly env?: NodeJS.ProcessEnv; readonly execPath?: string } = {},
 ): NodeChild {
   const child = fork(bundled(script), args, {
     execArgv: [...(options.execArgv ?? [])], // not mocha's
     env: { ...process.env, ...options.env },
+    execPath: options.execPath ?? process.execPath,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
   });
   track(child);

@@ -1,21 +1,14 @@
 // One attempt to get the votes of a majority, from before it is sent until the last node has answered. Its caller may have had
-// the lock, and given it back, long before that: then a vote that comes later is given back too.
+// the lock, and released it, long before that: then a grant that comes later is released too.
 //
-// It asks, and then is granted; or it failed, and gives back what it has while it learns why; or it is over: its token was
-// released, or nobody waits any more.
-import { LockBackendError } from '../../errors';
+// It asks, and then is granted; or it failed, and releases what it has while it learns why; or it is over: its token was
+// released, or its caller gave up.
+import type { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply } from '../../store';
-import { describe } from '../replies';
-import type { Member } from './member';
+import type { QuorumNode } from './node';
+import type { Nodes } from './nodes';
 
-export interface Terms {
-  readonly size: number;
-  readonly majority: number;
-  /** The largest lifetime in use. */
-  readonly longestMs: number;
-}
-
-/** What became of it. `wroteBack`: the nodes had minted different fences. */
+/** How it ended. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
   | { readonly is: 'granted'; readonly fence: number; readonly wroteBack: boolean }
   | { readonly is: 'busy'; readonly leftMs: number }
@@ -24,186 +17,194 @@ export type Verdict =
 
 export class Round {
   readonly #request: AcquireRequest;
-  readonly #terms: Terms;
-  readonly #tell: (verdict: Verdict) => void;
-  readonly #done: () => void;
+  readonly #nodes: Nodes;
+  /** The largest lifetime in use. */
+  readonly #longestMs: number;
+  readonly #onVerdict: (verdict: Verdict) => void;
+  readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
-  /** Who voted for us, and the last fence that it is known to have. */
-  readonly #fences = new Map<Member, number>();
-  /** Who has not answered yet. */
-  readonly #open = new Set<Member>();
-  readonly #raising = new Set<Member>();
+  /** The nodes that voted for us, and the last fence that each is known to have. */
+  readonly #fences = new Map<QuorumNode, number>();
+  /** Nodes that have not answered yet. */
+  readonly #open = new Set<QuorumNode>();
+  readonly #raising = new Set<QuorumNode>();
   /** Where the token may be, and until when a lost request may still bring it there. */
-  readonly #holders = new Map<Member, number>();
+  readonly #holders = new Map<QuorumNode, number>();
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
   #writing = 0;
   #fence: number | undefined;
-  #ghostUntilMs = 0;
-  #releases: ReadonlyMap<Member, Promise<ReleaseReply>> | undefined;
+  #mayExecuteUntilMs = 0;
+  #releases: ReadonlyMap<QuorumNode, Promise<ReleaseReply>> | undefined;
 
-  /** @param tell Hears the verdict, once; absent for votes that come after it. */
-  constructor(request: AcquireRequest, terms: Terms, done: () => void, tell?: (verdict: Verdict) => void) {
+  /**
+   * @param longestMs The largest lifetime in use.
+   * @param onDone    Called when the last node has answered.
+   * @param onVerdict Called once; absent for an acquire that only adds nodes to a lock that is held.
+   */
+  constructor(
+    request: AcquireRequest,
+    nodes: Nodes,
+    longestMs: number,
+    onDone: () => void,
+    onVerdict?: (verdict: Verdict) => void,
+  ) {
     this.#request = { ...request, begin: () => this.#phase !== 'over' && request.begin() };
-    this.#terms = terms;
-    this.#done = done;
-    this.#tell = tell ?? (() => {});
-    if (tell === undefined) this.#phase = 'granted';
+    this.#nodes = nodes;
+    this.#longestMs = longestMs;
+    this.#onDone = onDone;
+    this.#onVerdict = onVerdict ?? (() => {});
+    if (onVerdict === undefined) this.#phase = 'granted';
   }
 
-  /** @param silent Why the others are not asked. */
-  ask(members: readonly Member[], silent: readonly LockBackendError[], sentMs: number): void {
+  /** @param skipped Why the others are not asked. */
+  ask(nodes: readonly QuorumNode[], skipped: readonly LockBackendError[], sentMs: number): void {
     const { commandTimeoutMs } = this.#request;
-    this.#ghostUntilMs = sentMs + commandTimeoutMs;
-    this.#errors.push(...silent);
-    for (const member of members) this.#open.add(member);
-    for (const member of members) {
-      const met = member.meet(commandTimeoutMs);
-      // Looked at with a grant; without one nobody needs it.
-      met?.catch(() => {});
-      member.node.acquire(this.#request).then(
+    this.#mayExecuteUntilMs = sentMs + commandTimeoutMs;
+    this.#errors.push(...skipped);
+    for (const node of nodes) this.#open.add(node);
+    for (const node of nodes) {
+      const identified = node.identify(commandTimeoutMs);
+      // Awaited with a grant; without one it is not needed.
+      identified?.catch(() => {});
+      node.store.acquire(this.#request).then(
         (reply) => {
-          if (!reply.granted) this.#busy(member, reply.leftMs);
-          else if (met === undefined && !member.isStrange) this.#granted(member, reply.fence);
-          else this.#grantedBy(member, met, reply.fence);
+          if (!reply.granted) this.#busy(node, reply.leftMs);
+          else if (identified === undefined && !node.mayHaveChanged) this.#granted(node, reply.fence);
+          else this.#grantedBy(node, identified, reply.fence);
         },
-        (error) => this.#failed(member, error),
+        (error) => this.#failed(node, error),
       );
     }
   }
 
-  /** Whether its answer is still to come. */
-  awaits(member: Member): boolean {
-    return this.#open.has(member);
+  /** Whether the node's reply is still to come. */
+  awaits(node: QuorumNode): boolean {
+    return this.#open.has(node);
   }
 
-  /** The token was released, as `releases` tell; or is given up, and released here. */
-  end(releases?: ReadonlyMap<Member, Promise<ReleaseReply>>): void {
+  /** The token was released, with these replies to come; or it is given up, and released here. */
+  end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
     this.#releases = releases;
-    if (releases === undefined) this.#giveBack();
-    if (wasAsking) this.#tell({ is: 'over' });
+    if (releases === undefined) this.#releaseAll();
+    if (wasAsking) this.#onVerdict({ is: 'over' });
   }
 
-  /** The server behind the connection may be another one than we know. */
-  async #grantedBy(member: Member, met: Promise<void> | undefined, fence: number): Promise<void> {
+  /** The server behind the connection may be another one than was identified. */
+  async #grantedBy(node: QuorumNode, identified: Promise<void> | undefined, fence: number): Promise<void> {
     try {
-      await met;
-      if (member.isStrange) await member.meet(this.#request.commandTimeoutMs);
-      this.#granted(member, fence);
+      await identified;
+      if (node.mayHaveChanged) await node.identify(this.#request.commandTimeoutMs);
+      this.#granted(node, fence);
     } catch (error) {
-      this.#failed(member, error as LockBackendError);
+      this.#failed(node, error as LockBackendError);
     }
   }
 
-  #granted(member: Member, fence: number): void {
-    this.#holders.set(member, 0);
-    const youth = this.#phase === 'asking' && member.youth(this.#terms.longestMs, this.#request.keys);
-    if (youth) this.#errors.push(youth);
+  #granted(node: QuorumNode, fence: number): void {
+    this.#holders.set(node, 0);
+    const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
+    if (guard) this.#errors.push(guard);
     else {
       this.#votes += 1;
-      this.#fences.set(member, fence);
+      this.#fences.set(node, fence);
     }
-    this.#answered(member);
+    this.#answered(node);
   }
 
-  #busy(member: Member, leftMs: number): void {
+  #busy(node: QuorumNode, leftMs: number): void {
     this.#votes += 1;
     this.#lefts.push(leftMs);
-    this.#answered(member);
+    this.#answered(node);
   }
 
-  #failed(member: Member, error: LockBackendError): void {
-    // A request that was not sent, because nobody waits any more, says nothing of the node.
-    if (error.unknown || this.#request.begin()) member.failed(error);
+  #failed(node: QuorumNode, error: LockBackendError): void {
+    // A request that was not sent, because its caller gave up, says nothing about the node.
+    if (error.unknown || this.#request.begin()) node.failed(error);
     this.#errors.push(error);
-    this.#holders.set(member, this.#ghostUntilMs);
-    this.#answered(member);
+    this.#holders.set(node, this.#mayExecuteUntilMs);
+    this.#answered(node);
   }
 
-  #answered(member: Member): void {
-    this.#open.delete(member);
-    if (this.#phase === 'over' || this.#phase === 'failed') this.#giveBackLate(member);
-    this.#look();
+  #answered(node: QuorumNode): void {
+    this.#open.delete(node);
+    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(node);
+    this.#decide();
   }
 
-  #look(): void {
+  #decide(): void {
     if (this.#phase === 'asking') {
-      if (this.#fences.size >= this.#terms.majority) this.#agree();
-      else if (this.#fences.size + this.#open.size < this.#terms.majority) {
+      if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
+      else if (this.#fences.size + this.#open.size < this.#nodes.majority) {
         this.#phase = 'failed';
-        this.#giveBack();
+        this.#releaseAll();
       }
     }
     if (this.#phase === 'failed') this.#explain();
-    if (this.#open.size + this.#writing === 0) this.#done();
+    if (this.#open.size + this.#writing === 0) this.#onDone();
   }
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
-  #agree(): void {
+  #agreeOnFence(): void {
     this.#fence ??= Math.max(...this.#fences.values());
     let agreed = 0;
     for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
-    if (agreed >= this.#terms.majority) {
+    if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
-      return this.#tell({ is: 'granted', fence: this.#fence, wroteBack: this.#raising.size > 0 });
+      return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising.size > 0 });
     }
-    for (const [member, fence] of this.#fences) {
-      if (fence < this.#fence && !this.#raising.has(member)) this.#raise(member, this.#fence);
+    for (const [node, fence] of this.#fences) {
+      if (fence < this.#fence && !this.#raising.has(node)) this.#raise(node, this.#fence);
     }
   }
 
-  #raise(member: Member, fence: number): void {
+  #raise(node: QuorumNode, fence: number): void {
     const { keys, token, commandTimeoutMs } = this.#request;
-    this.#raising.add(member);
+    this.#raising.add(node);
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
       this.#writing -= 1;
-      if (isOurs) this.#fences.set(member, fence);
-      else this.#fences.delete(member);
-      this.#look();
+      if (isOurs) this.#fences.set(node, fence);
+      else this.#fences.delete(node);
+      this.#decide();
     };
-    member.node.raise({ keys, token, fence, commandTimeoutMs }).then(raised, (error) => {
-      member.failed(error);
+    node.store.raise({ keys, token, fence, commandTimeoutMs }).then(raised, (error) => {
+      node.failed(error);
       this.#errors.push(error);
       this.#votes -= 1;
       raised(false);
     });
   }
 
-  /** It is known that there will be no majority for us; whether there is one for somebody else, or none at all, may not be. */
+  /** There will be no majority for us; whether the key is busy, or no majority could be asked, may not be known yet. */
   #explain(): void {
-    const { size, majority } = this.#terms;
-    const isBusy = this.#votes >= majority;
-    if (!isBusy && this.#errors.length <= size - majority) return;
+    const isBusy = this.#votes >= this.#nodes.majority;
+    if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;
     this.#phase = 'over';
     const leftMs = this.#lefts.length > 0 ? Math.min(...this.#lefts) : 0;
-    this.#tell(isBusy ? { is: 'busy', leftMs } : { is: 'failed', errors: this.#errors });
+    this.#onVerdict(isBusy ? { is: 'busy', leftMs } : { is: 'failed', errors: this.#errors });
   }
 
-  #giveBack(): void {
-    for (const member of this.#holders.keys()) this.#free(member);
+  #releaseAll(): void {
+    for (const node of this.#holders.keys()) this.#release(node);
   }
 
-  #giveBackLate(member: Member): void {
-    if (!this.#holders.has(member)) return;
-    const release = this.#holders.get(member) === 0 ? this.#releases?.get(member) : undefined;
+  #releaseLate(node: QuorumNode): void {
+    if (!this.#holders.has(node)) return;
+    const release = this.#holders.get(node) === 0 ? this.#releases?.get(node) : undefined;
     // A release that was sent behind the request has found the token there.
-    if (release === undefined) return this.#free(member);
+    if (release === undefined) return this.#release(node);
     release.then(
-      (reply) => reply !== 'released' && this.#free(member),
+      (reply) => reply !== 'released' && this.#release(node),
       () => {},
     );
   }
 
-  #free(member: Member): void {
+  #release(node: QuorumNode): void {
     const { keys, token, commandTimeoutMs } = this.#request;
-    member.free({ keys, token, commandTimeoutMs }, this.#holders.get(member)!);
+    node.abandon({ keys, token, commandTimeoutMs }, this.#holders.get(node)!);
   }
-}
-
-export function nobodyWaits({ keys }: AcquireRequest): LockBackendError {
-  return new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
 }

@@ -5,11 +5,13 @@ import { promisify } from 'node:util';
 import redisExpLock, {
   AlreadyAcquiredLockError,
   type CloseOptions,
+  type DetachedLease,
   HostLock,
   type HostLockOptions,
   type Key,
   type Lease,
   LockBackendError,
+  LockBusyError,
   type LockCallback,
   LockClosedError,
   LockDeadlockError,
@@ -25,6 +27,7 @@ import redisExpLock, {
   type Store,
   sharedMemoryStore,
   TooManyLockAttemptsError,
+  type TryRunResult,
   type WaitOptions,
   type WithLock,
 } from '../../../src/index';
@@ -143,9 +146,17 @@ export async function held(lease: Lease): Promise<boolean[]> {
   return [...extended, await lease.release(), await lease()];
 }
 
-export async function disposed(): Promise<void> {
-  await using lease = await withLock.promise('bankAccount');
-  console.log(lease.fence);
+export async function ranOnce(): Promise<number> {
+  const tried = await withLock.tryRun('bankAccount', (lease) => lease.fence);
+  const result: TryRunResult<number> = await withLock.tryRun('bankAccount', { lifetime: 5000 }, async () => 5);
+  return tried.ran && result.ran ? tried.value + result.value : 0;
+}
+
+export async function handedOver(lease: Lease): Promise<Lease | null> {
+  const detached: DetachedLease = lease.detach();
+  const { key, token, fence, until }: { key: Key; token: string; fence: number; until: number } = detached;
+  await withLock.adopt({ key, token, fence, until });
+  return withLock.adopt(detached, { autoExtend: true });
 }
 
 export async function looked(): Promise<string> {
@@ -206,6 +217,11 @@ export function byClass(error: unknown): Key | number | undefined {
   if (error instanceof LockDeadlockError) return error.stack?.length;
   if (error instanceof redisExpLock.LockError && error.retryable) return error.key;
   return error instanceof LockError ? error.code : undefined;
+}
+
+export function acrossCopies(error: unknown): string | undefined {
+  if (error instanceof LockBusyError && error.retryable) return error.message;
+  return LockError.is(error) ? error.code : undefined;
 }
 
 // ---- what the types refuse, whatever the strictness

@@ -29,7 +29,12 @@ function redlock(resources: string[], some: Redis[], duration: number, settings:
     places: 1,
     async acquire() {
       const lock = await instance.acquire(resources, duration);
-      return () => instance.release(lock, { retryCount: 0 });
+      const until = lock.expiration;
+      return () =>
+        instance.release(lock, { retryCount: 0 }).catch((error: Error) => {
+          // A machine that stands still for longer than a lock lasts: then there is nothing to release.
+          if (Date.now() < until) throw error;
+        });
     },
   });
 }

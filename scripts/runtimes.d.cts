@@ -1,0 +1,8 @@
+/** The program of a newer Node that came with `npm install`; undefined where this platform has none. */
+export function node(major: 22 | 24): string | undefined;
+export function bun(): string | undefined;
+export function deno(): string | undefined;
+/** A Node that has SQLite, for shared memory: this one where it has; undefined where there is none. */
+export function nodeWithSqlite(): string | undefined;
+/** Installs them where there are any for this platform and one is missing. A failure is told, and is none of the caller's. */
+export function install(): void;

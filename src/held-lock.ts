@@ -1,0 +1,322 @@
+// A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
+// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
+// its grant came from, whatever that is. All timers of a held lock end with it.
+import { forKey, LockLostError, type LossReason } from './errors';
+import { emitLost, emitRelease, warn } from './events';
+import { describe, type Key, listOf } from './keys';
+import type { Linked } from './linked-list';
+import { checkValue, lifetimeRule, type Settings } from './options';
+import { timerMs } from './renewal';
+import {
+  type Grant,
+  type GrantSource,
+  type Held,
+  type Holder,
+  type Mode,
+  type Moment,
+  type ReleaseReply,
+  type ReleaseRequest,
+  restMs,
+  type Store,
+} from './store';
+import { type Kept, Upkeep } from './upkeep';
+import { type Validity, validFrom } from './validity';
+
+/** What held locks on the same terms have in common. One object for many: a held lock should not cost much. */
+export interface LeaseContext {
+  readonly settings: Settings;
+  readonly store: Store;
+  readonly source: GrantSource;
+  /** It ended: released with an answer, or lost. May be called again. */
+  readonly onEnd: (held: HeldLock) => void;
+}
+
+/** Whose grant it is. */
+export interface GrantDetails {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly retries: number;
+  readonly context: LeaseContext;
+  /** Of a key that several may hold. */
+  readonly mode?: Mode | undefined;
+}
+
+/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold. */
+class Particulars {
+  key: Key | undefined;
+  retries = 0;
+  mayExecuteUntilMs = 0;
+  mode: Mode | undefined;
+}
+
+class Ending {
+  how: 'released' | 'lost';
+  loss: LockLostError | undefined;
+  releasing: Promise<boolean> | undefined;
+  /** A release went out whose answer we never got: that the key is gone is then no news. */
+  isUncertain = false;
+
+  constructor(how: 'released' | 'lost') {
+    this.how = how;
+  }
+}
+
+/** @internal */
+export class HeldLock implements Holder, Kept, Linked<HeldLock> {
+  before: HeldLock | undefined;
+  after: HeldLock | undefined;
+  readonly token: string;
+  /** Another one after a change in place. */
+  fence: number;
+  readonly keys: Key;
+  readonly context: LeaseContext;
+  #validity: Validity;
+  #particulars: Particulars | undefined;
+  #upkeep: Upkeep | undefined;
+  #ending: Ending | undefined;
+
+  constructor({ token, fence, sent, mayExecuteUntilMs }: Grant, details: GrantDetails) {
+    this.token = token;
+    this.fence = fence;
+    this.keys = details.keys;
+    this.context = details.context;
+    this.#validity = validFrom(sent, details.context.settings.lifetimeMs);
+    if (typeof details.key !== 'string') this.#ownParticulars.key = details.key;
+    if (details.retries > 0) this.#ownParticulars.retries = details.retries;
+    if (mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = mayExecuteUntilMs;
+    if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
+  }
+
+  /** The key as it was given. */
+  get key(): Key {
+    const { store, settings } = this.context;
+    return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
+  }
+
+  get retries(): number {
+    return this.#particulars?.retries ?? 0;
+  }
+
+  /** How it is held, where several may hold the key. */
+  get mode(): Mode | undefined {
+    return this.#particulars?.mode;
+  }
+
+  get ended(): boolean {
+    return this.#ending !== undefined;
+  }
+
+  /** What made it lost; undefined while held and after our own release. */
+  get loss(): LockLostError | undefined {
+    this.check();
+    return this.#ending?.loss;
+  }
+
+  /** Whether it is held for as long as its holder lives. */
+  get isEndless(): boolean {
+    return this.check() && (this.#upkeep?.isEndless === true || this.#validity.lifetimeMs === null);
+  }
+
+  /** Whether an extension that was asked for by hand may still take effect. */
+  get mayShorten(): boolean {
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(performance.now());
+  }
+
+  get isLost(): boolean {
+    return this.#ending?.how === 'lost';
+  }
+
+  get signal(): AbortSignal {
+    this.check();
+    return this.#ownUpkeep.signal;
+  }
+
+  held(): Held | undefined {
+    const { mode, fence } = this;
+    return mode && { mode, fence };
+  }
+
+  check(): boolean {
+    if (this.#ending === undefined && this.leftMs() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    return this.#ending === undefined;
+  }
+
+  leftMs(): number {
+    return this.#validity.leftMs();
+  }
+
+  remaining(): number {
+    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
+  }
+
+  confirmed(): Moment | undefined {
+    const { sent, isCertain, lifetimeMs } = this.#validity;
+    const isSure = isCertain && !this.#upkeep?.isExtending && !this.#mayExecute();
+    const isSame = lifetimeMs === this.context.settings.lifetimeMs;
+    return isSure && isSame && !this.isLost ? sent : undefined;
+  }
+
+  confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
+    this.#validity = this.#validity.confirmed(sent, lifetimeMs, exact);
+    this.#upkeep?.moved();
+  }
+
+  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void {
+    this.#validity = this.#validity.uncertain(asked, lifetimeMs, untilMs);
+  }
+
+  /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
+  changed(mode: Mode, fence: number): void {
+    this.#ownParticulars.mode = mode;
+    this.fence = fence;
+  }
+
+  /** Redis says that it is no holder any more. */
+  gone(): void {
+    if (this.check()) this.lose('missing');
+  }
+
+  lose(reason: LossReason): void {
+    this.#ending = new Ending('lost');
+    this.#upkeep?.stop();
+    this.context.onEnd(this);
+    this.context.source.lost(this);
+    this.#note(this.#ending, reason);
+    this.#upkeep?.abort(this.#ending.loss!);
+  }
+
+  release(): Promise<boolean> {
+    if (this.#ending?.releasing !== undefined) return this.#ending.releasing;
+    this.check();
+    this.#ending ??= new Ending('released');
+    this.#upkeep?.stop();
+    const reply = this.context.source.release(this);
+    const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
+    this.#ending.releasing = releasing;
+    return releasing;
+  }
+
+  /** Ends it here, without a command to Redis: the key stays as it is. */
+  letGo(): void {
+    this.#ending = new Ending('released');
+    this.#ending.releasing = Promise.resolve(false);
+    this.#upkeep?.stop();
+    this.context.onEnd(this);
+    this.context.source.lost(this);
+  }
+
+  /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
+  async releaseQuietly(): Promise<boolean | undefined> {
+    try {
+      return await this.release();
+    } catch (error) {
+      const message = `${describe(this.key)} could not be released; it is being tried again`;
+      warn({ code: 'release-failed', message, key: this.key, error });
+      this.#abandon(performance.now() + this.context.settings.commandTimeoutMs);
+      return undefined;
+    }
+  }
+
+  /** Ends it although its holder did not: the signal says `closed`, the key is released. */
+  async forceRelease(): Promise<void> {
+    if (this.check()) this.lose('closed');
+    await this.releaseQuietly();
+  }
+
+  releaseRequest(): ReleaseRequest {
+    // A change that was requested may be queued.
+    return this.#releaseRequest(this.mode !== undefined && this.mode.step > 0 ? -1 : 0);
+  }
+
+  async extend(lifetimeMs?: number): Promise<boolean> {
+    if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
+    return this.#ownUpkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
+  }
+
+  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
+  startRenewing(lease: object): void {
+    this.#ownUpkeep.startRenewing(lease);
+  }
+
+  /** Says so when the lifetime has passed and the lock was never released. */
+  warnIfForgotten(takenAt: Error): void {
+    if (this.#validity.lifetimeMs === null) return;
+    const check = (): void => {
+      if (this.check()) return this.warnIfForgotten(takenAt);
+      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
+      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
+      warn({ code: 'never-released', message, key: this.key, error: takenAt });
+    };
+    setTimeout(check, timerMs(this.leftMs())).unref();
+  }
+
+  get #ownParticulars(): Particulars {
+    this.#particulars ??= new Particulars();
+    return this.#particulars;
+  }
+
+  get #ownUpkeep(): Upkeep {
+    this.#upkeep ??= new Upkeep(this);
+    return this.#upkeep;
+  }
+
+  #whenReleased(reply: Promise<ReleaseReply>): Promise<boolean> {
+    const releasing = reply.then(
+      (result) => {
+        // It would take the key that we have just freed.
+        if (this.#mayExecute()) this.#abandon(this.#particulars!.mayExecuteUntilMs);
+        return this.#released(result);
+      },
+      (error) => {
+        if (error.unknown) this.#ending!.isUncertain = true;
+        // Counts as handled; a caller that awaits it still sees it.
+        releasing.catch(() => {});
+        this.#ending!.releasing = undefined;
+        this.context.onEnd(this);
+        throw forKey(error, this.key);
+      },
+    );
+    return releasing;
+  }
+
+  #released(reply: ReleaseReply): boolean {
+    const released = reply === 'released';
+    const ending = this.#ending!;
+    if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
+    this.context.onEnd(this);
+    emitRelease({ key: this.key, fence: this.fence, released });
+    return released;
+  }
+
+  #releaseRequest(ticket: number): ReleaseRequest {
+    const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
+    const { keys, token } = this;
+    return { keys, token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs), held: this.held() };
+  }
+
+  #abandon(untilMs: number): void {
+    void this.context.store.abandon(this.#releaseRequest(-1), untilMs);
+  }
+
+  /** An attempt of ours whose reply was lost may still execute. */
+  #mayExecute(): boolean {
+    const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
+    return untilMs > 0 && untilMs > performance.now();
+  }
+
+  #note(ending: Ending, reason: LossReason): void {
+    const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
+    ending.loss = new LockLostError(message, { key: this.key, reason });
+    emitLost({ key: this.key, fence: this.fence, reason });
+  }
+}
+
+/** Whether these keys cannot be had, in this mode, while `held` is held. */
+export function excludes(held: HeldLock, store: Store, keys: Key, mode: Mode | undefined): boolean {
+  const wanted = listOf(keys);
+  if (store !== held.context.store || !listOf(held.keys).some((key) => wanted.includes(key))) return false;
+  const ours = held.mode;
+  if (ours === undefined || mode === undefined) return true;
+  if (mode.kind === 'counted') return ours.permits + mode.permits > mode.most;
+  return ours.kind !== 'shared' || mode.kind !== 'shared' || ours.group !== mode.group;
+}

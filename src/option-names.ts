@@ -1,0 +1,73 @@
+// Names that are no option here, and what to say of them: what other lock libraries call it, or what was probably meant.
+
+const lifetime = 'use `lifetime`, in milliseconds';
+const timeout = 'use `timeout`, the longest wait in milliseconds';
+const retryTimeout = 'use `retryTimeout`, the pause between two attempts in milliseconds (`step` in a HostLock)';
+const maxRetries = 'use `maxRetries`, a number of further attempts after the first';
+const autoExtend = 'use `autoExtend`, true or false: a lock is renewed at a third of its `lifetime`, in milliseconds';
+
+/** What other lock libraries call it, what it is called here, and in which unit. */
+const elsewhere: ReadonlyMap<string, string> = new Map([
+  ['expiry', lifetime],
+  ['exptime', lifetime],
+  ['ttl', lifetime],
+  ['duration', lifetime],
+  ['leaseTime', lifetime],
+  ['lockTimeout', lifetime],
+  ['LockTTL', lifetime],
+  ['waitTime', timeout],
+  ['acquireTimeout', timeout],
+  ['blocking_timeout', timeout],
+  ['retries', maxRetries],
+  ['retryCount', maxRetries],
+  ['RetryCount', maxRetries],
+  ['acquireAttemptsLimit', 'use `maxRetries`, a number of further attempts after the first: one less'],
+  ['interval', retryTimeout],
+  ['retryDelay', retryTimeout],
+  ['retryInterval', retryTimeout],
+  ['RetryInterval', retryTimeout],
+  ['max_step', 'use `maxRetryTimeout`, in milliseconds (`maxStep` in a HostLock)'],
+  ['retryJitter', 'use `jitter`, the share of each pause that is random, from 0 to 1'],
+  ['driftFactor', 'nothing replaces it: a thousandth of each `lifetime` is never relied on, for clocks that drift'],
+  ['automaticExtensionThreshold', autoExtend],
+  ['refreshInterval', autoExtend],
+  ['onLockLost', 'use `lease.signal`, an AbortSignal that aborts when the lock is lost'],
+  ['identifier', 'use `owner`, a label: each token is made here, and handed over by `lease.detach()`'],
+  ['acquiredExternally', 'use `withLock.adopt(detached)` with what `lease.detach()` gave'],
+  ['client', 'use `redis`, a connected client'],
+  ['AppID', 'use `prefix`, or `owner` for a label'],
+  ['ReaderLockToken', 'use `readers` of an RWLock'],
+  ['Mode', 'use `prefer` of an RWLock'],
+  ['Context', 'use `signal`, an AbortSignal'],
+]);
+
+/** With more than a third of its letters wrong it is another word. */
+const slipsShare = 1 / 3;
+
+/** What to say of a name that is none of `known`. */
+export function adviceFor(name: string, known: readonly string[]): string {
+  const advice = elsewhere.get(name);
+  if (advice !== undefined) return advice;
+  const near = known
+    .map((each) => ({ each, slips: slipsBetween(name.toLowerCase(), each.toLowerCase()) }))
+    .filter(({ each, slips }) => slips <= each.length * slipsShare)
+    .sort((a, b) => a.slips - b.slips)[0];
+  return near === undefined ? 'no such option' : `no such option; did you mean \`${near.each}\`?`;
+}
+
+/** How many letters were left out, added, replaced, or swapped with their neighbour (optimal string alignment). */
+function slipsBetween(a: string, b: string): number {
+  if (a.length > 2 * b.length) return Number.POSITIVE_INFINITY;
+  const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)];
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const replaced = rows[i - 1]![j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      row[j] = Math.min(replaced, rows[i - 1]![j]! + 1, row[j - 1]! + 1);
+      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
+      if (isSwap) row[j] = Math.min(row[j]!, rows[i - 2]![j - 2]! + 1);
+    }
+    rows.push(row);
+  }
+  return rows[a.length]![b.length]!;
+}

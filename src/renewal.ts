@@ -1,0 +1,105 @@
+// Keeps a held lock alive: extends it at a third of its lifetime, for as long as the lease is kept.
+//
+// Invariant: nothing here keeps the lease alive, nor the process: a lease that was collected can be released no more, and its
+// renewal ends with it. After `stop`, and after the lock has ended, no timer runs.
+import { warn } from './events';
+import { describe, type Key } from './keys';
+import { longestTimerMs, type Settings } from './options';
+
+/** The shortest deadline of one renewal, and the shortest pause after a failed one. */
+const shortestMs = 10;
+
+/** What extends it. */
+interface Extender {
+  /** An extension is in flight; there is one at a time. */
+  readonly isExtending: boolean;
+  /** To its own lifetime. True: extended; false: no longer held. */
+  renew(commandTimeoutMs: number): Promise<boolean>;
+}
+
+/** What is renewed: a held lock. */
+interface Renewable {
+  readonly key: Key;
+  /** Whether it is still held. */
+  check(): boolean;
+  leftMs(): number;
+}
+
+export class Renewal {
+  /** Monotonic ms at which it ends (`maxHold`). */
+  readonly endsMs: number;
+  /** Whether it goes on renewing. */
+  isOn = true;
+  /** Whether the last renewal got no answer. */
+  hasFailed = false;
+  readonly #extender: Extender;
+  readonly #held: Renewable;
+  readonly #lease: WeakRef<object>;
+  readonly #lifetimeMs: number;
+  readonly #commandTimeoutMs: number;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(extender: Extender, held: Renewable, lease: object, settings: Settings) {
+    const { lifetimeMs, maxHoldMs, commandTimeoutMs } = settings;
+    this.#extender = extender;
+    this.#held = held;
+    this.#lease = new WeakRef(lease);
+    this.#lifetimeMs = lifetimeMs!;
+    this.#commandTimeoutMs = commandTimeoutMs;
+    this.endsMs = performance.now() + maxHoldMs;
+    this.schedule();
+  }
+
+  stop(): void {
+    this.isOn = false;
+    clearTimeout(this.#timer);
+  }
+
+  /** The next renewal when two thirds of the lifetime are left; many held locks share a tick, and so a command. */
+  schedule(pauseMs = this.#pauseMs()): void {
+    const gridMs = Math.max(1, Math.floor(this.#lifetimeMs / 30));
+    const nowMs = performance.now();
+    const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+  }
+
+  #pauseMs(): number {
+    const leftMs = this.#held.leftMs();
+    const spareMs = leftMs - (this.#lifetimeMs * 2) / 3;
+    // Less is left than a renewal would give: it was shortened by hand, or its end is uncertain.
+    return spareMs > 0 ? spareMs : leftMs / 3;
+  }
+
+  #renew(): void {
+    if (!this.isOn || !this.#held.check()) return;
+    if (performance.now() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
+    if (this.#extender.isExtending) return this.schedule(shortestMs);
+    // Half of what is left, so that a renewal that is never answered leaves time for another.
+    const halfMs = Math.max(shortestMs, Math.floor(this.#held.leftMs() / 2));
+    this.#extender.renew(Math.min(this.#commandTimeoutMs, halfMs)).then(
+      (extended) => {
+        this.hasFailed = false;
+        if (extended && this.isOn) this.schedule();
+      },
+      (error) => this.#onFailure(error),
+    );
+  }
+
+  #onFailure(error: unknown): void {
+    this.hasFailed = true;
+    const { key } = this.#held;
+    warn({
+      code: 'renewal-failed',
+      message: `${describe(key)} could not be renewed; it is being tried again`,
+      key,
+      error,
+    });
+    if (this.isOn) this.schedule(Math.max(shortestMs, this.#lifetimeMs / 20));
+  }
+}
+
+/** As a delay that a timer can keep. */
+export function timerMs(ms: number): number {
+  return Math.min(Math.max(Math.ceil(ms), 0), longestTimerMs);
+}

@@ -1,0 +1,198 @@
+-- PART holders: locks that several may hold.
+-- The lock is a sorted set, one member for each holder, its own end (server time in ms) as score: past that it holds nothing,
+-- whatever became of the others. "1 kind permits step fence length token group": kind r reads, w writes, p has permits; step
+-- counts changes in place; length is that of the token in bytes. Any other member is foreign: it is never removed, and nobody is
+-- admitted beside it.
+-- No call reads more holders of a readers-writer lock than decide: its cost does not grow with them. Permits are summed over all.
+-- What the calls of a batch have read is remembered, and changed as they change it: nobody else writes in between.
+local locks, checked, changes = {}, {}, {}
+local chunk = 16
+
+local function isOurs(text)
+  return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
+end
+
+local function refuseForeign()
+  error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it', 0)
+end
+
+local function member(text)
+  local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+  if not kind then
+    return nil
+  end
+  length = tonumber(length)
+  return {
+    kind = kind,
+    permits = tonumber(permits),
+    step = tonumber(step),
+    fence = tonumber(fence),
+    token = string.sub(rest, 1, length),
+    group = string.sub(rest, length + 1),
+    text = text,
+  }
+end
+
+local function text(kind, permits, step, fence, token, group)
+  return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
+end
+
+-- As if somebody had gone in: those that come after find less room.
+local function goesIn(held, each)
+  held.kind, held.group = each.kind, each.group
+  held.count, held.used = held.count + 1, held.used + each.permits
+end
+
+local function enter(held, each, ends)
+  each.ends = ends
+  held.of[each.token] = each
+  held.fence = math.max(held.fence, each.fence)
+  goesIn(held, each)
+end
+
+local function nobody()
+  return { of = {}, count = 0, used = 0, fence = 0, whole = true }
+end
+
+-- Looks for foreign members: among the first, where all that is ever purged passes; in large sets also at a place that moves with
+-- the clock. What decides is checked as it is read.
+local function check(lock)
+  local seen = checked[lock]
+  if not seen then
+    local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
+    seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+    for i = 1, #found, 2 do
+      if not isOurs(found[i]) then
+        seen.isForeign = true
+      elseif tonumber(found[i + 1]) <= now then
+        seen.expired[#seen.expired + 1] = found[i]
+      end
+    end
+    if seen.isFull then
+      local at = micros % call('ZCARD', lock)
+      local some = call('ZRANGE', lock, at, at + chunk - 1)
+      for i = 1, #some do
+        seen.isForeign = seen.isForeign or not isOurs(some[i])
+      end
+    end
+    checked[lock] = seen
+  end
+  return seen
+end
+
+-- Takes out our own holders that have ended, as far as they were looked at. Also a write that a full memory permits, after which
+-- it permits others. `kept` is a holder again.
+local function purge(lock, kept)
+  local seen = check(lock)
+  if seen.isPurged then
+    return
+  elseif seen.isForeign or #seen.expired == chunk then
+    local gone = { '1 r 1 0 0 0 ' }
+    for i = 1, #seen.expired do
+      gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
+    end
+    call('ZREM', lock, unpack(gone))
+  else
+    call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+  end
+  seen.isPurged = true
+end
+
+-- The holders: each by its token, and what they are together. Of many readers the last ones stand for all, unless `all` are asked for.
+local function holders(lock, all)
+  local held = locks[lock]
+  if held and (held.whole or not all) then
+    return held
+  end
+  held = nobody()
+  local from = string.format('(%.0f', now)
+  local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
+  if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
+    found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
+  elseif #found == 2 * chunk then
+    held.whole = false
+    found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
+  end
+  for i = 1, #found, 2 do
+    local each = member(found[i])
+    if each then
+      enter(held, each, tonumber(found[i + 1]))
+    else
+      held.isForeign = true
+    end
+  end
+  locks[lock] = held
+  return held
+end
+
+-- The holders, where a foreign member is an error.
+local function ourHolders(lock, all)
+  local held = holders(lock, all)
+  if held.isForeign or check(lock).isForeign then
+    refuseForeign()
+  end
+  return held
+end
+
+-- For a reader that has just come, the holder that ends last stands for all when that is a reader of its own group; else nil.
+local function lastReader(lock, token, group, fenced)
+  if locks[lock] then
+    return nil
+  end
+  local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+  local last = found[1] and tonumber(found[2]) > now and member(found[1])
+  if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+    return nil
+  end
+  if check(lock).isForeign then
+    refuseForeign()
+  end
+  local held = nobody()
+  enter(held, last, tonumber(found[2]))
+  return held
+end
+
+local function without(held, token)
+  if not held.of[token] then
+    return held
+  end
+  local others = nobody()
+  others.whole, others.isForeign = held.whole, held.isForeign
+  for whose, each in pairs(held.of) do
+    if whose ~= token then
+      enter(others, each, each.ends)
+    end
+  end
+  return others
+end
+
+-- A holder is gone. Of holders that are only known in part, nothing is known then.
+local function forget(lock, token)
+  local held = locks[lock]
+  locks[lock] = held and held.whole and without(held, token) or nil
+end
+
+-- The token of the holder that was changed in place and reads since, as far as is known: there is one at most, since it was alone.
+local function changed(limit)
+  if changes[limit] == nil then
+    changes[limit] = call('GET', limit) or false
+  end
+  return changes[limit]
+end
+
+-- The set ends with its last member, so that what nobody cleans up does not stay. Foreign members end as they would.
+local function keep(lock)
+  local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+  if not last[1] or not isOurs(last[1]) then
+    return
+  end
+  if last[2] == 'inf' then
+    call('PERSIST', lock)
+  else
+    local ms = math.max(tonumber(last[2]) - now, 1)
+    if not check(lock).isForeign or call('PTTL', lock) < ms then
+      call('PEXPIRE', lock, string.format('%.0f', ms))
+    end
+  end
+end
+

@@ -1,0 +1,137 @@
+// The memory store: the machine with a clock, for all locks of one process. No other process sees it.
+//
+// Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
+import { lockKey } from '../../keys';
+import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../options';
+import { nextTick } from '../../real-timers';
+import type { Listening } from '../../store';
+import { isSpare, limits, Machine, type Row } from '../machine';
+import { closedStore, type EmbeddedStore, neverMs, standFor, type Table } from './store';
+
+export interface MemoryStoreOptions {
+  /** Monotonic ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too. */
+  now?: (() => number) | undefined;
+}
+
+/** Locks of this process alone. The last two methods are for tests: they do what a server or an operator may do to a lock. */
+export interface MemoryStore extends EmbeddedStore {
+  readonly kind: 'memory';
+  /**
+   * Ends the hold of a key as its lifetime would have: whoever stands first in line is granted it. The holder learns of it at
+   * its next extension, as with Redis. True: it was held.
+   *
+   * @param key The whole key, `prefix` included.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key.
+   */
+  expire(key: string): boolean;
+  /**
+   * A stranger takes the key, whoever had it, for `lifetime` ms (default: for ever). `expire` ends that.
+   *
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or lifetime.
+   */
+  seize(key: string, lifetime?: number): void;
+}
+
+/** The holder after `seize`. */
+const stranger = 'a stranger';
+/** Fewer rows are not worth a look at which of them are spare. */
+const smallestSweep = 4096;
+
+/**
+ * A place for locks that only this process uses: no server, no package, nothing to connect. Each call makes another place.
+ *
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ */
+export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
+  const { now } = optionsOf<MemoryStoreOptions>(options, {
+    now: functionRule('a function that gives monotonic milliseconds'),
+  });
+  return handleOf(new MemoryTable(now));
+}
+
+/** @internal Another way in to the same table. */
+export function handleOf(table: MemoryTable): MemoryStore {
+  const handle: MemoryStore = {
+    kind: 'memory',
+    close: async () => table.close(),
+    expire: (key) => table.expire(lockKey(key, '')),
+    seize(key, lifetime) {
+      const full = lockKey(key, '');
+      if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
+      table.run((machine, micros) => machine.put(full, stranger, Math.floor(micros / 1000) + (lifetime ?? neverMs)));
+    },
+  };
+  return standFor(handle, table);
+}
+
+/** @internal */
+export class MemoryTable implements Table {
+  readonly #rows = new Map<string, Row>();
+  readonly #machine: Machine;
+  readonly #channels = new Map<string, (text: string) => void>();
+  readonly #now: (() => number) | undefined;
+  readonly #startMs = Date.now();
+  #readMs: number;
+  #passedMs = 0;
+  #sweepAt = smallestSweep;
+  #closed = false;
+
+  constructor(clock?: () => number) {
+    this.#now = clock;
+    this.#readMs = clock?.() ?? performance.now();
+    this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), limits, this.#rows);
+  }
+
+  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T {
+    if (this.#closed) throw closedStore();
+    const micros = this.#micros(monoMs);
+    if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
+    return work(this.#machine, micros);
+  }
+
+  async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
+    if (this.#closed) throw closedStore();
+    this.#channels.set(channel, onMessage);
+    return { close: () => void this.#channels.delete(channel) };
+  }
+
+  expire(key: string): boolean {
+    return this.run((machine, micros) => {
+      const token = machine.holder(key, micros);
+      if (token === undefined) return false;
+      machine.release({ keys: [key], token, ticket: 0, restMs: 0 }, micros);
+      return true;
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#channels.clear();
+  }
+
+  keys(): string[] {
+    return [...this.#rows.keys()];
+  }
+
+  /**
+   * Forgets what is spare whenever there are twice as many rows as were left the last time: a constant for each. Never in the
+   * middle of a command, which may have its hand on a row that is spare as yet.
+   */
+  #sweep(micros: number): void {
+    for (const [key, row] of this.#rows) if (isSpare(row, micros)) this.#rows.delete(key);
+    this.#sweepAt = Math.max(smallestSweep, 2 * this.#rows.size);
+  }
+
+  /** A clock that was put back, or replaced by another, goes on from here. */
+  #micros(monoMs: number | undefined): number {
+    const readMs = this.#now?.() ?? monoMs ?? performance.now();
+    if (readMs > this.#readMs) this.#passedMs += readMs - this.#readMs;
+    this.#readMs = readMs;
+    return Math.floor((this.#startMs + this.#passedMs) * 1000);
+  }
+
+  /** Later, never within the call that granted it. */
+  #tell(channel: string, text: string): void {
+    nextTick(() => this.#channels.get(channel)?.(text));
+  }
+}

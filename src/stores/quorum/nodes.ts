@@ -1,0 +1,104 @@
+// The nodes of a quorum together: which are asked, and what so many replies or errors come to.
+import { LockBackendError } from '../../errors';
+import { describe, type Key } from '../../keys';
+import type { QuorumNode } from './node';
+
+/** The replies to one request, as far as they have come. */
+export interface Tally<T> {
+  readonly replies: Map<QuorumNode, T>;
+  readonly errors: LockBackendError[];
+  /** Nodes that have not replied yet. */
+  open: number;
+}
+
+export class Nodes {
+  readonly all: readonly QuorumNode[];
+  readonly majority: number;
+  #identifications = 0;
+  #duplicate: QuorumNode | undefined;
+
+  constructor(all: readonly QuorumNode[]) {
+    this.all = all;
+    this.majority = Math.floor(all.length / 2) + 1;
+  }
+
+  get size(): number {
+    return this.all.length;
+  }
+
+  /** So many nodes without us leave no majority for us. */
+  isMinority(others: number): boolean {
+    return others > this.size - this.majority;
+  }
+
+  /** The nodes to ask: a silent one is skipped until it answers again, as long as there is a majority without it. */
+  get responsive(): readonly QuorumNode[] {
+    const responsive = this.all.filter((each) => !each.isSilent);
+    return responsive.length >= this.majority ? responsive : this.all;
+  }
+
+  /** Why the others are not asked. */
+  skipped(asked: readonly QuorumNode[]): LockBackendError[] {
+    if (asked.length === this.size) return [];
+    return this.all.filter((each) => !asked.includes(each)).map((each) => each.silence);
+  }
+
+  /** Asks in one tick; answers as soon as `decide` can, or throws. A node that replies later is heard in the background. */
+  ask<T, R>(
+    send: (node: QuorumNode) => Promise<T>,
+    decide: (tally: Tally<T>) => R | undefined,
+    asked = this.responsive,
+  ): Promise<R> {
+    return new Promise((resolve, reject) => {
+      const tally: Tally<T> = { replies: new Map(), errors: this.skipped(asked), open: asked.length };
+      const settle = (): void => {
+        tally.open -= 1;
+        try {
+          const decision = decide(tally);
+          if (decision !== undefined) resolve(decision);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      for (const node of asked) {
+        send(node).then(
+          (reply) => {
+            tally.replies.set(node, reply);
+            settle();
+          },
+          (error) => {
+            node.failed(error);
+            tally.errors.push(error);
+            settle();
+          },
+        );
+      }
+    });
+  }
+
+  /** One server under two names would have two votes. Checked again when a node was identified anew. */
+  duplicate(key: Key): LockBackendError | undefined {
+    let identifications = 0;
+    for (const node of this.all) identifications += node.identifications;
+    if (identifications !== this.#identifications) {
+      this.#identifications = identifications;
+      const known = this.all.filter(({ runId }) => runId !== '');
+      this.#duplicate = known.find(({ runId }, n) => known.findIndex((each) => each.runId === runId) < n);
+    }
+    if (this.#duplicate === undefined) return undefined;
+    const { name, runId } = this.#duplicate;
+    const other = this.all.find((each) => each.runId === runId)!;
+    const message = `${other.name} and ${name} are the same server (run_id ${runId}): a quorum is of independent ones`;
+    return new LockBackendError(message, { key, retryable: false });
+  }
+
+  noMajority(errors: readonly LockBackendError[], key: Key, unknown = false): LockBackendError {
+    const lasting = errors.filter((error) => !error.retryable);
+    const retryable = !this.isMinority(lasting.length);
+    const telling = retryable ? errors : lasting;
+    // Redis's own error says more than silence.
+    const cause = telling.find((error) => error.redisCode !== undefined) ?? telling[0];
+    const message = `no majority of the quorum could be asked about ${describe(key)} (${errors.length} of ${this.size} failed): ${cause?.message}`;
+    return new LockBackendError(message, { key, cause, redisCode: cause?.redisCode, retryable, unknown });
+  }
+}

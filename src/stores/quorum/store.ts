@@ -1,0 +1,296 @@
+// A store made of stores, each a Redis that knows nothing of the others: a lock is held while a majority of them holds our
+// token. A round asks all in one tick and is decided as soon as it can be; a node that replies later is heard in the background.
+//
+// What makes it exclusive: two majorities have a node in common, and a node grants one token at a time. So a grant counts from
+// before its own round was sent; each attempt has a token of its own, because the releases of a failed one may still be on
+// their way; an extension counts only nodes that have held the token all the time; and a node that may have forgotten a grant
+// in a restart does not vote until every lifetime given before has passed.
+//
+// What makes the fences rise: before a grant returns, a majority that still holds our token has a last fence at least as large
+// as ours. The next majority has one of them in it, and that one mints a larger fence. Each round proposes a fence just ahead
+// of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
+import { LockBackendError, optionError } from '../../errors';
+import { warn } from '../../events';
+import { describe, type Key } from '../../keys';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  ExtendReply,
+  ExtendRequest,
+  LockState,
+  Mode,
+  Moment,
+  Node,
+  ReleaseReply,
+  ReleaseRequest,
+  Store,
+  ValueRequest,
+} from '../../store';
+import { now } from '../../store';
+import { givenUp } from '../redis/replies';
+import { type Clock, QuorumNode } from './node';
+import { Nodes } from './nodes';
+import { Round, type Verdict } from './round';
+
+const realClock: Clock = {
+  now,
+  setTimer: (work, ms) => setTimeout(work, ms).unref(),
+  clearTimer: (timer) => clearTimeout(timer),
+};
+
+/** The timeout of one node, as a share of the lifetime. */
+const timeoutShare = 1 / 8;
+const leastTimeoutMs = 10;
+/** How far ahead of all clocks a fence is proposed: further after nodes minted different ones, nearer while they agree. */
+const nearestLeadMs = 1;
+const farthestLeadMs = 100;
+
+export class Quorum implements Store {
+  readonly keyPrefix: string;
+  readonly listen = undefined;
+  readonly isQuorum = true;
+  readonly #nodes: Nodes;
+  readonly #clock: Clock;
+  /** By token: rounds in which a node has not replied yet. */
+  readonly #rounds = new Map<string, Round>();
+  #identifying: Promise<unknown> | undefined;
+  #isIdentified = false;
+  #longestMs = 0;
+  #leadMs = 2 * nearestLeadMs;
+  #fencing = false;
+  #scopes = 0;
+  #onIdle: (() => void) | undefined;
+
+  constructor(stores: readonly Node[], clock: Clock = realClock) {
+    this.keyPrefix = stores[0]!.keyPrefix;
+    this.#clock = clock;
+    this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    const { size, majority } = this.#nodes;
+    if (size > 2 && size % 2 === 1) return;
+    const survives = size - majority;
+    const message = `a quorum of ${size} survives the loss of ${survives}, as one of ${2 * survives + 1} does; use 3, 5 or 7`;
+    warn({ code: 'quorum-size', message, key: null });
+  }
+
+  /** Several holders of one key: how many there are, two majorities need not agree on. */
+  refuses(keys: Key, mode: Mode | undefined): LockBackendError | undefined {
+    return mode && onlyForOne(keys, 'readers, writers and permits');
+  }
+
+  permitsOut(key: string): Promise<number> {
+    return Promise.reject(onlyForOne(key, 'permits'));
+  }
+
+  readValue(key: string): Promise<string | null> {
+    return Promise.reject(onlyForOne(key, 'a cached value'));
+  }
+
+  writeValue({ key }: ValueRequest): Promise<boolean> {
+    return Promise.reject(onlyForOne(key, 'a cached value'));
+  }
+
+  acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const { lifetimeMs } = request;
+    if (lifetimeMs === null) {
+      return Promise.reject(optionError('lifetime', 'a number: a node of a quorum may forget', lifetimeMs));
+    }
+    this.#longestMs = Math.max(this.#longestMs, lifetimeMs);
+    this.#fencing ||= request.fencing;
+    if (this.#isIdentified) return this.#round(request, lifetimeMs);
+    this.#identifying ??= this.#identifyAll(nodeTimeout(lifetimeMs, request.commandTimeoutMs));
+    return this.#identifying.then(() => this.#round(request, lifetimeMs));
+  }
+
+  async #identifyAll(timeoutMs: number): Promise<void> {
+    await Promise.all(this.#nodes.all.map((node) => node.identify(timeoutMs)?.catch((error) => node.failed(error))));
+    this.#isIdentified = true;
+  }
+
+  #round(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
+    const duplicate = this.#nodes.duplicate(request.keys);
+    if (duplicate !== undefined) return Promise.reject(duplicate);
+    const sent = this.#clock.now();
+    if (!request.begin()) return Promise.reject(givenUp(request.keys));
+    return new Promise((resolve, reject) => {
+      const onVerdict = (verdict: Verdict): void => {
+        if (verdict.is === 'over') reject(givenUp(request.keys));
+        else if (verdict.is === 'failed') reject(this.#nodes.noMajority(verdict.errors, request.keys));
+        else if (verdict.is === 'busy') resolve({ granted: false, leftMs: verdict.leftMs });
+        else {
+          this.#leadMs = verdict.wroteBack
+            ? Math.min(2 * this.#leadMs, farthestLeadMs)
+            : Math.max(0.99 * this.#leadMs, nearestLeadMs);
+          resolve({ granted: true, fence: verdict.fence, sent });
+        }
+      };
+      this.#start(request, lifetimeMs, sent, this.#nodes.responsive, onVerdict);
+    });
+  }
+
+  #start(
+    request: AcquireRequest,
+    lifetimeMs: number,
+    sent: Moment,
+    nodes: readonly QuorumNode[],
+    onVerdict?: (verdict: Verdict) => void,
+  ): void {
+    const { token, fencing } = request;
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    const leastFence = fencing ? this.#leastFence(sent) : undefined;
+    const onDone = (): void => {
+      if (this.#rounds.get(token) === round) this.#rounds.delete(token);
+      if (this.#rounds.size === 0) this.#onIdle?.();
+    };
+    const round = new Round(
+      { ...request, commandTimeoutMs, leastFence },
+      this.#nodes,
+      this.#longestMs,
+      onDone,
+      onVerdict,
+    );
+    this.#rounds.set(token, round);
+    round.ask(nodes, onVerdict === undefined ? [] : this.#nodes.skipped(nodes), sent.monoMs);
+  }
+
+  /** Ahead of every clock by the time it gets there, if all goes well. */
+  #leastFence({ monoMs }: Moment): number {
+    const aheadMs = Math.max(...this.#nodes.all.map(({ store }) => store.serverOffsetMs)) + this.#leadMs;
+    return Math.floor((monoMs + aheadMs) * 1000);
+  }
+
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    const { keys, token, lifetimeMs, exact, begin } = request;
+    if (!begin()) return { outcome: 'late' };
+    this.#longestMs = Math.max(this.#longestMs, lifetimeMs!);
+    const sent = this.#clock.now();
+    const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
+    // An end that was set by hand must not be set late, behind a renewal that another majority confirms: we wait for all, and
+    // none can run any more once we do not.
+    const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
+    const each = { ...request, commandTimeoutMs, validUntilMs };
+    const missing: QuorumNode[] = [];
+    const outcome = await this.#nodes.ask(
+      ({ store }) => store.extend(each),
+      ({ replies, errors, open }) => {
+        if (exact && open > 0) return undefined;
+        const count = { extended: 0, missing: 0, taken: 0, late: 0 };
+        for (const reply of replies.values()) count[reply.outcome] += 1;
+        if (count.extended >= this.#nodes.majority) {
+          for (const [node, reply] of replies) if (reply.outcome === 'missing') missing.push(node);
+          return 'extended' as const;
+        }
+        if (this.#nodes.isMinority(count.missing + count.taken)) {
+          return count.taken > 0 ? ('taken' as const) : ('missing' as const);
+        }
+        if (open > 0) return undefined;
+        if (count.late > 0 && (errors.length === 0 || !begin())) return 'late' as const;
+        throw this.#nodes.noMajority(errors, keys, true);
+      },
+    );
+    if (outcome === 'late') return { outcome };
+    if (outcome !== 'extended') {
+      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs }, sent.monoMs);
+      return { outcome };
+    }
+    if (missing.length > 0 && !this.#rounds.has(token)) this.#addNodes(each, missing, sent);
+    return { outcome, sent };
+  }
+
+  /**
+   * Nodes that had no vote, or have forgotten it, get our token too, while a majority is known to hold it. They
+   * count only from the next extension on: that they hold it now does not prove that no other token held it a moment ago.
+   */
+  #addNodes(
+    { keys, token, lifetimeMs, commandTimeoutMs, begin }: ExtendRequest,
+    missing: QuorumNode[],
+    sent: Moment,
+  ): void {
+    const request = { keys, token, lifetimeMs, fencing: this.#fencing, minReplicas: 0, commandTimeoutMs, begin };
+    this.#start(request, lifetimeMs!, sent, missing);
+  }
+
+  release(request: ReleaseRequest): Promise<ReleaseReply> {
+    const releases = new Map(this.#nodes.responsive.map((node) => [node, node.store.release(request)] as const));
+    this.#rounds.get(request.token)?.end(releases);
+    for (const node of this.#nodes.all) if (!releases.has(node)) node.abandon(request, 0);
+    const send = (node: QuorumNode): Promise<ReleaseReply> =>
+      releases.get(node)!.catch((error) => {
+        node.failed(error);
+        node.abandon(request, 0);
+        throw error;
+      });
+    return this.#nodes.ask(
+      send,
+      ({ replies, errors, open }) => {
+        const count = { released: 0, missing: 0, taken: 0 };
+        for (const reply of replies.values()) count[reply] += 1;
+        if (count.released >= this.#nodes.majority) return 'released';
+        if (this.#nodes.isMinority(count.missing + count.taken)) return count.taken > 0 ? 'taken' : 'missing';
+        if (open === 0) throw this.#nodes.noMajority(errors, request.keys, true);
+        return undefined;
+      },
+      [...releases.keys()],
+    );
+  }
+
+  async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
+    return [await this.release(release), await this.acquire(acquire)];
+  }
+
+  async abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
+    const round = this.#rounds.get(request.token);
+    for (const node of this.#nodes.all) if (!round?.awaits(node)) node.abandon(request, untilMs);
+    round?.end(new Map());
+  }
+
+  /** What a majority says: held where so many hold it, for as long as so many will, under the last fence that so many know. */
+  async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
+    const states = await this.#nodes.ask(
+      ({ store }) => store.inspect(key, commandTimeoutMs),
+      ({ replies, errors, open }) => {
+        if (open > 0) return undefined;
+        const all = [...replies.values()];
+        const locked = all.filter((state) => state.locked).length;
+        const isFree = this.#nodes.isMinority(all.length - locked);
+        if (locked < this.#nodes.majority && !isFree) throw this.#nodes.noMajority(errors, key);
+        return all;
+      },
+    );
+    const locked = states.filter((state) => state.locked).sort((a, b) => b.remaining - a.remaining);
+    const fences = states.map((state) => state.fence).sort((a, b) => b - a);
+    const fence = fences[states.length < this.#nodes.size ? 0 : this.#nodes.majority - 1]!;
+    const last = locked[this.#nodes.majority - 1];
+    if (last !== undefined) return { ...last, fence };
+    return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null };
+  }
+
+  join(): void {
+    this.#scopes += 1;
+    for (const { store } of this.#nodes.all) store.join();
+  }
+
+  async leave(): Promise<void> {
+    this.#scopes -= 1;
+    if (this.#rounds.size > 0) {
+      await new Promise<void>((resolve) => {
+        const before = this.#onIdle;
+        this.#onIdle = () => {
+          this.#onIdle = undefined;
+          before?.();
+          resolve();
+        };
+      });
+    }
+    if (this.#scopes === 0) for (const node of this.#nodes.all) node.reset();
+    await Promise.all(this.#nodes.all.map(({ store }) => store.leave()));
+  }
+}
+
+function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
+  return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare)));
+}
+
+function onlyForOne(keys: Key, what: string): LockBackendError {
+  const message = `${describe(keys)}: ${what} cannot be had on a quorum, only a lock of one holder; use a single Redis`;
+  return new LockBackendError(message, { key: keys, retryable: false });
+}

@@ -1,0 +1,134 @@
+// Calls of one tick go out as one script call, in their order, each with its own reply: one call as it is, more as a batch;
+// in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that one call alone may have
+// caused (a key without rights, of another slot, or on the move), sends every call by itself, so that only the culprit fails.
+
+import { slotOf } from '../../keys';
+import { setImmediate } from '../../real-timers';
+import * as scripts from '../../scripts/generated';
+import type { Call, ScriptCall } from '../../scripts/script';
+import { type Moment, now } from '../../store';
+import { codeOf, strangeReply } from './replies';
+
+/** What happens with the reply to a call. By callbacks, because each promise on this way is paid for by every lock. */
+export interface ReplyHandler {
+  readonly resolve: (reply: unknown) => void;
+  readonly reject: (error: unknown) => void;
+  /** Monotonic ms until which the call is worth sending again; absent where the handler decides that itself. */
+  readonly deadlineMs?: number;
+}
+
+/** A call, and the handler of its own reply. */
+export interface BatchedCall extends ReplyHandler {
+  readonly call: Call;
+}
+
+export type Send = (call: ScriptCall, handler: ReplyHandler) => void;
+
+/** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
+const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+
+export class Batch {
+  #calls: BatchedCall[] = [];
+  #sentAt: Moment | undefined;
+  readonly #most: number;
+  readonly #bySlot: boolean;
+  readonly #defer: (flush: () => void) => unknown;
+  readonly #send: Send;
+
+  /**
+   * @param most Calls in one batch.
+   * @param bySlot A cluster: slots cannot be mixed.
+   * @param defer  When to send. nextTick runs when the microtasks of this tick are done: every caller that the last replies
+   *               resumed has added its call by then. setImmediate: every caller whose timer is due has, too.
+   */
+  constructor(most: number, bySlot: boolean, send: Send, defer: (flush: () => void) => unknown) {
+    this.#most = most;
+    this.#bySlot = bySlot;
+    this.#send = send;
+    this.#defer = defer;
+  }
+
+  /** A moment before any call that is added now is sent; the same for all that leave together. */
+  get sentAt(): Moment {
+    this.#sentAt ??= now();
+    return this.#sentAt;
+  }
+
+  /** The handler gets the reply to this call, or the error that it, or its whole batch, met. */
+  add(call: BatchedCall): void {
+    if (this.#calls.length === 0) this.#defer(this.#flush);
+    this.#calls.push(call);
+  }
+
+  readonly #flush = (): void => {
+    this.#sentAt = undefined;
+    const some = this.#calls.splice(0, this.#most);
+    // What is left over leaves in the next turn: Redis works on these while we still write and read those.
+    if (this.#calls.length > 0) setImmediate(this.#flush);
+    if (!this.#bySlot || some.length === 1) return sendTogether(some, this.#send);
+    for (const together of bySlot(some)) sendTogether(together, this.#send);
+  };
+}
+
+/** Sends calls of one family now. A single call goes as it is, unless it is a part of a batch by its nature. */
+export function sendTogether(together: readonly BatchedCall[], send: Send): void {
+  const [first] = together as [BatchedCall, ...BatchedCall[]];
+  const isOwnScript = hasOwnScript(first.call);
+  if (isOwnScript && together.length === 1) return send(first.call, first);
+  const combine = isOwnScript ? scripts.batch : scripts.batchMembers;
+  send(combine(...partsOf(together)), {
+    resolve: (reply) => distribute(reply, together),
+    reject: (error) => {
+      const mayBeOne = together.length > 1 && culpritErrors.has(codeOf(String((error as Error).message)) ?? '');
+      for (const each of together) {
+        if (mayBeOne) sendTogether([each], send);
+        else each.reject(error);
+      }
+    },
+  });
+}
+
+/** A call that may be sent by itself. */
+function hasOwnScript(call: Call): call is ScriptCall {
+  return 'lua' in call.script;
+}
+
+function bySlot(calls: readonly BatchedCall[]): Iterable<BatchedCall[]> {
+  const slots = new Map<number, BatchedCall[]>();
+  for (const each of calls) {
+    const slot = slotOf(each.call.keys[0]!);
+    const together = slots.get(slot);
+    if (together === undefined) slots.set(slot, [each]);
+    else together.push(each);
+  }
+  return slots.values();
+}
+
+function partsOf(together: readonly BatchedCall[]): [keys: string[], parts: string[]] {
+  const keys: string[] = [];
+  const parts: string[] = [];
+  for (const { call } of together) {
+    for (const key of call.keys) keys.push(key);
+    parts.push(`${call.script.name} ${call.keys.length} ${call.args.length}`);
+    for (const arg of call.args) parts.push(arg);
+  }
+  return [keys, parts];
+}
+
+/** To each call its own reply. A reply that does not add up is an error for all it should have been for. */
+function distribute(reply: unknown, together: readonly BatchedCall[]): void {
+  const parts = Array.isArray(reply) ? reply : [];
+  let at = 0;
+  for (const each of together) {
+    const count = parts[at];
+    if (count === -1) {
+      each.reject(new Error(String(parts[at + 1])));
+      at += 2;
+    } else if (Number.isSafeInteger(count)) {
+      each.resolve(parts.slice(at + 1, at + 1 + count));
+      at += 1 + count;
+    } else {
+      each.reject(strangeReply(reply, each.call.keys));
+    }
+  }
+}

@@ -1,0 +1,57 @@
+// Valkey GLIDE, standalone and cluster. It routes a script by its keys, has no connection of its own to give, and words
+// errors in its own way. Commands are sent as they are: its class Script would have to be imported.
+import type { ScriptClient } from '../client';
+import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+
+/** Its `Decoder.String`: text, whatever the client is configured to return. */
+const asText = { decoder: 1 };
+
+export function isGlide(client: unknown): client is Foreign {
+  return hasMethods(client, 'customCommand', 'invokeScript');
+}
+
+export function glide(client: Foreign): ScriptClient {
+  const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> =>
+    client.customCommand([name, script, String(keys.length), ...keys, ...args], asText).catch(inRedisWords);
+  return {
+    keyPrefix: '',
+    // Only its cluster client knows sharded channels.
+    clustered: hasMethods(client, 'pubsubShardChannels'),
+    // It connects when it is made and reconnects by itself; all that it shows is that it was closed.
+    readiness: () => (client.isClosed === true ? 'closed' : 'ready'),
+    evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
+    eval: (lua, keys, args) => send('EVAL', lua, keys, args),
+    async evictionPolicy() {
+      return policyIn(await client.configGet(['maxmemory-policy'], asText));
+    },
+    async serverInfo() {
+      const answer = await client.customCommand(['INFO', 'server'], asText);
+      return typeof answer === 'string' ? answer : JSON.stringify(answer);
+    },
+    nodeOf: () => '',
+    dedicate() {
+      throw noDedicated(client);
+    },
+  };
+}
+
+/** What GLIDE makes of Redis's first word. Other words it keeps, with a colon behind them. */
+const redisWords: Readonly<Record<string, string>> = {
+  Ask: 'ASK',
+  BusyLoadingError: 'LOADING',
+  ClusterDown: 'CLUSTERDOWN',
+  CrossSlot: 'CROSSSLOT',
+  MasterDown: 'MASTERDOWN',
+  Moved: 'MOVED',
+  NoScriptError: 'NOSCRIPT',
+  PermissionDenied: 'NOPERM',
+  ReadOnly: 'READONLY',
+  ResponseError: 'ERR',
+  TryAgain: 'TRYAGAIN',
+};
+
+function inRedisWords(error: Error): never {
+  const [, word, text] = /^(?:An error was signalled by the server: - )?(\w+): (.*)$/s.exec(error.message) ?? [];
+  const code = word && (redisWords[word] ?? (/^[A-Z]+$/.test(word) ? word : undefined));
+  throw code ? new Error(`${code} ${text}`, { cause: error }) : error;
+}

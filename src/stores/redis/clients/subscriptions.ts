@@ -1,0 +1,216 @@
+// Subscriptions on one connection of our own, whatever the client. The connection never reconnects by itself: when it ends
+// we make another, perhaps to another node, subscribe again, and only then report that messages may have been missed. A connection
+// over which nothing is sent never learns that its server stands still or that the network is gone: so it is pinged now and then.
+//
+// Invariant: without a subscription there is no connection, nor once the owner has closed the client; neither it nor a timer
+// here keeps a process alive.
+import type { Subscribe, Subscription } from '../client';
+
+/** A connected subscriber. Its errors are ignored once it has ended. */
+export interface Subscriber {
+  subscribe(channel: string): Promise<unknown>;
+  unsubscribe(channel: string): Promise<unknown>;
+  /** Settles, in whatever way, when the server replies; absent where the client pings by itself. */
+  ping?(): Promise<unknown>;
+  close(): void;
+}
+
+/** Resolves once it is connected. `onEnd`: it will never bring a message again; may be called more than once. */
+export type OpenSubscriber = (
+  onMessage: (channel: string, message: string) => void,
+  onEnd: () => void,
+) => Promise<Subscriber>;
+
+interface Listener {
+  readonly onMessage: (message: string) => void;
+  readonly onGap: () => void;
+  readonly onClosed: (() => void) | undefined;
+}
+
+const firstPauseMs = 20;
+const longestPauseMs = 1000;
+/** Between two pings; a connection whose ping has no reply by the next is lost. */
+export const heartbeatMs = 5000;
+
+/** @param isClosed Whether the owner has closed the client. */
+export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Subscribe {
+  const subscriptions = new Subscriptions(open, isClosed);
+  return (channel, onMessage, onGap, onClosed) => subscriptions.subscribe(channel, { onMessage, onGap, onClosed });
+}
+
+class Subscriptions {
+  readonly #open: OpenSubscriber;
+  readonly #isClosed: () => boolean;
+  readonly #listeners = new Map<string, Set<Listener>>();
+  #current: Connection | undefined;
+  #recovering = false;
+  #endPause: (() => void) | undefined;
+
+  constructor(open: OpenSubscriber, isClosed: () => boolean) {
+    this.#open = open;
+    this.#isClosed = isClosed;
+  }
+
+  async subscribe(channel: string, listener: Listener): Promise<Subscription> {
+    const listeners = this.#listeners.get(channel) ?? new Set();
+    this.#listeners.set(channel, listeners.add(listener));
+    const close = (): void => this.#remove(channel, listener);
+    try {
+      await this.#connection().confirm(channel);
+    } catch (error) {
+      close();
+      throw error;
+    }
+    return { close };
+  }
+
+  #connection(): Connection {
+    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost, this.#beat);
+    return this.#current;
+  }
+
+  readonly #deliver = (channel: string, message: string): void => {
+    for (const { onMessage } of this.#listeners.get(channel) ?? []) onMessage(message);
+  };
+
+  readonly #lost = (connection: Connection): void => {
+    if (this.#current !== connection) return;
+    this.#current = undefined;
+    connection.close();
+    void this.#recover();
+  };
+
+  readonly #beat = (connection: Connection): void => {
+    if (this.#isClosed()) this.#endAll();
+    else connection.beat();
+  };
+
+  /** As if every listener had unsubscribed, although none did. */
+  #endAll(): void {
+    const all = [...this.#listeners.values()].flatMap((listeners) => [...listeners]);
+    this.#listeners.clear();
+    this.#end();
+    for (const { onClosed } of all) onClosed?.();
+  }
+
+  #end(): void {
+    this.#endPause?.();
+    this.#current?.close();
+    this.#current = undefined;
+  }
+
+  async #recover(): Promise<void> {
+    if (this.#recovering) return;
+    this.#recovering = true;
+    let recovered = false;
+    for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
+      await this.#pause(pauseMs);
+      if (this.#isClosed()) this.#endAll();
+      pauseMs = Math.min(2 * pauseMs, longestPauseMs);
+      recovered = await this.#confirmAll();
+    }
+    this.#recovering = false;
+    if (!recovered) return;
+    for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
+  }
+
+  /** Ends early when the last listener goes. */
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms).unref();
+      this.#endPause = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  /** Every channel again. A subscription that was closed meanwhile must not bring a connection back. */
+  async #confirmAll(): Promise<boolean> {
+    if (this.#listeners.size === 0) return false;
+    const connection = this.#connection();
+    const all = [...this.#listeners.keys()].map((channel) => connection.confirm(channel));
+    return Promise.all(all).then(
+      () => this.#current === connection,
+      () => false,
+    );
+  }
+
+  #remove(channel: string, listener: Listener): void {
+    const listeners = this.#listeners.get(channel);
+    if (!listeners?.delete(listener) || listeners.size > 0) return;
+    this.#listeners.delete(channel);
+    this.#current?.leave(channel);
+    if (this.#listeners.size === 0) this.#end();
+  }
+}
+
+/** One connection from its opening to its end, and the channels that Redis has confirmed on it, or is asked to. */
+class Connection {
+  readonly #opened: Promise<Subscriber>;
+  readonly #channels = new Map<string, Promise<unknown>>();
+  /** Never resolves. A client may leave a command without a reply when its connection ends. */
+  readonly #ended: Promise<never>;
+  readonly #heart: NodeJS.Timeout;
+  readonly #onEnd: () => void;
+  #end!: () => void;
+  /** Whether the last ping has a reply; at first: whether it is connected. */
+  #isAnswered = false;
+
+  constructor(
+    open: OpenSubscriber,
+    onMessage: (channel: string, message: string) => void,
+    onLost: (connection: Connection) => void,
+    onBeat: (connection: Connection) => void,
+  ) {
+    this.#ended = new Promise((_, reject) => {
+      this.#end = () => reject(new Error('the connection for messages was lost'));
+    });
+    this.#ended.catch(() => {});
+    this.#heart = setInterval(() => onBeat(this), heartbeatMs).unref();
+    this.#onEnd = () => {
+      this.#stop();
+      onLost(this);
+    };
+    this.#opened = open(onMessage, this.#onEnd);
+    this.#opened.then(this.#answered, this.#onEnd);
+  }
+
+  /** Pings the server; or ends, where it has not replied since the last time. */
+  beat(): void {
+    // A process that stood still reads first what has arrived meanwhile.
+    if (!this.#isAnswered) return void setImmediate(() => this.#isAnswered || this.#onEnd());
+    this.#isAnswered = false;
+    this.#opened.then((subscriber) => subscriber.ping?.()).then(this.#answered, this.#answered);
+  }
+
+  readonly #answered = (): void => {
+    this.#isAnswered = true;
+  };
+
+  #stop(): void {
+    clearInterval(this.#heart);
+    this.#end();
+  }
+
+  confirm(channel: string): Promise<unknown> {
+    let confirmed = this.#channels.get(channel);
+    if (confirmed === undefined) {
+      const asked = this.#opened.then((subscriber) => subscriber.subscribe(channel));
+      confirmed = Promise.race([asked, this.#ended]);
+      confirmed.catch(() => this.#channels.delete(channel));
+      this.#channels.set(channel, confirmed);
+    }
+    return confirmed;
+  }
+
+  leave(channel: string): void {
+    if (this.#channels.delete(channel))
+      this.#opened.then((subscriber) => subscriber.unsubscribe(channel)).catch(() => {});
+  }
+
+  close(): void {
+    this.#stop();
+    this.#opened.then((subscriber) => subscriber.close()).catch(() => {});
+  }
+}

@@ -1,0 +1,200 @@
+// What the verbs of the store are in Redis's words: each request as a call of its script, and what its reply says. No state,
+// no I/O.
+import { companionOf, type Key, listOf } from '../../keys';
+import * as scripts from '../../scripts/generated';
+import type { Call, ScriptCall } from '../../scripts/script';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type ExtendReply,
+  type ExtendRequest,
+  earlier,
+  type Held,
+  type LockState,
+  type Mode,
+  type Moment,
+  type RaiseRequest,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type ValueRequest,
+} from '../../store';
+import { ownerOf } from '../../token';
+import { integers, strangeReply } from './replies';
+import type { ServerClock } from './server-clock';
+
+/** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
+export const probationMs = 10_000;
+/** Integers in the reply of an acquire, and in that to a queued one. */
+const acquireLength = 4;
+const queuedLength = 6;
+
+const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
+const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
+
+export function acquireCall(request: AcquireRequest, notAfter: number): Call {
+  const { keys, token, lifetimeMs, place } = request;
+  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, notAfter);
+  const position = place === undefined ? unqueued(request) : [place.channel, place.id, String(place.ticket)];
+  const until = Math.ceil(notAfter);
+  return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+}
+
+/** What the script wants of a caller that is not queued. */
+function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
+  if (pauseMs !== undefined) return [leastFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
+  return leastFence > 0 ? [leastFence.toFixed(0)] : [];
+}
+
+export function releaseCall(
+  { keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest,
+  next?: AcquireRequest,
+): Call {
+  if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
+  return scripts.release(...keysOf(keys), token, ticket, restMs, next === undefined ? [] : nextOf(next));
+}
+
+function nextOf(request: AcquireRequest): string[] {
+  const { channel, id, ticket } = request.place!;
+  return [request.token, String(request.lifetimeMs), String(fencesOf(request)), channel, id, String(ticket)];
+}
+
+function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
+  return fencing ? fences : 0;
+}
+
+/** The locks and their companions, as every script wants them. */
+function keysOf(keys: Key): [lock: readonly string[], fence: readonly string[], queue: readonly string[]] {
+  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'fence')], [companionOf(keys, 'queue')]];
+  return [keys, keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
+}
+
+/** For a key that several may hold. */
+function acquireSharedCall(request: AcquireRequest, mode: Mode, notAfter: number): Call {
+  const { keys, token, lifetimeMs, place } = request;
+  const key = listOf(keys)[0]!;
+  const position =
+    place === undefined ? [] : [place.channel, place.id, String(place.ticket), String(place.patienceMs ?? 0)];
+  return scripts.acquireMember(
+    key,
+    companionOf(key, 'fence'),
+    companionOf(key, 'queue'),
+    companionOf(key, 'limit'),
+    token,
+    lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request) > 0 ? 1 : 0,
+    letters[mode.kind],
+    mode.prefer[0]!,
+    mode.permits,
+    mode.most,
+    mode.step,
+    mode.group,
+    position,
+  );
+}
+
+function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
+  const key = listOf(keys)[0]!;
+  const queue = companionOf(key, 'queue');
+  return scripts.releaseMember(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
+}
+
+/** The holder's member of the sorted set, so that the script need not search for it; '' where we do not know all of it. */
+function memberOf(token: string, { mode, fence }: Held): string {
+  if (fence < 0) return '';
+  const { kind, permits, step, group } = mode;
+  return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
+}
+
+export function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendRequest, notAfter: number): Call {
+  const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
+  if (held !== undefined) {
+    const key = listOf(keys)[0]!;
+    const known = memberOf(token, held);
+    return scripts.extendMember(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+  }
+  return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+}
+
+export function raiseCall({ keys, token, fence }: RaiseRequest): Call {
+  const [locks, fences] = keysOf(keys);
+  return scripts.raise(locks, fences, token, fence.toFixed(0));
+}
+
+export function inspectCall(key: string): ScriptCall {
+  return scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
+}
+
+export function permitsOutCall(key: string): Call {
+  return scripts.countMembers(key);
+}
+
+export function readValueCall(key: string): ScriptCall {
+  return scripts.readValue(companionOf(key, 'value'));
+}
+
+export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): ScriptCall {
+  return scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
+}
+
+/** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
+export function acquireReply(
+  reply: unknown,
+  { keys, place, mode }: AcquireRequest,
+  sent: Moment,
+  clock: ServerClock,
+): AcquireReply | undefined {
+  const isLong = Array.isArray(reply) && reply.length > acquireLength;
+  const mayBeLong = place !== undefined || mode !== undefined;
+  const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
+  const [status, value, third, serverMs, before, outside] = numbers as [number, number, number, number, number, number];
+  if (serverMs > 0) clock.learn(serverMs, sent.monoMs);
+  if (status === 1)
+    return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third };
+  if (status === -1) return undefined;
+  if (mode !== undefined && (status === -2 || status === -3)) {
+    return { granted: false, leftMs: Number.POSITIVE_INFINITY, never: status === -2 ? 'deadlock' : 'gone' };
+  }
+  if (status !== 0) throw strangeReply(reply, keys);
+  const stand = isLong && place ? { ticket: third, before, outside: outside === 1 } : undefined;
+  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand };
+}
+
+/** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */
+export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment, clock: ServerClock): ExtendReply {
+  const [result, serverMs] = integers(reply, 2, request.keys) as [number, number];
+  clock.learn(serverMs, sent.monoMs);
+  if (result === 1) return { outcome: 'extended', sent: request.held === undefined ? sent : earlier(sent, 1) };
+  if (result === 0) return { outcome: 'missing' };
+  if (result === -1) return { outcome: 'taken' };
+  if (result !== -2) throw strangeReply(reply, request.keys);
+  return { outcome: 'late' };
+}
+
+export function releaseReply(reply: unknown, keys: Key): ReleaseReply {
+  const results = integers(reply, listOf(keys).length, keys);
+  if (results.every((result) => result === 1)) return 'released';
+  return results.includes(-1) ? 'taken' : 'missing';
+}
+
+/** The replies to a release and to the acquire that went with it. */
+export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acquire: unknown[]] {
+  if (!Array.isArray(reply)) throw strangeReply(reply, keys);
+  const count = listOf(keys).length;
+  return [reply.slice(0, count), reply.slice(count)];
+}
+
+export function inspectReply(reply: unknown, key: string, token?: string): LockState & { owned?: boolean } {
+  if (!Array.isArray(reply) || reply.length !== 5) throw strangeReply(reply, key);
+  const [holder, leftMs, fence, waiters, kind] = reply as [unknown, number, unknown, number, string];
+  const locked = holder !== null;
+  return {
+    locked,
+    owner: ownerOf(holder),
+    remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
+    waiters,
+    fence: fence === null ? 0 : Number(fence),
+    mode: locked ? (modesByLetter[String(kind)] ?? 'exclusive') : null,
+    ...(token !== undefined && { owned: locked && String(holder) === token }),
+  };
+}

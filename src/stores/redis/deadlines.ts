@@ -1,0 +1,161 @@
+// Requests that are on their way to Redis, each with a deadline of our own. All with the same timeout share one timer: they
+// end in the order in which they began. While no request is pending there is no timer; it keeps the process alive while a
+// caller waits for a reply. A timer for each request would cost 4 % of a sequential pair, 5 % of a batched one.
+
+import type { LockBackendError } from '../../errors';
+import type { Key } from '../../keys';
+import { setImmediate } from '../../real-timers';
+import type { Call } from '../../scripts/script';
+import type { ReplyHandler } from './batch';
+import { refusal, silence } from './replies';
+
+/** Settled once: by Redis's reply, or by its own deadline. */
+export class PendingRequest implements ReplyHandler {
+  readonly keys: Key;
+  /** A caller waits for the reply, and the process stays alive for it. */
+  readonly keepsAlive: boolean;
+  readonly deadlineMs: number;
+  next: PendingRequest | undefined;
+  isSettled = false;
+  readonly #group: TimeoutGroup;
+  readonly #onReply: (reply: unknown) => void;
+  readonly #onError: (error: LockBackendError) => void;
+
+  constructor(
+    keys: Key,
+    timeoutMs: number,
+    keepsAlive: boolean,
+    onReply: (reply: unknown) => void,
+    onError: (error: LockBackendError) => void,
+  ) {
+    this.keys = keys;
+    this.keepsAlive = keepsAlive;
+    this.deadlineMs = performance.now() + timeoutMs;
+    this.#onReply = onReply;
+    this.#onError = onError;
+    this.#group = groupOf(timeoutMs);
+    this.#group.add(this);
+  }
+
+  resolve(reply: unknown): void {
+    if (this.isSettled) return;
+    this.#group.settle(this);
+    this.#onReply(reply);
+  }
+
+  reject(error: unknown): void {
+    if (this.isSettled) return;
+    this.#group.settle(this);
+    this.#onError(refusal(error, this.keys));
+  }
+}
+
+/** A pending request by script, which may go out with others of its tick. */
+export class PendingCall extends PendingRequest {
+  readonly call: Call;
+
+  constructor(
+    call: Call,
+    keys: Key,
+    timeoutMs: number,
+    keepsAlive: boolean,
+    onReply: (reply: unknown) => void,
+    onError: (error: LockBackendError) => void,
+  ) {
+    super(keys, timeoutMs, keepsAlive, onReply, onError);
+    this.call = call;
+  }
+}
+
+/** The result of a promise, its error as ours; or our own error, when it takes longer than `timeoutMs`. */
+export function withDeadline<T>(work: Promise<T>, keys: Key, timeoutMs: number, keepsAlive = true): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const request = new PendingRequest(keys, timeoutMs, keepsAlive, (value) => resolve(value as T), reject);
+    work.then(
+      (value) => request.resolve(value),
+      (error) => request.reject(error),
+    );
+  });
+}
+
+const mostKept = 16;
+const groups = new Map<number, TimeoutGroup>();
+
+function groupOf(timeoutMs: number): TimeoutGroup {
+  let group = groups.get(timeoutMs);
+  if (group === undefined) {
+    group = new TimeoutGroup(timeoutMs);
+    groups.set(timeoutMs, group);
+  }
+  return group;
+}
+
+const onlySettled = (): boolean => false;
+
+/** The pending requests of one timeout, as a linked list in the order of their deadlines. */
+class TimeoutGroup {
+  readonly #timeoutMs: number;
+  #first: PendingRequest | undefined;
+  #last: PendingRequest | undefined;
+  #pending = 0;
+  #keepingAlive = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
+  }
+
+  add(request: PendingRequest): void {
+    if (this.#last === undefined) this.#first = request;
+    else this.#last.next = request;
+    this.#last = request;
+    this.#pending += 1;
+    if (request.keepsAlive) this.#keepingAlive += 1;
+    if (this.#timer === undefined) this.#arm(request);
+    else if (request.keepsAlive && this.#keepingAlive === 1) this.#timer.ref();
+  }
+
+  settle(request: PendingRequest): void {
+    request.isSettled = true;
+    this.#pending -= 1;
+    if (request.keepsAlive) this.#keepingAlive -= 1;
+    if (this.#pending > 0) {
+      if (request.keepsAlive && this.#keepingAlive === 0) this.#timer?.unref();
+      return this.#drop(onlySettled);
+    }
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#first = this.#last = undefined;
+    // Each renewal has a timeout of its own.
+    if (groups.size > mostKept) groups.delete(this.#timeoutMs);
+  }
+
+  /** Drops those at the front that are settled, or that `isLate` takes. A link to the next would keep that from the collector. */
+  #drop(isLate: (request: PendingRequest) => boolean): void {
+    for (let first = this.#first; first !== undefined && (first.isSettled || isLate(first)); first = this.#first) {
+      this.#first = first.next;
+      first.next = undefined;
+    }
+    if (this.#first === undefined) this.#last = undefined;
+  }
+
+  #arm(first: PendingRequest): void {
+    const leftMs = Math.max(first.deadlineMs - performance.now(), 0);
+    this.#timer = setTimeout(this.#onTimer, leftMs);
+    if (this.#keepingAlive === 0) this.#timer.unref();
+  }
+
+  /** A timer that fires because our own event loop was blocked first lets the loop read what has arrived meanwhile. */
+  readonly #onTimer = (): void => {
+    const nowMs = performance.now();
+    const late: PendingRequest[] = [];
+    this.#drop((request) => request.deadlineMs <= nowMs && late.push(request) > 0);
+    this.#timer = undefined;
+    if (this.#first !== undefined) this.#arm(this.#first);
+    if (late.length > 0) setImmediate(() => this.#expire(late));
+  };
+
+  #expire(late: readonly PendingRequest[]): void {
+    for (const request of late) request.reject(silence(request.keys, this.#timeoutMs));
+  }
+}

@@ -1,0 +1,94 @@
+// A grant that replicas must acknowledge: the script and WAIT in one go on a connection of our own. WAIT speaks of what its
+// own connection wrote, so a reconnect between the two makes its answer worthless, and both are done again (the token makes
+// that harmless).
+import { LockBackendError } from '../../errors';
+import { describe, type Key, listOf } from '../../keys';
+import type { Call } from '../../scripts/script';
+import type { AcquireRequest } from '../../store';
+import { sendTogether } from './batch';
+import type { DedicatedClient, ScriptClient } from './client';
+import { inspectCall } from './commands';
+import { withDeadline } from './deadlines';
+import { asUnknown, notReady } from './replies';
+import type { Transport } from './transport';
+
+export class Replicas {
+  readonly #client: ScriptClient;
+  readonly #transport: Transport;
+  /** One for each node. */
+  readonly #connections = new Map<string, DedicatedClient>();
+
+  constructor(client: ScriptClient, transport: Transport) {
+    this.#client = client;
+    this.#transport = transport;
+  }
+
+  /** The connection to the node that has the key. @throws {LockBackendError} It cannot be used in time. */
+  async open(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
+    const [key] = listOf(keys) as [string];
+    const connection = this.#connectionFor(key);
+    await withDeadline(connection.opened, keys, timeoutMs).catch((error) => {
+      throw new LockBackendError(error.message, { key: keys, cause: error });
+    });
+    if (connection.script.readiness() === 'ready') return connection;
+    this.#relocate(connection, key, timeoutMs);
+    throw notReady(keys, 'soon');
+  }
+
+  /** The reply to the script, once so many replicas have what it wrote. @throws {LockBackendError} Too few have, or it is not known. */
+  async acquire(connection: DedicatedClient, call: Call, request: AcquireRequest): Promise<unknown> {
+    const { keys, minReplicas, commandTimeoutMs } = request;
+    const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
+    for (;;) {
+      const generation = connection.generation();
+      const both = Promise.all([written(connection, call), connection.wait(minReplicas, waitMs)]);
+      const [reply, replicas] = await withDeadline(both, keys, commandTimeoutMs).catch((error) => {
+        this.#relocate(connection, listOf(keys)[0]!, commandTimeoutMs);
+        throw asUnknown(error);
+      });
+      if (connection.generation() !== generation) continue;
+      if (Array.isArray(reply) && reply[0] === 1 && replicas < minReplicas) {
+        const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
+        throw new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS', unknown: true });
+      }
+      return reply;
+    }
+  }
+
+  /** At once. */
+  close(): void {
+    for (const connection of this.#connections.values()) connection.close();
+    this.#connections.clear();
+  }
+
+  #connectionFor(key: string): DedicatedClient {
+    const node = this.#client.nodeOf(key);
+    const open = this.#connections.get(node);
+    if (open !== undefined) return open;
+    const opening = this.#client.dedicate(key);
+    opening.opened.catch(() => this.#drop(opening));
+    this.#connections.set(node, opening);
+    return opening;
+  }
+
+  #drop(connection: DedicatedClient): void {
+    for (const [node, each] of this.#connections) if (each === connection) this.#connections.delete(node);
+  }
+
+  /** In a cluster the key may have moved: any request makes the client find its node again. */
+  #relocate(connection: DedicatedClient, key: string, timeoutMs: number): void {
+    if (!this.#client.clustered) return;
+    this.#drop(connection);
+    connection.close();
+    this.#transport.requestAlone(inspectCall(key), key, timeoutMs).catch(() => {});
+  }
+}
+
+/** Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
+function written({ script: client }: DedicatedClient, call: Call): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    sendTogether([{ call, resolve, reject }], ({ script, keys, args }, handler) => {
+      client.eval(script.lua, keys, args).then(handler.resolve, handler.reject);
+    });
+  });
+}

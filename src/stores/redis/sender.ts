@@ -1,0 +1,54 @@
+// The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
+import type { ScriptCall } from '../../scripts/script';
+import type { ReplyHandler } from './batch';
+import type { ScriptClient } from './client';
+import { codeOf, isNoScript } from './replies';
+
+/** Errors of a slot on the move that the client does not follow any further; and the pause before the call is sent again. */
+const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+const movingPauseMs = 20;
+
+export class Sender {
+  readonly #client: ScriptClient;
+  /** By SHA, scripts whose text this server has had. */
+  readonly #known = new Set<string>();
+
+  constructor(client: ScriptClient) {
+    this.#client = client;
+  }
+
+  send(call: ScriptCall, handler: ReplyHandler): void {
+    const { script, keys, args } = call;
+    try {
+      if (!this.#known.has(script.sha)) return this.#sendText(call, handler);
+      this.#client.evalsha(script.sha, keys, args).then(
+        (reply) => handler.resolve(reply),
+        (error) => {
+          if (isNoScript(error)) this.#sendText(call, handler);
+          else this.#refused(error, call, handler);
+        },
+      );
+    } catch (error) {
+      handler.reject(error); // a client that throws instead of rejecting
+    }
+  }
+
+  #sendText(call: ScriptCall, handler: ReplyHandler): void {
+    const { script, keys, args } = call;
+    this.#client.eval(script.lua, keys, args).then(
+      (reply) => {
+        this.#known.add(script.sha);
+        handler.resolve(reply);
+      },
+      (error) => this.#refused(error, call, handler),
+    );
+  }
+
+  /** In a cluster, while a slot is on the move: its keys are divided between two nodes, or its node died. Nothing ran. */
+  #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
+    const { deadlineMs = 0 } = handler;
+    const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
+    if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
+    setTimeout(() => this.send(call, handler), movingPauseMs).unref();
+  }
+}

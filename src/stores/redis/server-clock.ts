@@ -1,0 +1,21 @@
+// What is known of one server's clock, learned from the time in its replies. The offset is never more than it really is:
+// then a request is stale no later than it should be.
+export class ServerClock {
+  /** Server time minus monotonic time, in ms. */
+  offsetMs = Date.now() - performance.now();
+  #isKnown = false;
+
+  /** The server's time, or earlier, when our monotonic clock says `monoMs`. */
+  serverMs(monoMs: number): number {
+    return monoMs + this.offsetMs;
+  }
+
+  /** The offset is at least (server time − our time of reading it), and at most (server time − our time of sending). */
+  learn(serverMs: number, sentMs: number): void {
+    const least = serverMs - performance.now();
+    const most = serverMs + 1 - sentMs;
+    if (!this.#isKnown || this.offsetMs > most) this.offsetMs = least;
+    else this.offsetMs = Math.max(this.offsetMs, least);
+    this.#isKnown = true;
+  }
+}

@@ -1,0 +1,195 @@
+// What looks after a lock while it is held, made when something first does: the one extension in flight, the renewal, the watch
+// over the end of the validity, and the signal that tells of its loss. No timer here keeps the process alive, and none runs
+// after `stop`.
+import { forKey, LockBackendError, type LockLostError, type LossReason } from './errors';
+import { describe, type Key } from './keys';
+import type { Settings } from './options';
+import { Renewal, timerMs } from './renewal';
+import { type Held, type Moment, now, type Store } from './store';
+
+/** A deadline noticed later than this was not noticed in time because the process did not run. */
+const stallMs = 50;
+/** The wall clock is checked this often where a timer watches over a held lock. */
+const wallCheckMs = 1000;
+
+/** What is looked after: a held lock. */
+export interface Kept {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly token: string;
+  readonly context: { readonly settings: Settings; readonly store: Store };
+  /** Whether it was released or is known to be lost; the clocks are not read. */
+  readonly ended: boolean;
+  readonly isLost: boolean;
+  readonly loss: LockLostError | undefined;
+  /** How it is held, where several may hold the key. */
+  held(): Held | undefined;
+  /** Notices the end of the validity. True while it is ours. */
+  check(): boolean;
+  leftMs(): number;
+  /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
+  confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
+  /** An extension, requested at `asked`, was not answered, and may still execute until `untilMs`. */
+  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
+  lose(reason: LossReason): void;
+  releaseQuietly(): Promise<unknown>;
+}
+
+interface Extension {
+  readonly lifetimeMs: number | null;
+  /** Set this end even if it is sooner. */
+  readonly exact: boolean;
+  readonly asked: Moment;
+  /** Monotonic ms after which it must change nothing. */
+  readonly validUntilMs: number;
+  readonly commandTimeoutMs: number;
+}
+
+export class Upkeep {
+  readonly #held: Kept;
+  #extending: Promise<boolean> | undefined;
+  /** Whether that one sets an end that was asked for by hand. */
+  #isExact = false;
+  #renewal: Renewal | undefined;
+  #watch: NodeJS.Timeout | undefined;
+  #aborter: AbortController | undefined;
+
+  constructor(held: Kept) {
+    this.#held = held;
+  }
+
+  get isExtending(): boolean {
+    return this.#extending !== undefined;
+  }
+
+  /** Whether an extension is under way that may also shorten. */
+  get extendsExactly(): boolean {
+    return this.isExtending && this.#isExact;
+  }
+
+  /** Whether it is renewed without end. */
+  get isEndless(): boolean {
+    return this.#renewal?.isOn === true && this.#renewal.endsMs === Number.POSITIVE_INFINITY;
+  }
+
+  /** Aborts when the lock is lost; its timer runs from when it is first read. */
+  get signal(): AbortSignal {
+    if (this.#aborter === undefined) {
+      this.#aborter = new AbortController();
+      if (!this.#held.ended) this.#arm();
+      else if (this.#held.isLost) this.#aborter.abort(this.#held.loss);
+    }
+    return this.#aborter.signal;
+  }
+
+  /** Sets the end to `lifetimeMs` from now, even if it is sooner. */
+  async extend(lifetimeMs: number | null): Promise<boolean> {
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    this.#isExact = true;
+    return this.#alone(() => this.#extendExactly(lifetimeMs));
+  }
+
+  /** Sets the end to the lease's own lifetime from now, unless it is later already. */
+  renew(commandTimeoutMs: number): Promise<boolean> {
+    const { lifetimeMs } = this.#held.context.settings;
+    const asked = now();
+    const validUntilMs = asked.monoMs + this.#held.leftMs();
+    this.#isExact = false;
+    return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
+  }
+
+  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
+  startRenewing(lease: object): void {
+    const { settings } = this.#held.context;
+    if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
+    this.#renewal = new Renewal(this, this.#held, lease, settings);
+    this.#arm();
+  }
+
+  /** The end of the validity is another one. */
+  moved(): void {
+    if (this.#aborter !== undefined || this.#watch !== undefined) this.#arm();
+  }
+
+  /** Why the validity is over, although the lock was not released. */
+  reasonOfEnd(): LossReason {
+    // A timer watched over it, and yet it was not noticed in time: this process did not run.
+    if (this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
+    const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
+    if (renewal?.hasFailed || this.isExtending) return 'unreachable';
+    return renewal === undefined ? 'expired' : 'stalled';
+  }
+
+  stop(): void {
+    clearTimeout(this.#watch);
+    this.#watch = undefined;
+    this.#renewal?.stop();
+  }
+
+  abort(loss: LockLostError): void {
+    this.#aborter?.abort(loss);
+  }
+
+  /** Runs `work` as the one extension in flight. */
+  #alone(work: () => Promise<boolean>): Promise<boolean> {
+    const extending = work().finally(() => {
+      this.#extending = undefined;
+    });
+    this.#extending = extending;
+    return extending;
+  }
+
+  async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
+    const held = this.#held;
+    if (!held.check()) return false;
+    const { commandTimeoutMs } = held.context.settings;
+    const asked = now();
+    if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
+      // Redis may shorten it without our ever hearing so: it is held for no longer than that.
+      held.confirm(asked, lifetimeMs, true);
+      this.#reschedule();
+    }
+    // An end that was set by hand must not be set late, when a renewal may have set another.
+    const validUntilMs = asked.monoMs + Math.min(held.leftMs(), commandTimeoutMs);
+    const extended = await this.#extend({ lifetimeMs, exact: true, asked, validUntilMs, commandTimeoutMs });
+    if (extended) this.#reschedule();
+    return extended;
+  }
+
+  async #extend({ asked, ...extension }: Extension): Promise<boolean> {
+    const { key, keys, token, context } = this.#held;
+    const { lifetimeMs, exact, validUntilMs } = extension;
+    const begin = (): boolean => this.#held.check();
+    const request = { ...extension, keys, token, held: this.#held.held(), begin };
+    const reply = await context.store.extend(request).catch((error) => {
+      if (exact && lifetimeMs !== null && error.unknown) this.#held.uncertain(asked, lifetimeMs, validUntilMs);
+      throw forKey(error, key);
+    });
+    if (!this.#held.check()) {
+      // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
+      if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly();
+      return false;
+    }
+    if (reply.outcome === 'late') {
+      throw new LockBackendError(`Redis ran the extension of ${describe(key)} too late`, { key });
+    }
+    if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
+    else this.#held.lose(reply.outcome);
+    return reply.outcome === 'extended';
+  }
+
+  #reschedule(): void {
+    if (this.#renewal?.isOn) this.#renewal.schedule();
+  }
+
+  /** Checks the end of the validity when it comes, and the wall clock before that. */
+  #arm(): void {
+    clearTimeout(this.#watch);
+    const leftMs = this.#held.leftMs();
+    if (leftMs === Number.POSITIVE_INFINITY) return;
+    const check = (): void => {
+      if (this.#held.check()) this.#arm();
+    };
+    this.#watch = setTimeout(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
+  }
+}

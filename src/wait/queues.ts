@@ -1,0 +1,179 @@
+// The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
+// here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
+// released at once.
+import { warn, warningsWanted } from '../events';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type GrantSource,
+  type Holder,
+  type ReleaseReply,
+  type ReleaseRequest,
+  restMs,
+  type Store,
+} from '../store';
+import { newToken } from '../token';
+import {
+  type Answer,
+  type Entry,
+  fencesInBlock,
+  Queue,
+  type QueueKey,
+  type QueuePort,
+  type ReleaseAndRequest,
+  type Waiter,
+} from './queue';
+import { SharedGrants } from './shared-waiter';
+import { WakeUps } from './wake-ups';
+
+const queuesOfStores = new WeakMap<Store, Queues>();
+/** Stores of which it was said that they have no wake-ups. */
+const warned = new WeakSet<Store>();
+
+/** The queues of a store; undefined where it has no wake-ups, so that waiting means polling. */
+export function queuesOf(store: Store): Queues | undefined {
+  if (store.listen === undefined) {
+    if (warningsWanted() && !warned.has(store)) {
+      warned.add(store);
+      const message = 'waiting polls: this client (a pool, GLIDE) has no messages to give';
+      warn({ code: 'no-wake-ups', message, key: null });
+    }
+    return undefined;
+  }
+  let queues = queuesOfStores.get(store);
+  if (queues === undefined) {
+    queues = new Queues(store, store.listen);
+    queuesOfStores.set(store, queues);
+  }
+  return queues;
+}
+
+export class Queues implements QueuePort {
+  readonly wakeUps: WakeUps;
+  /** Where grants of keys that several may hold come from. */
+  readonly shared: GrantSource;
+  readonly #store: Store;
+  readonly #queues = new Map<string, Queue>();
+  /** The last queue used; skips building the map key. */
+  #last: Queue | undefined;
+  /** Queues whose entries are on their way, or in Redis's queue. */
+  readonly #entries = new Map<string, Queue>();
+  /** Entries that were given up, with what releases them. */
+  readonly #abandoned = new Map<string, ReleaseRequest>();
+
+  constructor(store: Store, listen: NonNullable<Store['listen']>) {
+    this.#store = store;
+    this.wakeUps = new WakeUps(listen, {
+      wake: (id, key) => this.#wake(id, key),
+      gap: () => {
+        for (const queue of this.#queues.values()) queue.gap();
+      },
+    });
+    this.shared = new SharedGrants(store, this.wakeUps);
+  }
+
+  queue(key: QueueKey): Queue {
+    if (this.#last !== undefined && isSame(this.#last.key, key)) return this.#last;
+    const name = nameOf(key);
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      queue = new Queue(key, this);
+      this.#queues.set(name, queue);
+    }
+    this.#last = queue;
+    return queue;
+  }
+
+  empty(queue: Queue): void {
+    const name = nameOf(queue.key);
+    if (this.#queues.get(name) === queue) this.#queues.delete(name);
+    if (this.#last === queue) this.#last = undefined;
+  }
+
+  nowMs(): number {
+    return performance.now();
+  }
+
+  random(): number {
+    return Math.random();
+  }
+
+  setTimer(work: () => void, ms: number): NodeJS.Timeout {
+    return setTimeout(work, ms);
+  }
+
+  clearTimer(timer: unknown): void {
+    clearTimeout(timer as NodeJS.Timeout);
+  }
+
+  newEntry(owner: string | undefined): Entry {
+    return { token: newToken(owner), id: this.wakeUps.newId(), ticket: 0, mayExecuteUntilMs: 0, sent: false };
+  }
+
+  request(queue: Queue, entry: Entry, commandTimeoutMs: number, { resolve, reject }: Answer<AcquireReply>): void {
+    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then((reply) => {
+      if (reply.granted) this.#entries.delete(entry.id);
+      resolve(reply);
+    }, reject);
+  }
+
+  release(held: Holder, { resolve, reject }: Answer<ReleaseReply>): void {
+    this.#store.release(held.releaseRequest()).then(resolve, reject);
+  }
+
+  releaseAndRequest(
+    queue: Queue,
+    token: string,
+    entry: Entry,
+    waiter: Waiter,
+    answer: Answer<ReleaseAndRequest>,
+  ): void {
+    const { commandTimeoutMs, retryTimeoutMs } = waiter;
+    const release = { keys: queue.key.key, token, commandTimeoutMs, restMs: restMs(retryTimeoutMs) };
+    const request = this.#requestOf(queue, entry, commandTimeoutMs);
+    this.#store.releaseAndAcquire(release, request).then(([result, next]) => {
+      if (next.granted) this.#entries.delete(entry.id);
+      answer.resolve({ result, next });
+    }, answer.reject);
+  }
+
+  abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: Entry, commandTimeoutMs: number): void {
+    const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || -1 };
+    this.#entries.delete(id);
+    this.#abandoned.set(id, request);
+    void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
+  }
+
+  #requestOf(queue: Queue, { token, id, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
+    const { key, lifetimeMs, fencing } = queue.key;
+    this.#entries.set(id, queue);
+    return {
+      keys: key,
+      token,
+      lifetimeMs,
+      fencing,
+      fences: fencesInBlock,
+      minReplicas: 0,
+      commandTimeoutMs,
+      // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
+      begin: () => !this.#abandoned.has(id),
+      place: { channel: this.wakeUps.channel, id, ticket },
+    };
+  }
+
+  #wake(id: string, key: string): void {
+    const queue = this.#entries.get(id);
+    if (queue?.key.key === key && queue.wake(id)) return;
+    const request = this.#abandoned.get(id);
+    if (request !== undefined) this.#store.release(request).catch(() => {});
+  }
+}
+
+function isSame(one: QueueKey, other: QueueKey): boolean {
+  const { key, lifetimeMs, fencing, owner } = other;
+  return one.key === key && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner;
+}
+
+function nameOf({ key, lifetimeMs, fencing, owner }: QueueKey): string {
+  return `${lifetimeMs} ${fencing} ${owner?.length} ${owner} ${key}`;
+}

@@ -1,0 +1,95 @@
+// What the tests of the queue share: a key, its callers, and how the lock goes round.
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { companionOf } from '../../src/keys';
+import type { Action } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { type Client, connect, uniqueKey } from '../support/redis';
+import type { Here, Redis } from './places';
+
+export type Options = redisExpLock.Options;
+export type Lease = redisExpLock.Lease;
+
+export const channels = 'redis-exp-lock:1:*';
+/** Long enough for nothing but the event itself to end a wait. */
+export const patient: Options = { lifetime: 10_000, timeout: 15_000 };
+
+/** A key, those who want it, and what Redis knows of their queue. */
+export class Scene {
+  readonly here: Here;
+  direct!: Client;
+  key = '';
+  readonly #locks: redisExpLock.WithLock[] = [];
+
+  constructor(here: Here) {
+    this.here = here;
+    before(async () => {
+      this.direct = await connect(here.address);
+    });
+    after(() => this.direct.destroy());
+    beforeEach(() => {
+      this.key = uniqueKey();
+    });
+    afterEach(async () => {
+      await Promise.all(this.#locks.splice(0).map((lock) => lock.close({ drain: false })));
+    });
+  }
+
+  /** A factory that is closed with the test. */
+  lock(redis: Redis, options: Options = {}): redisExpLock.WithLock {
+    const lock = redisExpLock({ redis, ...patient, ...options });
+    this.#locks.push(lock);
+    return lock;
+  }
+
+  get queue(): string {
+    return companionOf(this.key, 'queue');
+  }
+
+  queueLength(key = this.key): Promise<number> {
+    return this.direct.zCount(companionOf(key, 'queue'), 0, '+inf');
+  }
+
+  /** Waits until so many processes are queued. */
+  async queued(count: number, key = this.key): Promise<void> {
+    await waitFor(async () => (await this.queueLength(key)) === count, { what: `${count} queued` });
+  }
+
+  /** The key is free, and nothing but its fence is left of it. */
+  async nothingLeft(key = this.key): Promise<void> {
+    await waitFor(async () => (await this.direct.exists([key, companionOf(key, 'queue')])) === 0, {
+      what: 'the lock and its queue to be gone',
+    });
+  }
+
+  openChannels(): Promise<string[]> {
+    return this.direct.pubSubChannels(channels) as Promise<string[]>;
+  }
+
+  async connections(): Promise<number> {
+    return String(await this.direct.sendCommand(['CLIENT', 'LIST']))
+      .trim()
+      .split('\n').length;
+  }
+}
+
+/** What comes after the confirmation of a subscription is lost, and the connection stays. */
+export const loseMessages: Action = {
+  async reply(link, reply) {
+    await link.toClient(reply);
+    link.mute();
+  },
+};
+
+export async function takeAndGive(
+  waits: readonly Promise<Lease>[],
+  each: (lease: Lease, n: number) => unknown,
+): Promise<void> {
+  await Promise.all(
+    waits.map(async (wait, n) => {
+      const lease = await wait;
+      await each(lease, n);
+      expect(await lease.release()).to.equal(true);
+    }),
+  );
+}

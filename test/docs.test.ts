@@ -1,0 +1,364 @@
+// README.md and docs/: every code block is run as printed. Programs run against a real Redis, shell commands are known or are
+// sent to it, SQL runs in SQLite, diagrams are read line by line. A block in a language that nobody runs here fails the test.
+// Rights (plain blocks) are in test/redis/rights.test.ts.
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { promisify } from 'node:util';
+import { expect } from 'chai';
+import initSqlJs from 'sql.js';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
+import redisExpLock from '../src/index';
+import { exited, track, waitFor } from './support/processes';
+import { type Client, connect, sharedRedis, startRedis } from './support/redis';
+
+const root = join(__dirname, '..');
+const scratch = join(root, 'test', '.docs');
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+
+interface Page {
+  /** From the root, such as `docs/safety.md`. */
+  readonly file: string;
+  readonly text: string;
+}
+
+interface Block {
+  readonly language: string;
+  readonly text: string;
+}
+
+const docs = readdirSync(join(root, 'docs')).filter((file) => file.endsWith('.md'));
+const pages: readonly Page[] = ['README.md', ...docs.map((file) => `docs/${file}`)].map((file) => ({
+  file,
+  text: readFileSync(join(root, file), 'utf8'),
+}));
+const readme = pages[0]!.text;
+
+function blocksOf(page: Page): Block[] {
+  const found = page.text.matchAll(/^```(\w*)\n(.*?)^```$/gms);
+  return Array.from(found, ([, language, text]) => ({ language: language!, text: text! }));
+}
+
+/** What the docs leave to their reader. */
+const yours = `
+import { createClient } from 'redis';
+const work = async () => {};
+const print = async () => {};
+const transfer = async ({ fence }) => { if (!(fence > 0)) throw new Error('no fence'); };
+const readAndUpdate = async () => 100;
+const makeReport = async () => 'all is well';
+const fetchPage = async () => {};
+`;
+const withClient = `
+import redisExpLock from 'redis-exp-lock';
+const client = createClient({ url: process.env.REDIS_URL });
+client.on('error', () => {});
+await client.connect();
+const withLock = redisExpLock({ redis: client, prefix: 'docs:' });
+`;
+
+let runtime: string;
+
+describe('docs', () => {
+  before(async function () {
+    this.timeout(60_000);
+    await promisify(execFile)('npm', ['run', '--silent', 'build'], { cwd: root });
+    mkdirSync(scratch, { recursive: true });
+    runtime = mkdtempSync(join(tmpdir(), 'redis-exp-lock-'));
+  });
+
+  after(() => {
+    for (const folder of [scratch, runtime]) rmSync(folder, { recursive: true, force: true });
+  });
+
+  for (const page of pages) {
+    describe(`${page.file}: every code block works as printed`, () => {
+      const blocks = blocksOf(page);
+      let outcomes: ReadonlyMap<number, string>;
+
+      before(async function () {
+        this.timeout(30_000);
+        outcomes = await runPrograms(page, blocks);
+      });
+
+      for (const [index, { language, text }] of blocks.entries()) {
+        it(`block ${index + 1} (${language || 'plain'}): ${text.trim().split('\n')[0]!.slice(0, 60)}`, async () => {
+          if (isProgram(language)) expect(outcomes.get(index)).to.equal('done');
+          else if (language === 'sh') await runCommands(text.trim());
+          else if (language === 'sql') await checkFencedUpdate(text);
+          else if (language === 'mermaid') checkDiagram(text.trim());
+          else expect(text).to.match(/^ACL SETUSER /);
+        });
+      }
+    });
+  }
+
+  describe('README.md and docs/', () => {
+    it('the README has at most 250 lines, and the first program at most ten', () => {
+      expect(readme.trimEnd().split('\n').length).to.be.at.most(250);
+      expect(tenLines().split('\n').filter(Boolean).length).to.be.at.most(10);
+    });
+
+    it('links of the README lead to what is in the package, links of docs/ to one another', () => {
+      expect(readme).to.not.match(/\]\(\w+:/);
+      const broken = pages.flatMap((page) => {
+        const links = page.text.replace(/^```.*?^```$/gms, '').matchAll(/\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)/g);
+        return [...links].filter(([, file, anchor]) => !leadsSomewhere(page, file!, anchor)).map(([link]) => link);
+      });
+      expect(broken).to.deep.equal([]);
+    });
+
+    it('files of the repository that they name are there', () => {
+      const named = /(?<=`)(?:src|test|examples|bench)\/[^`*]*(?=`)|[A-Z]{5,}\.md/g;
+      const names = pages.flatMap(({ text }) => text.match(named) ?? []);
+      expect(names).to.include('src/acquire.ts');
+      expect(names.filter((name) => !existsSync(join(root, name)))).to.deep.equal([]);
+    });
+
+    it('every node-redis client has a listener for errors, in the docs, the examples and the demo', () => {
+      const blocks = pages.flatMap((page) => blocksOf(page).map(({ text }) => text));
+      const programs = ['examples', 'demo'].flatMap((folder) =>
+        readdirSync(join(root, folder)).map((file) => readFileSync(join(root, folder, file), 'utf8')),
+      );
+      const samples = [...blocks, ...programs].filter((text) => text.includes('createClient('));
+      expect(samples).to.have.length.above(3);
+      expect(samples.filter((text) => !text.includes(".on('error', "))).to.deep.equal([]);
+    });
+  });
+
+  describe('the ten lines of the README, while Redis restarts', () => {
+    // Takes the lock again and again until that goes well on a new connection.
+    const goOn = `
+    let reconnected = false;
+    client.on('ready', () => { reconnected = true; });
+    console.log('once');
+    for (let done = false; !done; ) {
+      const isNew = reconnected;
+      try {
+        await withLock.run('bankAccount', async () => { done = isNew; });
+      } catch (err) {
+        if (err.code !== 'ERR_LOCK_BACKEND') throw err;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    console.log('again');
+    client.destroy();`;
+
+    /** What became of the process: its exit code and all that it printed. */
+    async function throughRestart(lines: string): Promise<{ code: number | null; output: string }> {
+      const server = await startRedis();
+      const child = start(program(lines, goOn), `restart-${lines.length}.mjs`, { REDIS_URL: server.url });
+      await waitFor(() => child.output().includes('once'), { what: 'the first lock' });
+      await server.kill();
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      await server.restart();
+      const { code } = await exited(child.process);
+      await server.discard();
+      return { code, output: child.output() };
+    }
+
+    it('the process survives, and the lock works again', async () => {
+      const { code, output } = await throughRestart(tenLines());
+      expect(output, output).to.include('again');
+      expect(code, output).to.equal(0);
+    });
+
+    it('without the listener, the process dies', async () => {
+      const { code, output } = await throughRestart(tenLines().replace(/^client\.on\('error'.*$/m, ''));
+      expect(code, output).to.equal(1);
+    });
+  });
+});
+
+function tenLines(): string {
+  return blocksOf(pages[0]!).find(({ language }) => language === 'js')!.text;
+}
+
+// Programs.
+
+const isProgram = (language: string): boolean => language === 'js' || language === 'ts';
+
+/** Runs those of one page one after the other in one process: what became of each, by its place among the blocks. */
+async function runPrograms(page: Page, blocks: readonly Block[]): Promise<ReadonlyMap<number, string>> {
+  const outcomes = new Map<number, string>();
+  const files = blocks.flatMap(({ language, text }, index) => {
+    if (!isProgram(language)) return [];
+    const file = join(scratch, `${page.file.replace(/\W/g, '-')}-${index}.m${language}`);
+    writeFileSync(file, program(text, endOf(text)));
+    return [[index, file] as const];
+  });
+  if (files.length === 0) return outcomes;
+  const { url } = await sharedRedis();
+  const servers = page.text.includes('REDIS_A') ? await threeServers() : {};
+  const steps = files.map(([index, file]) => `await run(${index}, ${JSON.stringify(file)});`);
+  const name = `${page.file.replace(/\W/g, '-')}.mjs`;
+  const needsSqlite = blocks.some(({ text }) => /sharedMemoryStore\(|HostLock\(/.test(text));
+  const node = needsSqlite ? nodeWithSqlite() : process.execPath;
+  const child = start([stepByStep, ...steps, leave].join('\n'), name, { ...servers, REDIS_URL: url }, node);
+  const { code } = await exited(child.process);
+  const output = child.output();
+  for (const [, index, outcome] of output.matchAll(/^@(\d+) ([\s\S]*?)@$/gm)) outcomes.set(Number(index), outcome!);
+  const unfinished = files.find(([index]) => !outcomes.has(index));
+  if (unfinished !== undefined) outcomes.set(unfinished[0], `ended with ${code}:\n${output}`);
+  else if ([...outcomes.values()].every((each) => each === 'done')) expect(code, output).to.equal(0);
+  return outcomes;
+}
+
+const stepByStep = `
+let allDone = true;
+async function run(index, file) {
+  const outcome = await import(file).then(() => 'done', (error) => error.stack);
+  allDone &&= outcome === 'done';
+  console.log('@' + index + ' ' + outcome + '@');
+}`;
+/** By itself: nothing that a block closed keeps it alive. A block that failed has closed nothing. */
+const leave = 'if (!allDone) process.exit(1);';
+
+/** One that makes its own client is a program; any other block is a part of one. */
+function isWhole(text: string): boolean {
+  return /createClient\(|from 'ioredis'/.test(text);
+}
+
+function program(text: string, end: string): string {
+  const prelude = yours + (isWhole(text) ? '' : withClient);
+  const imports = (text.match(/^import .*$/gm) ?? [])
+    .map((line) => (isWhole(text) ? line : line.replace('import redisExpLock, {', 'import {')))
+    .filter((line) => !prelude.includes(line));
+  const body = text.replace(/^import .*$/gm, '');
+  return [...imports, prelude, isWhole(text) ? body : `{\n${body}\n}`, end].join('\n');
+}
+
+/** A block without `client` closes what it opened. Callbacks may still be on their way when the last line is reached. */
+function endOf(text: string): string {
+  const pause = text.includes('done(') ? 'await new Promise((resolve) => setTimeout(resolve, 100));' : '';
+  if (text.includes("from 'ioredis'")) return 'client.disconnect();';
+  return isWhole(text) && !text.includes('const client = ') ? '' : `${pause} await client.close();`;
+}
+
+function start(text: string, name: string, env: Record<string, string>, node = process.execPath) {
+  const file = join(scratch, name);
+  writeFileSync(file, text);
+  const child = spawn(node, [...(text.includes('.mts"') ? ['--import', 'tsx'] : []), file], {
+    cwd: root,
+    env: { ...process.env, ...env, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 15_000,
+  });
+  track(child);
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (data) => {
+      output += data;
+    });
+  }
+  return { process: child, output: () => output };
+}
+
+/** Servers that do not tell that they were started just now. */
+async function threeServers(): Promise<Record<string, string>> {
+  const servers = await Promise.all(['A', 'B', 'C'].map(() => startRedis()));
+  await Promise.all(servers.map((server) => server.command('ACL', 'SETUSER', 'default', '-info')));
+  return Object.fromEntries(servers.map((server, n) => [`REDIS_${'ABC'[n]}`, server.url]));
+}
+
+// Commands.
+
+async function runCommands(text: string): Promise<void> {
+  const commands = text.split('\n').map((line) => line.replace(/ +# .*$/, '').trim());
+  for (const command of commands.filter((each) => !each.startsWith('redis-cli '))) checkCommand(command);
+  const lines = commands.filter((each) => each.startsWith('redis-cli '));
+  if (lines.length > 0) await askRedis(lines);
+}
+
+function checkCommand(command: string): void {
+  const { scripts, name, peerDependencies } = manifest;
+  const [, installed] = /^npm install (.+?)(?:@\d+)?$/.exec(command) ?? [];
+  if (command === 'npm start') expect(scripts).to.have.property('start');
+  else if (command === 'npm cit') expect(scripts).to.have.property('test');
+  else expect([name, ...Object.keys(peerDependencies)], command).to.include.members(installed?.split(' ') ?? [command]);
+}
+
+/** Each command finds something, in a Redis where a lock is held and waited for, and another is held by a reader. */
+async function askRedis(lines: readonly string[]): Promise<void> {
+  const client = await connect((await sharedRedis()).url);
+  const options = { redis: client, prefix: 'lk:', owner: 'web-1', timeout: 10_000 };
+  const withLock = redisExpLock(options);
+  const reader = await new redisExpLock.RWLock('config', options).acquireRead();
+  const lease = await withLock.promise('bankAccount', { autoExtend: true });
+  const waiting = withLock.run('bankAccount', () => {});
+  await waitFor(async () => (await withLock.inspect('bankAccount')).waiters === 1, { what: 'a queue' });
+  for (const line of lines) {
+    const reply = await ask(client, line.replace('<token>', lease.token));
+    expect([null, 0, '0', ''], line).to.not.include(reply);
+    expect(reply, line).to.not.deep.equal([]);
+  }
+  await Promise.all([lease.release(), waiting, reader.release()]);
+  client.destroy();
+}
+
+async function ask(client: Client, line: string): Promise<unknown> {
+  const words = (line.match(/"[^"]*"|'[^']*'|\S+/g) ?? []).slice(1).map((word) => word.replace(/^(["'])(.*)\1$/, '$2'));
+  if (words[0] !== '--scan') return client.sendCommand(words);
+  expect(words[1]).to.equal('--pattern');
+  const keys: string[] = [];
+  for await (const found of client.scanIterator({ MATCH: words[2]! })) keys.push(...found);
+  return keys;
+}
+
+// SQL.
+
+async function checkFencedUpdate(sql: string): Promise<void> {
+  const { Database } = await initSqlJs();
+  const db = new Database();
+  db.run('CREATE TABLE account (id TEXT PRIMARY KEY, balance INTEGER, fence INTEGER)');
+  db.run("INSERT INTO account VALUES ('alice', 0, 0)");
+  const write = (balance: number, fence: number): number => {
+    db.run(sql, { ':id': 'alice', ':balance': balance, ':fence': fence });
+    return db.getRowsModified();
+  };
+  expect(write(1, 1795239862065541), 'the first holder').to.equal(1);
+  expect(write(2, 1795239862065999), 'the next holder').to.equal(1);
+  expect(write(3, 1795239862065541), 'the first one, late').to.equal(0);
+  expect(db.exec('SELECT balance FROM account')[0]!.values).to.deep.equal([[2]]);
+  db.close();
+}
+
+// Diagrams: what of mermaid's language they use. Its parser wants a browser.
+
+function checkDiagram(text: string): void {
+  const [first, ...lines] = text.split('\n').map((line) => line.trim());
+  expect(first).to.equal('sequenceDiagram');
+  const participants = new Set(lines.flatMap((line) => /^participant (\w+) as [^;#]+$/.exec(line)?.[1] ?? []));
+  let depth = 0;
+  for (const line of lines.filter((each) => !each.startsWith('participant'))) {
+    const [, from, to] = /^(\w+)(?:->>|-->>|--x)(\w+): [^;#]+$/.exec(line) ?? [];
+    const [, over] = /^Note over (\w+): [^;#]+$/.exec(line) ?? [];
+    if (/^(?:loop|alt) \S/.test(line)) depth += 1;
+    else if (line === 'end') depth -= 1;
+    else if (!/^else \S/.test(line)) expect([...participants], line).to.include.members(over ? [over] : [from, to]);
+  }
+  expect(depth, 'each alt and loop has its end').to.equal(0);
+  const scripts = readdirSync(join(root, 'src', 'scripts'));
+  expect(scripts).to.include.members(text.match(/\w+\.lua/g) ?? []);
+}
+
+// Links.
+
+function leadsSomewhere(from: Page, file: string, anchor: string | undefined): boolean {
+  const target = file === '' ? from.file : relative(root, join(root, dirname(from.file), file));
+  const shipped = ['README.md', 'LICENSE', ...manifest.files].some((each) => `${target}/`.startsWith(`${each}/`));
+  if (!shipped || !existsSync(join(root, target))) return false;
+  return anchor === undefined || anchorsOf(readFileSync(join(root, target), 'utf8')).includes(anchor);
+}
+
+/** As GitHub and npm make them. */
+function anchorsOf(text: string): string[] {
+  const headings = text.replace(/^```.*?^```$/gms, '').matchAll(/^#+ (.*)$/gm);
+  return Array.from(headings, ([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replace(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
+}

@@ -1,0 +1,15 @@
+/** Whether this Node has the engine of shared memory; without it, its suites are pending here and say why. */
+import { missingEngine } from '../../src/stores/embedded/sqlite';
+
+const missing = missingEngine();
+
+/** Why shared memory cannot be tried here; undefined: it can. */
+export const noEngine =
+  missing &&
+  `pending: Node ${process.version} has no SQLite and better-sqlite3@12 is not installed; newer ones run it in node-22.test.ts and node-24.test.ts`;
+
+/** A suite that needs the engine. */
+export function describeWithEngine(title: string, suite: (this: Mocha.Suite) => void): void {
+  if (noEngine === undefined) describe(title, suite);
+  else describe(title, () => it(noEngine));
+}

@@ -1,0 +1,3 @@
+import { describeOnNode } from './other-node';
+
+describeOnNode(24);

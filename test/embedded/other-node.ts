@@ -1,0 +1,85 @@
+/**
+ * The suites of shared memory, run by another Node than this one: each of their tests is counted as one of ours. Those of all
+ * stores without a server are among them.
+ */
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { expect } from 'chai';
+import { Test } from 'mocha';
+import { node } from '../../scripts/runtimes.cjs';
+import { exited, track } from '../support/processes';
+
+const root = resolve(__dirname, '../..');
+const suites = ['test/contract/*.test.ts', 'test/embedded/*.test.ts', 'test/process/members.test.ts'];
+const some = ['acquire, on shared memory', 'RWLock, on shared memory', 'HostLock', 'shared memory under attack'];
+
+/** Whether this process is one that was started here. */
+export const isInner = process.env.REDIS_EXP_LOCK_INNER !== undefined;
+
+/** What mocha's reporter says of one test; without a duration it was pending. */
+interface Told {
+  readonly fullTitle: string;
+  readonly duration?: number;
+  readonly err: { readonly message?: string; readonly stack?: string };
+}
+
+export function describeOnNode(major: 22 | 24): void {
+  if (isInner || process.versions.node.startsWith(`${major}.`)) return; // it runs them itself
+  describe(`without a server, on Node ${major}`, function () {
+    this.timeout(300_000);
+    const program = node(major);
+    if (program === undefined) {
+      it(
+        `pending: Node ${major} for ${process.platform} on ${process.arch} is no package, or not installed (npm ci in test/runtimes)`,
+      );
+      return;
+    }
+
+    before(async function () {
+      for (const told of await run(program)) this.test!.parent!.addTest(testOf(told));
+    });
+
+    it('runs all of its suites', function () {
+      const titles = this.test!.parent!.tests.map(({ title }) => title);
+      for (const suite of some)
+        expect(
+          titles.some((title) => title.startsWith(suite)),
+          suite,
+        ).to.equal(true);
+    });
+  });
+}
+
+function testOf({ fullTitle, duration, err }: Told): Test {
+  if (duration === undefined && err.message === undefined) return new Test(fullTitle);
+  return new Test(fullTitle, () => {
+    if (err.message !== undefined) throw Object.assign(new Error(err.message), { stack: err.stack ?? err.message });
+  });
+}
+
+async function run(program: string): Promise<Told[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-report-'));
+  const report = join(folder, 'report.json');
+  const args = [
+    join(root, 'node_modules/mocha/bin/mocha.js'),
+    ...['--parallel', '--jobs', '3', '--reporter', 'json', '--reporter-option', `output=${report}`],
+    ...['--grep', 'shared memory|HostLock|on memory', ...suites],
+  ];
+  const env = { ...process.env, REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' };
+  const child = spawn(program, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  track(child);
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (output += text));
+  try {
+    const { code } = await exited(child);
+    const { stats, tests } = JSON.parse(readFileSync(report, 'utf8'));
+    // A hook that fails is counted, but is no test.
+    expect(code, output).to.equal(stats.failures);
+    expect(tests.filter(({ err }: Told) => err.message !== undefined).length, output).to.equal(stats.failures);
+    return tests;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}

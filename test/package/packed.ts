@@ -1,0 +1,61 @@
+/** The library as users install it: what `npm pack` makes, unpacked into a project that has nothing else. */
+import { execFile } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+
+export const repository = resolve(__dirname, '../..');
+
+export interface Project {
+  readonly folder: string;
+  /** The package, unpacked. */
+  readonly installed: string;
+  readonly tarball: string;
+  remove(): void;
+}
+
+/** A project that has the library and `others` of our own packages, linked. */
+export async function projectWith(others: readonly string[]): Promise<Project> {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'redis-exp-lock-package-')));
+  const installed = join(folder, 'node_modules/redis-exp-lock');
+  const tarball = await pack(folder);
+  await install(tarball, installed, others);
+  return { folder, installed, tarball, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** Packs the repository as `npm publish` would. Building is part of that. */
+async function pack(destination: string): Promise<string> {
+  await run(repository, 'npm', ['pack', '--ignore-scripts=false', '--pack-destination', destination]);
+  return join(destination, readdirSync(destination).find((file) => file.endsWith('.tgz'))!);
+}
+
+/** Does what `npm install` does, without asking a registry: the tarball, and packages that are here already. */
+async function install(tarball: string, installed: string, others: readonly string[]): Promise<void> {
+  mkdirSync(installed, { recursive: true });
+  await run(repository, 'tar', ['-xzf', tarball, '-C', installed, '--strip-components=1']);
+  for (const name of others) {
+    const link = join(dirname(installed), name);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(join(repository, 'node_modules', name), link, 'junction');
+  }
+}
+
+export function write(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}
+
+export function node(cwd: string, ...args: string[]): Promise<string> {
+  return run(cwd, process.execPath, args);
+}
+
+/** Resolves with what the command printed; rejects with it when the command fails. */
+function run(cwd: string, command: string, args: string[]): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = execFile(command, args, { cwd, maxBuffer: 2 ** 26 }, (err, stdout, stderr) => {
+      if (err) reject(new Error(`${command} ${args.join(' ')}\n${stdout}${stderr}`, { cause: err }));
+      else resolve(stdout);
+    });
+    child.stdin?.end();
+  });
+}

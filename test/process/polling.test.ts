@@ -1,0 +1,43 @@
+/** A caller that polls beside the queue of two busy processes: it has a turn within the bound that docs/waiting.md states. */
+import { join } from 'node:path';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { companionOf } from '../../src/keys';
+import { kill9, startChild, waitFor } from '../support/processes';
+import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+
+describe('polling beside a busy queue', function () {
+  this.timeout(60_000);
+  let server: RedisServer;
+  let client: Client;
+
+  before(async () => {
+    server = await startRedis();
+    client = await server.connect();
+  });
+
+  after(async () => {
+    client.destroy();
+    await server.discard();
+  });
+
+  it('H80: with pauses of 100 ms, a turn within some seconds, three times over', async () => {
+    const children = [1, 2].map(() => startChild(join(__dirname, 'children', 'queuer.ts'), [server.url]));
+    try {
+      for (const each of children) expect(await each.receive()).to.equal('ready');
+      const key = uniqueKey('hot');
+      for (const each of children) each.send({ key, users: 4_000, holdMs: 5 });
+      await waitFor(async () => (await client.zCount(companionOf(key, 'queue'), 0, '+inf')) === 1);
+      const polling = redisExpLock({ redis: client, maxRetries: 10_000, retryTimeout: 100 });
+      for (let turn = 0; turn < 3; turn++) {
+        const startMs = performance.now();
+        const lease = await polling.promise(key);
+        // Eight pauses in vain, the holds that a process hands off locally, and the pause for which the key yields; twice that.
+        expect(performance.now() - startMs, `turn ${turn}`).to.be.below(2 * (8 * 120 + 65 * 10 + 120));
+        expect(await lease.release()).to.equal(true);
+      }
+    } finally {
+      await Promise.all(children.map(kill9));
+    }
+  });
+});

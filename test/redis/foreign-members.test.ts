@@ -1,0 +1,120 @@
+/**
+ * A sorted set of another library under the same key (redis-semaphore keeps its permits so: an identifier, and the ms at which it
+ * was taken): whatever would let somebody in beside them, or take them away, is refused by name, at once, and nothing is changed.
+ */
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { companionOf } from '../../src/keys';
+import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+
+const { RWLock, Semaphore } = redisExpLock;
+
+describe('a foreign sorted set (H79)', function () {
+  this.timeout(20_000);
+  const lifetime = 30_000;
+  const foreign = '5f1c7a2e-3c0a-4a39-9d6e-1df1b5a4a111';
+  let server: RedisServer;
+  let client: Client;
+  let key: string;
+
+  before(async () => {
+    server = await startRedis();
+    client = await server.connect();
+  });
+
+  after(async () => {
+    client.destroy();
+    await server.discard();
+  });
+
+  beforeEach(() => {
+    key = uniqueKey('foreign');
+  });
+
+  const semaphore = (options = {}) => new Semaphore(key, 3, { redis: client, lifetime, ...options });
+  const lock = (options = {}) => new RWLock(key, { redis: client, lifetime, maxRetries: 0, ...options });
+
+  async function refused(work: Promise<unknown>): Promise<void> {
+    const before = await contents();
+    const startMs = performance.now();
+    const error = await work.then(
+      () => undefined,
+      (reason) => reason,
+    );
+    expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
+    expect(error).to.include({ redisCode: 'FOREIGN', retryable: false });
+    expect(performance.now() - startMs, 'ms').to.be.below(2_000);
+    expect(await contents(), 'what is there').to.deep.equal(before);
+  }
+
+  async function contents(): Promise<unknown> {
+    const names = [key, ...(['queue', 'limit'] as const).map((each) => companionOf(key, each))];
+    return Promise.all(names.map((each) => client.dump(each)));
+  }
+
+  const ends: [what: string, score: () => number][] = [
+    ['taken a moment ago', () => Date.now() - 5],
+    ['taken long ago', () => 1],
+    ['that ends later than all of ours', () => Date.now() + 10 * lifetime],
+    ['that ends before all of ours', () => Date.now() + 5_000],
+  ];
+  for (const [what, score] of ends) {
+    it(`with a permit ${what}: refused everywhere, with and without time to wait`, async () => {
+      await client.zAdd(key, { score: score(), value: foreign });
+      for (const options of [{}, { timeout: 5_000 }, { maxRetries: 100, retryTimeout: 50 }]) {
+        await refused(semaphore(options).acquire());
+        await refused(lock(options).acquireRead());
+        await refused(lock(options).acquireWrite());
+      }
+      await refused(semaphore().available());
+      await refused(redisExpLock({ redis: client }).inspect(key));
+    });
+
+    it(`with a permit ${what}, beside our own: no more of ours, and ours is released and extended as ever`, async () => {
+      const permit = await semaphore().acquire();
+      await client.zAdd(key, { score: score(), value: foreign });
+      const kept = await client.zScore(key, foreign);
+      await refused(semaphore({ timeout: 5_000 }).acquire());
+      await refused(semaphore().available());
+      expect(await permit.extend(lifetime)).to.equal(true);
+      expect(await permit.release()).to.equal(true);
+      expect(await client.zRangeWithScores(key, 0, -1)).to.deep.equal([{ value: foreign, score: kept }]);
+    });
+
+    it(`with a permit ${what}, beside a reader: no upgrade, no other reader; its release leaves the stranger’s`, async () => {
+      const reader = await lock().acquireRead();
+      await client.zAdd(key, { score: score(), value: foreign });
+      await refused(lock().acquireRead());
+      await refused(lock({ timeout: 3_000 }).acquireRead());
+      await refused(reader.upgrade());
+      expect(await reader.release()).to.equal(true);
+      expect(await client.zRange(key, 0, -1)).to.deep.equal([foreign]);
+    });
+
+    it(`with a permit ${what}, beside a writer: no downgrade`, async () => {
+      const writer = await lock().acquireWrite();
+      await client.zAdd(key, { score: score(), value: foreign });
+      await refused(writer.downgrade());
+      expect(await writer.release()).to.equal(true);
+      expect(await client.zRange(key, 0, -1)).to.deep.equal([foreign]);
+    });
+  }
+
+  it('among 200 readers of ours: refused once its time has come to the front, and never purged', async () => {
+    const readers = await Promise.all(Array.from({ length: 200 }, () => lock().acquireRead()));
+    await client.zAdd(key, { score: Date.now(), value: foreign });
+    await refused(lock().acquireRead());
+    await Promise.all(readers.map((each) => each.release()));
+    expect(await client.zRange(key, 0, -1)).to.deep.equal([foreign]);
+  });
+
+  it('its own time to live is never cut short by a holder of ours that ends sooner', async () => {
+    const permit = await semaphore({ lifetime: 1_000 }).acquire();
+    await client.zAdd(key, { score: Date.now(), value: foreign });
+    await client.pExpire(key, 60_000);
+    expect(await permit.extend(2_000)).to.equal(true);
+    expect(await client.pTTL(key)).to.be.greaterThan(50_000);
+    expect(await permit.release()).to.equal(true);
+    expect(await client.pTTL(key)).to.be.greaterThan(50_000);
+  });
+});

@@ -1,0 +1,75 @@
+/** Readers, writers and time: how long readers that go first may pass a writer, and what a request that comes twice leaves behind. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { companionOf } from '../../src/keys';
+import * as scripts from '../../src/scripts/generated';
+import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+
+const { RWLock } = redisExpLock;
+
+describe('readers that go first, and requests that come twice', function () {
+  this.timeout(30_000);
+  let server: RedisServer;
+  let client: Client;
+  let key: string;
+
+  before(async () => {
+    server = await startRedis();
+    client = await server.connect();
+  });
+
+  after(async () => {
+    client.destroy();
+    await server.discard();
+  });
+
+  beforeEach(() => {
+    key = uniqueKey('readers');
+  });
+
+  it("'reader': 64 readers without a pause let a writer in after half a second, each time", async () => {
+    const lock = new RWLock(key, { redis: client, lifetime: 10_000, prefer: 'reader', timeout: 20_000 });
+    let over = false;
+    const readers = Array.from({ length: 64 }, async () => {
+      while (!over) await lock.read(() => sleep(20 + Math.random() * 20));
+    });
+    await sleep(200);
+    const waits: number[] = [];
+    for (let n = 0; n < 4; n++) {
+      const startMs = performance.now();
+      await lock.write(() => waits.push(performance.now() - startMs));
+      await sleep(50);
+    }
+    over = true;
+    await Promise.all(readers);
+    // Half a second, the readers that are inside then, and the machine.
+    expect(Math.max(...waits), `${waits}`).to.be.below(500 + 40 + 2_000);
+  });
+
+  /** The acquire as it was sent for this lease: another copy of it, as a client sends one after it has reconnected. */
+  function acquireAgain(token: string, kind: 'r' | 'w'): Promise<unknown> {
+    const names = [key, companionOf(key, 'fence'), companionOf(key, 'queue'), companionOf(key, 'limit')] as const;
+    const call = scripts.acquireMember(...names, token, 10_000, Date.now() + 1_000, 1, kind, 'w', 1, 0, 0, '', []);
+    const batch = scripts.batchMembers(call.keys, [`acquireMember 4 ${call.args.length}`, ...call.args]);
+    return client.eval(batch.script.lua, { keys: [...batch.keys], arguments: [...batch.args] });
+  }
+
+  for (const kind of ['r', 'w'] as const) {
+    it(`an acquire (${kind}) that comes again after changes in place leaves no second reader`, async () => {
+      const lock = new RWLock(key, { redis: client, lifetime: 10_000, maxRetries: 0, autoExtend: false });
+      const lease = kind === 'r' ? await lock.acquireRead() : await lock.acquireWrite();
+      if (kind === 'r') await lease.upgrade();
+      await lease.downgrade();
+      const others = [await lock.acquireRead(), await lock.acquireRead()];
+      await acquireAgain(lease.token, kind);
+      expect(await client.zCard(key)).to.equal(3);
+      for (const each of others) expect(await each.release()).to.equal(true);
+      await lease.upgrade();
+      expect(lease.mode).to.equal('write');
+      await lease.downgrade();
+      expect(await lease.release()).to.equal(true);
+      expect(await client.exists([key, companionOf(key, 'limit')])).to.equal(0);
+    });
+  }
+});

@@ -1,0 +1,211 @@
+/**
+ * The connection for messages. Nothing is sent over it, so it does not learn by itself that its server stands still, or that the
+ * network is gone; and what it leaves behind when it is closed keeps a process alive.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import sinon from 'sinon';
+import redisExpLock from '../../src/index';
+import { heartbeatMs, type Subscriber, subscribeOver } from '../../src/stores/redis/clients/subscriptions';
+import { libraryTimers } from '../contract/outcomes';
+import { dropRequest, type FaultProxy, startProxy } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { sharedRedis, startRedis, uniqueKey } from '../support/redis';
+
+interface Way {
+  readonly redis: any;
+  close(): void;
+}
+const dials: Record<string, (url: string) => Promise<Way>> = {};
+for (const name of ['redis', 'redis-5', 'redis-4']) {
+  dials[name] = async (url) => {
+    const redis = require(name).createClient({ url });
+    redis.on('error', () => {});
+    await redis.connect();
+    return { redis, close: () => void (redis.isOpen && (redis.destroy ?? redis.disconnect).call(redis)) };
+  };
+}
+for (const name of ['ioredis', 'ioredis-5', 'iovalkey']) {
+  dials[name] = async (url) => {
+    const redis = new (require(name))(url, { lazyConnect: true });
+    redis.on('error', () => {});
+    await redis.connect();
+    return { redis, close: () => redis.disconnect() };
+  };
+}
+
+describe('the connection for messages', function () {
+  this.timeout(40_000);
+
+  describe('whatever the client', () => {
+    const lines: { answers: boolean; closed: boolean; pings: number }[] = [];
+    const opened: string[] = [];
+    let clock: sinon.SinonFakeTimers;
+    let closedByOwner: boolean;
+    /** Whether the next one is let in, and answered. */
+    let next: { opens: boolean; answers: boolean };
+
+    beforeEach(() => {
+      clock = sinon.useFakeTimers({
+        toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'setImmediate'],
+      });
+      lines.length = 0;
+      opened.length = 0;
+      closedByOwner = false;
+      next = { opens: true, answers: true };
+    });
+    afterEach(() => clock.restore());
+
+    const forever = new Promise<never>(() => {});
+    async function open(): Promise<Subscriber> {
+      const line = { answers: next.answers, closed: false, pings: 0 };
+      lines.push(line);
+      if (!next.opens) await forever;
+      return {
+        subscribe: async (channel) => opened.push(channel),
+        unsubscribe: async () => {},
+        ping() {
+          line.pings += 1;
+          return line.answers ? Promise.reject(new Error('NOPERM: is an answer, too')) : forever;
+        },
+        close() {
+          line.closed = true;
+        },
+      };
+    }
+    const subscribe = subscribeOver(open, () => closedByOwner);
+
+    it('stays while the server answers, with one question at a time', async () => {
+      const gap = sinon.spy();
+      const { close } = await subscribe('a', () => {}, gap);
+      await clock.tickAsync(10 * heartbeatMs);
+      expect(lines).to.have.length(1);
+      expect(lines[0]!.pings).to.equal(10);
+      expect(gap.callCount).to.equal(0);
+      close();
+      expect(clock.countTimers()).to.equal(0);
+    });
+
+    it('is made anew when the server stands still, also one that lets nobody in; then everybody is told', async () => {
+      const gap = sinon.spy();
+      const { close } = await subscribe('a', () => {}, gap);
+      lines[0]!.answers = false;
+      next = { opens: false, answers: true };
+      await clock.tickAsync(2 * heartbeatMs + 100);
+      expect(lines.map(({ closed }) => closed)).to.deep.equal([true, false]);
+      expect(gap.callCount).to.equal(0);
+      next = { opens: true, answers: true };
+      await clock.tickAsync(heartbeatMs + 100);
+      expect(lines).to.have.length(3);
+      expect(opened).to.deep.equal(['a', 'a']);
+      expect(gap.callCount).to.equal(1);
+      close();
+      expect(clock.countTimers()).to.equal(0);
+    });
+
+    it('ends with its client, and says so once; who wants messages subscribes again', async () => {
+      const closed = sinon.spy();
+      const { close } = await subscribe(
+        'a',
+        () => {},
+        () => {},
+        closed,
+      );
+      closedByOwner = true;
+      await clock.tickAsync(heartbeatMs);
+      expect(lines[0]!.closed).to.equal(true);
+      expect(closed.callCount).to.equal(1);
+      expect(clock.countTimers()).to.equal(0);
+      closedByOwner = false;
+      const again = await subscribe(
+        'a',
+        () => {},
+        () => {},
+      );
+      close();
+      expect(lines[1]!.closed).to.equal(false);
+      again.close();
+      expect(clock.countTimers()).to.equal(0);
+    });
+
+    it('closed in the pause before the next: no timer is left', async () => {
+      const { close } = await subscribe(
+        'a',
+        () => {},
+        () => {},
+      );
+      lines[0]!.answers = false;
+      next = { opens: false, answers: false };
+      await clock.tickAsync(2 * heartbeatMs + 1);
+      close();
+      await clock.tickAsync(0);
+      expect(clock.countTimers()).to.equal(0);
+    });
+  });
+
+  for (const [name, dial] of Object.entries(dials)) {
+    describe(`of ${name}`, () => {
+      let proxy: FaultProxy;
+      let way: Way;
+
+      beforeEach(async () => {
+        proxy = await startProxy((await sharedRedis()).port);
+        way = await dial(proxy.url);
+      });
+      afterEach(async () => {
+        way.close();
+        await proxy.stop();
+      });
+
+      /** One that has waited in a queue, so that there is a connection for messages. */
+      async function waited(redis = way.redis): Promise<redisExpLock.WithLock> {
+        const withLock = redisExpLock({ redis, lifetime: 60_000 });
+        const key = uniqueKey();
+        const lease = await withLock.promise(key);
+        const waiting = withLock.promise(key, { timeout: 10_000 });
+        await sleep(20);
+        await lease();
+        await (await waiting)();
+        return withLock;
+      }
+
+      it('when it goes silent, there is another, and what is told there wakes', async () => {
+        const withLock = await waited();
+        const connections = proxy.connections;
+        proxy.rule({ match: 'PING', nth: 1 }, dropRequest());
+        await waitFor(() => proxy.count('SUBSCRIBE') === 2, { timeoutMs: 3 * heartbeatMs, what: 'another connection' });
+        expect(proxy.connections).to.equal(connections + 1);
+        const key = uniqueKey();
+        const lease = await redisExpLock({ redis: way.redis, lifetime: 60_000 }).promise(key);
+        const waiting = withLock.promise(key, { timeout: 10_000 });
+        await waitFor(async () => (await withLock.inspect(key)).waiters === 1);
+        const startMs = performance.now();
+        await lease();
+        await (await waiting)();
+        expect(performance.now() - startMs).to.be.lessThan(900); // asking without being told comes later
+        await withLock.close();
+      });
+
+      it('closed while its server is gone, or stands still: nothing of it keeps the process alive', async () => {
+        const timers = (): number => process.getActiveResourcesInfo().filter((each) => each === 'Timeout').length;
+        for (const end of ['stop', 'stand still'] as const) {
+          const server = await startRedis();
+          const { redis, close } = await dial(server.url);
+          const ours = libraryTimers();
+          const withLock = await waited(redis);
+          if (end === 'stop') await server.stop();
+          else await server.pause();
+          await sleep(100);
+          const before = timers();
+          await withLock.close({ drain: false });
+          await sleep(50);
+          expect(ours(), 'timers of the library').to.equal(0);
+          expect(timers(), 'timers of its connection').to.be.at.most(before);
+          close();
+          if (end === 'stand still') await server.stop();
+        }
+      });
+    });
+  }
+});
