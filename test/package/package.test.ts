@@ -25,6 +25,21 @@ const moduleSystems: { [name: string]: { files: string[]; options: object; befor
   bundler: { files: ['ts'], options: { module: 'esnext', moduleResolution: 'bundler' } },
 };
 
+/** The shims, and what they export besides a default. */
+const shims: { [entry: string]: string[] } = {
+  'redis-exp-lock/redlock': ['ExecutionError', 'Lock', 'Redlock', 'ResourceLockedError'],
+  'redis-exp-lock/redis-semaphore': [
+    'LostLockError',
+    'MultiSemaphore',
+    'Mutex',
+    'RedlockMultiSemaphore',
+    'RedlockMutex',
+    'RedlockSemaphore',
+    'Semaphore',
+    'TimeoutError',
+    'defaultTimeoutOptions',
+  ],
+};
 /** What the face names and a later version brings; and what the face has no name for. */
 const laterNames = [
   ...['Election', 'ElectionOptions', 'Leader', 'Term', 'OnceOptions', 'OnceResult', 'Slot', 'FreeOptions'],
@@ -35,13 +50,13 @@ const ownNames = [
   ...['redisExpLock'],
 ];
 
-const compareNames = `
+const compareNames = (entry: string): string => `
   import { createRequire } from 'node:module';
-  import redisExpLock, * as names from 'redis-exp-lock';
-  const required = createRequire(process.cwd() + '/')('redis-exp-lock');
+  import * as names from '${entry}';
+  const required = createRequire(process.cwd() + '/')('${entry}');
   console.log(JSON.stringify({
     kind: typeof required,
-    itself: [redisExpLock, required.default, required.redisExpLock, names.redisExpLock].map((each) => each === required),
+    itself: [names.default, required.default, required.redisExpLock, names.redisExpLock].map((each) => each === required),
     required: Object.keys(required).sort(),
     imported: Object.keys(names).sort(),
     different: Object.keys(required).filter((name) => required[name] !== names[name]),
@@ -94,9 +109,11 @@ describe('the packed library', function () {
 
   it('declares what its faces lead to, and no more', () => {
     const declared = filesIn(join(installed, 'lib')).filter((file) => file.endsWith('ts'));
-    expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'lease.d.ts', 'with-lock.d.ts']);
+    expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'lease.d.ts', 'redlock.d.mts', 'with-lock.d.ts']);
     expect(declared).to.not.include.members(['acquire.d.ts', 'store.d.ts', 'wait/queue.d.ts']);
-    const internals = declared.filter((file) =>
+    // `Settings` is redlock's own name for its options.
+    const ours = declared.filter((file) => !file.startsWith('redlock.'));
+    const internals = ours.filter((file) =>
       /\b(?:Hold|Settings|Table)\b/.test(readFileSync(join(installed, 'lib', file), 'utf8')),
     );
     expect(internals).to.deep.equal([]);
@@ -126,7 +143,7 @@ describe('the packed library', function () {
   });
 
   it('is one library: what require gives, import gives, the function itself and every name', async () => {
-    const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames));
+    const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames('redis-exp-lock')));
     expect(answer).to.deep.include({ kind: 'function', itself: [true, true, true, true] });
     expect(answer.different, 'not the same object by require and by import').to.deep.equal([]);
     expect(answer.imported).to.deep.equal(answer.required);
@@ -140,6 +157,37 @@ describe('the packed library', function () {
     const built = face.map(({ name }) => name).filter((name) => !laterNames.includes(name));
     expect(commonJS).to.deep.equal([...built, ...ownNames].sort());
     expect(face.map(({ name }) => name)).to.include.members(laterNames);
+  });
+
+  for (const [entry, names] of Object.entries(shims)) {
+    it(`${entry}: what require gives, import gives, by every name`, async () => {
+      const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames(entry)));
+      const different = answer.different.filter((name: string) => name !== 'default');
+      expect(different, 'not the same object by require and by import').to.deep.equal([]);
+      expect(answer.required.filter((name: string) => name !== 'default')).to.deep.equal(names);
+      expect(answer.imported.filter((name: string) => name !== 'default')).to.deep.equal(names);
+    });
+
+    it(`${entry}: loads nothing of the library that it stands for, nor the library anything of it`, async () => {
+      const program = (name: string): string =>
+        `require('${name}'); console.log(JSON.stringify(Object.keys(require.cache)))`;
+      const loaded = async (name: string): Promise<string[]> =>
+        JSON.parse(await node(project, '--eval', program(name)));
+      const outside = (await loaded(entry)).filter((file) => !file.startsWith(installed) && !file.includes('/uuid/'));
+      expect(outside).to.deep.equal([]);
+      expect(await loaded(entry)).to.include(join(installed, 'lib', `${parse(entry).base}.js`));
+      const others = (await loaded('redis-exp-lock')).filter((file) => /compat|redlock|redis-semaphore/.test(file));
+      expect(others).to.deep.equal([]);
+    });
+  }
+
+  it('redis-exp-lock/redlock: its class is the default export, as it is there', async () => {
+    const program = `
+      import { createRequire } from 'node:module';
+      import Redlock, { Lock } from 'redis-exp-lock/redlock';
+      const { default: Required } = createRequire(process.cwd() + '/')('redis-exp-lock/redlock');
+      console.log(Redlock === Required, typeof Redlock.prototype.using, typeof Lock.prototype.extend);`;
+    expect(await node(project, '--input-type=module', '--eval', program)).to.equal('true function function\n');
   });
 
   it('loads where no client is installed', async () => {
@@ -199,10 +247,13 @@ function writePrograms(project: string): void {
 
   const consumers = readdirSync(join(__dirname, 'consumers')).map((file) => join(__dirname, 'consumers', file));
   for (const library of ['redis-exp-lock', 'the-face']) {
-    for (const file of library === 'the-face' ? consumers : [...consumers, join(__dirname, 'assignable.cts')]) {
+    for (const file of library === 'the-face'
+      ? consumers
+      : [...consumers, join(__dirname, 'assignable.cts'), join(__dirname, 'shims.ts')]) {
       const { name, ext } = parse(file);
       const program = readFileSync(file, 'utf8')
         .replace(/'[./]+\/src\/index'/, `'${library}'`)
+        .replace(/'[./]+\/src\/(redlock|redis-semaphore)'/g, "'redis-exp-lock/$1'")
         .replace("'./face'", "'the-face'");
       for (const extension of ext === '.ts' ? ['.ts', '.cts', '.mts'] : [ext]) {
         write(join(project, library, name + extension), program);
