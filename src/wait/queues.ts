@@ -10,8 +10,8 @@ import {
   type Holder,
   type ReleaseReply,
   type ReleaseRequest,
-  restMs,
   type Store,
+  yieldMs,
 } from '../store';
 import { newToken } from '../token';
 import {
@@ -130,7 +130,7 @@ export class Queues implements QueuePort {
     answer: Answer<ReleaseAndRequest>,
   ): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
-    const release = { keys: queue.key.key, token, commandTimeoutMs, restMs: restMs(retryTimeoutMs) };
+    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
     this.#store.releaseAndAcquire(release, request).then(([result, next]) => {
       if (next.granted) this.#entries.delete(entry.id);
@@ -158,7 +158,7 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
       begin: () => !this.#abandoned.has(id),
-      place: { channel: this.wakeUps.channel, id, ticket },
+      queueAs: { channel: this.wakeUps.channel, id, ticket },
     };
   }
 
