@@ -19,7 +19,7 @@ import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import { type AcquireReply, type Clock, clockOf, type Grant, type GrantSource, type Mode, type Place } from './store';
+import { type AcquireReply, clockOf, type Grant, type GrantSource, type Mode, type Place } from './store';
 import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -45,7 +45,7 @@ export function acquire<T>(
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  return wait({ key: given, keys, settings, scope, store, mode, change: undefined }, wrap);
+  return wait({ key: given, keys, settings, scope, store, clock: clockOf(store), mode, change: undefined }, wrap);
 }
 
 /** All that an acquisition is for. */
@@ -114,13 +114,9 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
   }
 
-  get #clock(): Clock {
-    return clockOf(this.#wanted.store);
-  }
-
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
-    if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
+    if (timeoutMs) this.#deadlineMs = this.#wanted.clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
@@ -163,7 +159,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const { fence, sent } = reply;
     const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
     if (held.remaining() > 0) return this.#succeed(held);
-    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
+    this.#failure = tooLate(key, this.#wanted.clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
     this.#next();
   }
@@ -223,12 +219,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - this.#clock.nowMs();
+    const leftMs = this.#deadlineMs - this.#wanted.clock.nowMs();
     const onDeadline = (): void => {
-      if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
+      if (this.#wanted.clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
     };
-    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    this.#deadline = this.#wanted.clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
   }
 
   #attempt(): void {
@@ -249,7 +245,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#wanted.clock.nowMs() >= this.#deadlineMs;
   }
 
   get #polls(): boolean {
@@ -266,7 +262,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#clock.nowMs();
+    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#wanted.clock.nowMs();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
@@ -281,8 +277,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
-    const leftMs = this.#deadlineMs - this.#clock.nowMs();
-    this.#attempts.pause(Math.max(Math.min(wantedMs, leftMs), 0), () => this.#attempt());
+    const pauseMs = Math.min(wantedMs, this.#deadlineMs - this.#wanted.clock.nowMs());
+    this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
   }
 
   #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {

@@ -9,7 +9,6 @@ import { checkValue, lifetimeRule, type Settings } from './options';
 import { timerMs } from './renewal';
 import {
   type Clock,
-  clockOf,
   type Grant,
   type GrantSource,
   type Held,
@@ -28,6 +27,7 @@ import { type Validity, validFrom } from './validity';
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
+  readonly clock: Clock;
   readonly source: GrantSource;
   /** It ended: released with an answer, or lost. May be called again. */
   readonly onEnd: (held: HeldLock) => void;
@@ -95,10 +95,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
-  get clock(): Clock {
-    return clockOf(this.context.store);
-  }
-
   get retries(): number {
     return this.#particulars?.retries ?? 0;
   }
@@ -125,7 +121,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   /** Whether an extension that was asked for by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.context.clock.nowMs());
   }
 
   get isLost(): boolean {
@@ -143,19 +139,17 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   check(): boolean {
-    const isOver = this.#ending === undefined && this.leftMs() <= 0;
-    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    if (this.#ending === undefined && this.remaining() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
   leftMs(): number {
-    return this.#validity.leftMs(this.clock);
+    return this.#validity.leftMs(this.context.clock);
   }
 
   remaining(): number {
-    if (this.#ending !== undefined) return 0;
     if (this.leftMs() <= 0) this.#upkeep?.renewLate();
-    return Math.max(0, this.leftMs());
+    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
   }
 
   confirmed(): Moment | undefined {
@@ -186,6 +180,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   lose(reason: LossReason): void {
+    if (this.#ending !== undefined) return;
     this.#ending = new Ending('lost');
     this.#upkeep?.stop();
     this.context.onEnd(this);
@@ -221,7 +216,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
       warn({ code: 'release-failed', message, key: this.key, error });
-      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
+      this.#abandon(this.context.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
   }
@@ -256,7 +251,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
       const message = `${describe(this.key)} was never released: its lifetime has freed it`;
       warn({ code: 'never-released', message, key: this.key, error: takenAt });
     };
-    this.clock.later(check, timerMs(this.leftMs())).unref();
+    this.context.clock.later(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -310,7 +305,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** An attempt of ours whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > this.clock.nowMs();
+    return untilMs > 0 && untilMs > this.context.clock.nowMs();
   }
 
   #note(ending: Ending, reason: LossReason): void {

@@ -7,15 +7,7 @@
 import { forKey, LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import type { Settings } from '../options';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  clockOf,
-  type Mode,
-  type Place,
-  type ReleaseRequest,
-  type Store,
-} from '../store';
+import type { AcquireReply, AcquireRequest, Clock, Mode, Place, ReleaseRequest, Store } from '../store';
 import { newToken } from '../token';
 import { pauses } from './backoff';
 
@@ -26,6 +18,7 @@ export interface Target {
   readonly keys: Key;
   readonly settings: Settings;
   readonly store: Store;
+  readonly clock: Clock;
   /** How it is to be held, where several may hold the key. */
   readonly mode: Mode | undefined;
   /** Of a change in place, which keeps the token of what is held: that is never released here. */
@@ -109,7 +102,7 @@ export class Attempts {
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = clockOf(this.#target.store).later(() => {
+    this.#pause = this.#target.clock.later(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
@@ -174,8 +167,8 @@ export class Attempts {
   }
 
   #mayExecute(): void {
-    const { store, settings } = this.#target;
-    this.mayExecuteUntilMs = clockOf(store).nowMs() + settings.commandTimeoutMs;
+    const { clock, settings } = this.#target;
+    this.mayExecuteUntilMs = clock.nowMs() + settings.commandTimeoutMs;
   }
 
   #releaseRequest(token: string): ReleaseRequest {
