@@ -19,7 +19,7 @@ import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import { type AcquireReply, clockOf, type Grant, type GrantSource, type Mode, type Place } from './store';
+import { type AcquireReply, type Clock, clockOf, type Grant, type GrantSource, type Mode, type Place } from './store';
 import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -45,7 +45,7 @@ export function acquire<T>(
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  return wait({ key: given, keys, settings, scope, store, clock: clockOf(store), mode, change: undefined }, wrap);
+  return wait({ key: given, keys, settings, scope, store, mode, change: undefined }, wrap);
 }
 
 /** All that an acquisition is for. */
@@ -88,6 +88,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   readonly retryTimeoutMs: number;
   isSettled = false;
   readonly #wanted: Wanted;
+  readonly #clock: Clock;
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
@@ -108,6 +109,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
     this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
     this.#wanted = wanted;
+    this.#clock = clockOf(wanted.store);
     this.#resolve = resolve;
     this.#reject = reject;
     this.#attempts = new Attempts(wanted, this);
@@ -116,7 +118,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
-    if (timeoutMs) this.#deadlineMs = this.#wanted.clock.nowMs() + timeoutMs;
+    if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
@@ -155,11 +157,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
-    if (change !== undefined) return this.#finish(change.granted(reply));
+    if (change !== undefined) return this.#succeed(change.granted(reply));
     const { fence, sent } = reply;
     const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
     if (held.remaining() > 0) return this.#succeed(held);
-    this.#failure = tooLate(key, this.#wanted.clock.nowMs() - sent.monoMs, settings.lifetimeMs);
+    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
     this.#next();
   }
@@ -219,12 +221,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - this.#wanted.clock.nowMs();
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
     const onDeadline = (): void => {
-      if (this.#wanted.clock.nowMs() < this.#deadlineMs) this.#armDeadline();
+      if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
     };
-    this.#deadline = this.#wanted.clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
   }
 
   #attempt(): void {
@@ -245,7 +247,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#wanted.clock.nowMs() >= this.#deadlineMs;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
   }
 
   get #polls(): boolean {
@@ -262,7 +264,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#wanted.clock.nowMs();
+    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#clock.nowMs();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
@@ -277,8 +279,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
-    const pauseMs = Math.min(wantedMs, this.#deadlineMs - this.#wanted.clock.nowMs());
-    this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
+    this.#attempts.pause(Math.max(Math.min(wantedMs, leftMs), 0), () => this.#attempt());
   }
 
   #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {
@@ -290,11 +292,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #succeed(held: HeldLock): void {
-    this.#wanted.scope.add(held);
-    this.#finish(held);
-  }
-
-  #finish(held: HeldLock): void {
+    if (this.#wanted.change === undefined) this.#wanted.scope.add(held);
     this.#settle();
     this.#resolve(held);
   }

@@ -9,6 +9,7 @@ import { checkValue, lifetimeRule, type Settings } from './options';
 import { timerMs } from './renewal';
 import {
   type Clock,
+  clockOf,
   type Grant,
   type GrantSource,
   type Held,
@@ -27,7 +28,6 @@ import { type Validity, validFrom } from './validity';
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
-  readonly clock: Clock;
   readonly source: GrantSource;
   /** It ended: released with an answer, or lost. May be called again. */
   readonly onEnd: (held: HeldLock) => void;
@@ -95,6 +95,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
+  get clock(): Clock {
+    return clockOf(this.context.store);
+  }
+
   get retries(): number {
     return this.#particulars?.retries ?? 0;
   }
@@ -121,7 +125,12 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   /** Whether an extension that was asked for by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.context.clock.nowMs());
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+  }
+
+  /** Whether its lifetime ended, and it was never released. */
+  get isForgotten(): boolean {
+    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
   }
 
   get isLost(): boolean {
@@ -139,17 +148,19 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   check(): boolean {
-    if (this.#ending === undefined && this.remaining() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    const isOver = this.#ending === undefined && this.leftMs() <= 0;
+    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
   leftMs(): number {
-    return this.#validity.leftMs(this.context.clock);
+    return this.#validity.leftMs(this.clock);
   }
 
   remaining(): number {
+    if (this.#ending !== undefined) return 0;
     if (this.leftMs() <= 0) this.#upkeep?.renewLate();
-    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
+    return Math.max(0, this.leftMs());
   }
 
   confirmed(): Moment | undefined {
@@ -180,7 +191,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   lose(reason: LossReason): void {
-    if (this.#ending !== undefined) return;
     this.#ending = new Ending('lost');
     this.#upkeep?.stop();
     this.context.onEnd(this);
@@ -216,7 +226,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
       warn({ code: 'release-failed', message, key: this.key, error });
-      this.#abandon(this.context.clock.nowMs() + this.context.settings.commandTimeoutMs);
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
   }
@@ -240,18 +250,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
   startRenewing(lease: object): void {
     this.#ownUpkeep.startRenewing(lease);
-  }
-
-  /** Says so when the lifetime has passed and the lock was never released. */
-  warnIfForgotten(takenAt: Error): void {
-    if (this.#validity.lifetimeMs === null) return;
-    const check = (): void => {
-      if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
-      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
-      warn({ code: 'never-released', message, key: this.key, error: takenAt });
-    };
-    this.context.clock.later(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -305,7 +303,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** An attempt of ours whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > this.context.clock.nowMs();
+    return untilMs > 0 && untilMs > this.clock.nowMs();
   }
 
   #note(ending: Ending, reason: LossReason): void {
@@ -313,6 +311,19 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     ending.loss = new LockLostError(message, { key: this.key, reason });
     emitLost({ key: this.key, fence: this.fence, reason });
   }
+}
+
+/** Warns when the lifetime of `held` has passed and it was never released. */
+export function warnIfForgotten(held: HeldLock, takenAt: Error): void {
+  const leftMs = held.leftMs();
+  if (leftMs === Number.POSITIVE_INFINITY) return;
+  const check = (): void => {
+    if (held.check()) return warnIfForgotten(held, takenAt);
+    if (!held.isForgotten) return;
+    const message = `${describe(held.key)} was never released: its lifetime has freed it`;
+    warn({ code: 'never-released', message, key: held.key, error: takenAt });
+  };
+  held.clock.later(check, timerMs(leftMs)).unref();
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */

@@ -21,14 +21,10 @@ interface Extender {
 /** What is renewed: a held lock. */
 interface Renewable {
   readonly key: Key;
+  readonly clock: Clock;
   /** Whether it is still held. */
   check(): boolean;
   leftMs(): number;
-}
-
-interface Terms {
-  readonly settings: Settings;
-  readonly clock: Clock;
 }
 
 export class Renewal {
@@ -41,27 +37,25 @@ export class Renewal {
   readonly #extender: Extender;
   readonly #held: Renewable;
   readonly #lease: WeakRef<object>;
-  readonly #clock: Clock;
   readonly #lifetimeMs: number;
   readonly #commandTimeoutMs: number;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(extender: Extender, held: Renewable, lease: object, { settings, clock }: Terms) {
+  constructor(extender: Extender, held: Renewable, lease: object, settings: Settings) {
     const { lifetimeMs, maxHoldMs, commandTimeoutMs } = settings;
-    this.#clock = clock;
     this.#extender = extender;
     this.#held = held;
     this.#lease = new WeakRef(lease);
     this.#lifetimeMs = lifetimeMs!;
     this.#commandTimeoutMs = commandTimeoutMs;
-    this.endsMs = this.#clock.nowMs() + maxHoldMs;
+    this.endsMs = this.#held.clock.nowMs() + maxHoldMs;
     this.schedule();
   }
 
   /** Ms by which its end is past; Infinity where it has ended for another reason. */
   get overMs(): number {
     if (!this.isOn || this.#lease.deref() === undefined) return Number.POSITIVE_INFINITY;
-    return Math.max(this.#clock.nowMs() - this.endsMs, 0);
+    return Math.max(this.#held.clock.nowMs() - this.endsMs, 0);
   }
 
   stop(): void {
@@ -72,10 +66,10 @@ export class Renewal {
   /** The next renewal when two thirds of the lifetime are left; many held locks share a tick, and so a command. */
   schedule(pauseMs = this.#pauseMs()): void {
     const gridMs = Math.max(1, Math.floor(this.#lifetimeMs / 30));
-    const nowMs = this.#clock.nowMs();
+    const nowMs = this.#held.clock.nowMs();
     const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
     clearTimeout(this.#timer);
-    this.#timer = this.#clock.later(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+    this.#timer = this.#held.clock.later(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
   }
 
   #pauseMs(): number {
@@ -87,7 +81,7 @@ export class Renewal {
 
   #renew(): void {
     if (!this.isOn || !this.#held.check()) return;
-    if (this.#clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
+    if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
     if (this.#extender.isExtending) return this.schedule(shortestMs);
     // Half of what is left, so that a renewal that is never answered leaves time for another.
     const halfMs = Math.max(shortestMs, Math.floor(this.#held.leftMs() / 2));

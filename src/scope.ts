@@ -4,7 +4,7 @@ import { LockClosedError, optionError } from './errors';
 import type { HeldLock, LeaseContext } from './held-lock';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
-import { clockOf, type GrantSource, type Holder, type ReleaseReply, type Store } from './store';
+import type { GrantSource, Holder, ReleaseReply, Store } from './store';
 import { type RedisLike, storeOf } from './stores/open';
 import { type Queues, queuesOf } from './wait/queues';
 import { WeakList } from './weak-list';
@@ -71,8 +71,7 @@ export class Scope {
     const last = this.#contexts.get(store);
     if (last?.settings === settings && isFrom(last, source)) return last;
     const onEnd = (held: HeldLock): void => this.#remove(held);
-    const clock = clockOf(store);
-    const context = { settings, store, clock, source: source ?? new DirectGrants(store), onEnd };
+    const context = { settings, store, source: source ?? new DirectGrants(store), onEnd };
     scopes.set(context, this);
     this.#contexts.set(store, context);
     return context;
@@ -124,7 +123,7 @@ export class Scope {
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
       for (const held of this.#held) {
-        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.context.clock.stepMs);
+        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs);
       }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));

@@ -40,8 +40,7 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };
-  const { store, clock } = context;
-  const wanted = { key, keys, settings, store, clock, scope: scopeOf(context), mode };
+  const wanted = { key, keys, settings, store: context.store, scope: scopeOf(context), mode };
   await wait({ ...wanted, change: changeTo(held, mode, settings) }, () => {});
 }
 
@@ -83,7 +82,7 @@ async function revert(
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise<void>((resolve) => held.context.clock.later(resolve, request.commandTimeoutMs).unref());
+    await new Promise<void>((resolve) => held.clock.later(resolve, request.commandTimeoutMs).unref());
   }
   // A change of what was lost would leave a holder in Redis that no process knows of.
   if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs);

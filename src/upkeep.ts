@@ -17,7 +17,8 @@ export interface Kept {
   readonly key: Key;
   readonly keys: Key;
   readonly token: string;
-  readonly context: { readonly settings: Settings; readonly store: Store; readonly clock: Clock };
+  readonly context: { readonly settings: Settings; readonly store: Store };
+  readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
   readonly ended: boolean;
   readonly isLost: boolean;
@@ -92,7 +93,7 @@ export class Upkeep {
   /** Sets the end to the lease's own lifetime from now, unless it is later already. */
   renew(commandTimeoutMs: number): Promise<boolean> {
     const { lifetimeMs } = this.#held.context.settings;
-    const asked = now(this.#held.context.clock);
+    const asked = now(this.#held.clock);
     const validUntilMs = asked.monoMs + this.#held.leftMs();
     this.#isExact = false;
     return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
@@ -102,27 +103,28 @@ export class Upkeep {
   startRenewing(lease: object): void {
     const { settings } = this.#held.context;
     if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
-    this.#renewal = new Renewal(this, this.#held, lease, this.#held.context);
+    this.#renewal = new Renewal(this, this.#held, lease, settings);
     this.#held.context.store.renewed?.add(this.#held.keys, this.#held);
     this.#arm();
   }
 
   /**
    * Where no other process can have had it meanwhile, a renewal that comes late is as good as one in time; that of `maxHold`, as
-   * the last one in time. Otherwise nothing happens.
+   * the last one in time. False: nothing is to be renewed. True: it was renewed, or found to be lost.
    */
-  renewLate(): void {
-    const { keys, token, context } = this.#held;
+  renewLate(): boolean {
+    const { keys, token, context, clock } = this.#held;
     const { lifetimeMs, commandTimeoutMs } = context.settings;
     const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
-    if (lifetimeMs === null || overMs >= lifetimeMs) return;
+    if (lifetimeMs === null || overMs >= lifetimeMs) return false;
     const lateMs = Math.ceil(-this.#held.leftMs()) + 1;
-    const validUntilMs = context.clock.nowMs() + commandTimeoutMs;
+    const validUntilMs = clock.nowMs() + commandTimeoutMs;
     const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), lateMs };
     const renewedMs = Math.ceil(lifetimeMs - overMs);
     const reply = context.store.extendNow!({ ...request, lifetimeMs: renewedMs, begin: () => true });
     if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);
     else this.#held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
+    return true;
   }
 
   /** The end of the validity is another one. */
@@ -166,7 +168,7 @@ export class Upkeep {
     const held = this.#held;
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
-    const asked = now(this.#held.context.clock);
+    const asked = now(this.#held.clock);
     if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
       // Redis may shorten it without our ever hearing so: it is held for no longer than that.
       held.confirm(asked, lifetimeMs, true);
@@ -213,6 +215,6 @@ export class Upkeep {
     const check = (): void => {
       if (this.#held.check()) this.#arm();
     };
-    this.#watch = this.#held.context.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
+    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
   }
 }

@@ -463,6 +463,7 @@ local function read(queue, all, found)
 for i = 1, #found, 2 do
 local score = tonumber(found[i + 1])
 local each = score >= 0 and entry(queue, found[i], score)
+all.size = all.size - (score < 0 and 1 or 0)
 if found[i] == 'phase' and -score <= micros then
 all.phase = -score
 elseif found[i] == 'told' then
@@ -487,8 +488,10 @@ for band = 1, 3 do
 local low, high = edges(band)
 all[band] = { list = {}, low = low, high = high }
 end
-all.whole = call('ZCARD', queue) <= chunk + 2
-local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+all.size = call('ZCARD', queue)
+all.whole = all.size <= chunk + 2
+local found = all.size == 0 and {}
+or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
 read(queue, all, found)
 for band = 1, 3 do
 all[band].more = not all.whole
@@ -509,9 +512,9 @@ read(queue, all, found)
 end
 return part.list[n]
 end
-local function find(queue, all, token, ticket)
+local function find(queue, all, token, ticket, only)
 local each = all.of[token]
-for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
 local found
 if ticket > 0 then
 local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
@@ -526,11 +529,8 @@ end
 end
 return each
 end
-local function waiting(queue, all)
-if all.whole then
-return #all[1].list + #all[2].list + #all[3].list
-end
-return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+local function waiting(all)
+return all.size - #all.expired
 end
 local function newTicket(queue, all, asking)
 local last = all.whole and 0 or all.last
@@ -538,12 +538,13 @@ for band = 1, 3 do
 local list = all[band].list
 last = math.max(last, list[#list] and list[#list].ticket or 0)
 end
-if not all.whole then
 local part = all[asking.band]
+if not all.whole and not part.last then
 local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+part.last = ticket <= micros + 86400000000 and ticket or 0
 end
+last = math.max(last, part.last or 0)
 return math.max(micros, last + 1)
 end
 local function positionOf(queue, all, asking)
@@ -576,7 +577,7 @@ all.of[each.token] = each
 end
 local function leaves(queue, all, each)
 if each or #all.expired > 0 then
-call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
 all.expired = {}
 end
 if each then
@@ -641,9 +642,10 @@ return held.count == 0
 end
 local function isTurnOf(queue, all, held, asking, most)
 local room, cursor = roomBeside(held), { 1, 1, 1 }
-if not all.whole then
-local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
-if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
+local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
+if first and part.more and score > part.upto then
+local low = edges(asking.band)
+if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
 return false
 end
 end
@@ -1087,7 +1089,7 @@ export function batch(key: readonly string[], part: readonly string[]): ScriptCa
 
 const batchMembersScript: Script = {
   name: 'batchMembers',
-  sha: 'ff152ea9c6d11c33874fdab2186cf6566f7e68c6',
+  sha: '55c22b3fba16b55716bdfe06b7d3d44c689f537b',
   lua:
     momentPart +
     `
@@ -1119,11 +1121,12 @@ local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k 
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
 local asked = placed and tonumber(ARGV[a + 13]) or 0
-local standing = find(queue, all, token, asked)
+local band = bandOf(upgrade and 'u' or kind, prefer)
+local standing = find(queue, all, token, asked, band)
 asked = asked > shifts[1] and asked <= micros + 86400000000 and asked or 0
-local others = waiting(queue, all) - (standing and 1 or 0)
+local others = waiting(all) - (standing and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.band = bandOf(asking.kind, prefer)
+asking.band = band
 asking.ticket = upgrade and upgradeTicket or standing and standing.kind ~= 'u' and standing.ticket or asked
 if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
@@ -1243,10 +1246,11 @@ end
 if left == math.huge then
 left = -1
 end
-local before = positionOf(queue, all, asking)
 if not placed then
-return { 0, left, asking.ticket, now, before, 0 }
+return { 0, left, asking.ticket, now, 0, 0 }
 end
+local isNew = not standing and asked == 0 and band == 3
+local before = isNew and others or positionOf(queue, all, asking)
 local silence = tonumber(ARGV[a + 14])
 if silence == 0 then
 silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
@@ -1262,7 +1266,7 @@ prefer,
 asking.channel,
 #token
 ) .. token .. group
-call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
 call('PSETEX', limit, 3600000, ARGV[a + 8])

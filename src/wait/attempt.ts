@@ -7,7 +7,15 @@
 import { forKey, LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import type { Settings } from '../options';
-import type { AcquireReply, AcquireRequest, Clock, Mode, Place, ReleaseRequest, Store } from '../store';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  clockOf,
+  type Mode,
+  type Place,
+  type ReleaseRequest,
+  type Store,
+} from '../store';
 import { newToken } from '../token';
 import { pauses } from './backoff';
 
@@ -18,7 +26,6 @@ export interface Target {
   readonly keys: Key;
   readonly settings: Settings;
   readonly store: Store;
-  readonly clock: Clock;
   /** How it is to be held, where several may hold the key. */
   readonly mode: Mode | undefined;
   /** Of a change in place, which keeps the token of what is held: that is never released here. */
@@ -102,7 +109,7 @@ export class Attempts {
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = this.#target.clock.later(() => {
+    this.#pause = clockOf(this.#target.store).later(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
@@ -167,8 +174,8 @@ export class Attempts {
   }
 
   #mayExecute(): void {
-    const { clock, settings } = this.#target;
-    this.mayExecuteUntilMs = clock.nowMs() + settings.commandTimeoutMs;
+    const { store, settings } = this.#target;
+    this.mayExecuteUntilMs = clockOf(store).nowMs() + settings.commandTimeoutMs;
   }
 
   #releaseRequest(token: string): ReleaseRequest {
