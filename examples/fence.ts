@@ -29,7 +29,7 @@ export async function writeRow(redis: Evaluates, row: string, fence: number, val
   return (await redis.eval(writeUnlessStale, { keys: [row], arguments: [String(fence), value] })) === 1;
 }
 
-// (b) A file. Whoever creates `<file>.next` is alone ('wx' fails where it exists), reads the fence in the file, and makes the
+// (b) A file. The process that creates `<file>.next` is alone ('wx' fails where it exists), reads the fence in the file, and makes the
 // new version in there; the rename puts it in place and ends the exclusion in one step. A reader sees the old version or the
 // new one. A writer that dies in between leaves `<file>.next` behind, and all after it fail until somebody removes that.
 

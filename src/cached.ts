@@ -130,7 +130,7 @@ function flightsOf(scope: Scope, store: Store): Flights {
 function patiently<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number, clock: Clock): Promise<T> {
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {
-    const over = (): void => reject(new Error('out of patience'));
+    const over = (): void => reject(new Error('the wait is over'));
     const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), longestTimerMs);
     const timer = Number.isFinite(endMs) ? clock.later(over, leftMs) : undefined;
     signal?.addEventListener('abort', over);

@@ -1,4 +1,4 @@
-// One attempt of a redlock operation: how each client votes. The attempt is decided by the store; this is what is told of it.
+// One attempt of a redlock operation: how each client votes. The attempt is decided by the store; this is what its caller learns.
 import { LockBackendError } from '../errors';
 import type { RedisLike } from '../redis-like';
 

@@ -29,7 +29,7 @@ export interface MemoryStoreOptions {
 export interface MemoryStore extends EmbeddedStore {
   readonly kind: 'memory';
   /**
-   * Ends the hold of a key as its lifetime would have: whoever stands first in line is granted it. The holder learns of it at
+   * Ends the lock on a key as its lifetime would have: the first in its queue is granted it. The holder learns of it at
    * its next extension, as with Redis. True: it was held.
    *
    * @param key The whole key, `prefix` included.
@@ -37,7 +37,7 @@ export interface MemoryStore extends EmbeddedStore {
    */
   expire(key: string): boolean;
   /**
-   * A stranger takes the key, whoever had it, for `lifetime` ms (default: for ever). `expire` ends that.
+   * A stranger takes the key from its holder, if it has one, for `lifetime` ms (default: for ever). `expire` ends that.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or lifetime.
    */

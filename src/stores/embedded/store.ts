@@ -209,7 +209,7 @@ class Embedded implements Store {
   }
 }
 
-/** @internal The error for who asks a store that was closed. */
+/** @internal The error of a call on a store that was closed. */
 export function closedStore(key: Key = ''): LockBackendError {
   return new LockBackendError('the store was closed: make another one', { key, retryable: false });
 }
