@@ -59,7 +59,7 @@ try {
   const style = ['--indent-style=tab', '--line-width=320', '--semicolons=as-needed', '--log-level=error'];
   run('@biomejs/biome/bin/biome', 'format', '--write', '--vcs-enabled=false', ...style, fresh);
 
-  // Each file in one step: whoever uses lib meanwhile finds all of it there, and every file whole.
+  // Each file in one step: a program that uses lib meanwhile finds all of it there, and every file whole.
   const files = filesIn(fresh);
   for (const file of files) {
     mkdirSync(dirname(join(lib, file)), { recursive: true });

@@ -19,7 +19,15 @@ import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import type { AcquireReply, Grant, GrantSource, Mode, Place } from './store';
+import {
+  type AcquireReply,
+  type Clock,
+  clockOf,
+  type Grant,
+  type GrantSource,
+  type Mode,
+  type QueueEntry,
+} from './store';
 import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -88,6 +96,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   readonly retryTimeoutMs: number;
   isSettled = false;
   readonly #wanted: Wanted;
+  readonly #clock: Clock;
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
@@ -108,6 +117,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
     this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
     this.#wanted = wanted;
+    this.#clock = clockOf(wanted.store);
     this.#resolve = resolve;
     this.#reject = reject;
     this.#attempts = new Attempts(wanted, this);
@@ -116,7 +126,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
-    if (timeoutMs) this.#deadlineMs = performance.now() + timeoutMs;
+    if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
@@ -155,11 +165,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
-    if (change !== undefined) return this.#finish(change.granted(reply));
+    if (change !== undefined) return this.#succeed(change.granted(reply));
     const { fence, sent } = reply;
     const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
     if (held.remaining() > 0) return this.#succeed(held);
-    this.#failure = tooLate(key, performance.now() - sent.monoMs, settings.lifetimeMs);
+    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
     this.#next();
   }
@@ -219,12 +229,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - performance.now();
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
     const onDeadline = (): void => {
-      if (performance.now() < this.#deadlineMs) this.#armDeadline();
+      if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
     };
-    this.#deadline = setTimeout(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
   }
 
   #attempt(): void {
@@ -235,17 +245,17 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   /** Where it is queued, for a key that several may hold, if this attempt is in vain and another will follow. */
-  #place(shared: SharedWaiter): Place | undefined {
+  #place(shared: SharedWaiter): QueueEntry | undefined {
     if (this.#isLast) return undefined;
-    if (shared.isSubscribed) return shared.place();
+    if (shared.isSubscribed) return shared.entry();
     // A waiter that is to be woken makes sure first that it would hear.
-    return this.#polls ? shared.pollingPlace(this.#attempts.nextPauseMs()) : undefined;
+    return this.#polls ? shared.pollingEntry(this.#attempts.nextPauseMs()) : undefined;
   }
 
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    return timeoutMs === 0 || this.#attempts.count >= maxRetries || performance.now() >= this.#deadlineMs;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
   }
 
   get #polls(): boolean {
@@ -254,7 +264,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   #onBusy(reply: AcquireReply & { granted: false }): void {
     const { change } = this.#wanted;
-    if (change !== undefined && reply.never !== undefined) return this.#fail(change.refused(reply.never));
+    if (change !== undefined && reply.impossible !== undefined) return this.#fail(change.refused(reply.impossible));
     this.#shared?.busy(reply);
     this.#next();
   }
@@ -262,7 +272,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - performance.now();
+    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#clock.nowMs();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
@@ -277,7 +287,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
-    const leftMs = this.#deadlineMs - performance.now();
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
     this.#attempts.pause(Math.max(Math.min(wantedMs, leftMs), 0), () => this.#attempt());
   }
 
@@ -290,11 +300,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #succeed(held: HeldLock): void {
-    this.#wanted.scope.add(held);
-    this.#finish(held);
-  }
-
-  #finish(held: HeldLock): void {
+    if (this.#wanted.change === undefined) this.#wanted.scope.add(held);
     this.#settle();
     this.#resolve(held);
   }

@@ -18,7 +18,7 @@ export interface ReleaseEvent {
   released: boolean;
 }
 
-/** `redis-exp-lock:lost`: a lock that we believed in may belong to somebody else. */
+/** `redis-exp-lock:lost`: a lock that was held here may belong to another holder now. */
 export interface LostEvent {
   key: Key;
   fence: number;

@@ -8,6 +8,8 @@ import type { Linked } from './linked-list';
 import { checkValue, lifetimeRule, type Settings } from './options';
 import { timerMs } from './renewal';
 import {
+  type Clock,
+  clockOf,
   type Grant,
   type GrantSource,
   type Held,
@@ -16,8 +18,8 @@ import {
   type Moment,
   type ReleaseReply,
   type ReleaseRequest,
-  restMs,
   type Store,
+  yieldMs,
 } from './store';
 import { type Kept, Upkeep } from './upkeep';
 import { type Validity, validFrom } from './validity';
@@ -93,6 +95,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
+  get clock(): Clock {
+    return clockOf(this.context.store);
+  }
+
   get retries(): number {
     return this.#particulars?.retries ?? 0;
   }
@@ -119,7 +125,12 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   /** Whether an extension that was asked for by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(performance.now());
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+  }
+
+  /** Whether its lifetime ended, and it was never released. */
+  get isForgotten(): boolean {
+    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
   }
 
   get isLost(): boolean {
@@ -137,16 +148,19 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   }
 
   check(): boolean {
-    if (this.#ending === undefined && this.leftMs() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    const isOver = this.#ending === undefined && this.leftMs() <= 0;
+    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
   leftMs(): number {
-    return this.#validity.leftMs();
+    return this.#validity.leftMs(this.clock);
   }
 
   remaining(): number {
-    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
+    if (this.#ending !== undefined) return 0;
+    if (this.leftMs() <= 0) this.#upkeep?.renewLate();
+    return Math.max(0, this.leftMs());
   }
 
   confirmed(): Moment | undefined {
@@ -212,7 +226,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
       warn({ code: 'release-failed', message, key: this.key, error });
-      this.#abandon(performance.now() + this.context.settings.commandTimeoutMs);
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
   }
@@ -236,18 +250,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
   startRenewing(lease: object): void {
     this.#ownUpkeep.startRenewing(lease);
-  }
-
-  /** Says so when the lifetime has passed and the lock was never released. */
-  warnIfForgotten(takenAt: Error): void {
-    if (this.#validity.lifetimeMs === null) return;
-    const check = (): void => {
-      if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
-      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
-      warn({ code: 'never-released', message, key: this.key, error: takenAt });
-    };
-    setTimeout(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -291,7 +293,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, token } = this;
-    return { keys, token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs), held: this.held() };
+    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held() };
   }
 
   #abandon(untilMs: number): void {
@@ -301,7 +303,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** An attempt of ours whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > performance.now();
+    return untilMs > 0 && untilMs > this.clock.nowMs();
   }
 
   #note(ending: Ending, reason: LossReason): void {
@@ -309,6 +311,19 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     ending.loss = new LockLostError(message, { key: this.key, reason });
     emitLost({ key: this.key, fence: this.fence, reason });
   }
+}
+
+/** Warns when the lifetime of `held` has passed and it was never released. */
+export function warnIfForgotten(held: HeldLock, takenAt: Error): void {
+  const leftMs = held.leftMs();
+  if (leftMs === Number.POSITIVE_INFINITY) return;
+  const check = (): void => {
+    if (held.check()) return warnIfForgotten(held, takenAt);
+    if (!held.isForgotten) return;
+    const message = `${describe(held.key)} was never released: its lifetime has freed it`;
+    warn({ code: 'never-released', message, key: held.key, error: takenAt });
+  };
+  held.clock.later(check, timerMs(leftMs)).unref();
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */

@@ -1,7 +1,7 @@
 // What you get: a function that releases the lock, with what there is to know of it. All that happens is done by the held lock
 // behind it (held-lock.ts), which knows nothing of its lease: so a lease that is not kept can be collected.
 import { type DetachedLease, detach } from './detach';
-import type { HeldLock } from './held-lock';
+import { type HeldLock, warnIfForgotten } from './held-lock';
 import { type Key, listOf } from './keys';
 import { nextTick } from './real-timers';
 
@@ -78,7 +78,7 @@ export function leaseOf(
 ): Lease {
   const lease: Lease = Object.setPrototypeOf(release.bind(held), methods);
   if (autoExtend) held.startRenewing(lease);
-  if (takenAt !== undefined) held.warnIfForgotten(takenAt);
+  if (takenAt !== undefined) warnIfForgotten(held, takenAt);
   return lease;
 }
 

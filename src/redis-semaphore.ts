@@ -9,8 +9,8 @@ import { commandTimeoutMs, connectIfLazy, nodeFor, storeFor } from './compat/sto
 import { oneByOne, Turn, wakeNext } from './compat/turns';
 import { LockBackendError } from './errors';
 import { lockKey } from './keys';
+import type { RedisLike } from './redis-like';
 import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store, trustedMs } from './store';
-import type { RedisLike } from './stores/open';
 
 export {
   defaultTimeoutOptions,

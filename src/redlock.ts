@@ -51,7 +51,7 @@ const released = new WeakSet<Lease>();
 export class Lock {
   readonly redlock: Redlock;
   readonly resources: string[];
-  /** What the keys hold in Redis. A secret: whoever knows it can release the lock. */
+  /** What the keys hold in Redis. A secret: it is all that releasing the lock takes. */
   readonly value: string;
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** Ms of the epoch until which it is held; 0 after `release`, and after `extend`, whose result replaces it. */

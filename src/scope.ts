@@ -4,8 +4,9 @@ import { LockClosedError, optionError } from './errors';
 import type { HeldLock, LeaseContext } from './held-lock';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
+import type { RedisLike } from './redis-like';
 import type { GrantSource, Holder, ReleaseReply, Store } from './store';
-import { type RedisLike, storeOf } from './stores/open';
+import { storeOf } from './stores/open';
 import { type Queues, queuesOf } from './wait/queues';
 import { WeakList } from './weak-list';
 
@@ -122,7 +123,9 @@ export class Scope {
       if (this.#held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
-      for (const held of this.#held) if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0));
+      for (const held of this.#held) {
+        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs);
+      }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));
         this.#onChange = () => {

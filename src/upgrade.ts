@@ -82,7 +82,7 @@ async function revert(
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise((resolve) => setTimeout(resolve, request.commandTimeoutMs).unref());
+    await new Promise<void>((resolve) => held.clock.later(resolve, request.commandTimeoutMs).unref());
   }
   // A change of what was lost would leave a holder in Redis that no process knows of.
   if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs);

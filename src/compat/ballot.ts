@@ -1,6 +1,6 @@
-// One attempt of a redlock operation: how each client votes. The attempt is decided by the store; this is what is told of it.
+// One attempt of a redlock operation: how each client votes. The attempt is decided by the store; this is what its caller learns.
 import { LockBackendError } from '../errors';
-import type { RedisLike } from '../stores/open';
+import type { RedisLike } from '../redis-like';
 
 /** A client of Redis: ioredis, as with redlock, or any other that this library knows. */
 export type Client = RedisLike;

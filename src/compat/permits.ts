@@ -55,7 +55,7 @@ if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then
 end
 return take(2)`);
 
-/** ARGV member[]. REPLY how many were given back. */
+/** ARGV member[]. REPLY how many were released. */
 const releaseScript = script("return redis.call('ZREM', KEYS[1], unpack(ARGV))");
 
 function script(lua: string): Script {

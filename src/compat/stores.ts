@@ -1,7 +1,8 @@
 // Where the shims find their stores. All that they know of the rooms below is named here and in store.ts.
 
+import type { RedisLike } from '../redis-like';
 import type { Node, Store } from '../store';
-import { type RedisLike, storeOf } from '../stores/open';
+import { storeOf } from '../stores/open';
 import { Quorum } from '../stores/quorum/store';
 import type { Readiness, ScriptClient } from '../stores/redis/client';
 import { scriptClient } from '../stores/redis/clients/script-client';

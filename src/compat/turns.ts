@@ -1,5 +1,5 @@
-// Those of one process who wait for the same key, first come first. They poll, as all who wait for it anywhere; on top of that, a
-// release in this process wakes the first of them, who asks in the same tick.
+// The waiters of one process for the same key, first come first. They poll, as all that wait for it anywhere; on top of that, a
+// release in this process wakes the first of them, which attempts in the same tick.
 import { LockBackendError } from '../errors';
 
 const ofClients = new WeakMap<object, Map<string, Set<Turn>>>();
