@@ -142,13 +142,8 @@ export class Redlock extends Attempts {
   async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
     lock.expiration = 0;
     const hold = holdOf(lock);
-    if (hold instanceof Tenure) hold.release();
-    const value = this.#valueOf(lock);
-    const release =
-      hold instanceof Tenure
-        ? (ballot: Ballot) => this.#electorate.release(value, ballot)
-        : (ballot: Ballot) => this._cast(ballot, releaseOnce(hold));
-    const { attempts } = await this._repeat<unknown>(settings, () => this._attempt(lock.resources, release));
+    const release = hold instanceof Tenure ? this.#releaseValue(lock, hold) : this.#releaseLease(lock, hold);
+    const { attempts } = await this._repeat(settings, release);
     return { attempts };
   }
 
@@ -162,13 +157,17 @@ export class Redlock extends Attempts {
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
     const hold = holdOf(existing);
     const endOf = (sent: Moment): Moment => this.#endOf(sent, duration, settings);
+    const { resources } = existing;
     const extend =
       hold instanceof Tenure
-        ? (ballot: Ballot) => this.#electorate.extend(this.#valueOf(existing), hold, duration, endOf, ballot)
-        : (ballot: Ballot) => this._cast(ballot, extendOnce(hold, duration));
-    const { attempts, result } = await this._repeat(settings, () => this._attempt(existing.resources, extend));
+        ? () =>
+            this._attempt(resources, (ballot) =>
+              this.#electorate.extend(this.#valueOf(existing), hold, duration, endOf, ballot),
+            )
+        : () => this._attemptAlone(resources, () => extendOnce(hold, duration));
+    const { attempts, result } = await this._repeat(settings, extend);
     existing.expiration = 0;
-    return this.#lock(existing.resources, existing.value, attempts, hold, result, duration, settings);
+    return this.#lock(resources, existing.value, attempts, hold, result, duration, settings);
   }
 
   /**
@@ -243,7 +242,7 @@ export class Redlock extends Attempts {
     // The same each time: a crowd that waits should not make an error for each of its attempts.
     let busy: { stats: Promise<ExecutionStats>; error: Error } | undefined;
     const attempt = async (): Promise<Attempt<Lease>> => {
-      if (!call.isKnownBusy) return this._attempt(resources, (ballot) => this._cast(ballot, call.ask()));
+      if (!call.isKnownBusy) return this._attemptAlone(resources, () => call.ask());
       busy ??= Ballot.refused(this.clients, resources.length);
       this._tell(busy.error);
       return { stats: busy.stats, result: undefined };
@@ -256,7 +255,7 @@ export class Redlock extends Attempts {
       if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length).error);
       throw error;
     } finally {
-      await call.leave();
+      if (call.isQueued) await call.leave();
     }
   }
 
@@ -309,6 +308,16 @@ export class Redlock extends Attempts {
 
   #driftMs(duration: number, settings: Partial<Settings> | undefined): number {
     return Math.round((settings?.driftFactor ?? this.settings.driftFactor) * duration) + leastDriftMs;
+  }
+
+  #releaseValue(lock: Lock, tenure: Tenure): () => Promise<Attempt<true>> {
+    tenure.release();
+    const value = this.#valueOf(lock);
+    return () => this._attempt(lock.resources, (ballot) => this.#electorate.release(value, ballot));
+  }
+
+  #releaseLease(lock: Lock, lease: Lease): () => Promise<Attempt<true>> {
+    return () => this._attemptAlone(lock.resources, () => releaseOnce(lease));
   }
 
   #valueOf({ resources, value }: Lock): Value {

@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockBackendError, optionError } from '../errors';
-import { Ballot, type Client, type ExecutionStats, type Vote } from './ballot';
+import { Ballot, type Client, type ExecutionStats } from './ballot';
 import { errorOf } from './electorate';
 import { connectIfLazy } from './stores';
 
@@ -130,15 +130,24 @@ export abstract class Attempts extends EventEmitter {
     }
   }
 
-  /** @internal The answer of the only client, whose vote it is. */
-  protected _cast<T>(ballot: Ballot, answer: Promise<T | undefined>): Promise<T | undefined> {
+  /** @internal One attempt with the only client, whose vote is its answer. */
+  protected async _attemptAlone<T>(
+    resources: readonly string[],
+    ask: () => Promise<T | undefined>,
+  ): Promise<Attempt<T>> {
     const [client] = this.clients as unknown as [Client];
-    const read = (result: T | undefined): Vote => result !== undefined;
-    ballot.cast(
-      client,
-      answer.then(read, (error) => errorOf(error, client)),
-    );
-    return answer;
+    connectIfLazy(client);
+    let failure: Error | undefined;
+    try {
+      const result = await ask();
+      if (result !== undefined) return { stats: Ballot.unanimous(this.clients), result };
+    } catch (error) {
+      if (!(error instanceof LockBackendError)) throw error;
+      failure = errorOf(error, client);
+    }
+    const { stats, error } = Ballot.refused(this.clients, resources.length, failure);
+    this._tell(error);
+    return { stats, result: undefined };
   }
 
   /** @internal A listener that throws has no effect on the lock. */

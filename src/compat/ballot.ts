@@ -50,9 +50,12 @@ export class Ballot {
     });
   }
 
-  /** None was for it. */
-  static refused(clients: ReadonlySet<Client>, count: number): { stats: Promise<ExecutionStats>; error: Error } {
-    const error = lockedError(0, count);
+  /** None was for it; without a reason, because others hold it. */
+  static refused(
+    clients: ReadonlySet<Client>,
+    count: number,
+    error: Error = lockedError(0, count),
+  ): { stats: Promise<ExecutionStats>; error: Error } {
     const votesAgainst = new Map([...clients].map((client) => [client, error]));
     return { stats: Promise.resolve({ ...emptyStats(clients), votesAgainst }), error };
   }

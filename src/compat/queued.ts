@@ -63,6 +63,11 @@ export class QueuedCall {
     if (this.#crowd.queued.has(key)) this.#realAttemptMs = performance.now() + realAttemptEveryMs;
   }
 
+  /** Whether it has to leave the queue. */
+  get isQueued(): boolean {
+    return this.#granted !== undefined;
+  }
+
   /** Whether it is known without a command that the lock is still held. */
   get isKnownBusy(): boolean {
     return !this.#polls && performance.now() < this.#realAttemptMs;

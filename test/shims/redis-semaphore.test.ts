@@ -10,6 +10,9 @@ import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
 const quick = { lockTimeout: 300, acquireTimeout: 100, refreshInterval: 80, retryInterval: 10 };
+/** Refreshed often enough that a slow machine loses nothing. */
+const steady = { ...quick, lockTimeout: 1200, refreshInterval: 200 };
+const longerThanSteadyMs = 1500;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/;
 
 const clients: Redis[] = [];
@@ -141,7 +144,8 @@ for (const [library, module] of Object.entries(libraries)) {
         });
 
         it('a second one waits for acquireTimeout, then acquire() fails and tryAcquire() is false', async () => {
-          const [one, two] = [lock(), lock(quick)];
+          // A shorter lockTimeout would take the permit of the first for one of the dead.
+          const [one, two] = [lock(), lock({ ...quick, lockTimeout: 10_000, refreshInterval: 0 })];
           await one.acquire();
           const error = await failureOf(two.acquire());
           expect(error).to.be.instanceOf(TimeoutError);
@@ -176,13 +180,13 @@ for (const [library, module] of Object.entries(libraries)) {
         });
 
         it('is refreshed until it is released', async () => {
-          const one = lock(quick);
+          const one = lock(steady);
           await one.acquire();
-          await sleep(400);
+          await sleep(longerThanSteadyMs);
           expect(await held()).to.equal(1);
           expect(one.isAcquired).to.equal(true);
           await one.release();
-          await sleep(100);
+          await sleep(300);
           expect(await held()).to.equal(0);
         });
 
@@ -199,31 +203,34 @@ for (const [library, module] of Object.entries(libraries)) {
         });
 
         it('a refresh is not begun while another is under way', async () => {
-          const one = lock(quick);
-          let calls = 0;
+          const one = lock({ ...steady, lockTimeout: 60_000, refreshInterval: 20 });
+          let [running, most, calls] = [0, 0, 0];
           Object.assign(one, {
             async _refresh() {
+              running += 1;
+              most = Math.max(most, running);
               await sleep(100);
+              running -= 1;
               calls += 1;
               return true;
             },
           });
           await one.acquire();
-          await sleep(400);
-          expect(calls).to.equal(2);
+          await waitFor(() => calls >= 3);
+          expect(most).to.equal(1);
           await one.release();
         });
 
         it('is refreshed and released by another one with its identifier, acquired externally', async () => {
-          const one = lock({ ...quick, refreshInterval: 0 });
+          const one = lock({ ...steady, refreshInterval: 0 });
           await one.acquire();
-          const two = lock({ ...quick, identifier: one.identifier, acquiredExternally: true });
+          const two = lock({ ...steady, identifier: one.identifier, acquiredExternally: true });
           await two.acquire();
-          await sleep(400);
+          await sleep(longerThanSteadyMs);
           expect(await held()).to.equal(1);
           await two.release();
           expect(await held()).to.equal(0);
-          const three = lock({ ...quick, externallyAcquiredIdentifier: one.identifier });
+          const three = lock({ ...steady, externallyAcquiredIdentifier: one.identifier });
           expect(await three.tryAcquire()).to.equal(false);
           expect(await failureOf(three.acquire())).to.be.instanceOf(TimeoutError);
         });
@@ -310,7 +317,7 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('Semaphore: one member for each holder, its score the moment of its acquire', async () => {
-      const [one, two, three] = [1, 2, 3].map(() => new Semaphore(redis, key, 2, quick));
+      const [one, two, three] = [1, 2, 3].map(() => new Semaphore(redis, key, 2, steady));
       await one!.acquire();
       await two!.acquire();
       expect(await redis.zrange(`semaphore:${key}`, '0', '-1')).to.have.members([one!.identifier, two!.identifier]);
@@ -319,7 +326,7 @@ for (const [library, module] of Object.entries(libraries)) {
       expect(await three!.tryAcquire()).to.equal(false);
       await one!.release();
       await three!.acquire();
-      await sleep(400);
+      await sleep(longerThanSteadyMs);
       expect([two!.isAcquired, three!.isAcquired]).to.deep.equal([true, true]);
       await two!.release();
       await three!.release();
@@ -334,19 +341,19 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('MultiSemaphore: so many members, and a Semaphore beside it', async () => {
-      const two = new MultiSemaphore(redis, key, 3, 2, quick);
-      const one = new Semaphore(redis, key, 3, quick);
+      const two = new MultiSemaphore(redis, key, 3, 2, steady);
+      const one = new Semaphore(redis, key, 3, steady);
       await two.acquire();
       expect(await redis.zrange(`semaphore:${key}`, '0', '-1')).to.have.members(
         [0, 1].map((n) => `${two.identifier}_${n}`),
       );
       await one.acquire();
-      expect(await new MultiSemaphore(redis, key, 3, 2, quick).tryAcquire()).to.equal(false);
-      expect(await new Semaphore(redis, key, 3, quick).tryAcquire()).to.equal(false);
+      expect(await new MultiSemaphore(redis, key, 3, 2, steady).tryAcquire()).to.equal(false);
+      expect(await new Semaphore(redis, key, 3, steady).tryAcquire()).to.equal(false);
       await two.release();
-      const other = new MultiSemaphore(redis, key, 3, 2, quick);
+      const other = new MultiSemaphore(redis, key, 3, 2, steady);
       await other.acquire();
-      await sleep(400);
+      await sleep(longerThanSteadyMs);
       expect([one.isAcquired, other.isAcquired]).to.deep.equal([true, true]);
       await Promise.all([one.release(), other.release()]);
       expect(await redis.exists(`semaphore:${key}`)).to.equal(0);
@@ -371,10 +378,10 @@ for (const [library, module] of Object.entries(libraries)) {
     const mutex = (options?: shim.LockOptions): shim.RedlockMutex => new RedlockMutex(nodes, key, options);
 
     it('acquires, refreshes and releases on all', async () => {
-      const one = mutex(quick);
+      const one = mutex(steady);
       await one.acquire();
       expect(await values()).to.deep.equal(Array(3).fill(one.identifier));
-      await sleep(400);
+      await sleep(longerThanSteadyMs);
       expect(await values()).to.deep.equal(Array(3).fill(one.identifier));
       expect(one.isAcquired).to.equal(true);
       const error = await failureOf(mutex(quick).acquire());
@@ -386,7 +393,7 @@ for (const [library, module] of Object.entries(libraries)) {
 
     it('does without a minority, and leaves nothing where it got no majority', async () => {
       await nodes[0]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
-      const one = mutex(quick);
+      const one = mutex(steady);
       await one.acquire();
       await one.release();
       await nodes[1]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
@@ -395,7 +402,7 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('gives the lock again to a node that lost it', async () => {
-      const one = mutex(quick);
+      const one = mutex(steady);
       await one.acquire();
       await nodes[1]!.del(`mutex:${key}`);
       await waitFor(async () => (await values()).every((value) => value === one.identifier));
@@ -406,7 +413,7 @@ for (const [library, module] of Object.entries(libraries)) {
 
     it('without a majority it is lost, and released everywhere', async () => {
       const lost: unknown[] = [];
-      const one = mutex({ ...quick, onLockLost: (error) => void lost.push(error) });
+      const one = mutex({ ...steady, onLockLost: (error) => void lost.push(error) });
       await one.acquire();
       for (const n of [0, 1]) await nodes[n]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
       await waitFor(() => lost.length > 0);
@@ -419,13 +426,13 @@ for (const [library, module] of Object.entries(libraries)) {
       const lost: unknown[] = [];
       const one = mutex({
         ...quick,
-        lockTimeout: 1000,
-        refreshInterval: 100,
+        lockTimeout: 2000,
+        refreshInterval: 200,
         onLockLost: (error) => void lost.push(error),
       });
       await one.acquire();
       await servers[0]!.kill();
-      await sleep(1200);
+      await sleep(2300);
       expect(one.isAcquired).to.equal(true);
       expect(await mutex(quick).tryAcquire()).to.equal(false);
       await servers[1]!.kill();

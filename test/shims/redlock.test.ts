@@ -231,9 +231,9 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
     });
 
     it('using: extends while the routine runs, gives its value, and releases', async () => {
-      const value = await redlock.using([key], 500, { automaticExtensionThreshold: 200 }, async (signal) => {
+      const value = await redlock.using([key], 2000, { automaticExtensionThreshold: 1500 }, async (signal) => {
         const token = await redis.get(key);
-        await sleep(700);
+        await sleep(2300);
         expect(await redis.get(key)).to.equal(token);
         expect(signal.aborted).to.equal(false);
         expect(signal.error).to.equal(undefined);
