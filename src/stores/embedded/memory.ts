@@ -10,7 +10,7 @@ import type { Listening } from '../../store';
 import { Machine } from './mutex-machine';
 import { limits } from './mutex-queue';
 import { RenewedLocks } from './renewed';
-import { isSpare, type Row } from './row';
+import { isSpare, MemoryRows } from './row';
 import { closedStore, neverMs, standFor, type Table } from './store';
 
 export interface MemoryStoreOptions {
@@ -80,7 +80,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
 export class MemoryTable implements Table {
   readonly clock: Clock | undefined;
   readonly renewed = new RenewedLocks();
-  readonly #rows = new Map<string, Row>();
+  readonly #rows = new MemoryRows();
   readonly #machine: Machine;
   readonly #channels = new Map<string, (text: string) => void>();
   readonly #now: (() => number) | undefined;
