@@ -2,11 +2,20 @@
 // or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
-import { emitLost, emitRelease, warn } from './events';
+import { type LockKind, warn } from './events';
 import { describe, type Key, listOf } from './keys';
 import type { Linked } from './linked-list';
+import {
+  eventOf,
+  holdsAreObserved,
+  Observation,
+  type Observed,
+  tellChanged,
+  tellEnd,
+  tellLost,
+  tellRelease,
+} from './observation';
 import { checkValue, lifetimeRule, type Settings } from './options';
-import { timerMs } from './renewal';
 import {
   type Grant,
   type GrantSource,
@@ -27,6 +36,8 @@ export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
   readonly source: GrantSource;
+  /** Of a mutex that is more than one. */
+  readonly kind: LockKind | undefined;
   /** It ended: released with an answer, or lost. May be called again. */
   readonly onEnd: (held: HeldLock) => void;
 }
@@ -41,12 +52,13 @@ export interface GrantDetails {
   readonly mode?: Mode | undefined;
 }
 
-/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold. */
+/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
 class Particulars {
   key: Key | undefined;
   retries = 0;
   mayExecuteUntilMs = 0;
   mode: Mode | undefined;
+  observation: Observation | undefined;
 }
 
 class Ending {
@@ -62,7 +74,7 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Holder, Kept, Linked<HeldLock> {
+export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
   readonly token: string;
@@ -126,9 +138,30 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#ending?.how === 'lost';
   }
 
+  /** Its lifetime has passed, and it was never released. */
+  get isForgotten(): boolean {
+    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
+  }
+
   get signal(): AbortSignal {
     this.check();
     return this.#ownUpkeep.signal;
+  }
+
+  get observation(): Observation | undefined {
+    return this.#particulars?.observation;
+  }
+
+  get sentMs(): number {
+    return this.#validity.sent.monoMs;
+  }
+
+  /** It is a caller's from now on: those that observe are told, also of an end that nothing else would notice. */
+  begin(): void {
+    if (!holdsAreObserved()) return;
+    const observation = new Observation(this);
+    this.#ownParticulars.observation = observation;
+    if (observation.hold !== undefined) this.#ownUpkeep.watch();
   }
 
   held(): Held | undefined {
@@ -169,11 +202,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
     this.fence = fence;
-  }
-
-  /** Redis says that it is no holder any more. */
-  gone(): void {
-    if (this.check()) this.lose('missing');
+    tellChanged(this);
   }
 
   lose(reason: LossReason): void {
@@ -203,6 +232,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
+    tellEnd(this, 'detached');
   }
 
   /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
@@ -211,16 +241,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
       return await this.release();
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
-      warn({ code: 'release-failed', message, key: this.key, error });
+      warn({ ...eventOf(this), code: 'release-failed', message, error });
       this.#abandon(performance.now() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
-  }
-
-  /** Ends it although its holder did not: the signal says `closed`, the key is released. */
-  async forceRelease(): Promise<void> {
-    if (this.check()) this.lose('closed');
-    await this.releaseQuietly();
   }
 
   releaseRequest(): ReleaseRequest {
@@ -236,18 +260,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
   startRenewing(lease: object): void {
     this.#ownUpkeep.startRenewing(lease);
-  }
-
-  /** Says so when the lifetime has passed and the lock was never released. */
-  warnIfForgotten(takenAt: Error): void {
-    if (this.#validity.lifetimeMs === null) return;
-    const check = (): void => {
-      if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
-      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
-      warn({ code: 'never-released', message, key: this.key, error: takenAt });
-    };
-    setTimeout(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -273,6 +285,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
         releasing.catch(() => {});
         this.#ending!.releasing = undefined;
         this.context.onEnd(this);
+        tellEnd(this, 'released');
         throw forKey(error, this.key);
       },
     );
@@ -284,7 +297,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     const ending = this.#ending!;
     if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
     this.context.onEnd(this);
-    emitRelease({ key: this.key, fence: this.fence, released });
+    tellRelease(this, released);
     return released;
   }
 
@@ -307,7 +320,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #note(ending: Ending, reason: LossReason): void {
     const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
     ending.loss = new LockLostError(message, { key: this.key, reason });
-    emitLost({ key: this.key, fence: this.fence, reason });
+    tellLost(this, reason);
   }
 }
 

@@ -188,7 +188,11 @@ export interface Listening {
   close(): void;
 }
 
+/** What keeps the locks. */
+export type StoreKind = 'redis' | 'quorum' | 'memory' | 'shared-memory';
+
 export interface Store {
+  readonly kind: StoreKind;
   /** Why these keys can never be locked together, or never in this mode; absent where all can. Asked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
@@ -244,7 +248,7 @@ export interface Store {
 }
 
 /** A store that can be one of a quorum, for locks of one holder. */
-export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue'> {
+export interface Node extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue'> {
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Who answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */

@@ -17,11 +17,24 @@ const rooms: readonly (readonly string[])[] = [
   ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock'],
   ['run', 'adopt'],
   ['upgrade', 'acquire'],
+  ['wanted'],
   ['scope'],
   ['wait/'],
   ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
-  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
+  [
+    'scripts/',
+    'options',
+    'option-names',
+    'keys',
+    'store',
+    'state',
+    'events',
+    'trace',
+    'observation',
+    'token',
+    'real-timers',
+  ],
   ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list'],
 ];
 
@@ -115,7 +128,7 @@ function foreign(some: readonly string[]): string[] {
 describe('structure', () => {
   it('imports and classes were found at all', () => {
     expect(needs.get('with-lock.ts')).to.include.members(['run.ts', 'lease.ts', 'options.ts']);
-    expect(needs.get('flow.ts'), 'import type').to.deep.equal(['held-lock.ts']);
+    expect(needs.get('flow.ts'), 'import type').to.include('held-lock.ts');
     expect(needs.get('stores/redis/commands.ts')).to.include('scripts/generated.ts');
     expect(reach('index.ts')).to.include('scripts/generated.ts');
     expect(classesOf('scope.ts').map(({ name }) => name)).to.deep.equal(['Scope', 'DirectGrants']);

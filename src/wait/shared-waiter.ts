@@ -24,6 +24,8 @@ export class SharedWaiter {
   readonly mode: Mode;
   /** Whether its entry may be in the queue. */
   isQueued = false;
+  /** The key was busy while it was queued. */
+  hasWaited = false;
   /** Woken while an attempt was under way, which may have been answered before. */
   wasWoken = false;
   #subscription: Subscription | undefined;
@@ -65,6 +67,7 @@ export class SharedWaiter {
   }
 
   busy({ leftMs, stand }: AcquireReply & { granted: false }): void {
+    this.hasWaited ||= this.isSubscribed;
     this.#leftMs = leftMs;
     this.#ticket = stand?.ticket ?? this.#ticket;
     this.#before = stand?.before ?? 0;

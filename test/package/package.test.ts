@@ -31,7 +31,8 @@ const laterNames = [
   ...['LockList', 'ListOptions', 'ListedLock', 'HolderState', 'WaiterState', 'UpstashLike', 'BunRedisLike'],
 ];
 const ownNames = [
-  ...['AcquireEvent', 'LockEvents', 'LossReason', 'LostEvent', 'MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
+  ...['AcquireEvent', 'ExtendEvent', 'LockEvent', 'LockEvents', 'LockKind', 'LossReason', 'LostEvent'],
+  ...['MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
   ...['redisExpLock'],
 ];
 

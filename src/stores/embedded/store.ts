@@ -58,7 +58,7 @@ export function embeddedStore(given: object): Store | undefined {
   if (table === undefined) return undefined;
   let store = stores.get(table);
   if (store === undefined) {
-    store = new Embedded(table);
+    store = new Embedded(table, (given as EmbeddedStore).kind);
     stores.set(table, store);
   }
   return store;
@@ -76,11 +76,13 @@ export function tableOf(handle: EmbeddedStore): Table {
 }
 
 class Embedded implements Store {
+  readonly kind: Store['kind'];
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
   readonly #table: Table;
 
-  constructor(table: Table) {
+  constructor(table: Table, kind: Store['kind']) {
+    this.kind = kind;
     this.#table = table;
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
   }
