@@ -50,7 +50,9 @@ try {
     '--removeComments',
   );
 
-  const seen = reachable(join(fresh, 'index.d.mts'), reachable(join(fresh, 'index.d.ts')));
+  const seen = new Set();
+  for (const face of ['index', 'otel', 'prometheus'])
+    for (const extension of ['d.ts', 'd.mts']) reachable(join(fresh, `${face}.${extension}`), seen);
   for (const file of filesIn(fresh))
     if (/\.d\.m?ts$/.test(file) && !seen.has(join(fresh, file))) rmSync(join(fresh, file));
 

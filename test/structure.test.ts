@@ -13,6 +13,9 @@ const engine = 'stores/embedded/sqlite.ts';
 
 /** Top to bottom; a file imports from rooms below its own, and from its own. */
 const rooms: readonly (readonly string[])[] = [
+  // Each for a package that is loaded when it is used: the library needs nothing of them.
+  ['otel', 'prometheus'],
+  ['metering', 'peer'],
   ['index'],
   ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock'],
   ['run', 'adopt'],
@@ -37,6 +40,12 @@ const rooms: readonly (readonly string[])[] = [
   ],
   ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list'],
 ];
+
+/** The files that may name a package which is not installed with the library. */
+const peers = [
+  ['otel.ts', '@opentelemetry/api'],
+  ['prometheus.ts', 'prom-client'],
+] as const;
 
 const mostLines = 400;
 const mostLinesOfClass = 250;
@@ -164,8 +173,17 @@ describe('structure', () => {
   });
 
   it('nothing is imported but Node’s own modules and uuid, and no client of Redis, not even its types', () => {
-    expect(foreign(files)).to.deep.equal(['uuid']);
+    expect(foreign(files.filter((file) => !peers.some(([own]) => own === file)))).to.deep.equal(['uuid']);
   });
+
+  for (const [file, peer] of peers) {
+    it(`${file} imports the types of ${peer}, and nothing else of others; nothing else leads there`, () => {
+      expect(foreign([file])).to.deep.equal([peer]);
+      expect(textOf(file)).to.match(new RegExp(`^import type .* from '${peer}';$`, 'm'));
+      expect(textOf(file)).not.to.match(new RegExp(`^import (?!type).*'${peer}'`, 'm'));
+      expect(files.filter((each) => needs.get(each)!.includes(file))).to.deep.equal([file.replace(/ts$/, 'mts')]);
+    });
+  }
 
   it('SQLite is loaded in one place, when it is used and not before, and no bundler sees it', () => {
     const loading = files.filter((file) =>
