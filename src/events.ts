@@ -4,7 +4,8 @@ import { channel } from 'node:diagnostics_channel';
 import { environmentVariable } from './environment';
 import type { LossReason } from './errors';
 import type { Key } from './keys';
-import type { Mode, StoreKind } from './store';
+import type { StoreKind } from './state';
+import type { Mode } from './store';
 
 /** What a lock is to its callers. */
 export type LockKind = 'mutex' | 'read' | 'write' | 'permits' | 'election' | 'once';
@@ -95,7 +96,7 @@ export interface LockEvents {
 
 const warningChannel = channel('redis-exp-lock:warning');
 
-/** What `lockEvent` reads. */
+/** @internal What `lockEvent` reads. */
 export interface Observable {
   readonly keys: Key;
   /** How it is held, where several may hold the key. */

@@ -3,7 +3,7 @@
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
-import type { LockState } from './state';
+import type { LockState, StoreKind } from './state';
 
 export type { LockState };
 
@@ -187,9 +187,6 @@ export interface GrantSource {
 export interface Listening {
   close(): void;
 }
-
-/** What keeps the locks. */
-export type StoreKind = 'redis' | 'quorum' | 'memory' | 'shared-memory';
 
 export interface Store {
   readonly kind: StoreKind;
