@@ -122,6 +122,17 @@ describe('redis-exp-lock/prometheus', () => {
       await meterProvider.shutdown();
     });
 
+    it('docs/operations.md names, in its alerts and its table, nothing else either', async () => {
+      const page = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8');
+      const inline = [...page.matchAll(/`([^`\n]*redis_exp_lock_[^`\n]*)`/g)].map(([, text]) => text!);
+      const alerts = inline.filter((text) => text.includes('('));
+      expect(alerts).to.have.length.above(5);
+      await playAll();
+      const emitted = await figures();
+      const histograms = /(_seconds)$/;
+      for (const text of inline) expect(missing(text.replace(histograms, '$1_count'), emitted), text).to.deep.equal([]);
+    });
+
     it('asks for every metric that there is', () => {
       const asked = queries.join(' ');
       for (const name of ['acquire_duration_seconds', 'hold_duration_seconds', 'held', 'waiting', 'lost_total']) {
