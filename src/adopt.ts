@@ -2,7 +2,6 @@
 // no process holds it. One extension decides, which only the token of the holder can make.
 //
 // Invariant: it never shortens what Redis has, so that adopting again, or twice, takes nothing from a first adopter.
-import { abortReason } from './acquire';
 import { forKey, LockBackendError, LockClosedError, optionError } from './errors';
 import { warningsWanted } from './events';
 import { HeldLock } from './held-lock';
@@ -12,6 +11,7 @@ import { checkValue, integer, milliseconds, type Settings } from './options';
 import type { Scope } from './scope';
 import { clockOf, type Moment, type Store, trustedMs } from './store';
 import { tooLate } from './wait/queue';
+import { abortReason } from './wanted';
 
 const longestToken = 1024;
 const fenceRule = integer(0);

@@ -2,11 +2,20 @@
 // or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
-import { emitLost, emitRelease, warn } from './events';
+import { type LockKind, warn } from './events';
 import { describe, type Key, listOf } from './keys';
 import type { Linked } from './linked-list';
+import {
+  eventOf,
+  holdsAreObserved,
+  Observation,
+  type Observed,
+  tellChanged,
+  tellEnd,
+  tellLost,
+  tellRelease,
+} from './observation';
 import { checkValue, lifetimeRule, type Settings } from './options';
-import { timerMs } from './renewal';
 import {
   type Clock,
   clockOf,
@@ -29,6 +38,8 @@ export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
   readonly source: GrantSource;
+  /** Of a mutex that is more than one. */
+  readonly kind: LockKind | undefined;
   /** It ended: released with an answer, or lost. May be called again. */
   readonly onEnd: (held: HeldLock) => void;
 }
@@ -43,12 +54,13 @@ export interface GrantDetails {
   readonly mode?: Mode | undefined;
 }
 
-/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold. */
+/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
 class Particulars {
   key: Key | undefined;
   retries = 0;
   mayExecuteUntilMs = 0;
   mode: Mode | undefined;
+  observation: Observation | undefined;
 }
 
 class Ending {
@@ -64,7 +76,7 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Holder, Kept, Linked<HeldLock> {
+export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
   readonly token: string;
@@ -142,6 +154,22 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#ownUpkeep.signal;
   }
 
+  get observation(): Observation | undefined {
+    return this.#particulars?.observation;
+  }
+
+  get sentMs(): number {
+    return this.#validity.sent.monoMs;
+  }
+
+  /** It is a caller's from now on: those that observe are told, also of an end that nothing else would notice. */
+  begin(): void {
+    if (!holdsAreObserved()) return;
+    const observation = new Observation(this);
+    this.#ownParticulars.observation = observation;
+    if (observation.hold !== undefined) this.#ownUpkeep.watch();
+  }
+
   held(): Held | undefined {
     const { mode, fence } = this;
     return mode && { mode, fence };
@@ -183,11 +211,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
     this.fence = fence;
-  }
-
-  /** Redis says that it is no holder any more. */
-  gone(): void {
-    if (this.check()) this.lose('missing');
+    tellChanged(this);
   }
 
   lose(reason: LossReason): void {
@@ -217,6 +241,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
+    tellEnd(this, 'detached');
   }
 
   /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
@@ -225,16 +250,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
       return await this.release();
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
-      warn({ code: 'release-failed', message, key: this.key, error });
+      warn({ ...eventOf(this), code: 'release-failed', message, error });
       this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
-  }
-
-  /** Ends it although its holder did not: the signal says `closed`, the key is released. */
-  async forceRelease(): Promise<void> {
-    if (this.check()) this.lose('closed');
-    await this.releaseQuietly();
   }
 
   releaseRequest(): ReleaseRequest {
@@ -275,6 +294,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
         releasing.catch(() => {});
         this.#ending!.releasing = undefined;
         this.context.onEnd(this);
+        tellEnd(this, 'released');
         throw forKey(error, this.key);
       },
     );
@@ -286,7 +306,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     const ending = this.#ending!;
     if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
     this.context.onEnd(this);
-    emitRelease({ key: this.key, fence: this.fence, released });
+    tellRelease(this, released);
     return released;
   }
 
@@ -309,21 +329,8 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #note(ending: Ending, reason: LossReason): void {
     const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
     ending.loss = new LockLostError(message, { key: this.key, reason });
-    emitLost({ key: this.key, fence: this.fence, reason });
+    tellLost(this, reason);
   }
-}
-
-/** Warns when the lifetime of `held` has passed and it was never released. */
-export function warnIfForgotten(held: HeldLock, takenAt: Error): void {
-  const leftMs = held.leftMs();
-  if (leftMs === Number.POSITIVE_INFINITY) return;
-  const check = (): void => {
-    if (held.check()) return warnIfForgotten(held, takenAt);
-    if (!held.isForgotten) return;
-    const message = `${describe(held.key)} was never released: its lifetime has freed it`;
-    warn({ code: 'never-released', message, key: held.key, error: takenAt });
-  };
-  held.clock.later(check, timerMs(leftMs)).unref();
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */

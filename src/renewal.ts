@@ -4,6 +4,7 @@
 // renewal ends with it. After `stop`, and after the lock has ended, no timer runs.
 import { warn } from './events';
 import { describe, type Key } from './keys';
+import { eventOf, type Observed } from './observation';
 import { longestTimerMs, type Settings } from './options';
 import type { Clock } from './store';
 
@@ -19,7 +20,7 @@ interface Extender {
 }
 
 /** What is renewed: a held lock. */
-interface Renewable {
+interface Renewable extends Pick<Observed, 'keys' | 'mode' | 'context'> {
   readonly key: Key;
   readonly clock: Clock;
   /** Whether it is still held. */
@@ -96,13 +97,8 @@ export class Renewal {
 
   #onFailure(error: unknown): void {
     this.hasFailed = true;
-    const { key } = this.#held;
-    warn({
-      code: 'renewal-failed',
-      message: `${describe(key)} could not be renewed; it is being tried again`,
-      key,
-      error,
-    });
+    const message = `${describe(this.#held.key)} could not be renewed; it is being tried again`;
+    warn({ ...eventOf(this.#held), code: 'renewal-failed', message, error });
     if (this.isOn) this.schedule(Math.max(shortestMs, this.#lifetimeMs / 20));
   }
 }

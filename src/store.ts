@@ -4,7 +4,7 @@
 import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
-import type { LockState } from './state';
+import type { LockState, StoreKind } from './state';
 
 export { type Clock, type LockState, type Moment, now };
 
@@ -197,6 +197,7 @@ export interface Renewed {
 }
 
 export interface Store {
+  readonly kind: StoreKind;
   /** What waits, validity and expiry go by here; absent: the clocks of this process. */
   readonly clock?: Clock | undefined;
   /** Here a renewed lock is not lost while this process stands still, because no other process can take it. */
@@ -258,7 +259,7 @@ export interface Store {
 }
 
 /** A store that can be one of a quorum, for locks of one holder. */
-export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue'> {
+export interface Node extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue'> {
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */

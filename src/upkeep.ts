@@ -3,6 +3,7 @@
 // after `stop`.
 import { forKey, LockBackendError, type LockLostError, type LossReason } from './errors';
 import { describe, type Key } from './keys';
+import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
 import { Renewal, timerMs } from './renewal';
 import { type Clock, earlier, type Held, type Moment, now, type Store } from './store';
@@ -13,11 +14,11 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 
 /** What is looked after: a held lock. */
-export interface Kept {
+export interface Kept extends Observed {
   readonly key: Key;
   readonly keys: Key;
   readonly token: string;
-  readonly context: { readonly settings: Settings; readonly store: Store };
+  readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
   readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
   readonly ended: boolean;
@@ -127,6 +128,11 @@ export class Upkeep {
     return true;
   }
 
+  /** Notices the end of the validity when it comes. */
+  watch(): void {
+    if (this.#watch === undefined) this.#arm();
+  }
+
   /** The end of the validity is another one. */
   moved(): void {
     if (this.#aborter !== undefined || this.#watch !== undefined) this.#arm();
@@ -193,6 +199,7 @@ export class Upkeep {
     if (!this.#held.check()) {
       // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
       if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly();
+      tellExtension(this.#held, false, lifetimeMs);
       return false;
     }
     if (reply.outcome === 'late') {
@@ -200,7 +207,9 @@ export class Upkeep {
     }
     if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
     else this.#held.lose(reply.outcome);
-    return reply.outcome === 'extended';
+    const extended = reply.outcome === 'extended';
+    tellExtension(this.#held, extended, lifetimeMs);
+    return extended;
   }
 
   #reschedule(): void {

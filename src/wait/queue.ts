@@ -39,6 +39,8 @@ export interface Waiter {
 export interface Position extends Linked<Position> {
   readonly queue: Queue;
   readonly waiter: Waiter;
+  /** It waited for others: the key was busy, or there were waiters before it. */
+  hasWaited: boolean;
 }
 
 /** What waits in Redis's queue for one of ours: a new one, with a new token, for every grant. */
@@ -108,9 +110,11 @@ export class Queue implements GrantSource {
   }
 
   join(waiter: Waiter): Position {
-    const position = { queue: this, waiter, before: undefined, after: undefined };
+    const isBehind = this.#isRequesting || this.#timer !== undefined;
+    const hasWaited = isBehind || this.#holder !== undefined;
+    const position = { queue: this, waiter, hasWaited, before: undefined, after: undefined };
     this.#positions.add(position);
-    if (this.#isRequesting || this.#timer !== undefined) return position;
+    if (isBehind) return position;
     if (this.#holder === undefined) this.#request();
     else this.#requestLater(this.#holder);
     return position;
@@ -219,6 +223,7 @@ export class Queue implements GrantSource {
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     for (const { waiter } of this.#positions) waiter.troubled(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
+    head.hasWaited = true;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
     const { before = 0, outside = false } = reply.position ?? {};
     if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);

@@ -1,7 +1,7 @@
 // The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
 // here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
 // released at once.
-import { warn, warningsWanted } from '../events';
+import { noLock, warn, warningsWanted } from '../events';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -37,7 +37,7 @@ export function queuesOf(store: Store): Queues | undefined {
     if (warningsWanted() && !warned.has(store)) {
       warned.add(store);
       const message = 'waiting polls: this client (a pool, GLIDE) has no messages to give';
-      warn({ code: 'no-wake-ups', message, key: null });
+      warn({ code: 'no-wake-ups', message, ...noLock(store.kind) });
     }
     return undefined;
   }

@@ -46,7 +46,8 @@ const laterNames = [
   ...['LockList', 'ListOptions', 'ListedLock', 'HolderState', 'WaiterState', 'UpstashLike', 'BunRedisLike'],
 ];
 const ownNames = [
-  ...['AcquireEvent', 'LockEvents', 'LossReason', 'LostEvent', 'MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
+  ...['AcquireEvent', 'ExtendEvent', 'LockEvent', 'LockEvents', 'LockKind', 'LossReason', 'LostEvent'],
+  ...['MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
   ...['redisExpLock'],
 ];
 
@@ -93,6 +94,7 @@ describe('the packed library', function () {
       'CHANGELOG.md',
       'LICENSE',
       'README.md',
+      'dashboards',
       'docs',
       'lib',
       'package.json',
@@ -109,7 +111,8 @@ describe('the packed library', function () {
 
   it('declares what its faces lead to, and no more', () => {
     const declared = filesIn(join(installed, 'lib')).filter((file) => file.endsWith('ts'));
-    expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'lease.d.ts', 'redlock.d.mts', 'with-lock.d.ts']);
+    expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'lease.d.ts', 'with-lock.d.ts']);
+    expect(declared).to.include.members(['redlock.d.mts', 'otel.d.mts']);
     expect(declared).to.not.include.members(['acquire.d.ts', 'store.d.ts', 'wait/queue.d.ts']);
     // `Settings` is redlock's own name for its options.
     const ours = declared.filter((file) => !/^(redlock\.|compat\/attempts\.)/.test(file));
@@ -128,7 +131,8 @@ describe('the packed library', function () {
     const programs = filesIn(installed).filter((file) => /\.m?js$/.test(file));
     const imported = programs.flatMap((file) => importedBy(readFileSync(join(installed, file), 'utf8')));
     const packages = imported.filter((name) => !name.startsWith('.') && !name.startsWith('node:'));
-    expect([...new Set(packages)]).to.deep.equal(['uuid']);
+    // The last two by subpaths of their own, when they are used.
+    expect([...new Set(packages)].sort()).to.deep.equal(['@opentelemetry/api', 'prom-client', 'uuid']);
     expect(Object.keys(manifest.dependencies)).to.deep.equal(['uuid']);
   });
 
@@ -194,6 +198,51 @@ describe('the packed library', function () {
     const resolveClient = "try { require.resolve('redis') } catch (err) { console.log(err.code) }";
     const printed = await node(project, '--eval', `require('redis-exp-lock'); ${resolveClient}`);
     expect(printed).to.equal('MODULE_NOT_FOUND\n');
+  });
+
+  it('has subpaths for OpenTelemetry and Prometheus, by require and by import; without their packages they say what to install', async () => {
+    const use = (load: (name: string) => string): string => `
+      for (const [name, face, argument] of [['otel', 'instrument'], ['prometheus', 'collect', { registerMetric() {} }]]) {
+        const subpath = ${load("'redis-exp-lock/' + name")};
+        console.log(Object.keys(subpath).includes(face), typeof subpath[face]);
+        try { subpath[face](argument); } catch (err) { console.log(err.code, err.message); }
+      }`;
+    const told = `true function
+MODULE_NOT_FOUND redis-exp-lock/otel needs a package: npm install @opentelemetry/api@1
+true function
+MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-client@15
+`;
+    expect(
+      await node(
+        project,
+        '--eval',
+        use((name) => `require(${name})`),
+      ),
+    ).to.equal(told);
+    const imported = use((name) => `await import(${name})`);
+    expect(await node(project, '--input-type=module', '--eval', imported)).to.equal(told);
+  });
+
+  it('measures by require what was locked by import, and the other way round', async () => {
+    const { folder, remove } = await projectWith(['uuid', 'prom-client', '@opentelemetry/api', 'tdigest', 'bintrees']);
+    const program = `
+      import { createRequire } from 'node:module';
+      import { memoryStore, redisExpLock } from 'redis-exp-lock';
+      import { collect } from 'redis-exp-lock/prometheus';
+      import { instrument } from 'redis-exp-lock/otel';
+      import { Registry } from 'prom-client';
+      const require = createRequire(process.cwd() + '/');
+      const [imported, required] = [new Registry(), new Registry()];
+      const offs = [collect(imported), require('redis-exp-lock/prometheus').collect(required)];
+      offs.push(instrument(), require('redis-exp-lock/otel').instrument());
+      await redisExpLock({ redis: memoryStore() }).run('k', () => {});
+      await require('redis-exp-lock')({ redis: memoryStore() }).run('k', () => {});
+      for (const registry of [imported, required]) {
+        console.log(/_acquire_duration_seconds_count\\{.*\\} (\\d+)/.exec(await registry.metrics())[1]);
+      }
+      for (const off of offs) off();`;
+    expect(await node(folder, '--input-type=module', '--eval', program)).to.equal('2\n2\n');
+    remove();
   });
 
   it('works where there is no SQLite; a caller that asks for shared memory is told in one line what to install', async () => {

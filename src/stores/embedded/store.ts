@@ -59,7 +59,7 @@ export function embeddedStore(given: object): Store | undefined {
   if (table === undefined) return undefined;
   let store = stores.get(table);
   if (store === undefined) {
-    store = new Embedded(table);
+    store = new Embedded(table, (given as EmbeddedStore).kind);
     stores.set(table, store);
   }
   return store;
@@ -77,13 +77,15 @@ export function tableOf(handle: EmbeddedStore): Table {
 }
 
 class Embedded implements Store {
+  readonly kind: Store['kind'];
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
   readonly clock: Clock | undefined;
   readonly renewed: RenewedLocks | undefined;
   readonly #table: Table;
 
-  constructor(table: Table) {
+  constructor(table: Table, kind: Store['kind']) {
+    this.kind = kind;
     this.#table = table;
     this.clock = table.clock;
     this.renewed = table.renewed;
