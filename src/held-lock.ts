@@ -75,16 +75,17 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #upkeep: Upkeep | undefined;
   #ending: Ending | undefined;
 
-  constructor({ token, fence, sent, mayExecuteUntilMs }: Grant, details: GrantDetails) {
-    this.token = token;
-    this.fence = fence;
+  constructor(grant: Grant, details: GrantDetails) {
+    this.token = grant.token;
+    this.fence = grant.fence;
     this.keys = details.keys;
     this.context = details.context;
-    this.#validity = validFrom(sent, details.context.settings.lifetimeMs);
+    this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
     if (typeof details.key !== 'string') this.#ownParticulars.key = details.key;
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
-    if (mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = mayExecuteUntilMs;
+    if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
+    if (!this.isConfirmed) this.#ownUpkeep.confirm();
   }
 
   /** The key as it was given. */
@@ -110,6 +111,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   get loss(): LockLostError | undefined {
     this.check();
     return this.#ending?.loss;
+  }
+
+  get isConfirmed(): boolean {
+    return this.#validity.lifetimeMs !== 0;
   }
 
   /** Whether it is held for as long as its holder lives. */
@@ -181,7 +186,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
-    this.#note(this.#ending, reason);
+    noteLoss(this, this.#ending, reason);
     this.#upkeep?.abort(this.#ending.loss!);
   }
 
@@ -196,11 +201,11 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return releasing;
   }
 
-  /** Ends it here, without a command to Redis: the key stays as it is. */
+  /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
   letGo(): void {
+    this.#upkeep?.letGo();
     this.#ending = new Ending('released');
     this.#ending.releasing = Promise.resolve(false);
-    this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
   }
@@ -282,7 +287,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #released(reply: ReleaseReply): boolean {
     const released = reply === 'released';
     const ending = this.#ending!;
-    if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
+    if (!released && ending.loss === undefined && !ending.isUncertain) noteLoss(this, ending, reply);
     this.context.onEnd(this);
     emitRelease({ key: this.key, fence: this.fence, released });
     return released;
@@ -303,12 +308,12 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
     return untilMs > 0 && untilMs > performance.now();
   }
+}
 
-  #note(ending: Ending, reason: LossReason): void {
-    const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
-    ending.loss = new LockLostError(message, { key: this.key, reason });
-    emitLost({ key: this.key, fence: this.fence, reason });
-  }
+function noteLoss({ key, fence }: HeldLock, ending: Ending, reason: LossReason): void {
+  const message = `${describe(key)} may belong to somebody else now (${reason})`;
+  ending.loss = new LockLostError(message, { key, reason });
+  emitLost({ key, fence, reason });
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */

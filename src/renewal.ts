@@ -7,7 +7,7 @@ import { describe, type Key } from './keys';
 import { longestTimerMs, type Settings } from './options';
 
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
-const shortestMs = 10;
+export const shortestMs = 10;
 
 /** What extends it. */
 interface Extender {

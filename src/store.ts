@@ -93,6 +93,8 @@ export type AcquireReply =
       readonly granted: false;
       readonly leftMs: number;
       readonly stand?: Stand | undefined;
+      /** Of a queued process: what it is granted later counts at least from then. */
+      readonly sent?: Moment | undefined;
       readonly never?: 'deadlock' | 'gone' | undefined;
     };
 
@@ -155,6 +157,8 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
+  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  readonly provisionalMs?: number | undefined;
 }
 
 /** A held lock, as what granted it sees it. */

@@ -205,7 +205,7 @@ return version
 end
 local function entry(queue, member)
 local deadline, id, lifetime, fences, channel, token =
-string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 deadline, fences = tonumber(deadline), tonumber(fences)
 if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
 return nil
@@ -224,7 +224,7 @@ found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WIT
 end
 local mine = {}
 for i = 1, #found, 2 do
-if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
 mine[#mine + 1] = found[i]
 ticket = tonumber(found[i + 1])
 end
@@ -351,7 +351,7 @@ take(lock, token, ttl)
 if token == mine then
 return 'mine', minted
 end
-attempt('PUBLISH', channel, id .. ' ' .. lock)
+attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
 return 'given'
 end
 local function isOurs(token)
@@ -921,7 +921,7 @@ return reply`;
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'f883ab5bce57b0e9f5397d6abfbc5524add5e3c2',
+  sha: '07396195535712ec32cc3aa15deb39d217ff0a54',
   lua:
     momentPart +
     `
@@ -1030,7 +1030,7 @@ export function acquireMember(
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'c7effb6f3bcaa022aa95c6db684f6c6d058c5bc2',
+  sha: '1e50b4a00817216e450c283e75bcb2de9ae592c1',
   lua:
     momentPart +
     `
@@ -1539,7 +1539,7 @@ export function readValue(value: string): ScriptCall {
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '38885f109e45dd53f5f2b29f48a95fa7ffcc07fd',
+  sha: '83240f0b8be141f63c11f1c66ceee245ec9b51a9',
   lua:
     momentPart +
     `

@@ -1,6 +1,7 @@
 -- PART line: the queue of a lock, and handing the lock off to the first process in it.
 -- A queue is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
--- where 1 is the version of this format. Marks come first, with scores below zero. `passes`: minus how often the lock was
+-- where 1 is the version of this format, and the id a name that nobody else can guess: another one with each request. A process
+-- that is granted the lock is told "id=fence lock"; one that should request, "id lock". Marks come first, with scores below zero. `passes`: minus how often the lock was
 -- handed off in a row without being free, or minus the server time in ms until which it yields to callers outside the queue.
 -- "poll since until": minus the longest pause in ms of a caller that polls beside the queue, in vain since then.
 -- Nothing in a queue is trusted further than a process that has just died would be: no deadline is further away than
@@ -21,7 +22,7 @@ end
 -- The parts of an entry that may be granted the lock; nil for one that expired or is damaged.
 local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
-    string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+    string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
   if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
     return nil
@@ -42,7 +43,7 @@ local function entriesOf(queue, token, ticket)
   end
   local mine = {}
   for i = 1, #found, 2 do
-    if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+    if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
       mine[#mine + 1] = found[i]
       ticket = tonumber(found[i + 1])
     end
@@ -188,7 +189,7 @@ local function grant(lock, fence, queue, mine, rest, passed)
   if token == mine then
     return 'mine', minted
   end
-  attempt('PUBLISH', channel, id .. ' ' .. lock)
+  attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
   return 'given'
 end
 

@@ -7,12 +7,14 @@ import {
   type AcquireRequest,
   type GrantSource,
   type Holder,
+  type Moment,
+  now,
   type ReleaseReply,
   type ReleaseRequest,
   restMs,
   type Store,
 } from '../store';
-import { newToken } from '../token';
+import { newNonce, newToken } from '../token';
 import {
   type Answer,
   type Entry,
@@ -22,6 +24,7 @@ import {
   type QueuePort,
   type ReleaseAndRequest,
   type Waiter,
+  type WakeUp,
 } from './queue';
 import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
@@ -64,7 +67,7 @@ export class Queues implements QueuePort {
   constructor(store: Store, listen: NonNullable<Store['listen']>) {
     this.#store = store;
     this.wakeUps = new WakeUps(listen, {
-      wake: (id, key) => this.#wake(id, key),
+      wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
       gap: () => {
         for (const queue of this.#queues.values()) queue.gap();
       },
@@ -94,6 +97,10 @@ export class Queues implements QueuePort {
     return performance.now();
   }
 
+  now(): Moment {
+    return now();
+  }
+
   random(): number {
     return Math.random();
   }
@@ -107,14 +114,16 @@ export class Queues implements QueuePort {
   }
 
   newEntry(owner: string | undefined): Entry {
-    return { token: newToken(owner), id: this.wakeUps.newId(), ticket: 0, mayExecuteUntilMs: 0, sent: false };
+    const id = this.wakeUps.newId();
+    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+  }
+
+  newNonce(): string {
+    return newNonce();
   }
 
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, { resolve, reject }: Answer<AcquireReply>): void {
-    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then((reply) => {
-      if (reply.granted) this.#entries.delete(entry.id);
-      resolve(reply);
-    }, reject);
+    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(resolve, reject);
   }
 
   release(held: Holder, { resolve, reject }: Answer<ReleaseReply>): void {
@@ -131,10 +140,13 @@ export class Queues implements QueuePort {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
     const release = { keys: queue.key.key, token, commandTimeoutMs, restMs: restMs(retryTimeoutMs) };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
-    this.#store.releaseAndAcquire(release, request).then(([result, next]) => {
-      if (next.granted) this.#entries.delete(entry.id);
-      answer.resolve({ result, next });
-    }, answer.reject);
+    this.#store
+      .releaseAndAcquire(release, request)
+      .then(([result, next]) => answer.resolve({ result, next }), answer.reject);
+  }
+
+  granted(entry: Entry): void {
+    this.#entries.delete(entry.id);
   }
 
   abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: Entry, commandTimeoutMs: number): void {
@@ -144,7 +156,7 @@ export class Queues implements QueuePort {
     void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(queue: Queue, { token, id, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
+  #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
     return {
@@ -157,13 +169,13 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
       begin: () => !this.#abandoned.has(id),
-      place: { channel: this.wakeUps.channel, id, ticket },
+      place: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket },
     };
   }
 
-  #wake(id: string, key: string): void {
+  #wake(id: string, key: string, wakeUp: WakeUp): void {
     const queue = this.#entries.get(id);
-    if (queue?.key.key === key && queue.wake(id)) return;
+    if (queue?.key.key === key && queue.wake(id, wakeUp)) return;
     const request = this.#abandoned.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {});
   }

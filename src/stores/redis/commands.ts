@@ -157,7 +157,7 @@ export function acquireReply(
   }
   if (status !== 0) throw strangeReply(reply, keys);
   const stand = isLong && place ? { ticket: third, before, outside: outside === 1 } : undefined;
-  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand };
+  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand, sent: stand && sent };
 }
 
 /** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */
