@@ -19,7 +19,7 @@ import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import type { AcquireReply, Grant, GrantSource, Mode, Place } from './store';
+import type { AcquireReply, Grant, GrantSource, Mode, QueueEntry } from './store';
 import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -235,11 +235,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   /** Where it is queued, for a key that several may hold, if this attempt is in vain and another will follow. */
-  #place(shared: SharedWaiter): Place | undefined {
+  #place(shared: SharedWaiter): QueueEntry | undefined {
     if (this.#isLast) return undefined;
-    if (shared.isSubscribed) return shared.place();
+    if (shared.isSubscribed) return shared.entry();
     // A waiter that is to be woken makes sure first that it would hear.
-    return this.#polls ? shared.pollingPlace(this.#attempts.nextPauseMs()) : undefined;
+    return this.#polls ? shared.pollingEntry(this.#attempts.nextPauseMs()) : undefined;
   }
 
   /** Whether no attempt would follow the one that is made now. */
@@ -254,7 +254,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   #onBusy(reply: AcquireReply & { granted: false }): void {
     const { change } = this.#wanted;
-    if (change !== undefined && reply.never !== undefined) return this.#fail(change.refused(reply.never));
+    if (change !== undefined && reply.impossible !== undefined) return this.#fail(change.refused(reply.impossible));
     this.#shared?.busy(reply);
     this.#next();
   }

@@ -16,8 +16,8 @@ import {
   type Moment,
   type ReleaseReply,
   type ReleaseRequest,
-  restMs,
   type Store,
+  yieldMs,
 } from './store';
 import { type Kept, Upkeep } from './upkeep';
 import { type Validity, validFrom } from './validity';
@@ -296,7 +296,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, token } = this;
-    return { keys, token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs), held: this.held() };
+    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held() };
   }
 
   #abandon(untilMs: number): void {

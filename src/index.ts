@@ -9,14 +9,12 @@ import type * as keys from './keys';
 import type * as lease from './lease';
 import * as lock from './lock';
 import type * as options from './options';
+import type * as redisLike from './redis-like';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
 import * as memory from './stores/embedded/memory';
 import * as sharedMemory from './stores/embedded/shared-memory';
-import type * as embedded from './stores/embedded/store';
-import type * as places from './stores/open';
-import type * as clients from './stores/redis/client';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
@@ -52,13 +50,13 @@ namespace redisExpLock {
   export type LostEvent = events.LostEvent;
   export type WarningEvent = events.WarningEvent;
 
-  export type NodeRedisLike = clients.NodeRedisLike;
-  export type IORedisLike = clients.IORedisLike;
-  export type GlideLike = clients.GlideLike;
-  export type Store = embedded.EmbeddedStore;
+  export type NodeRedisLike = redisLike.NodeRedisLike;
+  export type IORedisLike = redisLike.IORedisLike;
+  export type GlideLike = redisLike.GlideLike;
+  export type Store = redisLike.EmbeddedStore;
   export type MemoryStore = memory.MemoryStore;
   export type MemoryStoreOptions = memory.MemoryStoreOptions;
-  export type RedisLike = places.RedisLike;
+  export type RedisLike = redisLike.RedisLike;
   export type Key = keys.Key;
   export type WaitOptions = options.WaitOptions;
   export type Options = options.Options;

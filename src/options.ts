@@ -1,7 +1,7 @@
 // The options: their table, checked once at the door. Inside, settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
-import type { RedisLike } from './stores/open';
+import type { RedisLike } from './redis-like';
 
 /** How long and how often to wait. `undefined` means "not given". */
 export interface WaitOptions {

@@ -4,8 +4,9 @@ import { LockClosedError, optionError } from './errors';
 import type { HeldLock, LeaseContext } from './held-lock';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
+import type { RedisLike } from './redis-like';
 import type { GrantSource, Holder, ReleaseReply, Store } from './store';
-import { type RedisLike, storeOf } from './stores/open';
+import { storeOf } from './stores/open';
 import { type Queues, queuesOf } from './wait/queues';
 import { WeakList } from './weak-list';
 

@@ -21,7 +21,7 @@ const rooms: readonly (readonly string[])[] = [
   ['wait/'],
   ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
-  ['scripts/', 'options', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
+  ['scripts/', 'options', 'redis-like', 'option-names', 'keys', 'store', 'state', 'events', 'token', 'real-timers'],
   ['errors', 'clean-error', 'environment', 'linked-list', 'weak-list'],
 ];
 
@@ -30,10 +30,10 @@ const mostLinesOfClass = 250;
 
 /** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
 const unfinished = {
-  circles: [['stores/machine.ts', 'stores/members.ts']],
-  upward: ['options.ts → stores/open.ts'],
-  longFiles: ['stores/machine.ts'],
-  longClasses: ['Machine in stores/machine.ts'],
+  circles: [],
+  upward: [],
+  longFiles: [],
+  longClasses: [],
 };
 
 /** Without the folder: `stores/redis.ts`. */

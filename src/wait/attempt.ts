@@ -7,7 +7,7 @@
 import { forKey, LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import type { Settings } from '../options';
-import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Store } from '../store';
+import type { AcquireReply, AcquireRequest, Mode, QueueEntry, ReleaseRequest, Store } from '../store';
 import { newToken } from '../token';
 import { pauses } from './backoff';
 
@@ -67,7 +67,7 @@ export class Attempts {
    * @param place   Where it is queued if it is in vain, for a key that several may hold.
    * @param pauseMs Of a caller that polls: the pause that follows if it is in vain, for a queue beside it.
    */
-  make(place: Place | undefined, pauseMs: number | undefined): void {
+  make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
     const { store, settings } = this.#target;
     this.count += 1;
     this.#isUnderWay = true;
@@ -75,8 +75,8 @@ export class Attempts {
     if (store.isQuorum) this.#request = undefined;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
-    const isPlain = place === undefined && pauseMs === undefined;
-    const request = isPlain ? this.#request : { ...this.#request, place, pauseMs };
+    const isPlain = queueAs === undefined && pauseMs === undefined;
+    const request = isPlain ? this.#request : { ...this.#request, queueAs, pauseMs };
     // A caller with a signal may give up before the end of the turn.
     if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request);
     store.acquire(request).then(
@@ -150,7 +150,7 @@ export class Attempts {
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
-    if (!reply.granted) this.#ticket = reply.stand?.ticket ?? this.#ticket;
+    if (!reply.granted) this.#ticket = reply.position?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
     if (!reply.granted || this.#target.change !== undefined) return;

@@ -23,7 +23,7 @@ import {
   type ReleaseReply,
   trustedMs,
 } from '../store';
-import { askEveryMs, limits } from '../stores/machine';
+import { limits, pollEveryMs } from '../stores/embedded/mutex-queue';
 
 /** What is the same for all waiters of one queue. */
 export interface QueueKey {
@@ -247,11 +247,11 @@ export class Queue implements GrantSource {
     for (const { waiter } of this.#positions) waiter.troubled(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
     entry.answered = reply.sent;
-    entry.ticket = reply.stand?.ticket ?? entry.ticket;
-    const { before = 0, outside = false } = reply.stand ?? {};
+    entry.ticket = reply.position?.ticket ?? entry.ticket;
+    const { before = 0, outside = false } = reply.position ?? {};
     if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
-    const everyMs = askEveryMs(before) * (0.8 + 0.2 * this.#port.random());
+    const everyMs = pollEveryMs(before) * (0.8 + 0.2 * this.#port.random());
     // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
     if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
     else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
@@ -327,7 +327,7 @@ export class Queue implements GrantSource {
 
   /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
   #requestLater(holder: Holder): void {
-    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, askEveryMs(0)));
+    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, pollEveryMs(0)));
   }
 
   #requestAfter(ms: number): void {

@@ -11,8 +11,8 @@ import {
   now,
   type ReleaseReply,
   type ReleaseRequest,
-  restMs,
   type Store,
+  yieldMs,
 } from '../store';
 import { newNonce, newToken } from '../token';
 import {
@@ -138,7 +138,7 @@ export class Queues implements QueuePort {
     answer: Answer<ReleaseAndRequest>,
   ): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
-    const release = { keys: queue.key.key, token, commandTimeoutMs, restMs: restMs(retryTimeoutMs) };
+    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
     this.#store
       .releaseAndAcquire(release, request)
@@ -169,7 +169,7 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
       begin: () => !this.#abandoned.has(id),
-      place: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket },
+      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket },
     };
   }
 

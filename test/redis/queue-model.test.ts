@@ -12,7 +12,9 @@ import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import * as generated from '../../src/scripts/generated';
 import type { Script, ScriptCall } from '../../src/scripts/script';
-import { type Acquired, limits, Machine } from '../../src/stores/machine';
+import type { Acquired } from '../../src/stores/embedded/command';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { limits } from '../../src/stores/embedded/mutex-queue';
 import { newToken } from '../../src/token';
 import { waitFor } from '../support/processes';
 import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
@@ -104,10 +106,10 @@ class Both {
   async ask(process: Process, key: string, lifetimeMs = 30_000, notAfterMs = this.nowMs + 1_000): Promise<Acquired> {
     this.#micros += 7; // less than a block of fences: the clock is not always ahead of the last one
     const { token } = process;
-    const place = this.#placeOf(process);
-    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences: 65, place };
+    const queueAs = this.#placeOf(process);
+    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences: 65, queueAs };
     const expected = this.#machine.acquire(command, this.#micros);
-    const words = [place.channel, place.id, String(place.ticket)];
+    const words = [queueAs.channel, queueAs.id, String(queueAs.ticket)];
     const reply = await this.#run(generated.acquire(...named([key]), token, lifetimeMs, notAfterMs, 65, words));
     expect(reply, `${process.channel} asks`).to.deep.equal(this.#inWords(expected, true));
     this.#settle(process, expected);
@@ -132,13 +134,19 @@ class Both {
   }
 
   /** Gives `token` back, and stands in line for `next` in the same go. */
-  async release(keys: readonly string[], token: string, ticket: number, restMs: number, next?: Process): Promise<void> {
+  async release(
+    keys: readonly string[],
+    token: string,
+    ticket: number,
+    yieldMs: number,
+    next?: Process,
+  ): Promise<void> {
     this.#micros += 7;
-    const place = next && this.#placeOf(next);
-    const claim = next && { token: next.token, lifetimeMs: 30_000, fences: 65, place };
-    const expected = this.#machine.release({ keys, token, ticket, restMs, next: claim }, this.#micros);
-    const words = next ? [next.token, '30000', '65', place!.channel, place!.id, String(place!.ticket)] : [];
-    const reply = await this.#run(generated.release(...named(keys), token, ticket, restMs, words));
+    const queueAs = next && this.#placeOf(next);
+    const claim = next && { token: next.token, lifetimeMs: 30_000, fences: 65, queueAs };
+    const expected = this.#machine.release({ keys, token, ticket, yieldMs, next: claim }, this.#micros);
+    const words = next ? [next.token, '30000', '65', queueAs!.channel, queueAs!.id, String(queueAs!.ticket)] : [];
+    const reply = await this.#run(generated.release(...named(keys), token, ticket, yieldMs, words));
     const results = expected.results.map((result) => statusOf[result]);
     const last = expected.next ? this.#inWords(expected.next, true) : [];
     expect(reply, 'a release').to.deep.equal([...results, ...last]);
@@ -223,7 +231,7 @@ class Both {
   }
 
   #settle(process: Process, reply: Acquired): void {
-    if (reply.outcome === 'busy') process.ticket = reply.stand!.ticket;
+    if (reply.outcome === 'busy') process.ticket = reply.position!.ticket;
     if (reply.outcome !== 'granted') return;
     process.held = process.token;
     this.#renew(process);
@@ -233,8 +241,14 @@ class Both {
     if (reply.outcome === 'late') return [-1, 0, 0, this.nowMs];
     if (reply.outcome === 'granted') return [1, reply.fence, placed ? reply.others : 0, this.nowMs];
     if (reply.outcome !== 'busy') throw new Error(`no mutex is ever ${reply.outcome}`);
-    const { leftMs, stand } = reply;
-    return [0, leftMs, stand?.ticket ?? 0, this.nowMs, ...(stand ? [stand.before, stand.outside ? 1 : 0] : [])];
+    const { leftMs, position } = reply;
+    return [
+      0,
+      leftMs,
+      position?.ticket ?? 0,
+      this.nowMs,
+      ...(position ? [position.before, position.outside ? 1 : 0] : []),
+    ];
   }
 
   #run({ script, keys, args }: ScriptCall): Promise<unknown> {
@@ -385,7 +399,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.ask(holder, key);
     for (const process of rest) await both.ask(process, key);
     await both.extend(key, holder.held, 60_000, true);
-    await both.pass(2 * limits.mostAskMs + 1);
+    await both.pass(2 * limits.mostPollMs + 1);
     await both.ask(live, key);
     await both.release([key], holder.held, 0, 0);
     await both.look();
@@ -505,7 +519,7 @@ describe('the line in Redis and the machine that specifies it', function () {
       all.filter((member) => member.endsWith(first.token)),
     );
     // The machine has lost nothing: asking again makes the two equal.
-    expect(await both.ask(first, key)).to.deep.nested.include({ outcome: 'busy', 'stand.before': 0 });
+    expect(await both.ask(first, key)).to.deep.nested.include({ outcome: 'busy', 'position.before': 0 });
     await both.release([key], holder.held, 0, 0);
     expect(both.holder(key)).to.equal(first.token);
     await both.look();

@@ -10,7 +10,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
-import { Machine } from '../../src/stores/machine';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { storeOf } from '../../src/stores/open';
 import { dropReply, dropRequest, type FaultProxy, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';

@@ -7,7 +7,8 @@
  */
 import { LockBackendError } from '../../src/errors';
 import { earlier, type Grant, type Holder, type Moment, type ReleaseRequest, trustedMs } from '../../src/store';
-import { limits, Machine } from '../../src/stores/machine';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { limits } from '../../src/stores/embedded/mutex-queue';
 import {
   type Answer,
   type Entry,
@@ -237,9 +238,9 @@ export class Simulation {
     this.commands += 1;
     const reply = this.machine.acquire(command, this.micros);
     this.note(() => `${by} asks with ${command.token}: ${JSON.stringify(reply)}`);
-    const stand = reply.outcome === 'busy' ? reply.stand : undefined;
-    if (stand && !this.#stood.has(command.token)) {
-      this.#stood.set(command.token, { grants: this.grants, before: stand.before });
+    const position = reply.outcome === 'busy' ? reply.position : undefined;
+    if (position && !this.#stood.has(command.token)) {
+      this.#stood.set(command.token, { grants: this.grants, before: position.before });
     }
     this.#checkGivenBack();
     return reply;
@@ -414,7 +415,7 @@ class Process implements QueuePort {
   releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<any>): void {
     const sent = this.#moment();
     const next = this.#requestOf(queue, entry);
-    const command = { keys: [key], token, ticket: 0, restMs: waiter.retryTimeoutMs, next };
+    const command = { keys: [key], token, ticket: 0, yieldMs: waiter.retryTimeoutMs, next };
     const run = (): unknown => this.#world.release(command, this.channel);
     this.#call(run, waiter.commandTimeoutMs, true, {
       resolve: (reply) => {
@@ -435,8 +436,8 @@ class Process implements QueuePort {
   }
 
   release(held: Holder, { resolve, reject }: Answer<any>): void {
-    const { token, ticket = 0, restMs = 0, commandTimeoutMs } = held.releaseRequest();
-    const run = (): unknown => this.#world.release({ keys: [key], token, ticket, restMs }, this.channel);
+    const { token, ticket = 0, yieldMs = 0, commandTimeoutMs } = held.releaseRequest();
+    const run = (): unknown => this.#world.release({ keys: [key], token, ticket, yieldMs }, this.channel);
     this.#call(run, commandTimeoutMs, true, { resolve: (reply) => resolve(reply.results[0]), reject });
   }
 
@@ -466,7 +467,7 @@ class Process implements QueuePort {
   }
 
   #releaseUntilAnswered(token: string, commandTimeoutMs: number, ticket: number, done?: () => void): void {
-    const command = { keys: [key], token, ticket, restMs: pollMs };
+    const command = { keys: [key], token, ticket, yieldMs: pollMs };
     this.#call(() => this.#world.release(command, this.channel), commandTimeoutMs, true, {
       resolve: () => done?.(),
       reject: () => this.#releaseUntilAnswered(token, commandTimeoutMs, ticket, done),
@@ -475,8 +476,12 @@ class Process implements QueuePort {
 
   #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry) {
     const { lifetimeMs } = queue.key;
-    const place = { channel: this.channel, id: `${id}/${nonce}`, ticket };
-    return { token, lifetimeMs, fences: fencesInBlock, place };
+    return {
+      token,
+      lifetimeMs,
+      fences: fencesInBlock,
+      queueAs: { channel: this.channel, id: `${id}/${nonce}`, ticket },
+    };
   }
 
   #moment(): Moment {
@@ -532,7 +537,7 @@ function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>, sh
 }
 
 function releaseOf(token: string, commandTimeoutMs: number): ReleaseRequest {
-  return { keys: key, token, commandTimeoutMs, restMs: pollMs };
+  return { keys: key, token, commandTimeoutMs, yieldMs: pollMs };
 }
 
 /** A caller in a process that waits, works, releases, and comes again. */
@@ -735,7 +740,7 @@ class Poller {
     world.granted(holder);
     world.after(world.random() * holdMs, undefined, () => {
       holder.ended = true;
-      if (this.#knowsQueues) world.release({ keys: [key], token, ticket: 0, restMs: pollMs }, this.#name);
+      if (this.#knowsQueues) world.release({ keys: [key], token, ticket: 0, yieldMs: pollMs }, this.#name);
       else if (world.machine.holder(key, world.micros) === token) world.machine.put(key, undefined, 0);
       this.#turnsLeft -= 1;
       if (this.#turnsLeft > 0) world.after(world.random() * 20, undefined, () => this.#ask());

@@ -4,9 +4,12 @@
 import { lockKey } from '../../keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../options';
 import { nextTick } from '../../real-timers';
+import type { EmbeddedStore } from '../../redis-like';
 import type { Listening } from '../../store';
-import { isSpare, limits, Machine, type Row } from '../machine';
-import { closedStore, type EmbeddedStore, neverMs, standFor, type Table } from './store';
+import { Machine } from './mutex-machine';
+import { limits } from './mutex-queue';
+import { isSpare, type Row } from './row';
+import { closedStore, neverMs, standFor, type Table } from './store';
 
 export interface MemoryStoreOptions {
   /** Monotonic ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too. */
@@ -99,7 +102,7 @@ export class MemoryTable implements Table {
     return this.run((machine, micros) => {
       const token = machine.holder(key, micros);
       if (token === undefined) return false;
-      machine.release({ keys: [key], token, ticket: 0, restMs: 0 }, micros);
+      machine.release({ keys: [key], token, ticket: 0, yieldMs: 0 }, micros);
       return true;
     });
   }

@@ -3,6 +3,7 @@
 // late, nothing has to be batched, and an abandoned token is gone at once.
 import { LockBackendError, optionError } from '../../errors';
 import { describe, type Key, listOf } from '../../keys';
+import type { EmbeddedStore } from '../../redis-like';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -20,15 +21,9 @@ import {
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
-import type { Acquired, Machine, Released } from '../machine';
 import { refusal } from '../redis/replies';
-
-/** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
-export interface EmbeddedStore {
-  readonly kind: 'memory' | 'shared-memory';
-  /** Ends its use by this process: what is asked of it later fails. Locks that are held stay until their lifetimes end. */
-  close(): Promise<void>;
-}
+import type { Acquired, Released } from './command';
+import type { Machine } from './mutex-machine';
 
 /** @internal Rows, a clock, and who hears of grants. */
 export interface Table {
@@ -93,7 +88,7 @@ class Embedded implements Store {
   }
 
   acquireNow(request: AcquireRequest): AcquireReply {
-    const { keys, token, place, minReplicas, lifetimeMs, mode, pauseMs } = request;
+    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now();
@@ -103,7 +98,7 @@ class Embedded implements Store {
       lifetimeMs: lifetimeMs ?? neverMs,
       notAfterMs: Number.POSITIVE_INFINITY,
       fences: fencesOf(request),
-      place,
+      queueAs,
       pauseMs,
       mode,
     };
@@ -128,17 +123,17 @@ class Embedded implements Store {
     return this.releaseNow(request);
   }
 
-  releaseNow({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): ReleaseReply {
-    const command = { keys: listOf(keys), token, ticket, restMs, mode: held?.mode };
+  releaseNow({ keys, token, ticket = 0, yieldMs = 0, held }: ReleaseRequest): ReleaseReply {
+    const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
     return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
-    const { keys, token, ticket = 0, restMs = 0 } = release;
+    const { keys, token, ticket = 0, yieldMs = 0 } = release;
     const sent = now();
-    const { lifetimeMs, place } = acquire;
-    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), place };
-    const command = { keys: listOf(keys), token, ticket, restMs, next };
+    const { lifetimeMs, queueAs } = acquire;
+    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), queueAs };
+    const command = { keys: listOf(keys), token, ticket, yieldMs, next };
     return this.#table.run((machine, micros) => {
       const reply = machine.release(command, micros);
       return [resultOf(reply.results), replyOf(reply.next!, this.#from(sent, micros))];
@@ -151,7 +146,7 @@ class Embedded implements Store {
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const seen = this.#table.run((machine, micros) => machine.look(key, micros));
+    const seen = this.#table.run((machine, micros) => machine.inspect(key, micros));
     const locked = seen.token !== undefined;
     return {
       locked,
@@ -219,15 +214,15 @@ function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
     return {
       granted: false,
       leftMs: Number.POSITIVE_INFINITY,
-      never: acquired.outcome === 'deadlock' ? 'deadlock' : 'gone',
+      impossible: acquired.outcome === 'deadlock' ? 'deadlock' : 'gone',
     };
   }
-  const { leftMs, stand } = acquired;
+  const { leftMs, position } = acquired;
   return {
     granted: false,
     leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs,
-    stand,
-    sent: stand && earlier(sent, grantClockMs),
+    position,
+    sent: position && earlier(sent, grantClockMs),
   };
 }
 

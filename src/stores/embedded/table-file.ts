@@ -5,12 +5,12 @@
 // open, so one that is not there was deleted underneath us.
 import { rmSync, statSync } from 'node:fs';
 import { LockBackendError } from '../../errors';
-import { isSpare, type Row, type Rows } from '../machine';
 import { hostClock } from './clock';
+import { isSpare, type Row, type Rows } from './row';
 import { Database, type Statement } from './sqlite';
 
 /** Of the rows' text. Another version's table is refused. */
-const format = 2;
+const format = 3;
 /** What the rows may take. */
 const mostBytes = 32 * 2 ** 20;
 const pageBytes = 4096;

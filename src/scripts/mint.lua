@@ -1,4 +1,4 @@
--- PART take: a free lock becomes somebody's, under a fence. Whoever uses this looks first, and writes then.
+-- PART mint: a free lock becomes the caller's, under a fence. All is checked before the first write.
 local function clock()
   if not now then
     local time = call('TIME')
@@ -51,7 +51,7 @@ local function mint(key, count, last)
   return fence
 end
 
-local function take(lock, token, ttl)
+local function setLock(lock, token, ttl)
   call('SETNX', lock, token)
   local set = attempt('PEXPIRE', lock, ttl)
   if type(set) == 'table' then

@@ -1,4 +1,4 @@
--- writeValue: keep a value beside a lock, if that is still ours.
+-- write-value: keep a value beside a lock, if that is still ours.
 -- KEYS   lock    string: the holder's token
 -- KEYS   value   string: what is cached
 -- ARGV   token   the token that acquired the lock
