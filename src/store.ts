@@ -67,7 +67,7 @@ export interface QueueEntry {
   readonly id: string;
   /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
-  /** Not for a mutex: ms without a sign after which it expires. Default 0: by its position. */
+  /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
   readonly silenceMs?: number | undefined;
 }
 

@@ -282,7 +282,7 @@ end
 end
 return mine, ticket
 end
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 local sane = micros + 86400000000
 local score = tonumber(ticket)
 local mine
@@ -300,7 +300,8 @@ score = math.max(micros, (tonumber(last[2]) or 0) + 1)
 end
 local at = string.format('%.0f', score)
 local before = call('ZCOUNT', queue, 0, '(' .. at)
-local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
+local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
+local deadline = string.format('%.0f', now + ms)
 call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
 call('PEXPIRE', queue, mostSilence)
 return score, before
@@ -408,9 +409,9 @@ end
 local function isOurs(token)
 return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
 local holder = call('GET', lock)
-local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
+local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
 const waitersPart = `local queues, wakes = {}, {}
@@ -736,7 +737,7 @@ call('PEXPIRE', KEYS[1], ttl)
 return { 1, fence * count, 0, now }
 end
 end`;
-const acquire2Part = `local locks, mayQueue = #KEYS / 3, #ARGV > 6
+const acquire2Part = `local locks, mayQueue, silence = #KEYS / 3, #ARGV > 6, #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
 holder = i == 1 and holder or call('GET', KEYS[i])
@@ -756,7 +757,7 @@ for i = 1, busy and 0 or locks do
 local lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]
 if free[i] and call('ZCARD', queue) > 0 then
 if mayQueue then
-enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
 end
 local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
 if whose == 'mine' then
@@ -771,7 +772,7 @@ end
 end
 if busy then
 if mayQueue then
-return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
+return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
 end
 local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
 for i = 1, pause > 0 and locks or 0 do
@@ -893,9 +894,10 @@ call('ZREM', queue, mine[i])
 end
 end
 local next = #ARGV > 3 and ARGV[4]
+local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
 if next then
 checkLifetime(ARGV[5])
-enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
 end
 local whose, value
 if status >= 0 then
@@ -905,7 +907,7 @@ if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
 local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], left)
+return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
 end
 end
 for i = 1, locks do
@@ -981,7 +983,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '537ac94ee5266dac5a4a9ab5510a15e7df154614',
+  sha: '405732b778cce689fd47c8fab5fd3be95ef26c0a',
   lua:
     clockPart +
     `
@@ -1008,7 +1010,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet); of others:
+ * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
  * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -1324,7 +1326,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'fc1d8d1cf4ca615c22b5d2f583499afc95002a6f',
+  sha: '46b608557640526d2aa571b4220c0b24e8a1ef52',
   lua:
     clockPart +
     `
@@ -1572,7 +1574,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'b442e5598d54d1d8e2dd090c64628351b36136cf',
+  sha: 'aea3d5c725fcd5f97bb2c46f327eaf7461d31b54',
   lua:
     clockPart +
     `
@@ -1598,7 +1600,7 @@ const releaseScript: Script = {
  * @param token the token that acquired them
  * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
- * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket
+ * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
  * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
  */
 export function release(

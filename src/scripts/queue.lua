@@ -53,8 +53,9 @@ local function entriesOf(queue, token, ticket)
 end
 
 -- Writes down where `token` is queued: under its first ticket, whatever happened meanwhile. A process that is silent for two
--- requests expires. Returns the ticket, and how many are before it.
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
+-- requests expires: of its usual ones, or after `silence` ms if it has said that it will be silent for longer. Returns the
+-- ticket, and how many are before it.
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   local sane = micros + 86400000000
   local score = tonumber(ticket)
   local mine
@@ -72,7 +73,8 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
   end
   local at = string.format('%.0f', score)
   local before = call('ZCOUNT', queue, 0, '(' .. at)
-  local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
+  local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
+  local deadline = string.format('%.0f', now + ms)
   call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
   call('PEXPIRE', queue, mostSilence)
   return score, before
@@ -199,8 +201,8 @@ local function isOurs(token)
   return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
 
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
   local holder = call('GET', lock)
-  local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
+  local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end

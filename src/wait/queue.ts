@@ -82,6 +82,8 @@ export interface QueuePort {
   random(): number;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
+  /** Each queue requests no more often than this while it is at rest: there are many of them. */
+  readonly leastPollMs: number;
   newEntry(owner: string | undefined): Entry;
   newNonce(): string;
   /** Requests the lock, and queues the entry where it is busy. */
@@ -251,7 +253,7 @@ export class Queue implements GrantSource {
     const { before = 0, outside = false } = reply.position ?? {};
     if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
-    const everyMs = pollEveryMs(before) * (0.8 + 0.2 * this.#port.random());
+    const everyMs = Math.max(pollEveryMs(before), this.#port.leastPollMs) * (0.8 + 0.2 * this.#port.random());
     // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
     if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
     else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
@@ -327,7 +329,7 @@ export class Queue implements GrantSource {
 
   /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
   #requestLater(holder: Holder): void {
-    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, pollEveryMs(0)));
+    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, Math.max(pollEveryMs(0), this.#port.leastPollMs)));
   }
 
   #requestAfter(ms: number): void {

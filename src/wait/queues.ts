@@ -14,6 +14,7 @@ import {
   type Store,
   yieldMs,
 } from '../store';
+import { pollEveryMs } from '../stores/embedded/mutex-queue';
 import { newNonce, newToken } from '../token';
 import {
   type Answer,
@@ -26,8 +27,14 @@ import {
   type Waiter,
   type WakeUp,
 } from './queue';
+import { type Alarm, SharedTimers } from './shared-timers';
 import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
+
+/** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
+const mostRequestsPerSecond = 2500;
+/** Its entries expire after twice as long without a sign, and Redis keeps no queue longer than 10 s. */
+const mostPollMs = 4000;
 
 const queuesOfStores = new WeakMap<Store, Queues>();
 /** Stores of which it was said that they have no wake-ups. */
@@ -56,6 +63,7 @@ export class Queues implements QueuePort {
   /** Where grants of keys that several may hold come from. */
   readonly shared: GrantSource;
   readonly #store: Store;
+  readonly #timers = new SharedTimers();
   readonly #queues = new Map<string, Queue>();
   /** The last queue used; skips building the map key. */
   #last: Queue | undefined;
@@ -105,12 +113,16 @@ export class Queues implements QueuePort {
     return Math.random();
   }
 
-  setTimer(work: () => void, ms: number): NodeJS.Timeout {
-    return setTimeout(work, ms);
+  setTimer(work: () => void, ms: number): Alarm {
+    return this.#timers.set(work, ms);
   }
 
   clearTimer(timer: unknown): void {
-    clearTimeout(timer as NodeJS.Timeout);
+    this.#timers.clear(timer as Alarm);
+  }
+
+  get leastPollMs(): number {
+    return Math.min((this.#entries.size * 1000) / mostRequestsPerSecond, mostPollMs);
   }
 
   newEntry(owner: string | undefined): Entry {
@@ -159,6 +171,7 @@ export class Queues implements QueuePort {
   #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
+    const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;
     return {
       keys: key,
       token,
@@ -169,7 +182,7 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
       begin: () => !this.#abandoned.has(id),
-      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket },
+      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, silenceMs },
     };
   }
 

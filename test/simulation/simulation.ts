@@ -29,6 +29,7 @@ export interface Rules {
   readonly lifetimeMs: number;
   readonly holdMs: number;
   readonly commandTimeoutMs: number;
+  readonly leastPollMs: number;
   /** Chances, 0 to 1, while faults last. */
   readonly lose: number;
   readonly repeat: number;
@@ -397,6 +398,11 @@ class Process implements QueuePort {
 
   granted(): void {}
 
+  /** In some worlds, each process seems to have many other queues. */
+  get leastPollMs(): number {
+    return this.#world.rules.leastPollMs;
+  }
+
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
@@ -476,12 +482,9 @@ class Process implements QueuePort {
 
   #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry) {
     const { lifetimeMs } = queue.key;
-    return {
-      token,
-      lifetimeMs,
-      fences: fencesInBlock,
-      queueAs: { channel: this.channel, id: `${id}/${nonce}`, ticket },
-    };
+    const silenceMs = 2 * this.leastPollMs;
+    const queueAs = { channel: this.channel, id: `${id}/${nonce}`, ticket, silenceMs };
+    return { token, lifetimeMs, fences: fencesInBlock, queueAs };
   }
 
   #moment(): Moment {
