@@ -155,6 +155,9 @@ function parameter(script: string, text: string): Parameter {
 
 function checkIndexes(script: string, body: string, table: string, declared: Parameter[]): void {
   const scalars = declared.findIndex((each) => each.list);
+  const last = declared.at(-1);
+  if (scalars >= 0 && !last!.list && !body.includes(`${table}[#${table}]`))
+    throw new Error(`${script}.lua: ${table} ${last!.name} is declared, and ${table}[#${table}] never used`);
   const fixed = scalars < 0 ? declared.length : scalars;
   const used = new Set([...body.matchAll(new RegExp(`\\b${table}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
   for (const index of used) {

@@ -2,7 +2,7 @@
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
--- KEYS   fence     string: the last fence minted for the lock
+-- KEYS   fence     string: the last fence minted for any lock
 -- KEYS   queue     sorted set: the queue of the lock
 -- KEYS   limit     string: how many permits the lock has
 -- ARGV   token     the caller's; a member with it is ours, and this is a resend
@@ -108,7 +108,7 @@ if not granted then
     call('ZREM', lock, mine.text)
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
     -- The request that made it a holder may be sent again by its client, as long as that waits for answers: it is one already.
-    call('PSETEX', limit, 60000, token)
+    call('SET', limit, token, 'PX', 60000)
     changes[limit] = token
     leave(queue, all, queued)
     setEnd(lock)
@@ -126,7 +126,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, 1, lastFence(fence))
+    minted = mint(fence, 1)
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
@@ -140,7 +140,7 @@ if granted then
   purge(lock, new.text)
   if kind == 'p' then
     local last = call('PTTL', lock)
-    call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[8])
+    call('SET', limit, ARGV[8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
     if last < 0 then
       call('PERSIST', limit)
     end
@@ -193,7 +193,7 @@ asking.text = string.format(
 call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
-  call('PSETEX', limit, 3600000, ARGV[8])
+  call('SET', limit, ARGV[8], 'PX', 3600000)
 end
 if queued and queued.text == asking.text then
   queued.text = '' -- it was written again

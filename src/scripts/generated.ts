@@ -6,7 +6,7 @@ import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
 const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
 local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
-local micros, now, checked, fenceText`;
+local micros, now, checked, top`;
 const dispatchPart = `local shapes = {}
 local reply, size, keysDone, argsDone = {}, 0, 0, 0
 while argsDone < #ARGV do
@@ -215,25 +215,28 @@ end
 end
 local function checkFence(fence)
 if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
-error('FENCE the fence counter of this lock is no number, or more than a day ahead of the clock', 0)
+error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
 end
 return fence
 end
-local function lastFence(key)
-local last = call('GET', key)
-return last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
+local function lastFence(fence)
+if not top then
+local last = call('GET', fence)
+top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
 end
-local function setFence(key, top)
-local ahead = math.max(math.floor(top / 1000) - now, 0)
-call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
+return top
 end
-local function mint(key, count, last)
+local function setFence(fence, last)
+call('SET', fence, string.format('%.0f', last))
+top = last
+end
+local function mint(fence, count, least)
 if count == 0 then
 return 0
 end
-local fence = micros > last and micros or last + 1
-setFence(key, fence + count - 1)
-return fence
+local first = math.max(lastFence(fence) + 1, micros, least or 0)
+setFence(fence, first + count - 1)
+return first
 end
 local function setLock(lock, token, ttl)
 call('SETNX', lock, token)
@@ -391,14 +394,16 @@ return 'yielding', now + yield
 end
 local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
 mayExpire(lock, ttl)
-local last = fences > 0 and lastFence(fence) or 0
+if fences > 0 then
+lastFence(fence) -- an error, if it is one, comes before the first write
+end
 if handedOff then
 call('ZADD', queue, -(handOffs + 1), 'passes')
 elseif handOffs + till > 0 then
 call('ZREM', queue, 'passes')
 end
 call('ZREM', queue, first)
-local minted = mint(fence, fences, last)
+local minted = mint(fence, fences)
 setLock(lock, token, ttl)
 if token == mine then
 return 'mine', minted
@@ -717,27 +722,25 @@ if now > notAfter then
 return { -1, 0, 0, now }
 end
 local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
-local last, fence = 0, micros
-if count == 1 and (#ARGV == 5 or #ARGV == 6) then
-fence = math.max(micros, tonumber(ARGV[5]))
-end
+if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+local fence = 0
 if count == 1 then
-last = tonumber(call('GET', KEYS[2]) or 0)
+local last = top or call('GET', KEYS[3]) or '0'
+local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
+fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
 end
-if last and last < fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
-if fence > micros then
-call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
-elseif count == 1 then
-fenceText = fenceText or string.format('%.0f', micros)
-call('PSETEX', KEYS[2], '3600000', fenceText)
+if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
+if count == 1 then
+call('SET', KEYS[3], string.format('%.0f', fence))
+top = fence
 end
 call('SETNX', KEYS[1], token)
 call('PEXPIRE', KEYS[1], ttl)
-return { 1, fence * count, 0, now }
+return { 1, fence, 0, now }
 end
 end`;
-const acquire2Part = `local locks, mayQueue, silence = #KEYS / 3, #ARGV > 6, #ARGV > 7 and tonumber(ARGV[8]) or 0
+const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
+local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
 holder = i == 1 and holder or call('GET', KEYS[i])
@@ -753,8 +756,9 @@ ours[i] = math.max(ms, tonumber(ttl))
 end
 end
 end
+local last = not busy and count > 0 and lastFence(fence) or 0
 for i = 1, busy and 0 or locks do
-local lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]
+local lock, queue = KEYS[i], KEYS[locks + i]
 if free[i] and call('ZCARD', queue) > 0 then
 if mayQueue then
 enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
@@ -772,11 +776,11 @@ end
 end
 if busy then
 if mayQueue then
-return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
+return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
 end
 local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
 for i = 1, pause > 0 and locks or 0 do
-markPoll(KEYS[2 * locks + i], pause)
+markPoll(KEYS[locks + i], pause)
 end
 return { 0, left, 0, now }
 end
@@ -785,19 +789,8 @@ if free[i] then
 mayExpire(KEYS[i], ttl)
 end
 end
-local fence = 0
 local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
-for i = locks + 1, count > 0 and 2 * locks or 0 do
-fence = math.max(fence, lastFence(KEYS[i]))
-end
-if next(free) == nil and fence > 0 then
-fence = fence - count + 1
-elseif count > 0 then
-fence = math.max(fence + 1, micros, least)
-for i = locks + 1, 2 * locks do
-setFence(KEYS[i], fence + count - 1)
-end
-end
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
 for i = 1, locks do
 if free[i] then
 setLock(KEYS[i], token, ttl)
@@ -805,7 +798,7 @@ elseif ours[i] then
 call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
 end
 end
-return { 1, fence, mayQueue and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }`;
+return { 1, first, mayQueue and call('ZCOUNT', KEYS[2], 0, '+inf') or 0, now }`;
 const extend1Part = `local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
 if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
@@ -839,27 +832,24 @@ end
 end
 end
 return { result, now }`;
-const raise2Part = `local locks, least, low = #KEYS / 2, tonumber(ARGV[2]), {}
+const raise2Part = `local least = tonumber(ARGV[2])
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 clock()
 checkFence(least)
-for i = 1, locks do
+for i = 1, #KEYS - 1 do
 if call('GET', KEYS[i]) ~= ARGV[1] then
 return { 0 }
 end
-low[i] = lastFence(KEYS[locks + i]) < least
 end
-for i = 1, locks do
-if low[i] then
-setFence(KEYS[locks + i], least)
-end
+if lastFence(KEYS[#KEYS]) < least then
+setFence(KEYS[#KEYS], least)
 end
 return { 1 }`;
-const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], #KEYS / 3
+const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
-local length = attempt('ZCARD', KEYS[2 * locks + 1])
+local length = attempt('ZCARD', KEYS[locks + 1])
 if first == token and length == 0 and locks == 1 and #ARGV == 3 then
 call('DEL', KEYS[1])
 return { 1 }
@@ -869,7 +859,7 @@ for i = 1, locks do
 local holder = i == 1 and first
 if i > 1 then
 holder = attempt('GET', KEYS[i])
-length = attempt('ZCARD', KEYS[2 * locks + i])
+length = attempt('ZCARD', KEYS[locks + i])
 end
 if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
 return holder
@@ -885,7 +875,7 @@ end
 if not hasQueue and #ARGV == 3 then
 return reply
 end`;
-const release2Part = `local function handOff(lock, fence, queue, status)
+const release2Part = `local function handOff(lock, queue, status)
 clock()
 if ticket ~= '0' then
 local mine = entriesOf(queue, token, tonumber(ticket))
@@ -901,7 +891,7 @@ enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
 end
 local whose, value
 if status >= 0 then
-whose, value = grant(lock, fence, queue, next, tonumber(ARGV[3]), status == 1)
+whose, value = grant(lock, KEYS[#KEYS], queue, next, tonumber(ARGV[3]), status == 1)
 end
 if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
@@ -911,7 +901,7 @@ return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], si
 end
 end
 for i = 1, locks do
-local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], KEYS[2 * locks + i], reply[i])
+local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], reply[i])
 if #ARGV > 3 then
 answered = ran and answered or { 0, 0, 0, 0, 0, 0 }
 for n = 1, #answered do
@@ -929,7 +919,7 @@ const acquireSharedScript = {
  * become one of a lock's holders where its holders and its queue leave room; or be queued; or change in place.
  *
  * @param lock sorted set: one member for each holder
- * @param fence string: the last fence minted for the lock
+ * @param fence string: the last fence minted for any lock
  * @param queue sorted set: the queue of the lock
  * @param limit string: how many permits the lock has
  * @param token the caller's; a member with it is ours, and this is a resend
@@ -983,7 +973,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '405732b778cce689fd47c8fab5fd3be95ef26c0a',
+  sha: '5420e7727b4e4502e748355d1dfe1995eed1de0f',
   lua:
     clockPart +
     `
@@ -1004,8 +994,8 @@ const acquireScript: Script = {
  * take every lock or none, for one lifetime, under one fence; or be queued.
  *
  * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock in the same place
  * @param queue sorted set: the queue of the lock in the same place
+ * @param fence string: the last fence minted for any lock
  * @param token the caller's; a lock that holds it already is ours, and this is a resend
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
@@ -1015,8 +1005,8 @@ const acquireScript: Script = {
  */
 export function acquire(
   lock: readonly string[],
-  fence: readonly string[],
   queue: readonly string[],
+  fence: string,
   token: string | number,
   lifetime: string | number,
   notAfter: string | number,
@@ -1025,14 +1015,14 @@ export function acquire(
 ): ScriptCall {
   return {
     script: acquireScript,
-    keys: [...lock, ...fence, ...queue],
+    keys: [...lock, ...queue, fence],
     args: [String(token), String(lifetime), String(notAfter), String(fences), ...place],
   };
 }
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '957bf9c13897a40913291a79360d0aa332cf3a57',
+  sha: 'ec7e7c3e446ff4e6cbdffab7d77e426dbb92ff11',
   lua:
     clockPart +
     `
@@ -1133,7 +1123,7 @@ if step > 0 and kind == 'r' then
 locks[lock] = nil
 call('ZREM', lock, mine.text)
 call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
-call('PSETEX', limit, 60000, token)
+call('SET', limit, token, 'PX', 60000)
 changes[limit] = token
 leave(queue, all, queued)
 setEnd(lock)
@@ -1148,7 +1138,7 @@ end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1, lastFence(fence))
+minted = mint(fence, 1)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1162,7 +1152,7 @@ setEnd(lock)
 purge(lock, new.text)
 if kind == 'p' then
 local last = call('PTTL', lock)
-call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[a + 8])
+call('SET', limit, ARGV[a + 8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
 if last < 0 then
 call('PERSIST', limit)
 end
@@ -1213,7 +1203,7 @@ asking.channel,
 call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
-call('PSETEX', limit, 3600000, ARGV[a + 8])
+call('SET', limit, ARGV[a + 8], 'PX', 3600000)
 end
 if queued and queued.text == asking.text then
 queued.text = '' -- it was written again
@@ -1326,7 +1316,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '46b608557640526d2aa571b4220c0b24e8a1ef52',
+  sha: 'ce1e04cc50c77b8d9987c1712ca74fe8fdb3effd',
   lua:
     clockPart +
     `
@@ -1487,7 +1477,7 @@ return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3],
  * what Redis knows of a lock. Changes nothing.
  *
  * @param lock string: the holder's token; or a sorted set of its holders
- * @param fence string: the last fence minted for it
+ * @param fence string: the last fence minted for any lock
  * @param queue sorted set: its queue
  * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
  */
@@ -1497,7 +1487,7 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '18dfdd197eaaf2c5f4be1e06ee56d4a94fbb919f',
+  sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
   lua:
     clockPart +
     `
@@ -1509,21 +1499,21 @@ const raiseScript: Script = {
 };
 
 /**
- * let the last fence of locks that are still ours be at least so large. For one of a quorum.
+ * let the last fence be at least so large, while locks are still ours. For one of a quorum.
  *
  * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock in the same place
+ * @param fence string: the last fence minted for any lock
  * @param token the token that acquired them
  * @param least the fence that every later one must exceed
  * @returns the call; its reply: [1 it is that large | 0 not all of them are ours: nothing was changed]
  */
 export function raise(
   lock: readonly string[],
-  fence: readonly string[],
+  fence: string,
   token: string | number,
   least: string | number,
 ): ScriptCall {
-  return { script: raiseScript, keys: [...lock, ...fence], args: [String(token), String(least)] };
+  return { script: raiseScript, keys: [...lock, fence], args: [String(token), String(least)] };
 }
 
 const readValueScript: Script = {
@@ -1574,7 +1564,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'aea3d5c725fcd5f97bb2c46f327eaf7461d31b54',
+  sha: '28528414aee025810f22d577f5e25b9560bd985c',
   lua:
     clockPart +
     `
@@ -1595,8 +1585,8 @@ const releaseScript: Script = {
  * release locks, each if it is still ours, and hand it off to its queue. Also how an entry leaves its queue.
  *
  * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock in the same place
  * @param queue sorted set: the queue of the lock in the same place
+ * @param fence string: the last fence minted for any lock
  * @param token the token that acquired them
  * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
@@ -1605,8 +1595,8 @@ const releaseScript: Script = {
  */
 export function release(
   lock: readonly string[],
-  fence: readonly string[],
   queue: readonly string[],
+  fence: string,
   token: string | number,
   ticket: string | number,
   window: string | number,
@@ -1614,18 +1604,18 @@ export function release(
 ): ScriptCall {
   return {
     script: releaseScript,
-    keys: [...lock, ...fence, ...queue],
+    keys: [...lock, ...queue, fence],
     args: [String(token), String(ticket), String(window), ...next],
   };
 }
 
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: '4bf9f1a76e5e356fb8d53d821598bd8cf1534191',
+  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
   lua: `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 return { 0 }
 end
-redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return { 1 }`,
 };
 

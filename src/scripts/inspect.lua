@@ -1,6 +1,6 @@
 -- inspect: what Redis knows of a lock. Changes nothing.
 -- KEYS   lock   string: the holder's token; or a sorted set of its holders
--- KEYS   fence  string: the last fence minted for it
+-- KEYS   fence  string: the last fence minted for any lock
 -- KEYS   queue  sorted set: its queue
 -- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
 local holder, kind = redis.pcall('GET', KEYS[1]), 'm'

@@ -179,7 +179,9 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   end
   local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
   mayExpire(lock, ttl)
-  local last = fences > 0 and lastFence(fence) or 0
+  if fences > 0 then
+    lastFence(fence) -- an error, if it is one, comes before the first write
+  end
   -- Before the entry goes: a set that was empty for a moment would have lost its end, and stay when its holder dies.
   if handedOff then
     call('ZADD', queue, -(handOffs + 1), 'passes')
@@ -187,7 +189,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     call('ZREM', queue, 'passes')
   end
   call('ZREM', queue, first)
-  local minted = mint(fence, fences, last)
+  local minted = mint(fence, fences)
   setLock(lock, token, ttl)
   if token == mine then
     return 'mine', minted

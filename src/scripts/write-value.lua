@@ -8,5 +8,5 @@
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return { 0 }
 end
-redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return { 1 }

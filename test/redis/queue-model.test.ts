@@ -39,11 +39,7 @@ local function told(call)
     elseif name == 'PTTL' then
       reply = call(name, key)
       if reply >= 0 then reply = tonumber(call('HGET', ends, key)) - now end
-    elseif name == 'PSETEX' then
-      local ms, value = ...
-      reply = call(name, key, string.format('%.0f', tonumber(ms) + 1000000), value)
-      endIn(key, ms)
-    elseif name == 'SET' then
+    elseif name == 'SET' and select('#', ...) > 1 then
       local value, px, ms = ...
       reply = call(name, key, value, px, string.format('%.0f', tonumber(ms) + 1000000))
       endIn(key, ms)
@@ -91,6 +87,8 @@ class Both {
   readonly processes: readonly Process[];
   readonly #base = uniqueKey('line');
   readonly #ends = `${this.#base}:ends`;
+  /** A counter of its own: each model begins with none. */
+  readonly #fence = `${this.#base}:fence`;
   readonly #told: string[] = [];
   readonly #machine = new Machine((channel, id, key) => void this.#told.push(`${channel} ${id} ${key}`));
   /** What processes say of how long they will be silent, in turn. */
@@ -118,7 +116,9 @@ class Both {
     const command = { keys: [key], token, lifetimeMs, notAfterMs, fences: 65, queueAs };
     const expected = this.#machine.acquire(command, this.#micros);
     const words = wordsOf(queueAs);
-    const reply = await this.#run(generated.acquire(...named([key]), token, lifetimeMs, notAfterMs, 65, words));
+    const reply = await this.#run(
+      generated.acquire(...named([key], this.#fence), token, lifetimeMs, notAfterMs, 65, words),
+    );
     expect(reply, `${process.channel} asks`).to.deep.equal(this.#inWords(expected, true));
     this.#settle(process, expected);
     return expected;
@@ -136,7 +136,9 @@ class Both {
     const notAfterMs = this.nowMs;
     const expected = this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences, pauseMs }, this.#micros);
     const words = pauseMs === undefined ? [] : ['0', String(pauseMs)];
-    const reply = await this.#run(generated.acquire(...named(keys), token, lifetimeMs, notAfterMs, fences, words));
+    const reply = await this.#run(
+      generated.acquire(...named(keys, this.#fence), token, lifetimeMs, notAfterMs, fences, words),
+    );
     expect(reply, 'somebody polls').to.deep.equal(this.#inWords(expected, false));
     return expected;
   }
@@ -154,7 +156,7 @@ class Both {
     const claim = next && { token: next.token, lifetimeMs: 30_000, fences: 65, queueAs };
     const expected = this.#machine.release({ keys, token, ticket, yieldMs, next: claim }, this.#micros);
     const words = next ? [next.token, '30000', '65', ...wordsOf(queueAs!)] : [];
-    const reply = await this.#run(generated.release(...named(keys), token, ticket, yieldMs, words));
+    const reply = await this.#run(generated.release(...named(keys, this.#fence), token, ticket, yieldMs, words));
     const results = expected.results.map((result) => statusOf[result]);
     const last = expected.next ? this.#inWords(expected.next, true) : [];
     expect(reply, 'a release').to.deep.equal([...results, ...last]);
@@ -197,8 +199,8 @@ class Both {
     for (const key of this.keys) {
       const holder = this.#machine.holder(key, this.#micros) ?? null;
       expect(await client.get(key), 'the holder').to.equal(holder);
-      const fence = Number(await client.get(companionOf(key, 'fence')));
-      expect(fence, 'the last fence').to.equal(this.#machine.fence(key));
+      const fence = Number(await client.get(this.#fence));
+      expect(fence, 'the last fence').to.equal(this.#machine.fence);
     }
   }
 
@@ -265,8 +267,8 @@ class Both {
   }
 }
 
-function named(keys: readonly string[]): [string[], string[], string[]] {
-  return [[...keys], keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
+function named(keys: readonly string[], fence: string): [string[], string[], string] {
+  return [[...keys], keys.map((key) => companionOf(key, 'queue')), fence];
 }
 
 before(async () => {

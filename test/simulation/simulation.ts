@@ -339,7 +339,7 @@ class Process implements QueuePort {
 
   /** The next best message about the latest entry, from somebody who cannot know its nonce. */
   forgery(): string {
-    return `${this.channel}.${this.#ids - 1}/${theOnlyNonce}=${this.#world.machine.fence(key) + 1}`;
+    return `${this.channel}.${this.#ids - 1}/${theOnlyNonce}=${this.#world.machine.fence + 1}`;
   }
 
   #misfortunes(): void {
@@ -406,7 +406,7 @@ class Process implements QueuePort {
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
-      const fence = this.#world.machine.fence(key) - fencesInBlock + 1;
+      const fence = this.#world.machine.fence - fencesInBlock + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
       return;
     }

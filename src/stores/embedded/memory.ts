@@ -8,7 +8,7 @@ import type { EmbeddedStore } from '../../redis-like';
 import type { Listening } from '../../store';
 import { Machine } from './mutex-machine';
 import { limits } from './mutex-queue';
-import { isSpare, type Row } from './row';
+import { isSpare, MemoryRows } from './row';
 import { closedStore, neverMs, standFor, type Table } from './store';
 
 export interface MemoryStoreOptions {
@@ -69,7 +69,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
 
 /** @internal */
 export class MemoryTable implements Table {
-  readonly #rows = new Map<string, Row>();
+  readonly #rows = new MemoryRows();
   readonly #machine: Machine;
   readonly #channels = new Map<string, (text: string) => void>();
   readonly #now: (() => number) | undefined;

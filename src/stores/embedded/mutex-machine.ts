@@ -18,12 +18,11 @@ import {
   mustYield,
   pollEveryMs,
 } from './mutex-queue';
-import { newRow, newShared, type Row, type Rows, type Shared, type SharedHolder } from './row';
+import { MemoryRows, newRow, newShared, type Row, type Rows, type Shared, type SharedHolder } from './row';
 import { acquireShared, extendShared, isHeld, notifyEach, permitsOut, releaseShared } from './shared-machine';
 
 /** A fence counter that is further ahead of the clock was damaged. */
 const mostFenceAheadMicros = 86_400_000_000;
-const fenceKeptMs = 3_600_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Handing {
@@ -48,7 +47,7 @@ export class Machine {
   readonly #publish: Publish;
   readonly #limits: Limits;
 
-  constructor(publish: Publish, most: Limits = limits, rows: Rows = new Map<string, Row>()) {
+  constructor(publish: Publish, most: Limits = limits, rows: Rows = new MemoryRows()) {
     this.#publish = publish;
     this.#limits = most;
     this.#rows = rows;
@@ -71,14 +70,14 @@ export class Machine {
       if (row.token !== undefined || !hasQueue(row)) continue;
       if (queueAs) enqueue(row, command, queueAs, micros, this.#limits);
       const whose = this.#grant(row, micros, { mine: queueAs && token, yieldMs: 0, isHandOff: false });
-      if (whose === 'mine') return granted(row, command.fences);
+      if (whose === 'mine') return this.#granted(row, command.fences);
       if (whose === 'given') {
         if (queueAs === undefined) markPoll(rows, command.pauseMs, nowMs);
         return this.#busy(row, row.endMs, command, micros);
       }
       if (queueAs) return this.#busy(row, row.yieldUntilMs, command, micros);
     }
-    return this.#take(rows, command, Math.max(micros, command.leastFence ?? 0), nowMs);
+    return this.#take(rows, command, command.leastFence ?? 0, micros);
   }
 
   /** Lets the last fence of locks that are still `token`'s be at least so large. */
@@ -87,7 +86,7 @@ export class Machine {
     checkFence(least, nowMs);
     const rows = keys.map((key) => this.#row(key, nowMs));
     if (rows.some((row) => row.token !== token)) return false;
-    for (const row of rows) if (row.fence < least) this.#setFence(row, least, nowMs);
+    this.#rows.fence = Math.max(this.#rows.fence, least);
     return true;
   }
 
@@ -134,7 +133,7 @@ export class Machine {
       }
       row.token = undefined;
       const whose = this.#grant(row, micros, { mine: next?.token, yieldMs, isHandOff: result === 'released' });
-      if (whose === 'mine') answer = granted(row, next!.fences);
+      if (whose === 'mine') answer = this.#granted(row, next!.fences);
       else if (next) answer = this.#busy(row, whose === 'given' ? row.endMs : row.yieldUntilMs, next, micros);
       return result;
     });
@@ -145,17 +144,17 @@ export class Machine {
     const key = command.keys[0]!;
     const row = this.#row(key, Math.floor(micros / 1000));
     row.shared ??= newShared();
-    const fences = {
-      last: () => row.fence,
-      mint: (fence: number) => {
-        row.fence = fence;
-        row.fenceEndMs = Math.max(Math.floor(fence / 1000), Math.floor(micros / 1000)) + fenceKeptMs;
-      },
-    };
     if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
     const silenceMs = (before: number, wantedMs: number | undefined): number =>
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
-    return acquireShared(row.shared, fences, command, micros, notifyEach(this.#publish, key), silenceMs);
+    return acquireShared(
+      row.shared,
+      () => this.#mint(1, micros),
+      command,
+      micros,
+      notifyEach(this.#publish, key),
+      silenceMs,
+    );
   }
 
   #shared(key: string, nowMs: number): Shared {
@@ -195,15 +194,16 @@ export class Machine {
     return this.#row(key, Math.floor(micros / 1000)).token;
   }
 
-  /** The last fence minted for a key; 0 where none is remembered. */
-  fence(key: string): number {
-    return this.#rows.get(key)?.fence ?? 0;
+  /** The last fence minted for any key; 0 where none is remembered. */
+  get fence(): number {
+    return this.#rows.fence;
   }
 
   /** What there is to know of a key: of several holders, the one that ends last. */
   inspect(key: string, micros: number): State {
     const nowMs = Math.floor(micros / 1000);
-    const { token, endMs, fence, queue, shared = newShared() } = this.#row(key, nowMs);
+    const { token, endMs, queue, shared = newShared() } = this.#row(key, nowMs);
+    const { fence } = this.#rows;
     const last = shared.holders.reduce<SharedHolder | undefined>(
       (a, b) => (a !== undefined && a.endMs >= b.endMs ? a : b),
       undefined,
@@ -227,7 +227,6 @@ export class Machine {
       this.#rows.set(key, row);
     }
     if (row.endMs <= nowMs) row.token = undefined;
-    if (row.fenceEndMs <= nowMs) row.fence = 0;
     if (row.queueEndMs <= nowMs && hasQueue(row)) forgetQueue(row);
     return row;
   }
@@ -247,9 +246,9 @@ export class Machine {
     row.handOffs = isHandOff ? handOffs + 1 : 0;
     row.queue.shift();
     const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
-    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, micros, nowMs);
+    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
     if (first.token === mine) return 'mine';
-    const fence = first.fences === 0 ? 0 : row.fence - first.fences + 1;
+    const fence = first.fences === 0 ? 0 : this.#rows.fence - first.fences + 1;
     this.#publish(first.channel, `${first.id}=${fence}`, row.key);
     return 'given';
   }
@@ -263,39 +262,36 @@ export class Machine {
     };
   }
 
-  /** Free locks become ours under one fence; what is ours already only ever lives longer, and keeps its fence. */
-  #take(rows: readonly Row[], { token, lifetimeMs, fences, queueAs }: Claim, least: number, nowMs: number): Acquired {
-    let last = 0;
-    let areOurs = true;
-    for (const row of rows) {
-      last = Math.max(last, row.fence);
-      if (row.token === undefined) areOurs = false;
-    }
-    if (fences > 0) checkFence(Math.max(last, least), nowMs);
-    let fence = last;
-    if (fences > 0 && (last === 0 || !areOurs)) {
-      fence = Math.max(last + 1, least) + fences - 1;
-      for (const row of rows) this.#setFence(row, fence, nowMs);
-    }
+  /**
+   * Free locks become ours under one fence; what is ours already only ever lives longer. Of locks that are all ours already no
+   * later holder has a fence: the last ones minted are as good as those minted then.
+   */
+  #take(rows: readonly Row[], { token, lifetimeMs, fences, queueAs }: Claim, least: number, micros: number): Acquired {
+    const nowMs = Math.floor(micros / 1000);
+    const areOurs = rows.every((row) => row.token === token);
+    if (fences > 0 && (this.#rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
     }
     // Only a caller that can be queued hears of the others.
-    return granted(rows[0]!, fences, fence, queueAs === undefined ? 0 : rows[0]!.queue.length);
+    return this.#granted(rows[0]!, fences, queueAs === undefined ? 0 : rows[0]!.queue.length);
   }
 
-  #setFence(row: Row, fence: number, nowMs: number): void {
-    row.fence = fence;
-    row.fenceEndMs = Math.max(Math.floor(fence / 1000), nowMs) + fenceKeptMs;
+  /** Mints so many fences after the last one, none below `least`, and returns the first. */
+  #mint(count: number, micros: number, least = 0): number {
+    checkFence(Math.max(this.#rows.fence, least), Math.floor(micros / 1000));
+    const first = Math.max(this.#rows.fence + 1, micros, least);
+    this.#rows.fence = first + count - 1;
+    return first;
+  }
+
+  #granted(row: Row, fences: number, others = row.queue.length): Acquired {
+    return { outcome: 'granted', fence: fences === 0 ? 0 : this.#rows.fence - fences + 1, others };
   }
 }
 
 function checkFence(fence: number, nowMs: number): void {
   if (fence <= nowMs * 1000 + mostFenceAheadMicros) return;
-  throw new Error('FENCE the fence counter of this lock is more than a day ahead of the clock');
-}
-
-function granted(row: Row, fences: number, last = row.fence, others = row.queue.length): Acquired {
-  return { outcome: 'granted', fence: fences === 0 ? 0 : last - fences + 1, others };
+  throw new Error('FENCE the fence counter of this table is more than a day ahead of the clock');
 }

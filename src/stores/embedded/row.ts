@@ -1,4 +1,4 @@
-// A row is one lock: its holder and until when, its last fence, and its queue. Plain data, so that a table may keep it as text.
+// A row is one lock: its holder and until when, and its queue. Plain data, so that a table may keep it as text.
 import type { Mode } from '../../store';
 
 export interface Row {
@@ -6,8 +6,6 @@ export interface Row {
   token: string | undefined;
   /** Infinity: never ends. */
   endMs: number;
-  fence: number;
-  fenceEndMs: number;
   queue: Entry[];
   queueEndMs: number;
   /** How often it was handed off in a row without being free. */
@@ -77,6 +75,13 @@ export interface SharedEntry {
 export interface Rows {
   get(key: string): Row | undefined;
   set(key: string, row: Row): void;
+  /** The last fence minted for any row; 0: none is remembered. */
+  fence: number;
+}
+
+/** A table in memory. */
+export class MemoryRows extends Map<string, Row> implements Rows {
+  fence = 0;
 }
 
 export function newRow(key: string): Row {
@@ -84,8 +89,6 @@ export function newRow(key: string): Row {
     key,
     token: undefined,
     endMs: 0,
-    fence: 0,
-    fenceEndMs: 0,
     queue: [],
     queueEndMs: 0,
     handOffs: 0,
@@ -101,13 +104,12 @@ export function newShared(): Shared {
 }
 
 /**
- * Whether nothing is lost with the row: it is free and not queued for, nothing is cached, and its next fence is larger by the clock
- * alone. A table drops such rows, so that it does not grow with every key that was ever used.
+ * Whether nothing is lost with the row: it is free and not queued for, and nothing is cached. A table drops such rows, so that it does not grow with every key that was ever used.
  */
 export function isSpare(row: Row, micros: number): boolean {
   const nowMs = Math.floor(micros / 1000);
   const isFree = row.token === undefined || row.endMs <= nowMs;
-  if (!isFree || row.fence >= micros || row.yieldUntilMs > nowMs) return false;
+  if (!isFree || row.yieldUntilMs > nowMs) return false;
   if (row.value !== undefined && row.value.endMs > nowMs) return false;
   const { holders, queue } = row.shared ?? newShared();
   if (holders.some((each) => each.endMs > nowMs) || queue.some((each) => each.deadlineMs >= nowMs)) return false;

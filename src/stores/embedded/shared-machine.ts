@@ -11,12 +11,6 @@ import type { Shared, SharedEntry, SharedHolder } from './row';
 
 type Kind = Mode['kind'] | 'upgrade';
 
-/** The fence of the row, which a mutex and its members have in common. */
-export interface Fences {
-  last(): number;
-  mint(fence: number): void;
-}
-
 export interface SharedCommand {
   readonly token: string;
   readonly lifetimeMs: number;
@@ -47,7 +41,7 @@ export class LimitError extends Error {}
 
 export function acquireShared(
   all: Shared,
-  fences: Fences,
+  mint: () => number,
   { token, lifetimeMs, notAfterMs, fences: count, queueAs, mode }: SharedCommand,
   micros: number,
   notify: (channel: string, ids: string[]) => void,
@@ -108,10 +102,7 @@ export function acquireShared(
     let fence = 0;
     if (count > 0) {
       if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) {
-        fence = Math.max(fences.last() + 1, micros);
-        fences.mint(fence);
-      }
+      if (fence === 0) fence = mint();
     }
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.queue = others;

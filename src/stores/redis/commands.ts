@@ -32,12 +32,13 @@ const queuedLength = 6;
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
 const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
-export function acquireCall(request: AcquireRequest, notAfter: number): Call {
+/** @param fence The counter that the fence is minted from. */
+export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
   const { keys, token, lifetimeMs, queueAs } = request;
-  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, notAfter);
+  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
-  return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
 }
 
 /** What the script wants of a caller that is not queued. */
@@ -48,10 +49,11 @@ function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
 
 export function releaseCall(
   { keys, token, ticket = 0, yieldMs = 0, held }: ReleaseRequest,
+  fence: string,
   next?: AcquireRequest,
 ): Call {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
-  return scripts.release(...keysOf(keys), token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
+  return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
 }
 
 function nextOf(request: AcquireRequest): string[] {
@@ -68,21 +70,21 @@ function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
   return fencing ? fences : 0;
 }
 
-/** The locks and their companions, as every script wants them. */
-function keysOf(keys: Key): [lock: readonly string[], fence: readonly string[], queue: readonly string[]] {
-  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'fence')], [companionOf(keys, 'queue')]];
-  return [keys, keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
+/** The locks and their queues. */
+function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
+  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
+  return [keys, keys.map((key) => companionOf(key, 'queue'))];
 }
 
 /** For a key that several may hold. */
-function acquireSharedCall(request: AcquireRequest, mode: Mode, notAfter: number): Call {
+function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
   const { keys, token, lifetimeMs, queueAs } = request;
   const key = listOf(keys)[0]!;
   const position =
     queueAs === undefined ? [] : [queueAs.channel, queueAs.id, String(queueAs.ticket), String(queueAs.silenceMs ?? 0)];
   return scripts.acquireShared(
     key,
-    companionOf(key, 'fence'),
+    fence,
     companionOf(key, 'queue'),
     companionOf(key, 'limit'),
     token,
@@ -122,13 +124,12 @@ export function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendReque
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence }: RaiseRequest): Call {
-  const [locks, fences] = keysOf(keys);
-  return scripts.raise(locks, fences, token, fence.toFixed(0));
+export function raiseCall({ keys, token, fence: least }: RaiseRequest, fence: string): Call {
+  return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
 }
 
-export function inspectCall(key: string): ScriptCall {
-  return scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
+export function inspectCall(key: string, fence: string): ScriptCall {
+  return scripts.inspect(key, fence, companionOf(key, 'queue'));
 }
 
 export function permitsOutCall(key: string): Call {
