@@ -89,16 +89,17 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   #upkeep: Upkeep | undefined;
   #ending: Ending | undefined;
 
-  constructor({ token, fence, sent, mayExecuteUntilMs }: Grant, details: GrantDetails) {
-    this.token = token;
-    this.fence = fence;
+  constructor(grant: Grant, details: GrantDetails) {
+    this.token = grant.token;
+    this.fence = grant.fence;
     this.keys = details.keys;
     this.context = details.context;
-    this.#validity = validFrom(sent, details.context.settings.lifetimeMs);
+    this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
     if (typeof details.key !== 'string') this.#ownParticulars.key = details.key;
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
-    if (mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = mayExecuteUntilMs;
+    if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
+    if (!this.isConfirmed) this.#ownUpkeep.confirm();
   }
 
   /** The key as it was given. */
@@ -128,6 +129,10 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   get loss(): LockLostError | undefined {
     this.check();
     return this.#ending?.loss;
+  }
+
+  get isConfirmed(): boolean {
+    return this.#validity.lifetimeMs !== 0;
   }
 
   /** Whether it is held for as long as its holder lives. */
@@ -219,7 +224,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
-    this.#note(this.#ending, reason);
+    noteLoss(this, this.#ending, reason);
     this.#upkeep?.abort(this.#ending.loss!);
   }
 
@@ -234,11 +239,11 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     return releasing;
   }
 
-  /** Ends it here, without a command to Redis: the key stays as it is. */
+  /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
   letGo(): void {
+    this.#upkeep?.letGo();
     this.#ending = new Ending('released');
     this.#ending.releasing = Promise.resolve(false);
-    this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
     tellEnd(this, 'detached');
@@ -304,7 +309,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   #released(reply: ReleaseReply): boolean {
     const released = reply === 'released';
     const ending = this.#ending!;
-    if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
+    if (!released && ending.loss === undefined && !ending.isUncertain) noteLoss(this, ending, reply);
     this.context.onEnd(this);
     tellRelease(this, released);
     return released;
@@ -325,12 +330,13 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
     return untilMs > 0 && untilMs > this.clock.nowMs();
   }
+}
 
-  #note(ending: Ending, reason: LossReason): void {
-    const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
-    ending.loss = new LockLostError(message, { key: this.key, reason });
-    tellLost(this, reason);
-  }
+function noteLoss(held: HeldLock, ending: Ending, reason: LossReason): void {
+  const { key } = held;
+  const message = `${describe(key)} may belong to somebody else now (${reason})`;
+  ending.loss = new LockLostError(message, { key, reason });
+  tellLost(held, reason);
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */

@@ -9,7 +9,7 @@ import { longestTimerMs, type Settings } from './options';
 import type { Clock } from './store';
 
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
-const shortestMs = 10;
+export const shortestMs = 10;
 
 /** What extends it. */
 interface Extender {

@@ -62,7 +62,7 @@ export interface QueueEntry {
   readonly id: string;
   /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
-  /** Not for a mutex: ms without a sign after which it expires. Default 0: by its position. */
+  /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
   readonly silenceMs?: number | undefined;
 }
 
@@ -88,6 +88,8 @@ export type AcquireReply =
       readonly granted: false;
       readonly leftMs: number;
       readonly position?: QueuePosition | undefined;
+      /** Of a queued process: what it is granted later counts at least from then. */
+      readonly sent?: Moment | undefined;
       readonly impossible?: 'deadlock' | 'gone' | undefined;
     };
 
@@ -152,6 +154,8 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
+  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  readonly provisionalMs?: number | undefined;
 }
 
 /** A held lock, as what granted it sees it. */

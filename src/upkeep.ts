@@ -5,7 +5,7 @@ import { forKey, LockBackendError, type LockLostError, type LossReason } from '.
 import { describe, type Key } from './keys';
 import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
-import { Renewal, timerMs } from './renewal';
+import { Renewal, shortestMs, timerMs } from './renewal';
 import { type Clock, earlier, type Held, type Moment, now, type Store } from './store';
 
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
@@ -24,6 +24,8 @@ export interface Kept extends Observed {
   readonly ended: boolean;
   readonly isLost: boolean;
   readonly loss: LockLostError | undefined;
+  /** False: only a message has told of the grant so far. */
+  readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
   held(): Held | undefined;
   /** Notices the end of the validity. True while it is ours. */
@@ -54,6 +56,8 @@ export class Upkeep {
   #isExact = false;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
+  /** The next attempt to confirm the grant is due then. */
+  #confirmation: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
 
   constructor(held: Kept) {
@@ -98,6 +102,34 @@ export class Upkeep {
     const validUntilMs = asked.monoMs + this.#held.leftMs();
     this.#isExact = false;
     return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
+  }
+
+  /**
+   * Confirms a grant that only a message has told of, as often as it takes: an extension to the lease's own lifetime. No hand-off
+   * goes before that, and no other extension; "no longer ours" ends it as lost.
+   */
+  confirm(): void {
+    if (this.#held.isConfirmed || !this.#held.check()) return;
+    const leftMs = this.#held.leftMs();
+    const again = (): void => {
+      if (this.#held.ended) return;
+      this.#confirmation = this.#held.clock.later(() => this.confirm(), Math.max(shortestMs, leftMs / 20)).unref();
+    };
+    if (this.isExtending) return again();
+    const { commandTimeoutMs } = this.#held.context.settings;
+    const halfMs = Math.max(shortestMs, Math.floor(leftMs / 2));
+    this.renew(Math.min(commandTimeoutMs, halfMs)).then(() => this.#reschedule(), again);
+  }
+
+  /** It ends here, and goes on in Redis: a confirmation is sent, once more, whatever becomes of what is held here. */
+  letGo(): void {
+    this.stop();
+    if (this.#held.isConfirmed) return;
+    const { keys, token, context, clock } = this.#held;
+    const { lifetimeMs, commandTimeoutMs } = context.settings;
+    const validUntilMs = clock.nowMs() + this.#held.leftMs();
+    const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs, begin: () => true };
+    context.store.extend(request).catch(() => {});
   }
 
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
@@ -145,13 +177,14 @@ export class Upkeep {
     // A timer watched over it, and yet it was not noticed in time: this process did not run.
     if (this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
     const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
-    if (renewal?.hasFailed || this.isExtending) return 'unreachable';
+    if (renewal?.hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
     return renewal === undefined ? 'expired' : 'stalled';
   }
 
   stop(): void {
     clearTimeout(this.#watch);
     this.#watch = undefined;
+    clearTimeout(this.#confirmation);
     if (this.#renewal === undefined) return;
     this.#renewal.stop();
     this.#held.context.store.renewed?.remove(this.#held.keys, this.#held);

@@ -259,7 +259,7 @@ return version
 end
 local function entry(queue, member)
 local deadline, id, lifetime, fences, channel, token =
-string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 deadline, fences = tonumber(deadline), tonumber(fences)
 if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
 return nil
@@ -278,14 +278,14 @@ found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WIT
 end
 local mine = {}
 for i = 1, #found, 2 do
-if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
 mine[#mine + 1] = found[i]
 ticket = tonumber(found[i + 1])
 end
 end
 return mine, ticket
 end
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 local sane = micros + 86400000000
 local score = tonumber(ticket)
 local mine
@@ -303,7 +303,8 @@ score = math.max(micros, (tonumber(last[2]) or 0) + 1)
 end
 local at = string.format('%.0f', score)
 local before = call('ZCOUNT', queue, 0, '(' .. at)
-local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
+local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
+local deadline = string.format('%.0f', now + ms)
 call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
 call('PEXPIRE', queue, mostSilence)
 return score, before
@@ -407,15 +408,15 @@ setLock(lock, token, ttl)
 if token == mine then
 return 'mine', minted
 end
-attempt('PUBLISH', channel, id .. ' ' .. lock)
+attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
 return 'given'
 end
 local function isOurs(token)
 return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
 local holder = call('GET', lock)
-local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
+local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
 const waitersPart = `local queues, wakes = {}, {}
@@ -741,6 +742,7 @@ return { 1, fence, 0, now }
 end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
+local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
 holder = i == 1 and holder or call('GET', KEYS[i])
@@ -761,7 +763,7 @@ for i = 1, busy and 0 or locks do
 local lock, queue = KEYS[i], KEYS[locks + i]
 if free[i] and call('ZCARD', queue) > 0 then
 if mayQueue then
-enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
 end
 local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
 if whose == 'mine' then
@@ -776,7 +778,7 @@ end
 end
 if busy then
 if mayQueue then
-return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
+return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
 end
 local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
 for i = 1, pause > 0 and locks or 0 do
@@ -884,9 +886,10 @@ call('ZREM', queue, mine[i])
 end
 end
 local next = #ARGV > 3 and ARGV[4]
+local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
 if next then
 checkLifetime(ARGV[5])
-enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
 end
 local whose, value
 if status >= 0 then
@@ -896,7 +899,7 @@ if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
 local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], left)
+return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
 end
 end
 for i = 1, locks do
@@ -972,7 +975,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'b1ce21b3e5e56310ca9d5f7437ce801684b2151c',
+  sha: '5420e7727b4e4502e748355d1dfe1995eed1de0f',
   lua:
     clockPart +
     `
@@ -999,7 +1002,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet); of others:
+ * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
  * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -1317,7 +1320,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '3b92524ef2c6ee6456febde4ef79064eaca4eea9',
+  sha: 'ce1e04cc50c77b8d9987c1712ca74fe8fdb3effd',
   lua:
     clockPart +
     `
@@ -1565,7 +1568,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '07ab4118a5be4b417e588884890fb61f9ee359ee',
+  sha: '28528414aee025810f22d577f5e25b9560bd985c',
   lua:
     clockPart +
     `
@@ -1591,7 +1594,7 @@ const releaseScript: Script = {
  * @param token the token that acquired them
  * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
- * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket
+ * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
  * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
  */
 export function release(

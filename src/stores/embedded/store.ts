@@ -50,6 +50,9 @@ export interface Table {
 /** @internal An end so far away that it is none; finite, so that a table can keep it as text. */
 export const neverMs = 2 ** 53;
 
+/** A grant of another process is counted from the whole ms before by that one's clock. */
+const grantClockMs = 2;
+
 const tables = new WeakMap<object, Table>();
 const stores = new WeakMap<Table, Embedded>();
 
@@ -239,7 +242,12 @@ function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
     };
   }
   const { leftMs, position } = acquired;
-  return { granted: false, leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs, position };
+  return {
+    granted: false,
+    leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs,
+    position,
+    sent: position && earlier(sent, grantClockMs),
+  };
 }
 
 function resultOf(results: readonly Released[]): ReleaseReply {
