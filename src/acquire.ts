@@ -19,7 +19,7 @@ import { excludes, HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import type { AcquireReply, Grant, GrantSource, Mode, Place } from './store';
+import type { AcquireReply, Grant, GrantSource, Place } from './store';
 import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -40,12 +40,12 @@ export function acquire<T>(
   settings: Settings,
   scope: Scope,
   wrap: (held: HeldLock) => T,
-  mode?: Mode,
+  { mode, once }: Partial<Pick<Target, 'mode' | 'once'>> = {},
 ): Promise<T> {
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  return wait({ key: given, keys, settings, scope, store, mode, change: undefined }, wrap);
+  return wait({ key: given, keys, settings, scope, store, mode, once, change: undefined }, wrap);
 }
 
 /** All that an acquisition is for. */
@@ -150,8 +150,9 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   onReply(reply: AcquireReply, token: string): void {
-    const { key, settings, change } = this.#wanted;
+    const { key, settings, change, once } = this.#wanted;
     this.#failure = undefined;
+    if (reply.slot !== undefined) once?.told(reply.slot, !reply.granted && reply.isDone === true);
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);

@@ -17,6 +17,7 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   restMs,
+  type Slot,
   type Store,
 } from './store';
 import { type Kept, Upkeep } from './upkeep';
@@ -70,6 +71,8 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   fence: number;
   readonly keys: Key;
   readonly context: LeaseContext;
+  /** The slot whose job is done, which the release will say. Only of a job that runs once a slot: others have no such property. */
+  declare done: Slot | undefined;
   #validity: Validity;
   #particulars: Particulars | undefined;
   #upkeep: Upkeep | undefined;
@@ -290,8 +293,8 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, token } = this;
-    return { keys, token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs), held: this.held() };
+    const { keys, token, done } = this;
+    return { keys, token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs), held: this.held(), done };
   }
 
   #abandon(untilMs: number): void {

@@ -8,10 +8,12 @@ import * as hostLock from './host-lock';
 import type * as keys from './keys';
 import type * as lease from './lease';
 import * as lock from './lock';
+import type * as once from './once';
 import type * as options from './options';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
+import type * as store from './store';
 import * as memory from './stores/embedded/memory';
 import * as sharedMemory from './stores/embedded/shared-memory';
 import type * as embedded from './stores/embedded/store';
@@ -68,12 +70,15 @@ namespace redisExpLock {
   export type RWLockOptions = options.RWLockOptions;
   export type PermitOptions = options.PermitOptions;
   export type CachedOptions = options.CachedOptions;
+  export type OnceOptions = options.OnceOptions;
   export type Lease = lease.Lease;
   export type DetachedLease = lease.DetachedLease;
   export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
   export type TryRunResult<T> = factory.TryRunResult<T>;
+  export type OnceResult<T> = once.OnceResult<T>;
   export type LockState = state.LockState;
+  export type Slot = store.Slot;
   export type WithLock = factory.WithLock;
 }
 

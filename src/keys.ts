@@ -6,7 +6,7 @@ import { optionError } from './errors';
 export type Key = string | readonly string[];
 
 /** Names that follow a lock key: refused at the end of a lock key. */
-const companions = ['fence', 'queue', 'value', 'limit'] as const;
+const companions = ['fence', 'queue', 'value', 'limit', 'slot'] as const;
 type Companion = (typeof companions)[number];
 
 const looksLikeCompanion = new RegExp(`:(?:${companions.join('|')})\\.?$`);

@@ -64,6 +64,18 @@ export interface PermitOptions extends Options {
   permits?: number | undefined;
 }
 
+export interface OnceOptions extends Options {
+  /** How long a slot is, in ms; integer ≥ 1000. */
+  every: number;
+  /** Where some slot begins, in ms of the epoch; a whole number. Default 0: the slots of a day begin at midnight UTC. */
+  offset?: number | undefined;
+  /**
+   * When a slot counts as done. 'at-most-once' (default): before the function runs, so that a crash or a throw skips the rest
+   * of the slot. 'until-success': once it resolved, so that after a crash or a throw the next caller runs it.
+   */
+  mode?: 'at-most-once' | 'until-success' | undefined;
+}
+
 export interface CachedOptions extends Options {
   /** Ms for which what was loaded is kept; integer ≥ 1. */
   ttl: number;

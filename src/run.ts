@@ -10,6 +10,7 @@ import { heldLockOf, type Lease, leaseOf } from './lease';
 import type { Settings } from './options';
 import type { Scope } from './scope';
 import type { Mode } from './store';
+import type { Once } from './wait/attempt';
 
 /** `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(
@@ -27,6 +28,8 @@ interface Kind {
   readonly autoExtend?: boolean;
   /** How the key is to be held, where several may held it. */
   readonly mode?: Mode | undefined;
+  /** For a job that runs once a slot. */
+  readonly once?: Once | undefined;
   /** What its leases can do, if more than `leaseMethods`. */
   readonly methods?: object | undefined;
 }
@@ -36,7 +39,7 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: K
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
   const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, kind.methods);
-  return traceAcquire(key, () => acquire(key, settings, scope, toLease, kind.mode));
+  return traceAcquire(key, () => acquire(key, settings, scope, toLease, kind));
 }
 
 /** The lease, unless the process was stopped until it was worth nothing. */

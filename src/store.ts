@@ -31,6 +31,22 @@ export interface Mode {
   readonly step: number;
 }
 
+/** A piece of the server's time, in ms of the epoch. */
+export interface Slot {
+  readonly index: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The slots of a job that runs once in each. */
+export interface Slots {
+  readonly everyMs: number;
+  /** Where some slot begins, in ms of the epoch. */
+  readonly offsetMs: number;
+  /** The slot counts as done with the grant; otherwise a release says so. */
+  readonly marks: boolean;
+}
+
 /** How a key is held that several may hold. */
 export interface Held {
   readonly mode: Mode;
@@ -59,6 +75,8 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** For one of a quorum, instead of a place: the least that the fence may be. */
   readonly leastFence?: number | undefined;
+  /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
+  readonly slots?: Slots | undefined;
 }
 
 /** Where a process stands in line: its own channel, and the entry that it waits with. */
@@ -88,11 +106,20 @@ export interface Stand {
  * A change in place may also be `never`: another holder asks to write (`deadlock`), or this one is no holder any more (`gone`).
  */
 export type AcquireReply =
-  | { readonly granted: true; readonly fence: number; readonly sent: Moment; readonly others?: number }
+  | {
+      readonly granted: true;
+      readonly fence: number;
+      readonly sent: Moment;
+      readonly others?: number;
+      readonly slot?: Slot | undefined;
+    }
   | {
       readonly granted: false;
       readonly leftMs: number;
       readonly stand?: Stand | undefined;
+      /** The slot that it is, where slots were asked for; and whether its job has run. */
+      readonly slot?: Slot | undefined;
+      readonly isDone?: boolean | undefined;
       readonly never?: 'deadlock' | 'gone' | undefined;
     };
 
@@ -127,6 +154,8 @@ export interface ReleaseRequest {
   readonly ticket?: number | undefined;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
+  /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */
+  readonly done?: Slot | undefined;
 }
 
 export interface RaiseRequest {
@@ -278,6 +307,13 @@ export function restMs(retryTimeoutMs: number): number {
 /** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */
 export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
+}
+
+/** The slot that it is at a time of the server. */
+export function slotAt(serverMs: number, { everyMs, offsetMs }: Slots): Slot {
+  const index = Math.floor((serverMs - offsetMs) / everyMs);
+  const start = index * everyMs + offsetMs;
+  return { index, start, end: start + everyMs };
 }
 
 /** Now, on both clocks. */

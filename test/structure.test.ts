@@ -14,7 +14,7 @@ const engine = 'stores/embedded/sqlite.ts';
 /** Top to bottom; a file imports from rooms below its own, and from its own. */
 const rooms: readonly (readonly string[])[] = [
   ['index'],
-  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'with-lock'],
+  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'once', 'with-lock'],
   ['run', 'adopt'],
   ['upgrade', 'acquire'],
   ['scope'],

@@ -805,6 +805,43 @@ call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
 end
 end
 return { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }`;
+const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
+checkLifetime(ttl)
+if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
+return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
+end
+clock()
+if now > notAfter then
+return { -1, 0, 0, now }
+end
+local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local holder = call('GET', lock)
+local start = math.floor((now - offset) / every) * every + offset
+local done = tonumber(call('GET', slot) or '')
+if holder ~= token and done and done >= start and done <= now + 86400000 then
+return { -4, 0, 0, now }
+end
+if holder and holder ~= token then
+return { 0, call('PTTL', lock), 0, now }
+end
+if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
+return { 0, call('PTTL', lock), 0, now }
+end
+mayExpire(lock, ttl)
+local minted = fences > 0 and lastFence(fence) or 0
+if not holder or minted == 0 then
+minted = mint(fence, fences, minted)
+end
+if ARGV[7] == '1' then
+call('PSETEX', slot, string.format('%.0f', start + every - now), string.format('%.0f', start))
+end
+if not holder then
+take(lock, token, ttl)
+else
+call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
+end
+return { 1, minted, 0, now }`;
 const extend1Part = `local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
 if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
@@ -838,6 +875,13 @@ end
 end
 end
 return { result, now }`;
+const markSlot2Part = `local left = tonumber(ARGV[3])
+clock()
+if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
+end
+call('PSETEX', KEYS[2], string.format('%.0f', left - now), ARGV[2])
+return { 1 }`;
 const raise2Part = `local locks, least, low = #KEYS / 2, tonumber(ARGV[2]), {}
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
@@ -1028,9 +1072,69 @@ export function acquireMember(
   };
 }
 
+const acquireOnceScript: Script = {
+  name: 'acquireOnce',
+  sha: '46fa542c0a1fe95a2df00f2c301566923f54c3c2',
+  lua:
+    momentPart +
+    `
+` +
+    takePart +
+    `
+` +
+    linePart +
+    `
+` +
+    acquireOnce1Part,
+};
+
+/**
+ * take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
+ *
+ * @param lock string: the holder's token
+ * @param fence string: the last fence minted for the lock
+ * @param queue sorted set: the queue of the lock
+ * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+ * @param token of the caller; a lock that holds it already is ours, and this is a resend
+ * @param lifetime ms until the server frees the lock by itself
+ * @param notAfter server time in ms after which nobody waits for this request any more
+ * @param fences 1: mint a fence; 0: none
+ * @param every how long a slot is, in ms
+ * @param offset ms of the epoch at which some slot begins
+ * @param marks 1: the slot counts as done from now on; 0: not before its job is
+ * @returns the call; its reply: [1 granted, fence, 0, server time in ms | 0 busy, ms that another has left (-1: it never ends), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
+ */
+export function acquireOnce(
+  lock: string,
+  fence: string,
+  queue: string,
+  slot: string,
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  every: string | number,
+  offset: string | number,
+  marks: string | number,
+): ScriptCall {
+  return {
+    script: acquireOnceScript,
+    keys: [lock, fence, queue, slot],
+    args: [
+      String(token),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      String(every),
+      String(offset),
+      String(marks),
+    ],
+  };
+}
+
 const batchScript: Script = {
   name: 'batch',
-  sha: 'c7effb6f3bcaa022aa95c6db684f6c6d058c5bc2',
+  sha: '7d3430fb425fd9f391e0ecd8fcbec7757f7d5a26',
   lua:
     momentPart +
     `
@@ -1049,9 +1153,19 @@ acquire = function(k, a, keyCount, argCount)
     inBatch(acquire2Part) +
     `
 end,
+acquireOnce = function(k, a, keyCount, argCount)
+` +
+    inBatch(acquireOnce1Part) +
+    `
+end,
 extend = function(k, a, keyCount, argCount)
 ` +
     inBatch(extend1Part) +
+    `
+end,
+markSlot = function(k, a, keyCount, argCount)
+` +
+    inBatch(markSlot2Part) +
     `
 end,
 release = function(k, a, keyCount, argCount)
@@ -1490,6 +1604,39 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
 }
 
+const markSlotScript: Script = {
+  name: 'markSlot',
+  sha: 'e0d77a52c24370fd3617859f76be6efac71bd327',
+  lua:
+    momentPart +
+    `
+` +
+    takePart +
+    `
+` +
+    markSlot2Part,
+};
+
+/**
+ * from now on the job of a slot counts as done, if the lock that it ran under is still ours.
+ *
+ * @param lock string: the holder's token
+ * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+ * @param token the token that acquired the lock
+ * @param start when the slot began, in ms of the epoch
+ * @param stop when it ends
+ * @returns the call; its reply: [1 marked | 0 the lock is no longer ours, or the slot is over: nothing changed]
+ */
+export function markSlot(
+  lock: string,
+  slot: string,
+  token: string | number,
+  start: string | number,
+  stop: string | number,
+): ScriptCall {
+  return { script: markSlotScript, keys: [lock, slot], args: [String(token), String(start), String(stop)] };
+}
+
 const raiseScript: Script = {
   name: 'raise',
   sha: '16f6fdf19be5e947c767e9b168841f460445bf05',
@@ -1646,10 +1793,12 @@ export function writeValue(
 
 export const scripts: readonly Script[] = [
   acquireScript,
+  acquireOnceScript,
   batchScript,
   batchMembersScript,
   extendScript,
   inspectScript,
+  markSlotScript,
   raiseScript,
   readValueScript,
   releaseScript,

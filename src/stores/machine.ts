@@ -4,7 +4,7 @@
 //
 // A row is one lock: who holds it until when, its last fence, and who stands in line for it. Nothing here waits; time comes
 // with each command, as Redis's own clock does.
-import type { Mode, Place, Stand } from '../store';
+import { type Mode, type Place, type Slot, type Slots, type Stand, slotAt } from '../store';
 import { isOurs } from '../token';
 import {
   acquireMember,
@@ -35,6 +35,8 @@ export interface AcquireCommand {
   readonly pauseMs?: number | undefined;
   /** For a key that several may hold. One key only. */
   readonly mode?: Mode | undefined;
+  /** For a job that runs once a slot. One key only. */
+  readonly slots?: Slots | undefined;
 }
 
 export interface ReleaseCommand {
@@ -54,6 +56,8 @@ export type Acquired =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }
   | { readonly outcome: 'busy'; readonly leftMs: number; readonly stand?: Stand | undefined }
   | { readonly outcome: 'late' }
+  /** The job of the slot has run. */
+  | { readonly outcome: 'done' }
   /** A change in place that can never be: another holder asks to write, or this one is no holder any more. */
   | { readonly outcome: 'deadlock' | 'gone' };
 
@@ -135,6 +139,8 @@ export interface Row {
   members: Members | undefined;
   /** What is cached beside it. */
   value: { readonly text: string; readonly endMs: number } | undefined;
+  /** When the slot began whose job has run last, and when it ends. */
+  slot: { readonly startMs: number; readonly endMs: number } | undefined;
 }
 
 /** What is asked for, whether by a command or by an entry of the line. */
@@ -179,6 +185,7 @@ export class Machine {
   acquire(command: AcquireCommand, micros: number): Acquired {
     const { keys, token, place, mode } = command;
     if (mode !== undefined) return this.#acquireMember({ ...command, mode }, micros);
+    if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const rows = keys.map((key) => this.#row(key, nowMs));
@@ -201,6 +208,28 @@ export class Machine {
       if (place) return this.#busy(row, row.restUntilMs, command, micros);
     }
     return this.#take(rows, command, Math.max(micros, command.leastFence ?? 0), nowMs);
+  }
+
+  /** As `acquire`, unless the job of the slot that it is has run. */
+  #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): Acquired {
+    const nowMs = Math.floor(micros / 1000);
+    if (nowMs > command.notAfterMs) return { outcome: 'late' };
+    const row = this.#row(command.keys[0]!, nowMs);
+    const slot = slotAt(nowMs, slots);
+    const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start;
+    if (row.token !== command.token && isMarked) return { outcome: 'done' };
+    const acquired = this.acquire(command, micros);
+    if (acquired.outcome === 'granted' && slots.marks) row.slot = { startMs: slot.start, endMs: slot.end };
+    return acquired;
+  }
+
+  /** From now on the job of a slot counts as done. False: the lock is no longer `token`'s, or the slot is over. */
+  markSlot(key: string, token: string, { start, end }: Slot, micros: number): boolean {
+    const nowMs = Math.floor(micros / 1000);
+    const row = this.#row(key, nowMs);
+    if (row.token !== token || end <= nowMs) return false;
+    row.slot = { startMs: start, endMs: end };
+    return true;
   }
 
   /** Lets the last fence of locks that are still `token`'s be at least so large. */
@@ -358,6 +387,7 @@ export class Machine {
         poll: undefined,
         members: undefined,
         value: undefined,
+        slot: undefined,
       };
       this.#rows.set(key, row);
     }
@@ -468,7 +498,7 @@ export class Machine {
 }
 
 /**
- * Whether nobody would miss the row: nobody holds it or stands in line, nothing is cached, and its next fence is larger by the clock alone. A
+ * Whether nobody would miss the row: nobody holds it or stands in line, nothing is cached, no slot is done, and its next fence is larger by the clock alone. A
  * table drops such rows, so that it does not grow with every key that was ever used.
  */
 export function isSpare(row: Row, micros: number): boolean {
@@ -476,6 +506,7 @@ export function isSpare(row: Row, micros: number): boolean {
   const isFree = row.token === undefined || row.endMs <= nowMs;
   if (!isFree || row.fence >= micros || row.restUntilMs > nowMs) return false;
   if (row.value !== undefined && row.value.endMs > nowMs) return false;
+  if (row.slot !== undefined && row.slot.endMs > nowMs) return false;
   if (row.members !== undefined && (isHeld(row.members, nowMs) || hasLine(row.members, nowMs))) return false;
   return row.queue.every((each) => each.deadlineMs < nowMs);
 }

@@ -7,7 +7,7 @@
 import { forKey, LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import type { Settings } from '../options';
-import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Store } from '../store';
+import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Slot, Slots, Store } from '../store';
 import { newToken } from '../token';
 import { pauses } from './backoff';
 
@@ -20,8 +20,16 @@ export interface Target {
   readonly store: Store;
   /** How it is to be held, where several may hold the key. */
   readonly mode: Mode | undefined;
+  /** For a job that runs once a slot. */
+  readonly once?: Once | undefined;
   /** Of a change in place, which keeps the token of what is held: that is never released here. */
   readonly change: KeptToken | undefined;
+}
+
+export interface Once {
+  readonly slots: Slots;
+  /** The slot that it is, whether the lock was granted or not; and whether the slot's job has run. */
+  told(slot: Slot, isDone: boolean): void;
 }
 
 export interface KeptToken {
@@ -128,14 +136,14 @@ export class Attempts {
   }
 
   #newRequest(): AcquireRequest {
-    const { keys, mode, change, settings } = this.#target;
+    const { keys, mode, change, settings, once } = this.#target;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
       return !this.#caller.isSettled;
     };
     const token = change?.token ?? newToken(owner);
-    return { keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode };
+    return { keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode, slots: once?.slots };
   }
 
   #makeNow(request: AcquireRequest): void {

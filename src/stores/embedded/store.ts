@@ -17,6 +17,7 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
+  slotAt,
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
@@ -90,7 +91,7 @@ class Embedded implements Store {
   }
 
   acquireNow(request: AcquireRequest): AcquireReply {
-    const { keys, token, place, minReplicas, lifetimeMs, mode, pauseMs } = request;
+    const { keys, token, place, minReplicas, lifetimeMs, mode, pauseMs, slots } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now();
@@ -103,12 +104,13 @@ class Embedded implements Store {
       place,
       pauseMs,
       mode,
+      slots,
     };
-    return this.#run(
-      keys,
-      (machine, micros) => replyOf(machine.acquire(claim, micros), this.#from(sent, micros)),
-      sent.monoMs,
-    );
+    const work = (machine: Machine, micros: number): AcquireReply => {
+      const reply = replyOf(machine.acquire(claim, micros), this.#from(sent, micros));
+      return slots === undefined ? reply : { ...reply, slot: slotAt(Math.floor(micros / 1000), slots) };
+    };
+    return this.#run(keys, work, sent.monoMs);
   }
 
   async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
@@ -125,9 +127,13 @@ class Embedded implements Store {
     return this.releaseNow(request);
   }
 
-  releaseNow({ keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest): ReleaseReply {
+  releaseNow({ keys, token, ticket = 0, restMs = 0, held, done }: ReleaseRequest): ReleaseReply {
     const command = { keys: listOf(keys), token, ticket, restMs, mode: held?.mode };
-    return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
+    const work = (machine: Machine, micros: number): readonly Released[] => {
+      if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
+      return machine.release(command, micros).results;
+    };
+    return resultOf(this.#table.run(work));
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
@@ -211,6 +217,7 @@ function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
   if (acquired.outcome === 'granted') {
     return { granted: true, fence: acquired.fence, others: acquired.others, sent };
   }
+  if (acquired.outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
   // Nothing is ever late here; a change that a later one has overtaken is as good as gone.
   if (acquired.outcome !== 'busy') {
     return {

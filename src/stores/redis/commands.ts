@@ -16,6 +16,9 @@ import {
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
+  type Slot,
+  type Slots,
+  slotAt,
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
@@ -34,9 +37,32 @@ const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', 
 export function acquireCall(request: AcquireRequest, notAfter: number): Call {
   const { keys, token, lifetimeMs, place } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, notAfter);
+  if (request.slots !== undefined) return acquireOnceCall(request, request.slots, notAfter);
   const position = place === undefined ? unqueued(request) : [place.channel, place.id, String(place.ticket)];
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+}
+
+function acquireOnceCall(request: AcquireRequest, { everyMs, offsetMs, marks }: Slots, notAfter: number): Call {
+  const key = listOf(request.keys)[0]!;
+  return scripts.acquireOnce(
+    key,
+    companionOf(key, 'fence'),
+    companionOf(key, 'queue'),
+    companionOf(key, 'slot'),
+    request.token,
+    request.lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request),
+    everyMs,
+    offsetMs,
+    marks ? 1 : 0,
+  );
+}
+
+export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): Call {
+  const key = listOf(keys)[0]!;
+  return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
 }
 
 /** What the script wants of a caller that is not queued. */
@@ -140,7 +166,7 @@ export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): Scrip
 /** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
 export function acquireReply(
   reply: unknown,
-  { keys, place, mode }: AcquireRequest,
+  { keys, place, mode, slots }: AcquireRequest,
   sent: Moment,
   clock: ServerClock,
 ): AcquireReply | undefined {
@@ -149,15 +175,17 @@ export function acquireReply(
   const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
   const [status, value, third, serverMs, before, outside] = numbers as [number, number, number, number, number, number];
   if (serverMs > 0) clock.learn(serverMs, sent.monoMs);
+  const slot = slots && slotAt(serverMs, slots);
   if (status === 1)
-    return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third };
+    return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third, slot };
   if (status === -1) return undefined;
+  if (slots !== undefined && status === -4) return { granted: false, leftMs: 0, slot, isDone: true };
   if (mode !== undefined && (status === -2 || status === -3)) {
     return { granted: false, leftMs: Number.POSITIVE_INFINITY, never: status === -2 ? 'deadlock' : 'gone' };
   }
   if (status !== 0) throw strangeReply(reply, keys);
   const stand = isLong && place ? { ticket: third, before, outside: outside === 1 } : undefined;
-  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand };
+  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand, slot };
 }
 
 /** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */

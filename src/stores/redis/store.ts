@@ -17,6 +17,7 @@ import {
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
+  type Slot,
   type Store,
   type ValueRequest,
 } from '../../store';
@@ -151,9 +152,21 @@ class RedisStore implements Store, Node {
   }
 
   release(request: ReleaseRequest): Promise<ReleaseReply> {
+    if (request.done !== undefined) return this.#markAndRelease(request, request.done);
     const { keys, commandTimeoutMs } = request;
     const call = commands.releaseCall(request);
     return this.#transport.request(call, keys, commandTimeoutMs, (reply) => commands.releaseReply(reply, keys));
+  }
+
+  /** In one command: both leave in one tick, in this order. */
+  async #markAndRelease(request: ReleaseRequest, slot: Slot): Promise<ReleaseReply> {
+    const { keys, commandTimeoutMs } = request;
+    await this.#transport.ready(keys, commandTimeoutMs);
+    const call = commands.markSlotCall(request, slot);
+    const marked = this.#transport.send(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys));
+    const released = this.release({ ...request, done: undefined });
+    const [reply] = await Promise.all([released, marked]);
+    return reply;
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
