@@ -150,9 +150,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   onReply(reply: AcquireReply, token: string): void {
-    const { key, settings, change, once } = this.#wanted;
+    const { key, settings, change } = this.#wanted;
     this.#failure = undefined;
-    if (reply.slot !== undefined) once?.told(reply.slot, !reply.granted && reply.isDone === true);
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);

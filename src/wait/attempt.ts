@@ -158,6 +158,7 @@ export class Attempts {
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
+    if (reply.slot !== undefined) this.#target.once?.told(reply.slot, !reply.granted && reply.isDone === true);
     if (!reply.granted) this.#ticket = reply.stand?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
