@@ -2,10 +2,12 @@
 // stores/redis and scripts (one Redis), stores/embedded (no Redis), and options, errors, events, keys (tables and contracts).
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
+import * as election from './election';
 import * as errors from './errors';
 import type * as events from './events';
 import * as hostLock from './host-lock';
 import type * as keys from './keys';
+import type * as leaders from './leaders';
 import type * as lease from './lease';
 import * as lock from './lock';
 import type * as once from './once';
@@ -19,6 +21,7 @@ import * as sharedMemory from './stores/embedded/shared-memory';
 import type * as embedded from './stores/embedded/store';
 import type * as places from './stores/open';
 import type * as clients from './stores/redis/client';
+import type * as terms from './term';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
@@ -30,6 +33,7 @@ namespace redisExpLock {
   export import Lock = lock.Lock;
   export import RWLock = rwLock.RWLock;
   export import Semaphore = semaphore.Semaphore;
+  export import Election = election.Election;
 
   export import LockError = errors.LockError;
   export import LockBusyError = errors.LockBusyError;
@@ -71,6 +75,7 @@ namespace redisExpLock {
   export type PermitOptions = options.PermitOptions;
   export type CachedOptions = options.CachedOptions;
   export type OnceOptions = options.OnceOptions;
+  export type ElectionOptions = options.ElectionOptions;
   export type Lease = lease.Lease;
   export type DetachedLease = lease.DetachedLease;
   export type RWLease = rwLock.RWLease;
@@ -79,6 +84,8 @@ namespace redisExpLock {
   export type OnceResult<T> = once.OnceResult<T>;
   export type LockState = state.LockState;
   export type Slot = store.Slot;
+  export type Leader = leaders.Leader;
+  export type Term = terms.Term;
   export type WithLock = factory.WithLock;
 }
 

@@ -176,6 +176,28 @@ export interface ValueRequest {
   readonly commandTimeoutMs: number;
 }
 
+export interface ProclaimRequest {
+  readonly key: string;
+  readonly token: string;
+  /** What is written down; '': what was is taken back. */
+  readonly text: string;
+  readonly ttlMs: number;
+  /** Where those that observe the lock hear that there is something new. */
+  readonly channel: string;
+  readonly commandTimeoutMs: number;
+}
+
+/** Who holds a lock, and what is kept beside it. */
+export interface HolderText {
+  readonly token: string;
+  /** Infinity: no end. */
+  readonly leftMs: number;
+  readonly text: string | null;
+}
+
+/** What is told to those that observe a lock, before its key. */
+export const newsOf = 'news';
+
 /** What a held lock begins with. */
 export interface Grant {
   readonly token: string;
@@ -258,6 +280,12 @@ export interface Store {
   readValue(key: string, commandTimeoutMs: number): Promise<string | null>;
   /** Caches a text beside a lock while the token holds it. False: it does not, and nothing changed. */
   writeValue(request: ValueRequest): Promise<boolean>;
+  /** Writes a text beside a lock while the token holds it, and tells a channel. False: it does not, and nothing changed. */
+  proclaim(request: ProclaimRequest): Promise<boolean>;
+  /** Who holds a lock; null: nobody. */
+  readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
+  /** Only one can listen to a channel, of all processes. */
+  readonly listensAlone?: boolean | undefined;
   /** One more scope uses this store. */
   join(): void;
   /**
@@ -273,7 +301,7 @@ export interface Store {
 }
 
 /** A store that can be one of a quorum, for locks of one holder. */
-export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue'> {
+export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Who answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */

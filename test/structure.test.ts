@@ -14,8 +14,8 @@ const engine = 'stores/embedded/sqlite.ts';
 /** Top to bottom; a file imports from rooms below its own, and from its own. */
 const rooms: readonly (readonly string[])[] = [
   ['index'],
-  ['lock', 'rw-lock', 'semaphore', 'host-lock', 'cached', 'once', 'with-lock'],
-  ['run', 'adopt'],
+  ['lock', 'rw-lock', 'semaphore', 'election', 'host-lock', 'cached', 'once', 'with-lock'],
+  ['run', 'adopt', 'term', 'leaders'],
   ['upgrade', 'acquire'],
   ['scope'],
   ['wait/'],

@@ -882,6 +882,16 @@ return { 0 }
 end
 call('PSETEX', KEYS[2], string.format('%.0f', left - now), ARGV[2])
 return { 1 }`;
+const proclaim1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
+end
+if ARGV[2] == '' then
+redis.call('DEL', KEYS[2])
+else
+redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+end
+redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+return { 1 }`;
 const raise2Part = `local locks, least, low = #KEYS / 2, tonumber(ARGV[2]), {}
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
@@ -1134,7 +1144,7 @@ export function acquireOnce(
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '7d3430fb425fd9f391e0ecd8fcbec7757f7d5a26',
+  sha: 'd0223bd3980859c170739a119ed04049b9b1e3a5',
   lua:
     momentPart +
     `
@@ -1166,6 +1176,11 @@ end,
 markSlot = function(k, a, keyCount, argCount)
 ` +
     inBatch(markSlot2Part) +
+    `
+end,
+proclaim = function(k, a, keyCount, argCount)
+` +
+    inBatch(proclaim1Part) +
     `
 end,
 release = function(k, a, keyCount, argCount)
@@ -1637,6 +1652,40 @@ export function markSlot(
   return { script: markSlotScript, keys: [lock, slot], args: [String(token), String(start), String(stop)] };
 }
 
+const proclaimScript: Script = {
+  name: 'proclaim',
+  sha: 'a0c1b7ec8c7ea22a979d4bb7154b955c315a3ce6',
+  lua: proclaim1Part,
+};
+
+/**
+ * write down beside a lock who leads with it, if that is still us, and tell those that observe it.
+ *
+ * @param lock string: the holder's token
+ * @param value string: who leads, as its holder wrote it down
+ * @param token the token that acquired the lock
+ * @param text who leads; '': nobody does from now on
+ * @param ttl ms for which it is kept
+ * @param channel where observers hear that there is something new
+ * @param message what they hear
+ * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
+ */
+export function proclaim(
+  lock: string,
+  value: string,
+  token: string | number,
+  text: string | number,
+  ttl: string | number,
+  channel: string | number,
+  message: string | number,
+): ScriptCall {
+  return {
+    script: proclaimScript,
+    keys: [lock, value],
+    args: [String(token), String(text), String(ttl), String(channel), String(message)],
+  };
+}
+
 const raiseScript: Script = {
   name: 'raise',
   sha: '16f6fdf19be5e947c767e9b168841f460445bf05',
@@ -1666,6 +1715,23 @@ export function raise(
   least: string | number,
 ): ScriptCall {
   return { script: raiseScript, keys: [...lock, ...fence], args: [String(token), String(least)] };
+}
+
+const readHolderScript: Script = {
+  name: 'readHolder',
+  sha: 'd7731b34f083a5e65af2a959e322f24e13031cd7',
+  lua: "return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }",
+};
+
+/**
+ * who holds a lock, and what is kept beside it. Changes nothing.
+ *
+ * @param lock string: the holder's token
+ * @param value string: what was written beside it last
+ * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), text or nil]
+ */
+export function readHolder(lock: string, value: string): ScriptCall {
+  return { script: readHolderScript, keys: [lock, value], args: [] };
 }
 
 const readValueScript: Script = {
@@ -1799,7 +1865,9 @@ export const scripts: readonly Script[] = [
   extendScript,
   inspectScript,
   markSlotScript,
+  proclaimScript,
   raiseScript,
+  readHolderScript,
   readValueScript,
   releaseScript,
   writeValueScript,

@@ -4,7 +4,16 @@
 //
 // A row is one lock: who holds it until when, its last fence, and who stands in line for it. Nothing here waits; time comes
 // with each command, as Redis's own clock does.
-import { type Mode, type Place, type Slot, type Slots, type Stand, slotAt } from '../store';
+import {
+  type Mode,
+  newsOf,
+  type Place,
+  type ProclaimRequest,
+  type Slot,
+  type Slots,
+  type Stand,
+  slotAt,
+} from '../store';
 import { isOurs } from '../token';
 import {
   acquireMember,
@@ -38,6 +47,8 @@ export interface AcquireCommand {
   /** For a job that runs once a slot. One key only. */
   readonly slots?: Slots | undefined;
 }
+
+type ProclaimCommand = Omit<ProclaimRequest, 'commandTimeoutMs'>;
 
 export interface ReleaseCommand {
   readonly keys: readonly string[];
@@ -338,6 +349,14 @@ export class Machine {
     const row = this.#row(key, nowMs);
     if (row.token !== token) return false;
     row.value = { text, endMs: nowMs + ttlMs };
+    return true;
+  }
+
+  /** Writes a text beside a lock that the token still holds, and tells those that observe it; '' takes it back. */
+  proclaim({ key, token, text, ttlMs, channel }: ProclaimCommand, micros: number): boolean {
+    if (!this.writeValue(key, token, text, ttlMs, micros)) return false;
+    if (text === '') this.#row(key, Math.floor(micros / 1000)).value = undefined;
+    this.#publish(channel, newsOf, key);
     return true;
   }
 

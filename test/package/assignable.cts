@@ -64,6 +64,8 @@ export const lease = (of: ours.Lease): face.Lease => of;
 export const rwLease = (of: ours.RWLease): face.RWLease => of;
 export const detachedLease = (of: ours.DetachedLease): face.DetachedLease => of;
 export const tryRunResult = (of: ours.TryRunResult<string>): face.TryRunResult<string> => of;
+export const leader = (of: ours.Leader): face.Leader => of;
+export const term = (of: ours.Term): face.Term => of;
 export const onceResult = (of: ours.OnceResult<string>): face.OnceResult<string> => of;
 export const slot = (of: ours.Slot): face.Slot => of;
 export const lockState = (of: ours.LockState): Omit<face.LockState, LaterState> => of;
@@ -75,6 +77,8 @@ export const lock = (of: ours.Lock): face.Lock => of;
 export const Lock = (of: typeof ours.Lock): typeof face.Lock => of;
 export const rwLock = (of: ours.RWLock): face.RWLock => of;
 export const RWLock = (of: typeof ours.RWLock): typeof face.RWLock => of;
+export const electionOptions = (given: Built<face.ElectionOptions>): Built<ours.ElectionOptions> => given;
+export const election = (of: ours.Election): face.Election => of;
 export const semaphore = (of: ours.Semaphore): face.Semaphore => of;
 export const Semaphore = (of: typeof ours.Semaphore): typeof face.Semaphore => of;
 

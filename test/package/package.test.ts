@@ -27,7 +27,7 @@ const moduleSystems: { [name: string]: { files: string[]; options: object; befor
 
 /** What the face names and a later version brings; and what the face has no name for. */
 const laterNames = [
-  ...['Election', 'ElectionOptions', 'Leader', 'Term', 'FreeOptions'],
+  'FreeOptions',
   ...['LockList', 'ListOptions', 'ListedLock', 'HolderState', 'WaiterState', 'UpstashLike', 'BunRedisLike'],
 ];
 const ownNames = [

@@ -9,11 +9,13 @@ import {
   type ExtendReply,
   type ExtendRequest,
   earlier,
+  type HolderText,
   type Listening,
   type LockState,
   type Mode,
   type Moment,
   now,
+  type ProclaimRequest,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
@@ -43,6 +45,8 @@ export interface Table {
   /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
+  /** Only one can listen to a channel. */
+  readonly listensAlone?: boolean;
   /** Of every row there is, those of free locks that were not yet forgotten included. */
   keys(): string[];
 }
@@ -79,10 +83,12 @@ export function tableOf(handle: EmbeddedStore): Table {
 class Embedded implements Store {
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
+  readonly listensAlone: boolean;
   readonly #table: Table;
 
   constructor(table: Table) {
     this.#table = table;
+    this.listensAlone = table.listensAlone === true;
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
   }
 
@@ -177,6 +183,19 @@ class Embedded implements Store {
 
   async writeValue({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
     return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
+  }
+
+  async proclaim(request: ProclaimRequest): Promise<boolean> {
+    return this.#table.run((machine, micros) => machine.proclaim(request, micros));
+  }
+
+  async readHolder(key: string): Promise<HolderText | null> {
+    return this.#table.run((machine, micros) => {
+      const { token, leftMs, kind } = machine.look(key, micros);
+      if (token === undefined || kind !== undefined) return null;
+      const left = isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs;
+      return { token, leftMs: left, text: machine.readValue(key, micros) };
+    });
   }
 
   join(): void {}

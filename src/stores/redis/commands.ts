@@ -10,9 +10,12 @@ import {
   type ExtendRequest,
   earlier,
   type Held,
+  type HolderText,
   type LockState,
   type Mode,
   type Moment,
+  newsOf,
+  type ProclaimRequest,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
@@ -157,6 +160,22 @@ export function permitsOutCall(key: string): Call {
 
 export function readValueCall(key: string): ScriptCall {
   return scripts.readValue(companionOf(key, 'value'));
+}
+
+export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): Call {
+  return scripts.proclaim(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
+}
+
+export function readHolderCall(key: string): ScriptCall {
+  return scripts.readHolder(key, companionOf(key, 'value'));
+}
+
+export function readHolderReply(reply: unknown, key: string): HolderText | null {
+  if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
+  const [token, leftMs, text] = reply as [unknown, number, unknown];
+  if (token === null || !Number.isSafeInteger(leftMs)) return null;
+  const left = leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
+  return { token: String(token), leftMs: left, text: text === null ? null : String(text) };
 }
 
 export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): ScriptCall {

@@ -9,11 +9,13 @@ import {
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  type HolderText,
   type Identity,
   type LockState,
   type Moment,
   type Node,
   now,
+  type ProclaimRequest,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
@@ -222,6 +224,17 @@ class RedisStore implements Store, Node {
     const { key, commandTimeoutMs } = request;
     const reply = await this.#transport.requestAlone(commands.writeValueCall(request), key, commandTimeoutMs);
     return integers(reply, 1, key)[0] === 1;
+  }
+
+  proclaim(request: ProclaimRequest): Promise<boolean> {
+    const { key, commandTimeoutMs } = request;
+    const call = commands.proclaimCall(request);
+    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
+  }
+
+  async readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null> {
+    const reply = await this.#transport.requestAlone(commands.readHolderCall(key), key, commandTimeoutMs);
+    return commands.readHolderReply(reply, key);
   }
 
   join(): void {
