@@ -262,7 +262,8 @@ describeEach(
     describe('observe', () => {
       const brief = (leader: redisExpLock.Leader | null): unknown => leader && [leader.id, leader.value];
 
-      it('the present leader or null at once, then each change, never two equal ones in a row', async () => {
+      const heard = here.place.name.startsWith('Valkey GLIDE') ? it.skip : it; // it has no messages to give
+      heard('the present leader or null at once, then each change, never two equal ones in a row', async () => {
         const controller = new AbortController();
         const seen: unknown[] = [];
         const observing = (async () => {
@@ -317,9 +318,11 @@ describeEach(
           for await (const leader of newElection({ redis: here.elsewhere, lifetime: 500 }).observe()) {
             seen.push(brief(leader));
             if (seen.length === 2) break;
+            await sleep(200); // the message that says that messages can be heard is over
             await here.remove(name);
           }
-          expect(seen).to.deep.equal([['', ''], null].map((each, n) => (n === 0 ? [election.id, ''] : each)));
+          await election.resign(); // it would campaign again
+          expect(seen).to.deep.equal([[election.id, ''], null]);
         });
       });
     });
