@@ -31,7 +31,8 @@ import { Scope } from './scope';
 import type { Store } from './store';
 import { HeldTerm, type Term, valueRule } from './term';
 
-const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryTimeoutMs: 100 };
+/** A candidate that has to poll, because its client has no messages to give, soon does so once a second. */
+const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryRatio: 2, maxRetryTimeoutMs: 1000 };
 
 const idRule: Rule = {
   ...textRule,
@@ -65,8 +66,8 @@ export class Election {
 
   /**
    * @param name    Redis key of 1 to 1024 bytes.
-   * @param options As of the factory, `id` and `value`; `redis` is needed. Defaults here: lifetime 15,000 ms, retryTimeout 100 ms, and
-   *                a campaign without end. A leader's lock is renewed at a third of its lifetime.
+   * @param options As of the factory, `id` and `value`; `redis` is needed. Defaults here: lifetime 15,000 ms, retryRatio 2,
+   *                maxRetryTimeout 1000 ms, and a campaign without end. A leader's lock is renewed at a third of its lifetime.
    */
   constructor(name: string, options: ElectionOptions) {
     const [own, given] = takeOwn(options, { id: idRule, value: valueRule });
