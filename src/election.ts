@@ -1,11 +1,11 @@
 // One leader among candidates: who holds the lock leads. A candidate campaigns in the lock's queue, runs its function while it
 // leads, and gives the lock back once that has settled, and not before.
 //
-// Invariant: never two functions of one Election at once, and no release while one runs. A function that goes on after the
-// leadership was lost is waited for before the next campaign; one that is told to stop keeps the lock, renewed, until it has.
+// Invariant: never two functions of one Election at once, and no release while one runs (candidacy.ts). A function that goes on
+// after the leadership was lost is waited for before the next campaign; one that is told to stop keeps the lock, renewed.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { abortReason } from './acquire';
+import { Candidacy, type Won } from './candidacy';
 import { AlreadyAcquiredLockError, forKey, LockBackendError, LockClosedError, optionError } from './errors';
 import { warn } from './events';
 import { isEnclosedBy, runWithin } from './flow';
@@ -62,7 +62,7 @@ export class Election {
   readonly #store: Store;
   readonly #key: string;
   readonly #observers = new Set<AbortController>();
-  #candidacy: Candidacy | undefined;
+  #candidacy: Candidacy<Term> | undefined;
 
   /**
    * @param name    Redis key of 1 to 1024 bytes.
@@ -103,9 +103,11 @@ export class Election {
     if (this.#candidacy !== undefined) {
       throw new AlreadyAcquiredLockError(`${describe(name)}: this Election leads or campaigns already`, { key: name });
     }
-    const campaign = (stop: AbortSignal): Promise<Lease> =>
-      acquireLease(name, { ...this.#settings, signal: stop }, this.#scope, { autoExtend: true });
-    const candidacy = new Candidacy(campaign, (held) => new HeldTerm(held, this.id, this.#value));
+    const campaign = async (stop: AbortSignal): Promise<Elected> => {
+      const settings = { ...this.#settings, signal: stop };
+      return new Elected(await acquireLease(name, settings, this.#scope, { autoExtend: true }), this.id, this.#value);
+    };
+    const candidacy = new Candidacy<Term>(campaign, (error) => warnOf(name, error));
     this.#candidacy = candidacy;
     try {
       return await candidacy.run(fn, signal ?? this.#settings.signal);
@@ -184,101 +186,48 @@ export class Election {
   }
 }
 
-/** How a function ended. */
-type Outcome<T> = { readonly value: T } | { readonly error: unknown };
+/** The lease of an elected candidate, and its term. */
+class Elected implements Won<Term> {
+  readonly term: HeldTerm;
+  readonly #lease: Lease;
+  readonly #held: HeldLock;
 
-/** One call of `lead`. */
-class Candidacy {
-  readonly #campaign: (stop: AbortSignal) => Promise<Lease>;
-  readonly #newTerm: (held: HeldLock) => HeldTerm;
-  readonly #stop = new AbortController();
-  readonly #ended: Promise<void>;
-  #end!: () => void;
-  #isResigned = false;
-  #held: HeldLock | undefined;
-
-  constructor(campaign: (stop: AbortSignal) => Promise<Lease>, newTerm: (held: HeldLock) => HeldTerm) {
-    this.#campaign = campaign;
-    this.#newTerm = newTerm;
-    this.#ended = new Promise((resolve) => {
-      this.#end = resolve;
-    });
+  constructor(lease: Lease, id: string, value: string) {
+    this.#lease = lease;
+    this.#held = heldLockOf(lease);
+    this.term = new HeldTerm(this.#held, id, value);
   }
 
-  stop(reason: unknown): void {
-    this.#stop.abort(reason);
+  get signal(): AbortSignal {
+    return this.#lease.signal;
   }
 
-  async resign(): Promise<void> {
-    this.#isResigned ||= !this.#stop.signal.aborted;
-    this.stop(Object.assign(new Error('the candidate resigned'), { name: 'AbortError', code: 'ABORT_ERR' }));
-    if (this.#held === undefined || !isEnclosedBy(this.#held)) await this.#ended;
+  get isLost(): boolean {
+    return this.#held.loss !== undefined;
   }
 
-  async run<T>(fn: Fn<T>, signal: AbortSignal | undefined): Promise<T | undefined> {
-    const onAbort = (): void => this.stop(signal!.reason);
-    if (signal?.aborted) onAbort();
-    signal?.addEventListener('abort', onAbort);
-    try {
-      for (;;) {
-        const lease = await this.#elected();
-        if (lease === undefined) return undefined;
-        const { outcome, isLost } = await this.#serve(lease, fn);
-        if (isLost && !this.#stop.signal.aborted) warnOf(outcome, lease.key);
-        else if ('error' in outcome) throw outcome.error;
-        else return outcome.value;
-      }
-    } finally {
-      signal?.removeEventListener('abort', onAbort);
-      this.#end();
-    }
+  run<T>(fn: () => T | PromiseLike<T>): Promise<T> {
+    return runWithin(this.#held, fn);
   }
 
-  /** The lease of a term that begins; undefined after a resignation. */
-  async #elected(): Promise<Lease | undefined> {
-    const { signal } = this.#stop;
-    for (;;) {
-      const lease = await this.#campaign(signal).catch((error) => {
-        if (this.#isResigned) return undefined;
-        throw error;
-      });
-      if (lease === undefined) return undefined;
-      if (heldLockOf(lease).loss === undefined && !signal.aborted) return lease;
-      // It was stopped in the moment of its election; or this process was, until the grant was over.
-      await heldLockOf(lease).releaseQuietly();
-      if (signal.aborted && !this.#isResigned) throw abortReason(signal);
-    }
+  encloses(): boolean {
+    return isEnclosedBy(this.#held);
   }
 
-  /** Runs `fn` for one term. Told to stop, or lost, it is waited for; only then the lock is given back. */
-  async #serve<T>(lease: Lease, fn: Fn<T>): Promise<{ outcome: Outcome<T>; isLost: boolean }> {
-    const held = heldLockOf(lease);
-    const term = this.#newTerm(held);
-    const [lost, stopped] = [lease.signal, this.#stop.signal];
-    const onLost = (): void => term.abort(lost.reason);
-    const onStop = (): void => term.abort(stopped.reason);
-    lost.addEventListener('abort', onLost);
-    stopped.addEventListener('abort', onStop);
-    this.#held = held;
-    const outcome: Outcome<T> = await runWithin(held, () => fn(term)).then(
-      (value) => ({ value }),
-      (error) => ({ error }),
-    );
-    const isLost = heldLockOf(lease).loss !== undefined;
-    term.end();
-    await held.releaseQuietly();
-    this.#held = undefined;
-    lost.removeEventListener('abort', onLost);
-    stopped.removeEventListener('abort', onStop);
-    return { outcome, isLost };
+  abort(reason: unknown): void {
+    this.term.abort(reason);
+  }
+
+  /** Both leave in one command: observers hear of it when the lock is free, or the next one's. */
+  release(): Promise<unknown> {
+    this.term.end();
+    return this.#held.releaseQuietly();
   }
 }
 
-/** What a function that lost its term rejected with is told, and changes nothing. */
-function warnOf(outcome: Outcome<unknown>, key: Lease['key']): void {
-  if (!('error' in outcome)) return;
+function warnOf(key: string, error: unknown): void {
   const message = `the function that led ${describe(key)} rejected after its leadership was lost; it campaigns again`;
-  warn({ code: 'lead-failed', message, key, error: outcome.error });
+  warn({ code: 'lead-failed', message, key, error });
 }
 
 /** Campaigns for as long as it takes, unless the options say how long. */

@@ -15,7 +15,7 @@ const engine = 'stores/embedded/sqlite.ts';
 const rooms: readonly (readonly string[])[] = [
   ['index'],
   ['lock', 'rw-lock', 'semaphore', 'election', 'host-lock', 'cached', 'once', 'with-lock'],
-  ['run', 'adopt', 'term', 'leaders'],
+  ['run', 'adopt', 'candidacy', 'term', 'leaders'],
   ['upgrade', 'acquire'],
   ['scope'],
   ['wait/'],
