@@ -21,21 +21,21 @@ export interface Leader {
   readonly remaining: number;
 }
 
-/** How long what is written down is kept. Its leader writes it again each day. */
+/** @internal How long what is written down is kept. Its leader writes it again each day. */
 export const keptMs = 8 * 86_400_000;
 
-/** The channel of an election, which every observer of it hears. */
+/** @internal The channel of an election, which every observer of it hears. */
 export function channelOf(key: string): string {
   return `redis-exp-lock:1:election:${key}`;
 }
 
-/** What is written down. No token: those that may read it could end the term. */
+/** @internal What is written down. No token: those that may read it could end the term. */
 export function textOf(leader: Omit<Leader, 'remaining'>, token: string): string {
   const { id, value, term, since } = leader;
   return JSON.stringify({ holder: nameOf(token), id, value, term, since });
 }
 
-/** Who leads, by what is written down; null: nobody, or not yet. */
+/** @internal Who leads, by what is written down; null: nobody, or not yet. */
 export function leaderOf(holder: HolderText | null): Leader | null {
   if (holder === null || holder.text === null) return null;
   const written = parsed(holder.text);
@@ -44,6 +44,7 @@ export function leaderOf(holder: HolderText | null): Leader | null {
   return { id, value, term, since, remaining: holder.leftMs };
 }
 
+/** @internal */
 export interface Observed {
   readonly store: Store;
   readonly key: string;
@@ -54,7 +55,7 @@ export interface Observed {
   ask(): Promise<Leader | null>;
 }
 
-/** The present leader at once, then each change: always the latest, and never two equal ones in a row. */
+/** @internal The present leader at once, then each change: always the latest, and never two equal ones in a row. */
 export async function* changes({ store, key, lifetimeMs, signal, ask }: Observed): AsyncGenerator<Leader | null, void> {
   const bell = new Bell();
   const stop = hear(store, key, bell);

@@ -29,7 +29,7 @@ const ownRules = {
   mode: modeRule,
 };
 
-/** See `WithLock.once`. */
+/** @internal See `WithLock.once`. */
 export async function once<T>(
   key: string,
   options: unknown,
