@@ -16,6 +16,7 @@ interface Parameter {
 }
 
 interface Source {
+  /** As in the code: camelCase of the file's name. */
   name: string;
   summary: string;
   keys: Parameter[];
@@ -33,13 +34,13 @@ export function generate(): string {
     .sort()
     .map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')] as const);
   const all = new Map(texts);
-  const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [name, strip(text)]));
+  const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [camelCase(name), strip(text)]));
   for (const [name, text] of texts) {
     if (!texts.some(([, other]) => named(name, other, 'INCLUDE', all).some(([each]) => each === name))) continue;
     if (isWithin(text)) continue;
     // Sent alone and in a batch: what stands before and after the parts that it uses is written down once as well.
     const halves = text.split(/^-- THEN .*$/m).map(strip);
-    for (const [i, half] of halves.entries()) if (half !== '') parts.set(`${name}${i + 1}`, half);
+    for (const [i, half] of halves.entries()) if (half !== '') parts.set(`${camelCase(name)}${i + 1}`, half);
   }
   const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [
@@ -65,7 +66,7 @@ export function generate(): string {
 export function parse(name: string, text: string, others: ReadonlyMap<string, string> = new Map()): Source {
   const header = text.split('\n').filter((line) => line.startsWith('-- '));
   const source: Source = {
-    name,
+    name: camelCase(name),
     summary: '',
     keys: [],
     args: [],
@@ -108,6 +109,11 @@ function isWithin(text: string): boolean {
   return /^-- WITHIN /m.test(text);
 }
 
+/** Files are named in kebab-case, what is made of them in camelCase. */
+function camelCase(name: string): string {
+  return name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
 /** The other files that a header names. */
 function named(
   script: string,
@@ -135,7 +141,7 @@ function together(
     included.flatMap(([, text]) => named(name, text, section, others)),
   );
   const functions = included.map(([script, text]) => {
-    return `${script} = function(k, a, keyCount, argCount)\n${inBatch(strip(text))}\nend,\n`;
+    return `${camelCase(script)} = function(k, a, keyCount, argCount)\n${inBatch(strip(text))}\nend,\n`;
   });
   const used = [...new Map(parts).values()].map((text) => `${strip(text)}\n`);
   return `${used.join('')}local scripts = {\n${functions.join('')}}\n`;
@@ -149,6 +155,9 @@ function parameter(script: string, text: string): Parameter {
 
 function checkIndexes(script: string, body: string, table: string, declared: Parameter[]): void {
   const scalars = declared.findIndex((each) => each.list);
+  const last = declared.at(-1);
+  if (scalars >= 0 && !last!.list && !body.includes(`${table}[#${table}]`))
+    throw new Error(`${script}.lua: ${table} ${last!.name} is declared, and ${table}[#${table}] never used`);
   const fixed = scalars < 0 ? declared.length : scalars;
   const used = new Set([...body.matchAll(new RegExp(`\\b${table}\\[(\\d+)\\]`, 'g'))].map((match) => Number(match[1])));
   for (const index of used) {

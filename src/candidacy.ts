@@ -3,7 +3,7 @@
 // handed in, so that the simulation runs this very loop in worlds of its own.
 //
 // Invariant: nothing is given back, and no campaign begins, while the function runs.
-import { abortReason } from './acquire';
+import { abortReason } from './wanted';
 
 /** What was won in a campaign: a lock, and the term that begins with it. */
 export interface Won<Term> {

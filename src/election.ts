@@ -105,9 +105,13 @@ export class Election {
     }
     const campaign = async (stop: AbortSignal): Promise<Elected> => {
       const settings = { ...this.#settings, signal: stop };
-      return new Elected(await acquireLease(name, settings, this.#scope, { autoExtend: true }), this.id, this.#value);
+      return new Elected(
+        await acquireLease(name, settings, this.#scope, { autoExtend: true, kind: 'election' }),
+        this.id,
+        this.#value,
+      );
     };
-    const candidacy = new Candidacy<Term>(campaign, (error) => warnOf(name, error));
+    const candidacy = new Candidacy<Term>(campaign, (error) => this.#warn(error));
     this.#candidacy = candidacy;
     try {
       return await candidacy.run(fn, signal ?? this.#settings.signal);
@@ -177,6 +181,12 @@ export class Election {
     }
   }
 
+  #warn(error: unknown): void {
+    const message = `the function that led ${describe(this.name)} rejected after its leadership was lost; it campaigns again`;
+    const { name } = this.#settings;
+    warn({ code: 'lead-failed', message, key: this.#key, name, kind: 'election', store: this.#store.kind, error });
+  }
+
   #refuse(): void {
     const { name: key } = this;
     if (this.#scope.closed) throw new LockClosedError(`${describe(key)}: this Election was closed`, { key });
@@ -223,11 +233,6 @@ class Elected implements Won<Term> {
     this.term.end();
     return this.#held.releaseQuietly();
   }
-}
-
-function warnOf(key: string, error: unknown): void {
-  const message = `the function that led ${describe(key)} rejected after its leadership was lost; it campaigns again`;
-  warn({ code: 'lead-failed', message, key, error });
 }
 
 /** Campaigns for as long as it takes, unless the options say how long. */

@@ -2,12 +2,23 @@
 // or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
-import { emitLost, emitRelease, warn } from './events';
+import { type LockKind, warn } from './events';
 import { describe, type Key, listOf } from './keys';
 import type { Linked } from './linked-list';
-import { checkValue, lifetimeRule, type Settings } from './options';
-import { timerMs } from './renewal';
 import {
+  eventOf,
+  holdsAreObserved,
+  Observation,
+  type Observed,
+  tellChanged,
+  tellEnd,
+  tellLost,
+  tellRelease,
+} from './observation';
+import { checkValue, lifetimeRule, type Settings } from './options';
+import {
+  type Clock,
+  clockOf,
   type Grant,
   type GrantSource,
   type Held,
@@ -16,9 +27,9 @@ import {
   type Moment,
   type ReleaseReply,
   type ReleaseRequest,
-  restMs,
   type Slot,
   type Store,
+  yieldMs,
 } from './store';
 import { type Kept, Upkeep } from './upkeep';
 import { type Validity, validFrom } from './validity';
@@ -28,6 +39,8 @@ export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
   readonly source: GrantSource;
+  /** Of a mutex that is more than one. */
+  readonly kind: LockKind | undefined;
   /** It ended: released with an answer, or lost. May be called again. */
   readonly onEnd: (held: HeldLock) => void;
 }
@@ -42,12 +55,13 @@ export interface GrantDetails {
   readonly mode?: Mode | undefined;
 }
 
-/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold. */
+/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
 class Particulars {
   key: Key | undefined;
   retries = 0;
   mayExecuteUntilMs = 0;
   mode: Mode | undefined;
+  observation: Observation | undefined;
 }
 
 class Ending {
@@ -63,7 +77,7 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Holder, Kept, Linked<HeldLock> {
+export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
   readonly token: string;
@@ -96,6 +110,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
+  get clock(): Clock {
+    return clockOf(this.context.store);
+  }
+
   get retries(): number {
     return this.#particulars?.retries ?? 0;
   }
@@ -122,7 +140,12 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   /** Whether an extension that was asked for by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(performance.now());
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+  }
+
+  /** Whether its lifetime ended, and it was never released. */
+  get isForgotten(): boolean {
+    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
   }
 
   get isLost(): boolean {
@@ -134,22 +157,41 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#ownUpkeep.signal;
   }
 
+  get observation(): Observation | undefined {
+    return this.#particulars?.observation;
+  }
+
+  get sentMs(): number {
+    return this.#validity.sent.monoMs;
+  }
+
+  /** It is a caller's from now on: those that observe are told, also of an end that nothing else would notice. */
+  begin(): void {
+    if (!holdsAreObserved()) return;
+    const observation = new Observation(this);
+    this.#ownParticulars.observation = observation;
+    if (observation.hold !== undefined) this.#ownUpkeep.watch();
+  }
+
   held(): Held | undefined {
     const { mode, fence } = this;
     return mode && { mode, fence };
   }
 
   check(): boolean {
-    if (this.#ending === undefined && this.leftMs() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    const isOver = this.#ending === undefined && this.leftMs() <= 0;
+    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
   leftMs(): number {
-    return this.#validity.leftMs();
+    return this.#validity.leftMs(this.clock);
   }
 
   remaining(): number {
-    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
+    if (this.#ending !== undefined) return 0;
+    if (this.leftMs() <= 0) this.#upkeep?.renewLate();
+    return Math.max(0, this.leftMs());
   }
 
   confirmed(): Moment | undefined {
@@ -172,11 +214,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
     this.fence = fence;
-  }
-
-  /** Redis says that it is no holder any more. */
-  gone(): void {
-    if (this.check()) this.lose('missing');
+    tellChanged(this);
   }
 
   lose(reason: LossReason): void {
@@ -206,6 +244,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
+    tellEnd(this, 'detached');
   }
 
   /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
@@ -214,16 +253,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
       return await this.release();
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
-      warn({ code: 'release-failed', message, key: this.key, error });
-      this.#abandon(performance.now() + this.context.settings.commandTimeoutMs);
+      warn({ ...eventOf(this), code: 'release-failed', message, error });
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
-  }
-
-  /** Ends it although its holder did not: the signal says `closed`, the key is released. */
-  async forceRelease(): Promise<void> {
-    if (this.check()) this.lose('closed');
-    await this.releaseQuietly();
   }
 
   releaseRequest(): ReleaseRequest {
@@ -239,18 +272,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
   startRenewing(lease: object): void {
     this.#ownUpkeep.startRenewing(lease);
-  }
-
-  /** Says so when the lifetime has passed and the lock was never released. */
-  warnIfForgotten(takenAt: Error): void {
-    if (this.#validity.lifetimeMs === null) return;
-    const check = (): void => {
-      if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
-      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
-      warn({ code: 'never-released', message, key: this.key, error: takenAt });
-    };
-    setTimeout(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -276,6 +297,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
         releasing.catch(() => {});
         this.#ending!.releasing = undefined;
         this.context.onEnd(this);
+        tellEnd(this, 'released');
         throw forKey(error, this.key);
       },
     );
@@ -287,14 +309,14 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     const ending = this.#ending!;
     if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
     this.context.onEnd(this);
-    emitRelease({ key: this.key, fence: this.fence, released });
+    tellRelease(this, released);
     return released;
   }
 
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, token, done } = this;
-    return { keys, token, commandTimeoutMs, ticket, restMs: restMs(retryTimeoutMs), held: this.held(), done };
+    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held(), done };
   }
 
   #abandon(untilMs: number): void {
@@ -304,13 +326,13 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** An attempt of ours whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > performance.now();
+    return untilMs > 0 && untilMs > this.clock.nowMs();
   }
 
   #note(ending: Ending, reason: LossReason): void {
     const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
     ending.loss = new LockLostError(message, { key: this.key, reason });
-    emitLost({ key: this.key, fence: this.fence, reason });
+    tellLost(this, reason);
   }
 }
 

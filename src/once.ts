@@ -3,11 +3,11 @@
 // (at-most-once), or by the release after the job resolved, if the lock is then still ours (until-success).
 //
 // Invariant: no clock of ours decides anything. A timer that fires early or late finds the slot that it is at the server.
-import { LockBackendError, optionError, TooManyLockAttemptsError } from './errors';
+import { LockBackendError, optionError } from './errors';
 import { describe, lockKey } from './keys';
 import { heldLockOf, type Lease } from './lease';
 import { integer, type OnceOptions, type Rule, type Settings, settle, takeOwn } from './options';
-import { acquireLease, runUnder } from './run';
+import { runUnder, tryLease } from './run';
 import type { Scope } from './scope';
 import type { Slot } from './store';
 
@@ -40,8 +40,7 @@ export async function once<T>(
   if (typeof fn !== 'function') throw optionError('fn', 'a function, as the last argument', fn);
   const [own, given] = takeOwn(options, ownRules);
   const { every, offset = 0, mode = 'at-most-once' } = own as unknown as OnceOptions;
-  // One attempt, whatever factory and call say of waiting.
-  const settings = { ...settle(given, base), maxRetries: 0, timeoutMs: undefined, queued: false };
+  const settings = settle(given, base);
   checkKey(key, settings, scope);
 
   let slot: Slot | undefined;
@@ -51,13 +50,8 @@ export async function once<T>(
     isDone = done;
   };
   const slots = { everyMs: every, offsetMs: offset, marks: mode === 'at-most-once' };
-  let lease: Lease;
-  try {
-    lease = await acquireLease(key, settings, scope, { autoExtend: true, once: { slots, told } });
-  } catch (error) {
-    if (error instanceof TooManyLockAttemptsError) return { ran: false, slot: slot!, reason: isDone ? 'done' : 'busy' };
-    throw error;
-  }
+  const lease = await tryLease(key, settings, scope, { autoExtend: true, once: { slots, told }, kind: 'once' });
+  if (lease === null) return { ran: false, slot: slot!, reason: isDone ? 'done' : 'busy' };
   const value = await runUnder(lease, async () => {
     const result = await fn(lease, slot!);
     if (!slots.marks) heldLockOf(lease).done = slot!;

@@ -1,24 +1,19 @@
-// The contract between waiting and holding above and one place where locks live below: three verbs and a look.
+// The contract between waiting and holding above and the place below where locks live: three verbs, and inspecting.
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
-import type { LockState } from './state';
+import type { LockState, StoreKind } from './state';
 
-export type { LockState };
-
-/** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
-export interface Moment {
-  readonly monoMs: number;
-  readonly wallMs: number;
-}
+export { type Clock, type LockState, type Moment, now };
 
 /**
- * How a key is asked for that several may hold; without it, a key is a mutex. A holder that asks to write, or gives writing
- * up, keeps its token: that is a change in place.
+ * How a key is to be held that several may hold; without it, a key is a mutex. A holder that upgrades or downgrades keeps its
+ * token: that is a change in place.
  */
 export interface Mode {
-  /** Readers that share, a writer that excludes all, or somebody with permits. */
+  /** A reader, which shares; a writer, which excludes all; or a holder of permits. */
   readonly kind: 'shared' | 'exclusive' | 'counted';
   readonly prefer: 'writer' | 'reader' | 'fair';
   /** Readers share with their own group. */
@@ -63,47 +58,47 @@ export interface AcquireRequest {
   readonly fencing: boolean;
   readonly minReplicas: number;
   readonly commandTimeoutMs: number;
-  /** Asked just before it is sent: false when nobody waits for it any more, and then it must not be sent. */
+  /** Called just before it is sent: false when its caller has given up, and then it must not be sent. */
   readonly begin: () => boolean;
-  /** Fences to mint, for a line that passes the lock on by itself. Default 1. */
+  /** Fences to mint, for a queue that hands the lock off by itself. Default 1. */
   readonly fences?: number | undefined;
-  /** Given by who stands in line when it is busy. */
-  readonly place?: Place | undefined;
-  /** Given by a caller that polls: ms until it asks again if the lock is busy, so that a queue beside it yields for so long. */
+  /** Of a caller that is to be queued when it is busy. */
+  readonly queueAs?: QueueEntry | undefined;
+  /** Of a caller that polls: ms until it tries again if the lock is busy, so that a queue beside it yields for so long. */
   readonly pauseMs?: number | undefined;
   /** Not for a mutex. One key only. */
   readonly mode?: Mode | undefined;
-  /** For one of a quorum, instead of a place: the least that the fence may be. */
+  /** For one of a quorum, which is not queued: the least that the fence may be. */
   readonly leastFence?: number | undefined;
   /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
   readonly slots?: Slots | undefined;
 }
 
-/** Where a process stands in line: its own channel, and the entry that it waits with. */
-export interface Place {
+/** What a process is queued as: its own channel, and the id of the entry that it waits with. */
+export interface QueueEntry {
   readonly channel: string;
   readonly id: string;
   /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
-  /** Not for a mutex: ms without a sign after which it is passed over. Default 0: by its place. */
-  readonly patienceMs?: number | undefined;
+  /** Not for a mutex: ms without a sign after which it expires. Default 0: by its position. */
+  readonly silenceMs?: number | undefined;
 }
 
-/** The channel of who stands in line and cannot be told: it asks again by itself. */
+/** The channel of an entry that cannot be notified: its waiter polls. */
 export const noChannel = '-';
 
-/** How somebody stands in line. */
-export interface Stand {
+/** Where an entry is in the queue. */
+export interface QueuePosition {
   readonly ticket: number;
-  /** How many stand before. */
+  /** How many are before it. */
   readonly before: number;
-  /** The holder came by another door: its release wakes nobody. */
+  /** The holder is a client that does not know queues: its release wakes nobody. */
   readonly outside: boolean;
 }
 
 /**
- * Busy says how long others still have (Infinity: no end); a grant says from when it counts, and how many others wait in line.
- * A change in place may also be `never`: another holder asks to write (`deadlock`), or this one is no holder any more (`gone`).
+ * Busy says how long others still have (Infinity: no end); a grant says from when it counts, and how many others are queued.
+ * A change in place may also be `impossible`: another holder is upgrading (`deadlock`), or this one is no holder any more (`gone`).
  */
 export type AcquireReply =
   | {
@@ -116,11 +111,11 @@ export type AcquireReply =
   | {
       readonly granted: false;
       readonly leftMs: number;
-      readonly stand?: Stand | undefined;
+      readonly position?: QueuePosition | undefined;
+      readonly impossible?: 'deadlock' | 'gone' | undefined;
       /** The slot that it is, where slots were asked for; and whether its job has run. */
       readonly slot?: Slot | undefined;
       readonly isDone?: boolean | undefined;
-      readonly never?: 'deadlock' | 'gone' | undefined;
     };
 
 export interface ExtendRequest {
@@ -128,12 +123,14 @@ export interface ExtendRequest {
   readonly token: string;
   /** `null`: for ever. */
   readonly lifetimeMs: number | null;
+  /** Ms by which it comes too late, where that is no matter: it counts as if it had come in time. Default 0. */
+  readonly lateMs?: number | undefined;
   /** Set this end even if it is sooner; otherwise the end only ever moves later. */
   readonly exact: boolean;
-  /** Monotonic ms at which the holder stops believing: a script that runs later must change nothing. */
+  /** Monotonic ms at which the holder's validity ends: a script that runs later must change nothing. */
   readonly validUntilMs: number;
   readonly commandTimeoutMs: number;
-  /** Asked just before it is sent: false when it was given back or lost meanwhile, and then it must not be sent. */
+  /** Called just before it is sent: false when it was released or lost meanwhile, and then it must not be sent. */
   readonly begin: () => boolean;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
@@ -148,9 +145,9 @@ export interface ReleaseRequest {
   readonly keys: Key;
   readonly token: string;
   readonly commandTimeoutMs: number;
-  /** How long the lock is left free for callers outside its line, when it is their turn. Default 0: not at all. */
-  readonly restMs?: number | undefined;
-  /** The ticket that the token stands in line with; -1 where that is not known. Default 0: it stands nowhere. */
+  /** The yield window: how long the lock is free for callers outside its queue alone, when it is their turn. Default 0. */
+  readonly yieldMs?: number | undefined;
+  /** The ticket that the token is queued with; -1 where that is not known. Default 0: it is not queued. */
   readonly ticket?: number | undefined;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
@@ -219,28 +216,44 @@ export interface Holder {
    * now, or where more is on its way to Redis.
    */
   confirmed(): Moment | undefined;
-  /** What gives it back to the store. */
+  /** What releases it. */
   releaseRequest(): ReleaseRequest;
 }
 
 /** Where a grant came from, and so what a held lock is given back to. */
 export interface GrantSource {
   /**
-   * Gives `held` back: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
+   * Releases `held`: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
    * reply itself where it is known when the call returns: a promise costs more than a lock in memory.
    */
   release(held: Holder): ReleaseReply | Promise<ReleaseReply>;
-  /** `held` was lost, and is not given back: others may go on. */
+  /** `held` was lost, and is not released: others may go on. */
   lost(held: Holder): void;
 }
 
-/** An open ear. */
+/** A subscription. */
 export interface Listening {
   close(): void;
 }
 
+/** A held lock, which notices its end, or renews itself. */
+export interface Checkable {
+  check(): unknown;
+}
+
+/** Locks that are renewed. Before any command on one of their keys they are checked. */
+export interface Renewed {
+  add(keys: Key, held: Checkable): void;
+  remove(keys: Key, held: Checkable): void;
+}
+
 export interface Store {
-  /** Why these keys can never be locked together, or never in this mode; absent where all can. Asked before each wait. */
+  readonly kind: StoreKind;
+  /** What waits, validity and expiry go by here; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** Here a renewed lock is not lost while this process stands still, because no other process can take it. */
+  readonly renewed?: Renewed | undefined;
+  /** Why these keys can never be locked together, or never in this mode; absent where all can. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
   readonly keyPrefix: string;
@@ -251,18 +264,20 @@ export interface Store {
    */
   acquireNow?(request: AcquireRequest): AcquireReply;
   extend(request: ExtendRequest): Promise<ExtendReply>;
+  /** Where there is `renewed`. */
+  extendNow?(request: ExtendRequest): ExtendReply;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
   releaseNow?(request: ReleaseRequest): ReleaseReply;
-  /** Gives a lock back, and asks for it again with another token, in one go. */
+  /** Releases a lock, and requests it again with another token, in one call. */
   releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**
-   * Makes sure that the token holds nothing and stands in no line, without anybody waiting for that: releases now, and again
+   * Makes sure that the token holds nothing and is not queued, without a caller waiting for that: releases now, and again
    * once no request sent before `untilMs` (monotonic) can take effect any more. The token must never be used again.
    */
   abandon(request: ReleaseRequest, untilMs: number): Promise<void>;
   /**
-   * Hears what is told to a channel; undefined where this store can wake nobody. `onGap`: something may have been missed.
-   * `onClosed`: nothing will be heard any more, because the client was closed.
+   * Subscribes to a channel; undefined where this store has no messages. `onGap`: something may have been missed.
+   * `onClosed`: nothing will come any more, because the client was closed.
    */
   readonly listen:
     | ((
@@ -294,17 +309,18 @@ export interface Store {
    */
   leave(): Promise<void>;
   /**
-   * An attempt that fails leaves releases behind, so that each needs a token of its own; and who asks again after the same
-   * pause as the others would meet them again.
+   * An attempt that fails leaves releases behind, so that each needs a token of its own; and callers that
+   * retry after equal pauses would meet again.
    */
   readonly isQuorum?: boolean | undefined;
 }
 
 /** A store that can be one of a quorum, for locks of one holder. */
-export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+export interface Node
+  extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
-  /** Who answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
+  /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
   identify(timeoutMs: number): Promise<Identity>;
   /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
   readonly generation: (() => number) | undefined;
@@ -322,13 +338,13 @@ export interface Identity {
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */
 const clockRateShare = 1 / 1000;
 
-/** For how long a lock is believed to be ours, from before what Redis confirmed was sent. */
+/** For how long a lock counts as ours, from before what Redis confirmed was sent. */
 export function trustedMs(lifetimeMs: number): number {
   return lifetimeMs * (1 - clockRateShare);
 }
 
-/** How long a lock is left free for callers outside its line, when it is their turn: one pause of theirs. */
-export function restMs(retryTimeoutMs: number): number {
+/** The yield window of a lock: one pause of the callers outside its queue. */
+export function yieldMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
 }
 
@@ -344,7 +360,6 @@ export function slotAt(serverMs: number, { everyMs, offsetMs }: Slots): Slot {
   return { index, start, end: start + everyMs };
 }
 
-/** Now, on both clocks. */
-export function now(): Moment {
-  return { monoMs: performance.now(), wallMs: Date.now() };
+export function clockOf({ clock }: Pick<Store, 'clock'>): Clock {
+  return clock ?? systemClock;
 }

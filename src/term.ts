@@ -7,6 +7,7 @@ import { warn } from './events';
 import type { HeldLock } from './held-lock';
 import { describe } from './keys';
 import { channelOf, keptMs, textOf } from './leaders';
+import { eventOf } from './observation';
 import type { Rule } from './options';
 import { timerMs } from './renewal';
 
@@ -99,7 +100,7 @@ export class HeldTerm implements Term {
       () => againMs,
       (error) => {
         const message = `who leads ${describe(this.#held.key)} could not be written down; it is being tried again`;
-        if (!this.#isOver) warn({ code: 'proclaim-failed', message, key: this.#held.key, error });
+        if (!this.#isOver) warn({ ...eventOf(this.#held), code: 'proclaim-failed', message, error });
         return lifetimeMs! / 3;
       },
     );

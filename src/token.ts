@@ -1,5 +1,5 @@
 // Who holds a lock, in Redis's words: an unguessable token, never used again once a release for it was sent. Ours end as their
-// uuid begins, so that a script can tell them from those of clients whose release wakes nobody who stands in line.
+// uuid begins, so that a script can tell them from those of clients whose release wakes no queued process.
 import { randomFillSync } from 'node:crypto';
 import { v4 as uuid } from 'uuid';
 

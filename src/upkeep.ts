@@ -3,9 +3,10 @@
 // after `stop`.
 import { forKey, LockBackendError, type LockLostError, type LossReason } from './errors';
 import { describe, type Key } from './keys';
+import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
 import { Renewal, timerMs } from './renewal';
-import { type Held, type Moment, now, type Store } from './store';
+import { type Clock, earlier, type Held, type Moment, now, type Store } from './store';
 
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
 const stallMs = 50;
@@ -13,11 +14,12 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 
 /** What is looked after: a held lock. */
-export interface Kept {
+export interface Kept extends Observed {
   readonly key: Key;
   readonly keys: Key;
   readonly token: string;
-  readonly context: { readonly settings: Settings; readonly store: Store };
+  readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
+  readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
   readonly ended: boolean;
   readonly isLost: boolean;
@@ -92,7 +94,7 @@ export class Upkeep {
   /** Sets the end to the lease's own lifetime from now, unless it is later already. */
   renew(commandTimeoutMs: number): Promise<boolean> {
     const { lifetimeMs } = this.#held.context.settings;
-    const asked = now();
+    const asked = now(this.#held.clock);
     const validUntilMs = asked.monoMs + this.#held.leftMs();
     this.#isExact = false;
     return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
@@ -103,7 +105,32 @@ export class Upkeep {
     const { settings } = this.#held.context;
     if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
     this.#renewal = new Renewal(this, this.#held, lease, settings);
+    this.#held.context.store.renewed?.add(this.#held.keys, this.#held);
     this.#arm();
+  }
+
+  /**
+   * Where no other process can have had it meanwhile, a renewal that comes late is as good as one in time; that of `maxHold`, as
+   * the last one in time. False: nothing is to be renewed. True: it was renewed, or found to be lost.
+   */
+  renewLate(): boolean {
+    const { keys, token, context, clock } = this.#held;
+    const { lifetimeMs, commandTimeoutMs } = context.settings;
+    const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
+    if (lifetimeMs === null || overMs >= lifetimeMs) return false;
+    const lateMs = Math.ceil(-this.#held.leftMs()) + 1;
+    const validUntilMs = clock.nowMs() + commandTimeoutMs;
+    const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), lateMs };
+    const renewedMs = Math.ceil(lifetimeMs - overMs);
+    const reply = context.store.extendNow!({ ...request, lifetimeMs: renewedMs, begin: () => true });
+    if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);
+    else this.#held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
+    return true;
+  }
+
+  /** Notices the end of the validity when it comes. */
+  watch(): void {
+    if (this.#watch === undefined) this.#arm();
   }
 
   /** The end of the validity is another one. */
@@ -113,6 +140,8 @@ export class Upkeep {
 
   /** Why the validity is over, although the lock was not released. */
   reasonOfEnd(): LossReason {
+    // There it is no matter whether this process ran: its renewal had ended.
+    if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
     // A timer watched over it, and yet it was not noticed in time: this process did not run.
     if (this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
     const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
@@ -123,7 +152,9 @@ export class Upkeep {
   stop(): void {
     clearTimeout(this.#watch);
     this.#watch = undefined;
-    this.#renewal?.stop();
+    if (this.#renewal === undefined) return;
+    this.#renewal.stop();
+    this.#held.context.store.renewed?.remove(this.#held.keys, this.#held);
   }
 
   abort(loss: LockLostError): void {
@@ -143,7 +174,7 @@ export class Upkeep {
     const held = this.#held;
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
-    const asked = now();
+    const asked = now(this.#held.clock);
     if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
       // Redis may shorten it without our ever hearing so: it is held for no longer than that.
       held.confirm(asked, lifetimeMs, true);
@@ -168,6 +199,7 @@ export class Upkeep {
     if (!this.#held.check()) {
       // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
       if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly();
+      tellExtension(this.#held, false, lifetimeMs);
       return false;
     }
     if (reply.outcome === 'late') {
@@ -175,7 +207,9 @@ export class Upkeep {
     }
     if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
     else this.#held.lose(reply.outcome);
-    return reply.outcome === 'extended';
+    const extended = reply.outcome === 'extended';
+    tellExtension(this.#held, extended, lifetimeMs);
+    return extended;
   }
 
   #reschedule(): void {
@@ -190,6 +224,6 @@ export class Upkeep {
     const check = (): void => {
       if (this.#held.check()) this.#arm();
     };
-    this.#watch = setTimeout(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
+    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
   }
 }

@@ -3,7 +3,7 @@
 // It counts from before the send of what Redis confirmed, on the monotonic and on the wall clock, less a thousandth for clocks
 // that run at different rates; the first clock that says "over" is right. An extension that was never answered leaves an
 // uncertain end: until it cannot execute any more, every later end is clamped to the one that it may still set.
-import { type Moment, trustedMs } from './store';
+import { type Clock, type Moment, trustedMs } from './store';
 
 /** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
 const clockStepMs = 2;
@@ -41,10 +41,10 @@ export class Validity {
   }
 
   /** Ms to the end; negative when it is past. */
-  leftMs(): number {
+  leftMs(clock: Clock): number {
     const { monoMs, wallMs } = this.#otherEnd ?? this.sent;
     const validMs = this.#otherEnd === undefined ? this.#validMs : 0;
-    return Math.min(monoMs + validMs - performance.now(), wallMs + validMs - Date.now());
+    return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs());
   }
 
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */

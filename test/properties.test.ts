@@ -71,7 +71,7 @@ describe('whatever is given', () => {
       refusedOr(
         () => lockKey(key, ''),
         (full) => {
-          const companion = companionOf(full, 'fence');
+          const companion = companionOf(full, 'queue');
           expect(hashed(companion)).to.equal(hashed(full));
           expect(() => lockKey(companion, '')).to.throw();
         },
@@ -86,7 +86,7 @@ describe('whatever is given', () => {
       fc.pre(one !== other);
       const companions = [one, other].map((key) => {
         try {
-          return companionOf(lockKey(key, ''), 'fence');
+          return companionOf(lockKey(key, ''), 'queue');
         } catch {
           return Symbol('refused');
         }

@@ -1,15 +1,15 @@
--- acquire: take every lock or none, for one lifetime, under one fence; or stand in line.
--- USES moment
+-- acquire: take every lock or none, for one lifetime, under one fence; or be queued.
+-- USES clock
 -- KEYS   lock[]    string: the holder's token
--- KEYS   fence[]   string: the last fence minted for the lock in the same place
--- KEYS   queue[]   sorted set: who stands in line for the lock in the same place
--- ARGV   token     who asks; a lock that holds it already is ours, and this is a resend
+-- KEYS   queue[]   sorted set: the queue of the lock in the same place
+-- KEYS   fence     string: the last fence minted for any lock
+-- ARGV   token     the caller's; a lock that holds it already is ours, and this is a resend
 -- ARGV   lifetime  ms until the server frees the locks by itself
--- ARGV   notAfter  server time in ms after which nobody waits for this request any more
--- ARGV   fences    how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
--- ARGV   place[]   for a process that is queued when it is busy (one lock): channel, id, ticket (0: it has none yet); for others:
+-- ARGV   notAfter  server time in ms after which this request must change nothing
+-- ARGV   fences    how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
+-- ARGV   place[]   of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet); of others:
 --                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until it asks again
--- REPLY  [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+-- REPLY  [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
   local ms = tonumber(ttl)
@@ -19,7 +19,7 @@ if ttl ~= checked then
   checked = ttl
 end
 if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
-  return redis.error_reply('ERR expected a token, a moment, and how many fences')
+  return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not now then
   local time = call('TIME')
@@ -30,32 +30,29 @@ if now > notAfter then
   return { -1, 0, 0, now }
 end
 
--- Nearly every call ends here: one lock, free, nobody in line, and a fence older than the clock. The same as what follows,
--- without its functions and tables, which would cost more than the work.
+-- Nearly every call ends here: one lock, free, no queue. The same as what follows, without its functions and tables, which
+-- would cost more than the work.
 local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
-  local last, fence = 0, micros
-  if count == 1 and (#ARGV == 5 or #ARGV == 6) then
-    fence = math.max(micros, tonumber(ARGV[5]))
-  end
+if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+  local fence = 0
   if count == 1 then
-    last = tonumber(call('GET', KEYS[2]) or 0)
+    local last = top or call('GET', KEYS[3]) or '0'
+    local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
+    fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
   end
-  if last and last < fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
-    if fence > micros then
-      call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
-    elseif count == 1 then
-      fenceText = fenceText or string.format('%.0f', micros)
-      call('PSETEX', KEYS[2], '3600000', fenceText)
+  if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
+    if count == 1 then
+      call('SET', KEYS[3], string.format('%.0f', fence))
+      top = fence
     end
     call('SETNX', KEYS[1], token)
     call('PEXPIRE', KEYS[1], ttl)
-    return { 1, fence * count, 0, now }
+    return { 1, fence, 0, now }
   end
 end
--- THEN take line
+-- THEN mint queue
 
-local locks, placed = #KEYS / 3, #ARGV > 6
+local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
   holder = i == 1 and holder or call('GET', KEYS[i])
@@ -71,30 +68,31 @@ for i = 1, locks do
     end
   end
 end
+local last = not busy and count > 0 and lastFence(fence) or 0
 for i = 1, busy and 0 or locks do
-  local lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]
+  local lock, queue = KEYS[i], KEYS[locks + i]
   if free[i] and call('ZCARD', queue) > 0 then
-    if placed then
-      stand(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+    if mayQueue then
+      enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
     end
-    local whose, value = grant(lock, fence, queue, placed and token, 0, false)
+    local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
     if whose == 'mine' then
       return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
     end
-    if whose == 'given' or placed then
+    if whose == 'given' or mayQueue then
       busy = true
-      left = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0
+      left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
       break
     end
   end
 end
 if busy then
-  if placed then
-    return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
+  if mayQueue then
+    return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
   end
   local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
   for i = 1, pause > 0 and locks or 0 do
-    markPoll(KEYS[2 * locks + i], pause)
+    markPoll(KEYS[locks + i], pause)
   end
   return { 0, left, 0, now }
 end
@@ -104,25 +102,15 @@ for i = 1, locks do
     mayExpire(KEYS[i], ttl)
   end
 end
-local fence = 0
 local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
-for i = locks + 1, count > 0 and 2 * locks or 0 do
-  fence = math.max(fence, lastFence(KEYS[i]))
-end
-if next(free) == nil and fence > 0 then
-  fence = fence - count + 1
-elseif count > 0 then
-  fence = math.max(fence + 1, micros, least)
-  for i = locks + 1, 2 * locks do
-    setFence(KEYS[i], fence + count - 1)
-  end
-end
+-- Of locks that are all ours already no later holder has a fence: the last ones minted are as good as those minted then.
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
 -- What is ours already is written even where nothing changes: WAIT after it then speaks of this very connection.
 for i = 1, locks do
   if free[i] then
-    take(KEYS[i], token, ttl)
+    setLock(KEYS[i], token, ttl)
   elseif ours[i] then
     call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
   end
 end
-return { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }
+return { 1, first, mayQueue and call('ZCOUNT', KEYS[2], 0, '+inf') or 0, now }

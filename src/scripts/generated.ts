@@ -4,7 +4,10 @@
 
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
-const callsPart = `local shapes = {}
+const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
+local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
+local micros, now, checked, top`;
+const dispatchPart = `local shapes = {}
 local reply, size, keysDone, argsDone = {}, 0, 0, 0
 while argsDone < #ARGV do
 local text = ARGV[argsDone + 1]
@@ -56,7 +59,7 @@ end
 local function text(kind, permits, step, fence, token, group)
 return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
-local function goesIn(held, each)
+local function admit(held, each)
 held.kind, held.group = each.kind, each.group
 held.count, held.used = held.count + 1, held.used + each.permits
 end
@@ -64,7 +67,7 @@ local function enter(held, each, ends)
 each.ends = ends
 held.of[each.token] = each
 held.fence = math.max(held.fence, each.fence)
-goesIn(held, each)
+admit(held, each)
 end
 local function nobody()
 return { of = {}, count = 0, used = 0, fence = 0, whole = true }
@@ -178,7 +181,7 @@ changes[limit] = call('GET', limit) or false
 end
 return changes[limit]
 end
-local function keep(lock)
+local function setEnd(lock)
 local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
 if not last[1] or not isOurs(last[1]) then
 return
@@ -192,8 +195,59 @@ call('PEXPIRE', lock, string.format('%.0f', ms))
 end
 end
 end`;
-const linePart = `local mostSilence, mostYield = 10000, 1000
-local function isWhole(queue, member)
+const mintPart = `local function clock()
+if not now then
+local time = call('TIME')
+micros = time[1] * 1000000 + time[2]
+now = math.floor(micros / 1000)
+end
+end
+local function checkLifetime(text)
+local ms = tonumber(text)
+if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
+error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
+end
+end
+local function mayExpire(lock, ttl)
+if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
+error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
+end
+end
+local function checkFence(fence)
+if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
+error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
+end
+return fence
+end
+local function lastFence(fence)
+if not top then
+local last = call('GET', fence)
+top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
+end
+return top
+end
+local function setFence(fence, last)
+call('SET', fence, string.format('%.0f', last))
+top = last
+end
+local function mint(fence, count, least)
+if count == 0 then
+return 0
+end
+local first = math.max(lastFence(fence) + 1, micros, least or 0)
+setFence(fence, first + count - 1)
+return first
+end
+local function setLock(lock, token, ttl)
+call('SETNX', lock, token)
+local set = attempt('PEXPIRE', lock, ttl)
+if type(set) == 'table' then
+call('DEL', lock)
+error(set.err, 0)
+end
+end`;
+const queuePart = `local mostSilence, mostYield = 10000, 1000
+local function checkVersion(queue, member)
 local version = string.match(member, '^(%d+) ')
 if version and version ~= '1' then
 if call('PTTL', queue) < 0 then
@@ -205,7 +259,7 @@ return version
 end
 local function entry(queue, member)
 local deadline, id, lifetime, fences, channel, token =
-string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
 deadline, fences = tonumber(deadline), tonumber(fences)
 if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
 return nil
@@ -224,14 +278,14 @@ found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WIT
 end
 local mine = {}
 for i = 1, #found, 2 do
-if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
 mine[#mine + 1] = found[i]
 ticket = tonumber(found[i + 1])
 end
 end
 return mine, ticket
 end
-local function stand(queue, token, lifetime, fences, channel, id, ticket)
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
 local sane = micros + 86400000000
 local score = tonumber(ticket)
 local mine
@@ -314,7 +368,7 @@ call('ZREM', queue, unpack(gone))
 end
 return first, handOffs, till, pause, since, mark
 end
-local function grant(lock, fence, queue, mine, rest, passed)
+local function grant(lock, fence, queue, mine, window, handedOff)
 local first, handOffs, till, pause, since, mark = front(queue)
 if not first then
 if call('ZCOUNT', queue, 0, '+inf') == 0 then
@@ -323,11 +377,11 @@ end
 return 'none'
 end
 if till > now then
-return 'resting', till
+return 'yielding', till
 end
 local id, lifetime, fences, channel, token = entry(queue, first)
-local yield = math.max(math.min(rest, mostYield), pause > 0 and pause + 20 or 0)
-if passed and rest > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
+local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0)
+if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
 call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
 if mark then
 call('ZREM', queue, mark)
@@ -335,19 +389,21 @@ end
 if token ~= mine then
 attempt('PUBLISH', channel, id .. ' ' .. lock)
 end
-return 'resting', now + yield
+return 'yielding', now + yield
 end
 local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
 mayExpire(lock, ttl)
-local last = fences > 0 and lastFence(fence) or 0
-if passed then
+if fences > 0 then
+lastFence(fence) -- an error, if it is one, comes before the first write
+end
+if handedOff then
 call('ZADD', queue, -(handOffs + 1), 'passes')
 elseif handOffs + till > 0 then
 call('ZREM', queue, 'passes')
 end
 call('ZREM', queue, first)
-local minted = mint(fence, fences, last)
-take(lock, token, ttl)
+local minted = mint(fence, fences)
+setLock(lock, token, ttl)
 if token == mine then
 return 'mine', minted
 end
@@ -359,59 +415,8 @@ return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
 local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
 local holder = call('GET', lock)
-local score, before = stand(queue, token, lifetime, fences, channel, id, ticket)
+local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
-end`;
-const momentPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
-local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
-local micros, now, checked, fenceText`;
-const takePart = `local function clock()
-if not now then
-local time = call('TIME')
-micros = time[1] * 1000000 + time[2]
-now = math.floor(micros / 1000)
-end
-end
-local function checkLifetime(text)
-local ms = tonumber(text)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
-error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
-end
-end
-local function mayExpire(lock, ttl)
-if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
-error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
-end
-end
-local function checkFence(fence)
-if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
-error('FENCE the fence counter of this lock is no number, or more than a day ahead of the clock', 0)
-end
-return fence
-end
-local function lastFence(key)
-local last = call('GET', key)
-return last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
-end
-local function setFence(key, top)
-local ahead = math.max(math.floor(top / 1000) - now, 0)
-call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
-end
-local function mint(key, count, last)
-if count == 0 then
-return 0
-end
-local fence = micros > last and micros or last + 1
-setFence(key, fence + count - 1)
-return fence
-end
-local function take(lock, token, ttl)
-call('SETNX', lock, token)
-local set = attempt('PEXPIRE', lock, ttl)
-if type(set) == 'table' then
-call('DEL', lock)
-error(set.err, 0)
-end
 end`;
 const waitersPart = `local queues, wakes = {}, {}
 local mostSilence, mostNotified = 10000, 32
@@ -463,10 +468,11 @@ local function read(queue, all, found)
 for i = 1, #found, 2 do
 local score = tonumber(found[i + 1])
 local each = score >= 0 and entry(queue, found[i], score)
+all.size = all.size - (score < 0 and 1 or 0)
 if found[i] == 'phase' and -score <= micros then
 all.phase = -score
 elseif found[i] == 'told' then
-all.told = -score
+all.notified = -score
 elseif each then
 local list = all[each.band].list
 list[#list + 1] = each
@@ -482,13 +488,15 @@ local all = queues[queue]
 if all then
 return all
 end
-all = { phase = 0, told = 0, last = 0, of = {}, expired = {} }
+all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
 for band = 1, 3 do
 local low, high = edges(band)
 all[band] = { list = {}, low = low, high = high }
 end
-all.whole = call('ZCARD', queue) <= chunk + 2
-local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+all.size = call('ZCARD', queue)
+all.whole = all.size <= chunk + 2
+local found = all.size == 0 and {}
+or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
 read(queue, all, found)
 for band = 1, 3 do
 all[band].more = not all.whole
@@ -509,9 +517,9 @@ read(queue, all, found)
 end
 return part.list[n]
 end
-local function find(queue, all, token, ticket)
+local function find(queue, all, token, ticket, only)
 local each = all.of[token]
-for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
 local found
 if ticket > 0 then
 local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
@@ -526,11 +534,8 @@ end
 end
 return each
 end
-local function waiting(queue, all)
-if all.whole then
-return #all[1].list + #all[2].list + #all[3].list
-end
-return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+local function waiting(all)
+return all.size - #all.expired
 end
 local function newTicket(queue, all, asking)
 local last = all.whole and 0 or all.last
@@ -538,12 +543,13 @@ for band = 1, 3 do
 local list = all[band].list
 last = math.max(last, list[#list] and list[#list].ticket or 0)
 end
-if not all.whole then
 local part = all[asking.band]
+if not all.whole and not part.last then
 local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+part.last = ticket <= micros + 86400000000 and ticket or 0
 end
+last = math.max(last, part.last or 0)
 return math.max(micros, last + 1)
 end
 local function positionOf(queue, all, asking)
@@ -574,9 +580,9 @@ end
 table.insert(part.list, n, each)
 all.of[each.token] = each
 end
-local function leaves(queue, all, each)
+local function leave(queue, all, each)
 if each or #all.expired > 0 then
-call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
 all.expired = {}
 end
 if each then
@@ -593,11 +599,11 @@ end
 local function isEmpty(queue, all)
 if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
 call('DEL', queue)
-all.phase, all.told = 0, 0
+all.phase, all.notified = 0, 0
 return true
 end
-end
-local function nextOf(queue, all, cursor, asking)
+end`;
+const wakePart = `local function nextOf(queue, all, cursor, asking)
 local heads = {}
 for band = 1, 3 do
 local each = at(queue, all, band, cursor[band])
@@ -641,9 +647,10 @@ return held.count == 0
 end
 local function isTurnOf(queue, all, held, asking, most)
 local room, cursor = roomBeside(held), { 1, 1, 1 }
-if not all.whole then
-local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
-if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
+local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
+if first and part.more and score > part.upto then
+local low = edges(asking.band)
+if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
 return false
 end
 end
@@ -654,13 +661,13 @@ return false
 elseif each == asking then
 return true
 end
-goesIn(room, each)
+admit(room, each)
 end
 return false
 end
 local function wakeLater(lock, queue, limit)
 local all = queueOf(queue)
-leaves(queue, all)
+leave(queue, all)
 if not isEmpty(queue, all) and not wakes[lock] then
 wakes[lock] = true
 wakes[#wakes + 1] = { lock, queue, limit }
@@ -670,14 +677,14 @@ local function wake(lock, queue, limit)
 local all, cursor = queueOf(queue), { 1, 1, 1 }
 local room = roomBeside(ourHolders(lock))
 local most = tonumber(call('GET', limit) or 0) or 0
-local ids, channels, told = {}, {}, 0
+local ids, channels, last = {}, {}, 0
 for n = 1, mostNotified do
 local each = nextOf(queue, all, cursor)
 if not each or not admits(room, each, most) then
 break
 end
-goesIn(room, each)
-told = n == mostNotified and each.ticket or 0
+admit(room, each)
+last = n == mostNotified and each.ticket or 0
 if each.channel ~= '-' then
 if not ids[each.channel] then
 channels[#channels + 1] = each.channel
@@ -689,122 +696,13 @@ end
 for i = 1, #channels do
 redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
 end
-if told > 0 then
-call('ZADD', queue, string.format('-%.0f', told), 'told')
-elseif all.told > 0 then
+if last > 0 then
+call('ZADD', queue, string.format('-%.0f', last), 'told')
+elseif all.notified > 0 then
 call('ZREM', queue, 'told')
 end
-all.told = told
+all.notified = last
 end`;
-const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
-if ttl ~= checked then
-local ms = tonumber(ttl)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
-return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
-end
-checked = ttl
-end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
-return redis.error_reply('ERR expected a token, a moment, and how many fences')
-end
-if not now then
-local time = call('TIME')
-micros = time[1] * 1000000 + time[2]
-now = math.floor(micros / 1000)
-end
-if now > notAfter then
-return { -1, 0, 0, now }
-end
-local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[3]) == 0 and count <= 1 and mayCheck then
-local last, fence = 0, micros
-if count == 1 and (#ARGV == 5 or #ARGV == 6) then
-fence = math.max(micros, tonumber(ARGV[5]))
-end
-if count == 1 then
-last = tonumber(call('GET', KEYS[2]) or 0)
-end
-if last and last < fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
-if fence > micros then
-call('PSETEX', KEYS[2], '3600000', string.format('%.0f', fence))
-elseif count == 1 then
-fenceText = fenceText or string.format('%.0f', micros)
-call('PSETEX', KEYS[2], '3600000', fenceText)
-end
-call('SETNX', KEYS[1], token)
-call('PEXPIRE', KEYS[1], ttl)
-return { 1, fence * count, 0, now }
-end
-end`;
-const acquire2Part = `local locks, placed = #KEYS / 3, #ARGV > 6
-local free, ours, left, busy = {}, {}, 0, false
-for i = 1, locks do
-holder = i == 1 and holder or call('GET', KEYS[i])
-if not holder then
-free[i] = true
-else
-local ms = call('PTTL', KEYS[i])
-if holder ~= token then
-busy = true
-left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
-elseif ms >= 0 then
-ours[i] = math.max(ms, tonumber(ttl))
-end
-end
-end
-for i = 1, busy and 0 or locks do
-local lock, fence, queue = KEYS[i], KEYS[locks + i], KEYS[2 * locks + i]
-if free[i] and call('ZCARD', queue) > 0 then
-if placed then
-stand(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
-end
-local whose, value = grant(lock, fence, queue, placed and token, 0, false)
-if whose == 'mine' then
-return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
-end
-if whose == 'given' or placed then
-busy = true
-left = whose == 'given' and call('PTTL', lock) or whose == 'resting' and value - now or 0
-break
-end
-end
-end
-if busy then
-if placed then
-return answer(KEYS[1], KEYS[3], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
-end
-local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
-for i = 1, pause > 0 and locks or 0 do
-markPoll(KEYS[2 * locks + i], pause)
-end
-return { 0, left, 0, now }
-end
-for i = 1, locks do
-if free[i] then
-mayExpire(KEYS[i], ttl)
-end
-end
-local fence = 0
-local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
-for i = locks + 1, count > 0 and 2 * locks or 0 do
-fence = math.max(fence, lastFence(KEYS[i]))
-end
-if next(free) == nil and fence > 0 then
-fence = fence - count + 1
-elseif count > 0 then
-fence = math.max(fence + 1, micros, least)
-for i = locks + 1, 2 * locks do
-setFence(KEYS[i], fence + count - 1)
-end
-end
-for i = 1, locks do
-if free[i] then
-take(KEYS[i], token, ttl)
-elseif ours[i] then
-call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
-end
-end
-return { 1, fence, placed and call('ZCOUNT', KEYS[3], 0, '+inf') or 0, now }`;
 const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
 checkLifetime(ttl)
@@ -829,19 +727,115 @@ if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 
 return { 0, call('PTTL', lock), 0, now }
 end
 mayExpire(lock, ttl)
-local minted = fences > 0 and lastFence(fence) or 0
-if not holder or minted == 0 then
-minted = mint(fence, fences, minted)
+local minted = holder and fences > 0 and lastFence(fence) or 0
+if minted == 0 then
+minted = mint(fence, fences)
 end
 if ARGV[7] == '1' then
-call('PSETEX', slot, string.format('%.0f', start + every - now), string.format('%.0f', start))
+call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
 end
 if not holder then
-take(lock, token, ttl)
+setLock(lock, token, ttl)
 else
 call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
 end
 return { 1, minted, 0, now }`;
+const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
+if ttl ~= checked then
+local ms = tonumber(ttl)
+if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
+return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
+end
+checked = ttl
+end
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
+return redis.error_reply('ERR expected a token, a time, and how many fences')
+end
+if not now then
+local time = call('TIME')
+micros = time[1] * 1000000 + time[2]
+now = math.floor(micros / 1000)
+end
+if now > notAfter then
+return { -1, 0, 0, now }
+end
+local holder = call('GET', KEYS[1])
+if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+local fence = 0
+if count == 1 then
+local last = top or call('GET', KEYS[3]) or '0'
+local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
+fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
+end
+if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
+if count == 1 then
+call('SET', KEYS[3], string.format('%.0f', fence))
+top = fence
+end
+call('SETNX', KEYS[1], token)
+call('PEXPIRE', KEYS[1], ttl)
+return { 1, fence, 0, now }
+end
+end`;
+const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
+local free, ours, left, busy = {}, {}, 0, false
+for i = 1, locks do
+holder = i == 1 and holder or call('GET', KEYS[i])
+if not holder then
+free[i] = true
+else
+local ms = call('PTTL', KEYS[i])
+if holder ~= token then
+busy = true
+left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
+elseif ms >= 0 then
+ours[i] = math.max(ms, tonumber(ttl))
+end
+end
+end
+local last = not busy and count > 0 and lastFence(fence) or 0
+for i = 1, busy and 0 or locks do
+local lock, queue = KEYS[i], KEYS[locks + i]
+if free[i] and call('ZCARD', queue) > 0 then
+if mayQueue then
+enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+end
+local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
+if whose == 'mine' then
+return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+end
+if whose == 'given' or mayQueue then
+busy = true
+left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
+break
+end
+end
+end
+if busy then
+if mayQueue then
+return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
+end
+local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
+for i = 1, pause > 0 and locks or 0 do
+markPoll(KEYS[locks + i], pause)
+end
+return { 0, left, 0, now }
+end
+for i = 1, locks do
+if free[i] then
+mayExpire(KEYS[i], ttl)
+end
+end
+local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
+for i = 1, locks do
+if free[i] then
+setLock(KEYS[i], token, ttl)
+elseif ours[i] then
+call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
+end
+end
+return { 1, first, mayQueue and call('ZCOUNT', KEYS[2], 0, '+inf') or 0, now }`;
 const extend1Part = `local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
 if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
@@ -880,7 +874,7 @@ clock()
 if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
 return { 0 }
 end
-call('PSETEX', KEYS[2], string.format('%.0f', left - now), ARGV[2])
+call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
 return { 1 }`;
 const proclaim1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 return { 0 }
@@ -888,57 +882,54 @@ end
 if ARGV[2] == '' then
 redis.call('DEL', KEYS[2])
 else
-redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
 redis.pcall('PUBLISH', ARGV[4], ARGV[5])
 return { 1 }`;
-const raise2Part = `local locks, least, low = #KEYS / 2, tonumber(ARGV[2]), {}
+const raise2Part = `local least = tonumber(ARGV[2])
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 clock()
 checkFence(least)
-for i = 1, locks do
+for i = 1, #KEYS - 1 do
 if call('GET', KEYS[i]) ~= ARGV[1] then
 return { 0 }
 end
-low[i] = lastFence(KEYS[locks + i]) < least
 end
-for i = 1, locks do
-if low[i] then
-setFence(KEYS[locks + i], least)
-end
+if lastFence(KEYS[#KEYS]) < least then
+setFence(KEYS[#KEYS], least)
 end
 return { 1 }`;
-const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], #KEYS / 3
+const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
-local length = attempt('ZCARD', KEYS[2 * locks + 1])
+local length = attempt('ZCARD', KEYS[locks + 1])
 if first == token and length == 0 and locks == 1 and #ARGV == 3 then
 call('DEL', KEYS[1])
 return { 1 }
 end
-local reply, lined = {}, false
+local reply, hasQueue = {}, false
 for i = 1, locks do
 local holder = i == 1 and first
 if i > 1 then
 holder = attempt('GET', KEYS[i])
-length = attempt('ZCARD', KEYS[2 * locks + i])
+length = attempt('ZCARD', KEYS[locks + i])
 end
 if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
 return holder
 end
 reply[i] = not holder and 0 or holder == token and 1 or -1
-lined = lined or length ~= 0
+hasQueue = hasQueue or length ~= 0
 end
 for i = 1, locks do
 if reply[i] == 1 then
 call('DEL', KEYS[i])
 end
 end
-if not lined and #ARGV == 3 then
+if not hasQueue and #ARGV == 3 then
 return reply
 end`;
-const release2Part = `local function passOn(lock, fence, queue, status)
+const release2Part = `local function handOff(lock, queue, status)
 clock()
 if ticket ~= '0' then
 local mine = entriesOf(queue, token, tonumber(ticket))
@@ -949,21 +940,21 @@ end
 local next = #ARGV > 3 and ARGV[4]
 if next then
 checkLifetime(ARGV[5])
-stand(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 end
 local whose, value
 if status >= 0 then
-whose, value = grant(lock, fence, queue, next, tonumber(ARGV[3]), status == 1)
+whose, value = grant(lock, KEYS[#KEYS], queue, next, tonumber(ARGV[3]), status == 1)
 end
 if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
-local left = whose == 'resting' and value - now or whose == 'none' and 0 or nil
+local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
 return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], left)
 end
 end
 for i = 1, locks do
-local ran, answered = pcall(passOn, KEYS[i], KEYS[locks + i], KEYS[2 * locks + i], reply[i])
+local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], reply[i])
 if #ARGV > 3 then
 answered = ran and answered or { 0, 0, 0, 0, 0, 0 }
 for n = 1, #answered do
@@ -973,126 +964,17 @@ end
 end
 return reply`;
 
-const acquireScript: Script = {
-  name: 'acquire',
-  sha: 'f883ab5bce57b0e9f5397d6abfbc5524add5e3c2',
-  lua:
-    momentPart +
-    `
-` +
-    acquire1Part +
-    `
-` +
-    takePart +
-    `
-` +
-    linePart +
-    `
-` +
-    acquire2Part,
-};
-
-/**
- * take every lock or none, for one lifetime, under one fence; or stand in line.
- *
- * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock in the same place
- * @param queue sorted set: who stands in line for the lock in the same place
- * @param token who asks; a lock that holds it already is ours, and this is a resend
- * @param lifetime ms until the server frees the locks by itself
- * @param notAfter server time in ms after which nobody waits for this request any more
- * @param fences how many fences to mint: 0 none; more than 1 for a line that passes the lock on by itself
- * @param place for a process that is queued when it is busy (one lock): channel, id, ticket (0: it has none yet); for others:
- * @returns the call; its reply: [1 granted, first fence, others in line, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; with a place also how many stand before it, 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
- */
-export function acquire(
-  lock: readonly string[],
-  fence: readonly string[],
-  queue: readonly string[],
-  token: string | number,
-  lifetime: string | number,
-  notAfter: string | number,
-  fences: string | number,
-  place: readonly string[],
-): ScriptCall {
-  return {
-    script: acquireScript,
-    keys: [...lock, ...fence, ...queue],
-    args: [String(token), String(lifetime), String(notAfter), String(fences), ...place],
-  };
-}
-
-const acquireMemberScript = {
-  name: 'acquireMember',
-};
-
-/**
- * become one of a lock's holders when those who hold it and those who wait leave room; or stand in line; or change in place.
- *
- * @param lock sorted set: one member for each holder
- * @param fence string: the last fence minted for the lock
- * @param queue sorted set: who stands in line for the lock
- * @param limit string: how many permits the lock has
- * @param token who asks; a member with it is ours, and this is a resend
- * @param lifetime ms until our member ends by itself
- * @param notAfter server time in ms after which nobody waits for this request any more
- * @param fences 1: mint a fence; 0: none
- * @param kind r to read, w to write, p for permits
- * @param prefer w writers go first, r readers do, f whoever came first
- * @param permits how many we want
- * @param most how many there are
- * @param step 0: a new holder; else the number of this change of a holder: r gives writing up, w asks for it
- * @param group readers of one group share
- * @param place for who stands in line when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
- * @returns the call; its reply: [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
- */
-export function acquireMember(
-  lock: string,
-  fence: string,
-  queue: string,
-  limit: string,
-  token: string | number,
-  lifetime: string | number,
-  notAfter: string | number,
-  fences: string | number,
-  kind: string | number,
-  prefer: string | number,
-  permits: string | number,
-  most: string | number,
-  step: string | number,
-  group: string | number,
-  place: readonly string[],
-): Call {
-  return {
-    script: acquireMemberScript,
-    keys: [lock, fence, queue, limit],
-    args: [
-      String(token),
-      String(lifetime),
-      String(notAfter),
-      String(fences),
-      String(kind),
-      String(prefer),
-      String(permits),
-      String(most),
-      String(step),
-      String(group),
-      ...place,
-    ],
-  };
-}
-
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '46fa542c0a1fe95a2df00f2c301566923f54c3c2',
+  sha: '336e1901ebd5dbd59125e0e31840d35066202562',
   lua:
-    momentPart +
+    clockPart +
     `
 ` +
-    takePart +
+    mintPart +
     `
 ` +
-    linePart +
+    queuePart +
     `
 ` +
     acquireOnce1Part,
@@ -1102,7 +984,7 @@ const acquireOnceScript: Script = {
  * take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
  *
  * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock
+ * @param fence string: the last fence minted for any lock
  * @param queue sorted set: the queue of the lock
  * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
  * @param token of the caller; a lock that holds it already is ours, and this is a resend
@@ -1142,86 +1024,123 @@ export function acquireOnce(
   };
 }
 
-const batchScript: Script = {
-  name: 'batch',
-  sha: 'd0223bd3980859c170739a119ed04049b9b1e3a5',
-  lua:
-    momentPart +
-    `
-` +
-    takePart +
-    `
-` +
-    linePart +
-    `
-local scripts = {
-acquire = function(k, a, keyCount, argCount)
-` +
-    inBatch(acquire1Part) +
-    `
-` +
-    inBatch(acquire2Part) +
-    `
-end,
-acquireOnce = function(k, a, keyCount, argCount)
-` +
-    inBatch(acquireOnce1Part) +
-    `
-end,
-extend = function(k, a, keyCount, argCount)
-` +
-    inBatch(extend1Part) +
-    `
-end,
-markSlot = function(k, a, keyCount, argCount)
-` +
-    inBatch(markSlot2Part) +
-    `
-end,
-proclaim = function(k, a, keyCount, argCount)
-` +
-    inBatch(proclaim1Part) +
-    `
-end,
-release = function(k, a, keyCount, argCount)
-` +
-    inBatch(release1Part) +
-    `
-` +
-    inBatch(release2Part) +
-    `
-end,
-raise = function(k, a, keyCount, argCount)
-` +
-    inBatch(raise2Part) +
-    `
-end,
-}
-` +
-    callsPart +
-    `
-return reply`,
+const acquireSharedScript = {
+  name: 'acquireShared',
 };
 
 /**
- * run several calls in the order given, each on its own keys, arguments and fate.
+ * become one of a lock's holders where its holders and its queue leave room; or be queued; or change in place.
  *
- * @param key the keys of all calls, one after the other
- * @param part for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
- * @returns the call; its reply: [for each call how many integers it answers, and they; or -1 and the text of its error]
+ * @param lock sorted set: one member for each holder
+ * @param fence string: the last fence minted for any lock
+ * @param queue sorted set: the queue of the lock
+ * @param limit string: how many permits the lock has
+ * @param token the caller's; a member with it is ours, and this is a resend
+ * @param lifetime ms until our member ends by itself
+ * @param notAfter server time in ms after which this request must change nothing
+ * @param fences 1: mint a fence; 0: none
+ * @param kind r to read, w to write, p for permits
+ * @param prefer w writers go first, r readers do, f in order of arrival
+ * @param permits how many we want
+ * @param most how many there are
+ * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
+ * @param group readers of one group share
+ * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
+ * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
-export function batch(key: readonly string[], part: readonly string[]): ScriptCall {
-  return { script: batchScript, keys: key, args: part };
+export function acquireShared(
+  lock: string,
+  fence: string,
+  queue: string,
+  limit: string,
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  kind: string | number,
+  prefer: string | number,
+  permits: string | number,
+  most: string | number,
+  step: string | number,
+  group: string | number,
+  place: readonly string[],
+): Call {
+  return {
+    script: acquireSharedScript,
+    keys: [lock, fence, queue, limit],
+    args: [
+      String(token),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      String(kind),
+      String(prefer),
+      String(permits),
+      String(most),
+      String(step),
+      String(group),
+      ...place,
+    ],
+  };
 }
 
-const batchMembersScript: Script = {
-  name: 'batchMembers',
-  sha: 'ff152ea9c6d11c33874fdab2186cf6566f7e68c6',
+const acquireScript: Script = {
+  name: 'acquire',
+  sha: 'b1ce21b3e5e56310ca9d5f7437ce801684b2151c',
   lua:
-    momentPart +
+    clockPart +
     `
 ` +
-    takePart +
+    acquire1Part +
+    `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+` +
+    acquire2Part,
+};
+
+/**
+ * take every lock or none, for one lifetime, under one fence; or be queued.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock in the same place
+ * @param fence string: the last fence minted for any lock
+ * @param token the caller's; a lock that holds it already is ours, and this is a resend
+ * @param lifetime ms until the server frees the locks by itself
+ * @param notAfter server time in ms after which this request must change nothing
+ * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
+ * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet); of others:
+ * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+ */
+export function acquire(
+  lock: readonly string[],
+  queue: readonly string[],
+  fence: string,
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  place: readonly string[],
+): ScriptCall {
+  return {
+    script: acquireScript,
+    keys: [...lock, ...queue, fence],
+    args: [String(token), String(lifetime), String(notAfter), String(fences), ...place],
+  };
+}
+
+const batchSharedScript: Script = {
+  name: 'batchShared',
+  sha: '37d58d5f17fb1972348c163c9bb35fc92c55a9ce',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
     `
 ` +
     holdersPart +
@@ -1229,16 +1148,19 @@ const batchMembersScript: Script = {
 ` +
     waitersPart +
     `
+` +
+    wakePart +
+    `
 local scripts = {
-acquireMember = function(k, a, keyCount, argCount)
+acquireShared = function(k, a, keyCount, argCount)
 local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] == '1', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
 local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local placed = argCount > 10
+local mayQueue = argCount > 10
 checkLifetime(ARGV[a + 2])
 local ttl = tonumber(ARGV[a + 2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
 if token == '' or not notAfter or not fixed then
-return redis.error_reply('ERR expected a token, a moment, a kind, permits and a step')
+return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
 clock()
 if now > notAfter then
@@ -1247,19 +1169,20 @@ end
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
-local asked = placed and tonumber(ARGV[a + 13]) or 0
-local standing = find(queue, all, token, asked)
-asked = asked > shifts[1] and asked <= micros + 86400000000 and asked or 0
-local others = waiting(queue, all) - (standing and 1 or 0)
+local band = bandOf(upgrade and 'u' or kind, prefer)
+local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
+local queued = find(queue, all, token, ticket, band)
+ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
+local others = waiting(all) - (queued and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.band = bandOf(asking.kind, prefer)
-asking.ticket = upgrade and upgradeTicket or standing and standing.kind ~= 'u' and standing.ticket or asked
+asking.band = band
+asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
 end
 local granted, mine, held, known = false, nil, nil, 0
 local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not standing or standing.kind == 'r') then
+if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
 held = lastReader(lock, token, group, fences)
 granted = held and isTurnOf(queue, all, held, asking, most)
 end
@@ -1306,18 +1229,18 @@ score = ends == math.huge and '+inf' or string.format('%.0f', ends)
 if mine and (step == 0 or mine.step == step) then
 call('ZADD', lock, score, mine.text)
 mine.ends = ends
-leaves(queue, all, standing)
-keep(lock)
+leave(queue, all, queued)
+setEnd(lock)
 return { 1, mine.fence, others, now }
 end
 if step > 0 and kind == 'r' then
 locks[lock] = nil
 call('ZREM', lock, mine.text)
 call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
-call('PSETEX', limit, 60000, token)
+call('SET', limit, token, 'PX', 60000)
 changes[limit] = token
-leaves(queue, all, standing)
-keep(lock)
+leave(queue, all, queued)
+setEnd(lock)
 wakeLater(lock, queue, limit)
 return { 1, mine.fence, others, now }
 end
@@ -1329,7 +1252,7 @@ end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1, lastFence(fence))
+minted = mint(fence, 1)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1339,26 +1262,26 @@ locks[lock] = nil
 elseif locks[lock] then
 enter(locks[lock], new, ends)
 end
-keep(lock)
+setEnd(lock)
 purge(lock, new.text)
 if kind == 'p' then
 local last = call('PTTL', lock)
-call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[a + 8])
+call('SET', limit, ARGV[a + 8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
 if last < 0 then
 call('PERSIST', limit)
 end
 end
 local hasExpired = #all.expired > 0
-local isLastTold = standing and all.told > 0 and standing.ticket >= all.told
-leaves(queue, all, standing)
+local isLastNotified = queued and all.notified > 0 and queued.ticket >= all.notified
+leave(queue, all, queued)
 if kind == 'w' and others > 0 then
 call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
 call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-all.phase, all.told = micros, 0
-elseif standing or hasExpired then
+all.phase, all.notified = micros, 0
+elseif queued or hasExpired then
 isEmpty(queue, all)
 end
-if hasExpired or isLastTold then
+if hasExpired or isLastNotified then
 wakeLater(lock, queue, limit)
 end
 return { 1, minted, others, now }
@@ -1372,10 +1295,11 @@ end
 if left == math.huge then
 left = -1
 end
-local before = positionOf(queue, all, asking)
-if not placed then
-return { 0, left, asking.ticket, now, before, 0 }
+if not mayQueue then
+return { 0, left, asking.ticket, now, 0, 0 }
 end
+local isNew = not queued and ticket == 0 and band == 3
+local before = isNew and others or positionOf(queue, all, asking)
 local silence = tonumber(ARGV[a + 14])
 if silence == 0 then
 silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
@@ -1391,22 +1315,22 @@ prefer,
 asking.channel,
 #token
 ) .. token .. group
-call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
-call('PSETEX', limit, 3600000, ARGV[a + 8])
+call('SET', limit, ARGV[a + 8], 'PX', 3600000)
 end
-if standing and standing.text == asking.text then
-standing.text = '' -- it was written again
+if queued and queued.text == asking.text then
+queued.text = '' -- it was written again
 end
-leaves(queue, all, standing)
+leave(queue, all, queued)
 insert(all, asking)
 return { 0, left, asking.ticket, now, before, 0 }
 end,
-extendMember = function(k, a, keyCount, argCount)
+extendShared = function(k, a, keyCount, argCount)
 local lifetime, exact, notAfter = tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', tonumber(ARGV[a + 5])
 if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
-return redis.error_reply('ERR expected a moment, and a lifetime in whole milliseconds, at least 0')
+return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
 clock()
 local lock, mine, ends = KEYS[k + 1], ARGV[a + 2], nil
@@ -1427,7 +1351,7 @@ if exact or wanted > ends then
 locks[lock] = nil
 purge(lock, mine)
 call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
-keep(lock)
+setEnd(lock)
 if string.find(mine, '^1 p') then
 local kept = call('PTTL', lock)
 if kept < 0 then
@@ -1439,7 +1363,7 @@ end
 end
 return { 1, now }
 end,
-releaseMember = function(k, a, keyCount, argCount)
+releaseShared = function(k, a, keyCount, argCount)
 clock()
 local lock, queue, mine = KEYS[k + 1], KEYS[k + 2], ARGV[a + 2]
 local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
@@ -1459,7 +1383,7 @@ if ends then
 call('ZREM', lock, mine)
 forget(lock, ARGV[a + 1])
 if ends == math.huge then
-keep(lock)
+setEnd(lock)
 end
 end
 if ends and string.find(mine, '^1 r 1 [1-9]') then
@@ -1469,7 +1393,7 @@ end
 local function others()
 if ARGV[a + 3] ~= '0' then
 local all = queueOf(queue)
-leaves(queue, all, find(queue, all, ARGV[a + 1], tonumber(ARGV[a + 3])))
+leave(queue, all, find(queue, all, ARGV[a + 1], tonumber(ARGV[a + 3])))
 elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
 return -- what could go in beside two readers would have done so before
 end
@@ -1480,13 +1404,13 @@ end
 pcall(others)
 return { reply }
 end,
-countMembers = function(k, a, keyCount, argCount)
+countPermits = function(k, a, keyCount, argCount)
 clock()
 return { ourHolders(KEYS[k + 1], true).used }
 end,
 }
 ` +
-    callsPart +
+    dispatchPart +
     `
 for i = 1, #wakes do
 pcall(wake, wakes[i][1], wakes[i][2], wakes[i][3])
@@ -1501,12 +1425,84 @@ return reply`,
  * @param part for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
  * @returns the call; its reply: [for each call how many integers it answers, and they; or -1 and the text of its error]
  */
-export function batchMembers(key: readonly string[], part: readonly string[]): ScriptCall {
-  return { script: batchMembersScript, keys: key, args: part };
+export function batchShared(key: readonly string[], part: readonly string[]): ScriptCall {
+  return { script: batchSharedScript, keys: key, args: part };
 }
 
-const countMembersScript = {
-  name: 'countMembers',
+const batchScript: Script = {
+  name: 'batch',
+  sha: '16fdcc7473b49a1822b55f5a8a18746a11e6ad5b',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+local scripts = {
+acquire = function(k, a, keyCount, argCount)
+` +
+    inBatch(acquire1Part) +
+    `
+` +
+    inBatch(acquire2Part) +
+    `
+end,
+acquireOnce = function(k, a, keyCount, argCount)
+` +
+    inBatch(acquireOnce1Part) +
+    `
+end,
+extend = function(k, a, keyCount, argCount)
+` +
+    inBatch(extend1Part) +
+    `
+end,
+markSlot = function(k, a, keyCount, argCount)
+` +
+    inBatch(markSlot2Part) +
+    `
+end,
+proclaim = function(k, a, keyCount, argCount)
+` +
+    inBatch(proclaim1Part) +
+    `
+end,
+release = function(k, a, keyCount, argCount)
+` +
+    inBatch(release1Part) +
+    `
+` +
+    inBatch(release2Part) +
+    `
+end,
+raise = function(k, a, keyCount, argCount)
+` +
+    inBatch(raise2Part) +
+    `
+end,
+}
+` +
+    dispatchPart +
+    `
+return reply`,
+};
+
+/**
+ * run several calls in the order given, each on its own keys, arguments and fate.
+ *
+ * @param key the keys of all calls, one after the other
+ * @param part for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
+ * @returns the call; its reply: [for each call how many integers it answers, and they; or -1 and the text of its error]
+ */
+export function batch(key: readonly string[], part: readonly string[]): ScriptCall {
+  return { script: batchScript, keys: key, args: part };
+}
+
+const countPermitsScript = {
+  name: 'countPermits',
 };
 
 /**
@@ -1515,8 +1511,40 @@ const countMembersScript = {
  * @param lock sorted set: one member for each holder
  * @returns the call; its reply: [how many]
  */
-export function countMembers(lock: string): Call {
-  return { script: countMembersScript, keys: [lock], args: [] };
+export function countPermits(lock: string): Call {
+  return { script: countPermitsScript, keys: [lock], args: [] };
+}
+
+const extendSharedScript = {
+  name: 'extendShared',
+};
+
+/**
+ * move the end of a holder that is still there. Never makes one, never touches another.
+ *
+ * @param lock sorted set: one member for each holder
+ * @param limit string: how many permits the lock has
+ * @param token the holder's
+ * @param known its member, as far as the holder knows; it is looked for where that is not there
+ * @param lifetime ms from now until its end; 0: never
+ * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+ * @param notAfter server time in ms at which the holder stops believing
+ * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
+ */
+export function extendShared(
+  lock: string,
+  limit: string,
+  token: string | number,
+  known: string | number,
+  lifetime: string | number,
+  exact: string | number,
+  notAfter: string | number,
+): Call {
+  return {
+    script: extendSharedScript,
+    keys: [lock, limit],
+    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter)],
+  };
 }
 
 const extendScript: Script = {
@@ -1543,38 +1571,6 @@ export function extend(
   notAfter: string | number,
 ): ScriptCall {
   return { script: extendScript, keys: lock, args: [String(token), String(lifetime), String(exact), String(notAfter)] };
-}
-
-const extendMemberScript = {
-  name: 'extendMember',
-};
-
-/**
- * move the end of a holder that is still there. Never makes one, never touches another.
- *
- * @param lock sorted set: one member for each holder
- * @param limit string: how many permits the lock has
- * @param token the holder's
- * @param known its member, as far as the holder knows; it is looked for where that is not there
- * @param lifetime ms from now until its end; 0: never
- * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
- * @param notAfter server time in ms at which the holder stops believing
- * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
- */
-export function extendMember(
-  lock: string,
-  limit: string,
-  token: string | number,
-  known: string | number,
-  lifetime: string | number,
-  exact: string | number,
-  notAfter: string | number,
-): Call {
-  return {
-    script: extendMemberScript,
-    keys: [lock, limit],
-    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter)],
-  };
 }
 
 const inspectScript: Script = {
@@ -1610,10 +1606,10 @@ return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3],
 /**
  * what Redis knows of a lock. Changes nothing.
  *
- * @param lock string: the holder's token; or a sorted set of those who hold it together
- * @param fence string: the last fence minted for it
- * @param queue sorted set: who stands in line for it
- * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line, m a mutex, or the kind of who holds it: r, w, p]
+ * @param lock string: the holder's token; or a sorted set of its holders
+ * @param fence string: the last fence minted for any lock
+ * @param queue sorted set: its queue
+ * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
  */
 export function inspect(lock: string, fence: string, queue: string): ScriptCall {
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
@@ -1621,12 +1617,12 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'e0d77a52c24370fd3617859f76be6efac71bd327',
+  sha: 'b76e5d377f820da5ab9a603d9e2d816204d52d56',
   lua:
-    momentPart +
+    clockPart +
     `
 ` +
-    takePart +
+    mintPart +
     `
 ` +
     markSlot2Part,
@@ -1654,7 +1650,7 @@ export function markSlot(
 
 const proclaimScript: Script = {
   name: 'proclaim',
-  sha: 'a0c1b7ec8c7ea22a979d4bb7154b955c315a3ce6',
+  sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
   lua: proclaim1Part,
 };
 
@@ -1688,33 +1684,33 @@ export function proclaim(
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '16f6fdf19be5e947c767e9b168841f460445bf05',
+  sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
   lua:
-    momentPart +
+    clockPart +
     `
 ` +
-    takePart +
+    mintPart +
     `
 ` +
     raise2Part,
 };
 
 /**
- * let the last fence of locks that are still ours be at least so large. For one of a quorum.
+ * let the last fence be at least so large, while locks are still ours. For one of a quorum.
  *
  * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock in the same place
+ * @param fence string: the last fence minted for any lock
  * @param token the token that acquired them
  * @param least the fence that every later one must exceed
  * @returns the call; its reply: [1 it is that large | 0 not all of them are ours: nothing was changed]
  */
 export function raise(
   lock: readonly string[],
-  fence: readonly string[],
+  fence: string,
   token: string | number,
   least: string | number,
 ): ScriptCall {
-  return { script: raiseScript, keys: [...lock, ...fence], args: [String(token), String(least)] };
+  return { script: raiseScript, keys: [...lock, fence], args: [String(token), String(least)] };
 }
 
 const readHolderScript: Script = {
@@ -1750,69 +1746,22 @@ export function readValue(value: string): ScriptCall {
   return { script: readValueScript, keys: [value], args: [] };
 }
 
-const releaseScript: Script = {
-  name: 'release',
-  sha: '38885f109e45dd53f5f2b29f48a95fa7ffcc07fd',
-  lua:
-    momentPart +
-    `
-` +
-    release1Part +
-    `
-` +
-    takePart +
-    `
-` +
-    linePart +
-    `
-` +
-    release2Part,
+const releaseSharedScript = {
+  name: 'releaseShared',
 };
 
 /**
- * give locks back, each if it is still ours, and let the next in line have it. Also how an entry leaves its line.
- *
- * @param lock string: the holder's token
- * @param fence string: the last fence minted for the lock in the same place
- * @param queue sorted set: who stands in line for the lock in the same place
- * @param token the token that acquired them
- * @param ticket what the token stands in line with: 0 it does not; -1 perhaps, with a ticket that is not known
- * @param rest ms for which the lock is left free, when it is the turn of callers outside the line
- * @param next who stands in line for the same process from now on (one lock): token, lifetime, fences, channel, id, ticket
- * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, where somebody stands next, the reply of its acquire]
- */
-export function release(
-  lock: readonly string[],
-  fence: readonly string[],
-  queue: readonly string[],
-  token: string | number,
-  ticket: string | number,
-  rest: string | number,
-  next: readonly string[],
-): ScriptCall {
-  return {
-    script: releaseScript,
-    keys: [...lock, ...fence, ...queue],
-    args: [String(token), String(ticket), String(rest), ...next],
-  };
-}
-
-const releaseMemberScript = {
-  name: 'releaseMember',
-};
-
-/**
- * stop being one of a lock's holders, or leave its line, and wake those for whom there is room then.
+ * stop being one of a lock's holders, or leave its queue, and wake those that can then be admitted.
  *
  * @param lock sorted set: one member for each holder
- * @param queue sorted set: who stands in line for the lock
+ * @param queue sorted set: the queue of the lock
  * @param limit string: how many permits the lock has
- * @param token whose member goes
+ * @param token the holder's
  * @param known the member, as far as the holder knows; it is looked for where that is not there
- * @param ticket what the token stands in line with: 0 it does not; else it leaves the line too
+ * @param ticket what the token is queued with: 0 it is not; else it leaves the queue too
  * @returns the call; its reply: [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
  */
-export function releaseMember(
+export function releaseShared(
   lock: string,
   queue: string,
   limit: string,
@@ -1821,19 +1770,66 @@ export function releaseMember(
   ticket: string | number,
 ): Call {
   return {
-    script: releaseMemberScript,
+    script: releaseSharedScript,
     keys: [lock, queue, limit],
     args: [String(token), String(known), String(ticket)],
   };
 }
 
+const releaseScript: Script = {
+  name: 'release',
+  sha: '07ab4118a5be4b417e588884890fb61f9ee359ee',
+  lua:
+    clockPart +
+    `
+` +
+    release1Part +
+    `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+` +
+    release2Part,
+};
+
+/**
+ * release locks, each if it is still ours, and hand it off to its queue. Also how an entry leaves its queue.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock in the same place
+ * @param fence string: the last fence minted for any lock
+ * @param token the token that acquired them
+ * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
+ * @param window ms for which the lock yields, when it is the turn of callers outside the queue
+ * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket
+ * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
+ */
+export function release(
+  lock: readonly string[],
+  queue: readonly string[],
+  fence: string,
+  token: string | number,
+  ticket: string | number,
+  window: string | number,
+  next: readonly string[],
+): ScriptCall {
+  return {
+    script: releaseScript,
+    keys: [...lock, ...queue, fence],
+    args: [String(token), String(ticket), String(window), ...next],
+  };
+}
+
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: '4bf9f1a76e5e356fb8d53d821598bd8cf1534191',
+  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
   lua: `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
 return { 0 }
 end
-redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return { 1 }`,
 };
 
@@ -1858,10 +1854,10 @@ export function writeValue(
 }
 
 export const scripts: readonly Script[] = [
-  acquireScript,
   acquireOnceScript,
+  acquireScript,
+  batchSharedScript,
   batchScript,
-  batchMembersScript,
   extendScript,
   inspectScript,
   markSlotScript,

@@ -37,8 +37,8 @@ local function text(kind, permits, step, fence, token, group)
   return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
 
--- As if somebody had gone in: those that come after find less room.
-local function goesIn(held, each)
+-- As if it had been admitted: those that come after find less room.
+local function admit(held, each)
   held.kind, held.group = each.kind, each.group
   held.count, held.used = held.count + 1, held.used + each.permits
 end
@@ -47,7 +47,7 @@ local function enter(held, each, ends)
   each.ends = ends
   held.of[each.token] = each
   held.fence = math.max(held.fence, each.fence)
-  goesIn(held, each)
+  admit(held, each)
 end
 
 local function nobody()
@@ -181,7 +181,7 @@ local function changed(limit)
 end
 
 -- The set ends with its last member, so that what nobody cleans up does not stay. Foreign members end as they would.
-local function keep(lock)
+local function setEnd(lock)
   local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   if not last[1] or not isOurs(last[1]) then
     return

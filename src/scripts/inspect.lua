@@ -1,8 +1,8 @@
 -- inspect: what Redis knows of a lock. Changes nothing.
--- KEYS   lock   string: the holder's token; or a sorted set of those who hold it together
--- KEYS   fence  string: the last fence minted for it
--- KEYS   queue  sorted set: who stands in line for it
--- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many stand in line, m a mutex, or the kind of who holds it: r, w, p]
+-- KEYS   lock   string: the holder's token; or a sorted set of its holders
+-- KEYS   fence  string: the last fence minted for any lock
+-- KEYS   queue  sorted set: its queue
+-- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
 local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
 local left = redis.call('PTTL', KEYS[1])
 if type(holder) == 'table' then

@@ -13,7 +13,7 @@ end
 if ARGV[2] == '' then
   redis.call('DEL', KEYS[2])
 else
-  redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
 redis.pcall('PUBLISH', ARGV[4], ARGV[5])
 return { 1 }

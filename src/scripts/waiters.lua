@@ -1,8 +1,8 @@
--- PART waiters: the queue of those that wait for a lock which several may hold.
+-- PART waiters: the queue of a lock that several may hold.
 -- It is a sorted set, one entry for each waiter: "2 deadline id kind permits prefer channel length token group", u an upgrade,
 -- channel - for a waiter that cannot be notified. Its score is the ticket, moved so that a range of scores is a band of those that
 -- go by a rule of their own: upgrades and readers that prefer readers; then writers that prefer writers; then all others.
--- Marks come first, with scores below zero: `phase`, minus the moment (server time in µs) of the last writer's grant, and `told`,
+-- Marks come first, with scores below zero: `phase`, minus the time (server time in µs) of the last writer's grant, and `told`,
 -- minus the ticket of the last waiter that was notified while more could be admitted.
 -- No call reads more than the front of each band: its cost does not grow with the queue.
 local queues, wakes = {}, {}
@@ -17,7 +17,7 @@ local function bandOf(kind, prefer)
   return kind == 'w' and prefer == 'w' and 2 or 3
 end
 
--- An upgrade stands before everybody: there is one at most, and nobody else can go in before it.
+-- An upgrade is before all others: there is one at most, and nobody else can go in before it.
 local upgradeTicket = 1
 
 local function scoreOf(each, ticket)
@@ -65,10 +65,11 @@ local function read(queue, all, found)
   for i = 1, #found, 2 do
     local score = tonumber(found[i + 1])
     local each = score >= 0 and entry(queue, found[i], score)
+    all.size = all.size - (score < 0 and 1 or 0)
     if found[i] == 'phase' and -score <= micros then
       all.phase = -score
     elseif found[i] == 'told' then
-      all.told = -score
+      all.notified = -score
     elseif each then
       local list = all[each.band].list
       list[#list + 1] = each
@@ -86,13 +87,15 @@ local function queueOf(queue)
   if all then
     return all
   end
-  all = { phase = 0, told = 0, last = 0, of = {}, expired = {} }
+  all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
   for band = 1, 3 do
     local low, high = edges(band)
     all[band] = { list = {}, low = low, high = high }
   end
-  all.whole = call('ZCARD', queue) <= chunk + 2
-  local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+  all.size = call('ZCARD', queue)
+  all.whole = all.size <= chunk + 2
+  local found = all.size == 0 and {}
+    or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
   read(queue, all, found)
   for band = 1, 3 do
     all[band].more = not all.whole
@@ -117,10 +120,10 @@ local function at(queue, all, band, n)
 end
 
 -- The entry of a token: under its ticket. 0: it was never queued. -1: perhaps, with a ticket that is not known: then only the
--- last entries are looked at, and one that is missed there expires.
-local function find(queue, all, token, ticket)
+-- last entries are looked at, and one that is missed there expires. `only` is its band, where that is known.
+local function find(queue, all, token, ticket, only)
   local each = all.of[token]
-  for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+  for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
     local found
     if ticket > 0 then
       local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
@@ -136,11 +139,8 @@ local function find(queue, all, token, ticket)
   return each
 end
 
-local function waiting(queue, all)
-  if all.whole then
-    return #all[1].list + #all[2].list + #all[3].list
-  end
-  return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+local function waiting(all)
+  return all.size - #all.expired
 end
 
 -- A ticket behind everybody's.
@@ -150,16 +150,17 @@ local function newTicket(queue, all, asking)
     local list = all[band].list
     last = math.max(last, list[#list] and list[#list].ticket or 0)
   end
-  if not all.whole then
-    local part = all[asking.band]
+  local part = all[asking.band]
+  if not all.whole and not part.last then
     local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-    last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+    part.last = ticket <= micros + 86400000000 and ticket or 0
   end
+  last = math.max(last, part.last or 0)
   return math.max(micros, last + 1)
 end
 
--- How many stand before it, by score.
+-- How many are before it, by score.
 local function positionOf(queue, all, asking)
   local score = scoreOf(asking, asking.ticket)
   if not all.whole then
@@ -190,10 +191,10 @@ local function insert(all, each)
   all.of[each.token] = each
 end
 
--- Takes out what expired, and `each` if it is there; and the queue itself with its last entry.
-local function leaves(queue, all, each)
+-- Takes out what expired, and `each` if it is there.
+local function leave(queue, all, each)
   if each or #all.expired > 0 then
-    call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+    all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
     all.expired = {}
   end
   if each then
@@ -211,120 +212,7 @@ end
 local function isEmpty(queue, all)
   if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
     call('DEL', queue)
-    all.phase, all.told = 0, 0
+    all.phase, all.notified = 0, 0
     return true
   end
-end
-
--- The next in the order of admission, after those that `cursor` counts in each band; `asking` is taken for queued.
--- An upgrade first. Readers that prefer readers pass the others, but none that has waited for half a second and came before.
--- Writers that prefer writers pass all that came after the last writer's grant: so each is passed once, and no stream of writers
--- starves it. Else by ticket.
-local function nextOf(queue, all, cursor, asking)
-  local heads = {}
-  for band = 1, 3 do
-    local each = at(queue, all, band, cursor[band])
-    while each and asking and each.token == asking.token do
-      cursor[band] = cursor[band] + 1
-      each = at(queue, all, band, cursor[band])
-    end
-    if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
-      each = asking
-    end
-    heads[band] = each
-  end
-  local reader, first, other = heads[1], heads[2], heads[3]
-  if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
-    first = other
-  end
-  local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
-  if reader and (not first or isPassed or reader.kind == 'u') then
-    first = reader
-  end
-  if first and first == asking then
-    cursor.asked = true
-  elseif first then
-    cursor[first.band] = cursor[first.band] + 1
-  end
-  return first
-end
-
-local function roomBeside(held)
-  local only = held.count == 1 and next(held.of) or nil
-  return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
-end
-
--- Whether somebody may hold the lock beside these holders.
-local function admits(held, each, limit)
-  if each.kind == 'p' then
-    return held.used + each.permits <= limit
-  elseif each.kind == 'r' then
-    return held.count == 0 or (held.kind == 'r' and held.group == each.group)
-  elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
-    return true
-  end
-  return held.count == 0
-end
-
--- Whether `asking` may go in: those before it for whom there is room count as holders, whether they have asked yet or not.
-local function isTurnOf(queue, all, held, asking, most)
-  local room, cursor = roomBeside(held), { 1, 1, 1 }
-  if not all.whole then
-    local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
-    if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
-      return false
-    end
-  end
-  for _ = 1, mostNotified do
-    local each = nextOf(queue, all, cursor, asking)
-    if not each or not admits(room, each, most) then
-      return false
-    elseif each == asking then
-      return true
-    end
-    goesIn(room, each)
-  end
-  return false
-end
-
--- When the batch is done, those are notified for whom there is room then: one message for each process, "id,id,id lock".
-local function wakeLater(lock, queue, limit)
-  local all = queueOf(queue)
-  leaves(queue, all)
-  if not isEmpty(queue, all) and not wakes[lock] then
-    wakes[lock] = true
-    wakes[#wakes + 1] = { lock, queue, limit }
-  end
-end
-
--- Of very many, the last that is notified has the others notified when it is admitted.
-local function wake(lock, queue, limit)
-  local all, cursor = queueOf(queue), { 1, 1, 1 }
-  local room = roomBeside(ourHolders(lock))
-  local most = tonumber(call('GET', limit) or 0) or 0
-  local ids, channels, told = {}, {}, 0
-  for n = 1, mostNotified do
-    local each = nextOf(queue, all, cursor)
-    if not each or not admits(room, each, most) then
-      break
-    end
-    goesIn(room, each)
-    told = n == mostNotified and each.ticket or 0
-    if each.channel ~= '-' then
-      if not ids[each.channel] then
-        channels[#channels + 1] = each.channel
-        ids[each.channel] = {}
-      end
-      table.insert(ids[each.channel], each.id)
-    end
-  end
-  for i = 1, #channels do
-    redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
-  end
-  if told > 0 then
-    call('ZADD', queue, string.format('-%.0f', told), 'told')
-  elseif all.told > 0 then
-    call('ZREM', queue, 'told')
-  end
-  all.told = told
 end

@@ -1,14 +1,11 @@
 // Opens the store for what the option `redis` was given: a client, a list of clients, or one of our own stores. Always the
 // same store for the same value.
 import { optionError } from '../errors';
+import type { RedisLike } from '../redis-like';
 import type { Node, Store } from '../store';
-import { type EmbeddedStore, embeddedStore } from './embedded/store';
+import { embeddedStore } from './embedded/store';
 import { Quorum } from './quorum/store';
-import type { ClientLike } from './redis/client';
 import { redisStore } from './redis/store';
-
-/** What the option `redis` takes, alone or, as a quorum, several of them. */
-export type RedisLike = ClientLike | EmbeddedStore;
 
 /** @internal @throws {TypeError} `ERR_LOCK_OPTION` for anything else. */
 export function storeOf(given: RedisLike | readonly RedisLike[]): Store {

@@ -7,7 +7,17 @@
 import { forKey, LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import type { Settings } from '../options';
-import type { AcquireReply, AcquireRequest, Mode, Place, ReleaseRequest, Slot, Slots, Store } from '../store';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  clockOf,
+  type Mode,
+  type QueueEntry,
+  type ReleaseRequest,
+  type Slot,
+  type Slots,
+  type Store,
+} from '../store';
 import { newToken } from '../token';
 import { pauses } from './backoff';
 
@@ -75,7 +85,7 @@ export class Attempts {
    * @param place   Where it is queued if it is in vain, for a key that several may hold.
    * @param pauseMs Of a caller that polls: the pause that follows if it is in vain, for a queue beside it.
    */
-  make(place: Place | undefined, pauseMs: number | undefined): void {
+  make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
     const { store, settings } = this.#target;
     this.count += 1;
     this.#isUnderWay = true;
@@ -83,8 +93,8 @@ export class Attempts {
     if (store.isQuorum) this.#request = undefined;
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
-    const isPlain = place === undefined && pauseMs === undefined;
-    const request = isPlain ? this.#request : { ...this.#request, place, pauseMs };
+    const isPlain = queueAs === undefined && pauseMs === undefined;
+    const request = isPlain ? this.#request : { ...this.#request, queueAs, pauseMs };
     // A caller with a signal may give up before the end of the turn.
     if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request);
     store.acquire(request).then(
@@ -109,7 +119,7 @@ export class Attempts {
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = setTimeout(() => {
+    this.#pause = clockOf(this.#target.store).later(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
@@ -159,7 +169,7 @@ export class Attempts {
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
     if (reply.slot !== undefined) this.#target.once?.told(reply.slot, !reply.granted && reply.isDone === true);
-    if (!reply.granted) this.#ticket = reply.stand?.ticket ?? this.#ticket;
+    if (!reply.granted) this.#ticket = reply.position?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
     if (!reply.granted || this.#target.change !== undefined) return;
@@ -175,7 +185,8 @@ export class Attempts {
   }
 
   #mayExecute(): void {
-    this.mayExecuteUntilMs = performance.now() + this.#target.settings.commandTimeoutMs;
+    const { store, settings } = this.#target;
+    this.mayExecuteUntilMs = clockOf(store).nowMs() + settings.commandTimeoutMs;
   }
 
   #releaseRequest(token: string): ReleaseRequest {

@@ -14,7 +14,7 @@ import { LockBackendError } from '../errors';
 import { describe, type Key } from '../keys';
 import { type Linked, LinkedList } from '../linked-list';
 import { type AcquireReply, type Grant, type GrantSource, type Holder, type ReleaseReply, trustedMs } from '../store';
-import { askEveryMs } from '../stores/machine';
+import { pollEveryMs } from '../stores/embedded/mutex-queue';
 
 /** What is the same for all waiters of one queue. */
 export interface QueueKey {
@@ -39,6 +39,8 @@ export interface Waiter {
 export interface Position extends Linked<Position> {
   readonly queue: Queue;
   readonly waiter: Waiter;
+  /** It waited for others: the key was busy, or there were waiters before it. */
+  hasWaited: boolean;
 }
 
 /** What waits in Redis's queue for one of ours: a new one, with a new token, for every grant. */
@@ -98,6 +100,8 @@ export class Queue implements GrantSource {
   #handOffsLeft = 0;
   /** Of the last request. */
   #commandTimeoutMs = 0;
+  /** When that was sent, by the clock of the port. */
+  #requestedMs = 0;
 
   constructor(key: QueueKey, port: QueuePort) {
     this.key = key;
@@ -106,9 +110,11 @@ export class Queue implements GrantSource {
   }
 
   join(waiter: Waiter): Position {
-    const position = { queue: this, waiter, before: undefined, after: undefined };
+    const isBehind = this.#isRequesting || this.#timer !== undefined;
+    const hasWaited = isBehind || this.#holder !== undefined;
+    const position = { queue: this, waiter, hasWaited, before: undefined, after: undefined };
     this.#positions.add(position);
-    if (this.#isRequesting || this.#timer !== undefined) return position;
+    if (isBehind) return position;
     if (this.#holder === undefined) this.#request();
     else this.#requestLater(this.#holder);
     return position;
@@ -202,6 +208,7 @@ export class Queue implements GrantSource {
   #begin(head: Waiter): Entry {
     this.#stopTimer();
     this.#commandTimeoutMs = head.commandTimeoutMs;
+    this.#requestedMs = this.#port.nowMs();
     this.#isRequesting = true;
     this.#wasWoken = false;
     this.#entry.sent = true;
@@ -216,11 +223,14 @@ export class Queue implements GrantSource {
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     for (const { waiter } of this.#positions) waiter.troubled(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
-    entry.ticket = reply.stand?.ticket ?? entry.ticket;
-    const { before = 0, outside = false } = reply.stand ?? {};
+    head.hasWaited = true;
+    entry.ticket = reply.position?.ticket ?? entry.ticket;
+    const { before = 0, outside = false } = reply.position ?? {};
     if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wasWoken) return this.#request();
-    const everyMs = askEveryMs(before) * (0.8 + 0.2 * this.#port.random());
+    // What the holder had left may be over by the time we hear of it.
+    if (reply.leftMs >= 0 && this.#port.nowMs() - this.#requestedMs > reply.leftMs) return this.#requestAfter(0);
+    const everyMs = pollEveryMs(before) * (0.8 + 0.2 * this.#port.random());
     // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
     if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
     else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
@@ -275,7 +285,7 @@ export class Queue implements GrantSource {
 
   /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
   #requestLater(holder: Holder): void {
-    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, askEveryMs(0)));
+    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, pollEveryMs(0)));
   }
 
   #requestAfter(ms: number): void {

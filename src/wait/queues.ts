@@ -1,16 +1,17 @@
 // The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
 // here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
 // released at once.
-import { warn, warningsWanted } from '../events';
+import { noLock, warn, warningsWanted } from '../events';
 import {
   type AcquireReply,
   type AcquireRequest,
+  clockOf,
   type GrantSource,
   type Holder,
   type ReleaseReply,
   type ReleaseRequest,
-  restMs,
   type Store,
+  yieldMs,
 } from '../store';
 import { newToken } from '../token';
 import {
@@ -36,7 +37,7 @@ export function queuesOf(store: Store): Queues | undefined {
     if (warningsWanted() && !warned.has(store)) {
       warned.add(store);
       const message = 'waiting polls: this client (a pool, GLIDE) has no messages to give';
-      warn({ code: 'no-wake-ups', message, key: null });
+      warn({ code: 'no-wake-ups', message, ...noLock(store.kind) });
     }
     return undefined;
   }
@@ -91,7 +92,7 @@ export class Queues implements QueuePort {
   }
 
   nowMs(): number {
-    return performance.now();
+    return clockOf(this.#store).nowMs();
   }
 
   random(): number {
@@ -99,7 +100,7 @@ export class Queues implements QueuePort {
   }
 
   setTimer(work: () => void, ms: number): NodeJS.Timeout {
-    return setTimeout(work, ms);
+    return clockOf(this.#store).later(work, ms);
   }
 
   clearTimer(timer: unknown): void {
@@ -129,7 +130,7 @@ export class Queues implements QueuePort {
     answer: Answer<ReleaseAndRequest>,
   ): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
-    const release = { keys: queue.key.key, token, commandTimeoutMs, restMs: restMs(retryTimeoutMs) };
+    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
     this.#store.releaseAndAcquire(release, request).then(([result, next]) => {
       if (next.granted) this.#entries.delete(entry.id);
@@ -157,7 +158,7 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
       begin: () => !this.#abandoned.has(id),
-      place: { channel: this.wakeUps.channel, id, ticket },
+      queueAs: { channel: this.wakeUps.channel, id, ticket },
     };
   }
 

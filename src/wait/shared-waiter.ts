@@ -9,11 +9,11 @@ import {
   type Holder,
   type Mode,
   noChannel,
-  type Place,
+  type QueueEntry,
   type ReleaseReply,
   type Store,
 } from '../store';
-import { askEveryMs } from '../stores/machine';
+import { pollEveryMs } from '../stores/embedded/mutex-queue';
 import type { Subscription, Wake, WakeUps } from './wake-ups';
 
 /** A waiter that polls may be late by so much, and by as much again as it pauses, before its entry has expired. */
@@ -24,6 +24,8 @@ export class SharedWaiter {
   readonly mode: Mode;
   /** Whether its entry may be in the queue. */
   isQueued = false;
+  /** The key was busy while it was queued. */
+  hasWaited = false;
   /** Woken while an attempt was under way, which may have been answered before. */
   wasWoken = false;
   #subscription: Subscription | undefined;
@@ -49,31 +51,32 @@ export class SharedWaiter {
   }
 
   /** The entry of a waiter that is woken. */
-  place(): Place {
+  entry(): QueueEntry {
     const { channel, id } = this.#subscription!;
     return this.#queued({ channel, id, ticket: this.#queuedWith });
   }
 
   /** The entry of a waiter that polls, next after `pauseMs`. */
-  pollingPlace(pauseMs: number): Place {
+  pollingEntry(pauseMs: number): QueueEntry {
     return this.#queued({
       channel: noChannel,
       id: '0',
       ticket: this.#queuedWith,
-      patienceMs: Math.ceil(2 * pauseMs + latenessMs),
+      silenceMs: Math.ceil(2 * pauseMs + latenessMs),
     });
   }
 
-  busy({ leftMs, stand }: AcquireReply & { granted: false }): void {
+  busy({ leftMs, position }: AcquireReply & { granted: false }): void {
+    this.hasWaited ||= this.isSubscribed;
     this.#leftMs = leftMs;
-    this.#ticket = stand?.ticket ?? this.#ticket;
-    this.#before = stand?.before ?? 0;
+    this.#ticket = position?.ticket ?? this.#ticket;
+    this.#before = position?.before ?? 0;
   }
 
   /** Ms after which it polls although it was not woken, at least `leastMs`. */
   pollAfterMs(leastMs: number): number {
     if (this.wasWoken) return 0;
-    const everyMs = askEveryMs(this.#before) * (0.8 + 0.2 * Math.random());
+    const everyMs = pollEveryMs(this.#before) * (0.8 + 0.2 * Math.random());
     return Math.max(this.#leftMs > 0 ? Math.min(this.#leftMs + 1 + this.#before, everyMs) : everyMs, leastMs);
   }
 
@@ -87,10 +90,10 @@ export class SharedWaiter {
     return this.isQueued ? this.#ticket || -1 : 0;
   }
 
-  #queued(place: Place): Place {
+  #queued(queueAs: QueueEntry): QueueEntry {
     this.isQueued = true;
     this.wasWoken = false;
-    return place;
+    return queueAs;
   }
 }
 

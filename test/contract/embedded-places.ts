@@ -6,9 +6,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
+import type { EmbeddedStore } from '../../src/redis-like';
 import { handleOf, MemoryTable } from '../../src/stores/embedded/memory';
 import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
-import { type EmbeddedStore, neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded/store';
+import { neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded/store';
 import { noEngine } from '../embedded/engine';
 import type { Here, Line, Place } from './places';
 
@@ -113,7 +114,7 @@ class EmbeddedHere implements Here {
   }
 
   async leftMs(key: string): Promise<number> {
-    const { leftMs } = this.#table.run((machine, micros) => machine.look(key, micros));
+    const { leftMs } = this.#table.run((machine, micros) => machine.inspect(key, micros));
     return leftMs > neverMs / 2 ? Number.POSITIVE_INFINITY : Math.max(leftMs, 0);
   }
 

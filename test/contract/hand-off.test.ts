@@ -1,7 +1,6 @@
 // What a holder has that was handed a lock off, within its process or by another. It depends on no client: one is tried.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { companionOf } from '../../src/keys';
 import { type Line, places } from './places';
 import { type Lease, type Options, Scene, takeAndGive } from './queue-scene';
 
@@ -43,7 +42,7 @@ describe('queued: hand-off', function () {
         expect(await here.leftMs(scene.key)).to.be.at.least(Math.floor(lease.remaining()));
         expect(await here.holder(scene.key)).to.equal(lease.token);
       });
-      const fence = Number(await scene.direct.get(companionOf(scene.key, 'fence')));
+      const fence = Number(await scene.direct.get('redis-exp-lock:fence'));
       expect(fence, 'the fences that were handed out were reserved').to.be.at.least(last);
       const next = await scene.lock(here.redis).promise(scene.key);
       expect(next.fence).to.be.greaterThan(last);

@@ -67,10 +67,13 @@ describeEach('inspect', (here) => {
     expect(await withLock.inspect(key)).to.deep.equal({ ...free, fence: lease.fence });
   });
 
-  it('without fencing no fence is known', async () => {
+  it('the fence is the last one given to any lock; without fencing none is', async () => {
+    const other = await withLock.promise(`${key}:other`);
+    const { fence } = await withLock.inspect(key);
+    expect(fence).to.be.at.least(other.fence);
     const lease = await withLock.promise(key, { fencing: false });
-    expect(await withLock.inspect(key)).to.include({ locked: true, fence: 0 });
-    await lease();
+    expect(await withLock.inspect(key)).to.include({ locked: true, fence });
+    await Promise.all([lease(), other()]);
   });
 
   if (!here.place.isQuorum) {
@@ -92,13 +95,14 @@ describeEach('inspect', (here) => {
 
   it('H10: a foreign holder without an end is locked, without an owner, for ever', async () => {
     await here.seize(key, null);
+    const { fence } = await withLock.inspect(key);
     expect(await withLock.tryLock(key)).to.equal(null);
     expect(await withLock.inspect(key)).to.deep.equal({
       locked: true,
       owner: null,
       remaining: Number.POSITIVE_INFINITY,
       waiters: 0,
-      fence: 0,
+      fence,
       mode: 'exclusive',
     });
   });

@@ -1,7 +1,7 @@
 /** One lock's keys live in one slot (H57, H58): the basics over every cluster client, on three masters. */
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { companionOf, slotOf } from '../../src/keys';
+import { fenceKeyBeside, slotOf } from '../../src/keys';
 import { scriptClient } from '../../src/stores/redis/clients/script-client';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
@@ -43,7 +43,7 @@ describe('a cluster', () => {
         for (const [i, key] of keys.entries()) {
           const node = await cluster.nodeOf(key);
           expect(await node.command('GET', key)).to.equal(leases[i]!.token);
-          expect(await node.command('GET', companionOf(key, 'fence'))).to.equal(String(leases[i]!.fence));
+          expect(await node.command('GET', fenceKeyBeside(key))).to.equal(String(leases[i]!.fence));
           expect(await withLock.tryLock(key)).to.equal(null);
           expect(await withLock.inspect(key)).to.include({ locked: true, owner: 'me', fence: leases[i]!.fence });
         }
@@ -129,7 +129,7 @@ describe('a cluster', () => {
             const lease = await withLock.promise(key);
             const node = await cluster.nodeOf(prefix + key);
             expect(await node.command('GET', prefix + key)).to.equal(lease.token);
-            expect(await node.command('GET', companionOf(prefix + key, 'fence'))).to.equal(String(lease.fence));
+            expect(await node.command('GET', fenceKeyBeside(prefix + key))).to.equal(String(lease.fence));
             expect(await lease()).to.equal(true);
           }
         });

@@ -151,7 +151,16 @@ describe('commands sent', () => {
     });
 
     it('a key without rights is the fault of its own caller only', async () => {
-      await server.command('ACL', 'SETUSER', 'some', 'on', '>pw', `~*${key}:allowed*`, '+@all');
+      await server.command(
+        'ACL',
+        'SETUSER',
+        'some',
+        'on',
+        '>pw',
+        `~*${key}:allowed*`,
+        '~redis-exp-lock:fence*',
+        '+@all',
+      );
       const limited = await connected(server, { username: 'some', password: 'pw' });
       const lock = redisExpLock({ redis: limited });
       const keys = [`${key}:allowed:a`, `${key}:forbidden`, `${key}:allowed:b`];

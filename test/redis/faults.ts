@@ -71,6 +71,7 @@ export class Stage {
   }
 
   async openTest(): Promise<void> {
+    await this.server.command('DEL', 'redis-exp-lock:fence');
     this.#proxy = await startProxy(this.server.port);
     this.key = uniqueKey();
   }
@@ -96,8 +97,8 @@ export class Stage {
   }
 
   /** The last fence that Redis remembers; null where there is none. */
-  async fence(key = this.key): Promise<number | null> {
-    const fence = await this.server.command<string | null>('GET', `{${key}}:fence`);
+  async fence(): Promise<number | null> {
+    const fence = await this.server.command<string | null>('GET', 'redis-exp-lock:fence');
     return fence === null ? null : Number(fence);
   }
 
@@ -109,7 +110,7 @@ export class Stage {
   /** Somebody else takes the key and gives it back: it is free, and its fences rise. */
   async expectFree(key = this.key): Promise<void> {
     expect(await this.holder(key)).to.equal(null);
-    const before = await this.fence(key);
+    const before = await this.fence();
     const lease = await redisExpLock({ redis: await this.direct() }).promise(key);
     expect(lease.fence).to.be.greaterThan(before ?? 0);
     expect(await lease.release()).to.equal(true);
@@ -133,9 +134,9 @@ export function grantsOf(key: string, commands: readonly RecordedCommand[]): num
   return callsOf('setnx', key, commands) + callsOf('set', key, commands);
 }
 
-/** How often a fence was minted for the key. */
-export function fencesOf(key: string, commands: readonly RecordedCommand[]): number {
-  return callsOf('psetex', `{${key}}:fence`, commands);
+/** How often fences were minted. */
+export function fencesOf(commands: readonly RecordedCommand[]): number {
+  return callsOf('set', 'redis-exp-lock:fence', commands);
 }
 
 /** How often recorded scripts called the command on the key. */

@@ -41,9 +41,9 @@ describe('foreign keys and operators', () => {
 
     for (const lifetime of lifetimes) {
       it(`acquire with a lifetime of ${JSON.stringify(lifetime)}: an error, and no key at all`, async () => {
-        const fence = `{${key}}:fence`;
+        const fence = 'redis-exp-lock:fence';
         const error = await failure(
-          run(scripts.acquire([key], [fence], [`{${key}}:queue`], 'token', lifetime, Number.MAX_SAFE_INTEGER, 1, [])),
+          run(scripts.acquire([key], [`{${key}}:queue`], fence, 'token', lifetime, Number.MAX_SAFE_INTEGER, 1, [])),
         );
         expect(error.message).to.contain('lifetime');
         expect(await server.command('EXISTS', key, fence)).to.equal(0);
@@ -51,7 +51,7 @@ describe('foreign keys and operators', () => {
     }
 
     it('acquire without a token, or with a deadline or a count that is no number: an error, and no key at all', async () => {
-      const fence = `{${key}}:fence`;
+      const fence = 'redis-exp-lock:fence';
       for (const [token, notAfter, fences] of [
         ['', Number.MAX_SAFE_INTEGER, 1],
         ['token', '', 1],
@@ -61,15 +61,17 @@ describe('foreign keys and operators', () => {
         ['token', Number.MAX_SAFE_INTEGER, -1],
         ['token', Number.MAX_SAFE_INTEGER, 1.5],
       ] as const) {
-        await failure(run(scripts.acquire([key], [fence], [`{${key}}:queue`], token, 1_000, notAfter, fences, [])));
+        await failure(run(scripts.acquire([key], [`{${key}}:queue`], fence, token, 1_000, notAfter, fences, [])));
         expect(await server.command('EXISTS', key, fence)).to.equal(0);
       }
     });
 
     it('acquire that runs too late takes nothing, and says so', async () => {
-      const reply = await run(scripts.acquire([key], [`{${key}}:fence`], [`{${key}}:queue`], 'token', 1_000, 5, 1, []));
+      const reply = await run(
+        scripts.acquire([key], [`{${key}}:queue`], 'redis-exp-lock:fence', 'token', 1_000, 5, 1, []),
+      );
       expect(reply).to.have.length(4).and.include.members([-1]);
-      expect(await server.command('EXISTS', key, `{${key}}:fence`)).to.equal(0);
+      expect(await server.command('EXISTS', key, 'redis-exp-lock:fence')).to.equal(0);
     });
 
     for (const lifetime of lifetimes.filter((each) => each !== '0' && each !== '-0')) {
@@ -113,7 +115,7 @@ describe('foreign keys and operators', () => {
         expect(await failure(withLock.inspect(key))).to.include({ redisCode });
         expect(await server.command('EXISTS', key)).to.equal(1);
         expect(await ttl()).to.equal(-1);
-        expect(await server.command('EXISTS', `{${key}}:fence`)).to.equal(0);
+        expect(await server.command('EXISTS', 'redis-exp-lock:fence')).to.equal(0);
       });
     }
 
@@ -139,8 +141,8 @@ describe('foreign keys and operators', () => {
         ['WRONGTYPE', 'RPUSH', 'a'],
         ...['abc', 'inf', 'nan', '9007199254740993', '1e300', afterTomorrow].map((text) => ['FENCE', 'SET', text]),
       ] as [string, string, string][]) {
-        await server.command('DEL', `{${key}}:fence`);
-        await server.command(command[0]!, `{${key}}:fence`, command[1]!);
+        await server.command('DEL', 'redis-exp-lock:fence');
+        await server.command(command[0]!, 'redis-exp-lock:fence', command[1]!);
         expect(await failure(withLock.promise(key))).to.include({ redisCode, retryable: false });
         expect(await holder()).to.equal(null);
       }

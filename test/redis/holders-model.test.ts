@@ -1,6 +1,6 @@
 /**
  * The scripts and the machine are one thing said twice, also where several may hold a key (a mutex: queue-model.test.ts): random
- * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/stores/members.ts.
+ * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/stores/embedded/shared-machine.ts.
  *
  * Invariant: time is the test's. Scripts read it from a list, so that a moment can be given to both sides exactly; what Redis
  * itself lets end, the test moves on together with it.
@@ -9,12 +9,12 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import * as scripts from '../../src/scripts/generated';
 import type { Call } from '../../src/scripts/script';
-import type { Mode, Place } from '../../src/store';
-import { Machine } from '../../src/stores/machine';
+import type { Mode, QueueEntry } from '../../src/store';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { type Client, type RedisServer, startRedis } from '../support/redis';
 
 const key = 'lock';
-const companions = { fence: '{lock}:fence', queue: '{lock}:queue', limit: '{lock}:limit' };
+const companions = { fence: 'redis-exp-lock:fence', queue: '{lock}:queue', limit: '{lock}:limit' };
 /** Real time passes too: what Redis lets end is this much sooner at most. */
 const slackMs = 400;
 const runs = 120;
@@ -81,9 +81,9 @@ function inRedis(call: Call, micros: number): Promise<any> {
 
 /** At a time and to a listener of the test's; with another call after them, whose arguments are nobody else's. */
 async function sendTogether(together: readonly Asked[], micros: number): Promise<void> {
-  const calls = [...together.map(({ call }) => call), scripts.countMembers('nobody has this')];
+  const calls = [...together.map(({ call }) => call), scripts.countPermits('nobody has this')];
   const parts = calls.map(({ script, keys, args }) => [`${script.name} ${keys.length} ${args.length}`, ...args]);
-  const batch = scripts.batchMembers(
+  const batch = scripts.batchShared(
     calls.flatMap(({ keys }) => keys),
     parts.flat(),
   );
@@ -129,7 +129,7 @@ async function compareState({ machine, micros }: Real): Promise<void> {
   if ((await client.type(key)) === 'zset') {
     const nowMs = Math.floor(micros / 1000);
     const found = (await client.zRangeWithScores(key, 0, -1)).filter(({ score }) => score > nowMs);
-    const ours = machine.members(key, micros).map((each) => {
+    const ours = machine.holders(key, micros).map((each) => {
       const kind = { shared: 'r', exclusive: 'w', counted: 'p' }[each.kind];
       const { permits, step, fence, token, group, endMs } = each;
       return { value: `1 ${kind} ${permits} ${step} ${fence} ${token.length} ${token}${group}`, score: endMs };
@@ -137,11 +137,11 @@ async function compareState({ machine, micros }: Real): Promise<void> {
     const byName = (a: { value: string }, b: { value: string }) => (a.value < b.value ? -1 : 1);
     expect(found.map(({ value, score }) => ({ value, score })).sort(byName)).to.deep.equal(ours.sort(byName));
   } else {
-    expect(machine.members(key, micros), 'members').to.deep.equal([]);
+    expect(machine.holders(key, micros), 'members').to.deep.equal([]);
     expect(await client.get(key), 'holder').to.equal(machine.holder(key, micros) ?? null);
   }
   const fence = await client.get(companions.fence);
-  if (fence !== null) expect(Number(fence), 'fence').to.equal(machine.fence(key));
+  if (fence !== null) expect(Number(fence), 'fence').to.equal(machine.fence);
 }
 
 /** What an acquire was answered, both in the machine's words. */
@@ -157,10 +157,10 @@ function compareAcquired(reply: any, expected: any, { tickets }: Real, token: st
     expect(expected.outcome).to.equal('busy');
     const expectedMs = expected.leftMs === Number.POSITIVE_INFINITY ? -1 : expected.leftMs;
     expect(value, 'ms left').to.be.within(expectedMs - slackMs, expectedMs + slackMs);
-    if (expected.stand) {
+    if (expected.position) {
       expect({ ticket: third, before }).to.deep.include({
-        ticket: expected.stand.ticket,
-        before: frontOnly ? before : expected.stand.before,
+        ticket: expected.position.ticket,
+        before: frontOnly ? before : expected.position.before,
       });
       if (!tickets.has(token)) tickets.set(token, third);
     }
@@ -191,7 +191,7 @@ class Pass extends Step {
 
 const lateness = (late: boolean, micros: number): number => Math.floor(micros / 1000) + (late ? -10 : 1000);
 
-const placeOf = (who: number, { tickets }: Real, token: string): Place => ({
+const entryOf = (who: number, { tickets }: Real, token: string): QueueEntry => ({
   channel: `channel${who % 2}`,
   id: String(who),
   ticket: tickets.get(token) ?? 0,
@@ -204,7 +204,7 @@ interface MemberAsk {
   readonly lifetimeMs: number;
   readonly placed: boolean;
   readonly late: boolean;
-  readonly patienceMs: number;
+  readonly silenceMs: number;
   readonly mode: Mode;
 }
 
@@ -222,7 +222,7 @@ class AcquireMember extends Step {
   }
 
   override async act(real: Real): Promise<void> {
-    const { who, lifetimeMs, placed, late, patienceMs } = this.#ask;
+    const { who, lifetimeMs, placed, late, silenceMs } = this.#ask;
     const fences = who === 0 ? 0 : 1; // a token asks for the same each time
     const token = memberToken(who);
     // A token that was changed in place is not asked for anew: only its release ends it.
@@ -231,12 +231,12 @@ class AcquireMember extends Step {
     if (this.#change) real.steps.set(token, (real.steps.get(token) ?? 0) + 1);
     const mode = { ...this.#ask.mode, step: this.#change ? real.steps.get(token)! : 0 };
     const notAfterMs = lateness(late, real.micros);
-    const place = placed ? { ...placeOf(who, real, token), patienceMs } : undefined;
-    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, place, mode };
+    const queueAs = placed ? { ...entryOf(who, real, token), silenceMs } : undefined;
+    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, queueAs, mode };
     const expected = outcome(() => real.machine.acquire(command, real.micros));
-    const where = place ? [place.channel, place.id, String(place.ticket), String(patienceMs)] : [];
+    const where = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : [];
     const { fence, queue, limit } = companions;
-    const call = scripts.acquireMember(
+    const call = scripts.acquireShared(
       ...([key, fence, queue, limit, token, lifetimeMs, notAfterMs, fences] as const),
       ...([letter[mode.kind], mode.prefer[0]!, mode.permits, mode.most, mode.step, mode.group, where] as const),
     );
@@ -254,7 +254,7 @@ class AcquireMember extends Step {
 /** A token asks for the same each time: so among many readers its own is found by what it asks for. */
 function asksOtherwise(token: string, { kind, group }: Mode, { machine, micros }: Real): boolean {
   return machine
-    .members(key, micros)
+    .holders(key, micros)
     .some((each) => each.token === token && (each.kind !== kind || each.group !== group));
 }
 
@@ -287,7 +287,7 @@ class ExtendMember extends Step {
     const notAfter = lateness(this.#late, micros);
     const known = memberText(machine, token, this.#mode, micros);
     const expected = machine.extend([key], token, this.#lifetimeMs, this.#exact, notAfter, micros, this.#mode);
-    const call = scripts.extendMember(
+    const call = scripts.extendShared(
       ...([key, companions.limit, token, known, this.#lifetimeMs, this.#exact ? 1 : 0, notAfter] as const),
     );
     const [result] = await inRedis(call, micros);
@@ -301,7 +301,7 @@ class ExtendMember extends Step {
 
 /** As a holder knows it: sometimes with another fence, and then it is looked for. */
 function memberText(machine: Machine, token: string, mode: Mode, micros: number): string {
-  const mine = machine.members(key, micros).find((each) => each.token === token);
+  const mine = machine.holders(key, micros).find((each) => each.token === token);
   const fence = mine && micros % 2 === 0 ? mine.fence : 7;
   return `1 ${letter[mode.kind]} ${mode.permits} ${mine?.step ?? 0} ${fence} ${token.length} ${token}${mode.group}`;
 }
@@ -322,10 +322,10 @@ class ReleaseMember extends Step {
     const token = memberToken(this.#who);
     const ticket = this.#leaves ? -1 : 0;
     const known = memberText(real.machine, token, this.#mode, real.micros);
-    const command = { keys: [key], token, ticket, restMs: 0, mode: this.#mode };
+    const command = { keys: [key], token, ticket, yieldMs: 0, mode: this.#mode };
     const expected = real.machine.release(command, real.micros);
     const { queue, limit } = companions;
-    const reply = await inRedis(scripts.releaseMember(key, queue, limit, token, known, ticket), real.micros);
+    const reply = await inRedis(scripts.releaseShared(key, queue, limit, token, known, ticket), real.micros);
     expect([results[reply[0]]]).to.deep.equal(expected.results);
     if (this.#leaves) real.tickets.delete(token);
     real.steps.delete(token);
@@ -388,7 +388,7 @@ function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Ste
     lifetimeMs: lifetime,
     placed: often,
     late: sometimes,
-    patienceMs: fc.constantFrom(0, 0, 700),
+    silenceMs: fc.constantFrom(0, 0, 700),
     mode,
   });
   const steps: fc.Arbitrary<Step>[] = [

@@ -12,7 +12,9 @@ import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import * as generated from '../../src/scripts/generated';
 import type { Script, ScriptCall } from '../../src/scripts/script';
-import { type Acquired, limits, Machine } from '../../src/stores/machine';
+import type { Acquired } from '../../src/stores/embedded/command';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { limits } from '../../src/stores/embedded/mutex-queue';
 import { newToken } from '../../src/token';
 import { waitFor } from '../support/processes';
 import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
@@ -36,11 +38,7 @@ local function told(call)
     elseif name == 'PTTL' then
       reply = call(name, key)
       if reply >= 0 then reply = tonumber(call('HGET', ends, key)) - now end
-    elseif name == 'PSETEX' then
-      local ms, value = ...
-      reply = call(name, key, string.format('%.0f', tonumber(ms) + 1000000), value)
-      endIn(key, ms)
-    elseif name == 'SET' then
+    elseif name == 'SET' and select('#', ...) > 1 then
       local value, px, ms = ...
       reply = call(name, key, value, px, string.format('%.0f', tonumber(ms) + 1000000))
       endIn(key, ms)
@@ -83,6 +81,8 @@ class Both {
   readonly processes: readonly Process[];
   readonly #base = uniqueKey('line');
   readonly #ends = `${this.#base}:ends`;
+  /** A counter of its own: each model begins with none. */
+  readonly #fence = `${this.#base}:fence`;
   readonly #told: string[] = [];
   readonly #machine = new Machine((channel, id, key) => void this.#told.push(`${channel} ${id} ${key}`));
   #micros = 1_700_000_000_000_000;
@@ -104,11 +104,13 @@ class Both {
   async ask(process: Process, key: string, lifetimeMs = 30_000, notAfterMs = this.nowMs + 1_000): Promise<Acquired> {
     this.#micros += 7; // less than a block of fences: the clock is not always ahead of the last one
     const { token } = process;
-    const place = this.#placeOf(process);
-    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences: 65, place };
+    const queueAs = this.#placeOf(process);
+    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences: 65, queueAs };
     const expected = this.#machine.acquire(command, this.#micros);
-    const words = [place.channel, place.id, String(place.ticket)];
-    const reply = await this.#run(generated.acquire(...named([key]), token, lifetimeMs, notAfterMs, 65, words));
+    const words = [queueAs.channel, queueAs.id, String(queueAs.ticket)];
+    const reply = await this.#run(
+      generated.acquire(...named([key], this.#fence), token, lifetimeMs, notAfterMs, 65, words),
+    );
     expect(reply, `${process.channel} asks`).to.deep.equal(this.#inWords(expected, true));
     this.#settle(process, expected);
     return expected;
@@ -126,19 +128,27 @@ class Both {
     const notAfterMs = this.nowMs;
     const expected = this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences, pauseMs }, this.#micros);
     const words = pauseMs === undefined ? [] : ['0', String(pauseMs)];
-    const reply = await this.#run(generated.acquire(...named(keys), token, lifetimeMs, notAfterMs, fences, words));
+    const reply = await this.#run(
+      generated.acquire(...named(keys, this.#fence), token, lifetimeMs, notAfterMs, fences, words),
+    );
     expect(reply, 'somebody polls').to.deep.equal(this.#inWords(expected, false));
     return expected;
   }
 
   /** Gives `token` back, and stands in line for `next` in the same go. */
-  async release(keys: readonly string[], token: string, ticket: number, restMs: number, next?: Process): Promise<void> {
+  async release(
+    keys: readonly string[],
+    token: string,
+    ticket: number,
+    yieldMs: number,
+    next?: Process,
+  ): Promise<void> {
     this.#micros += 7;
-    const place = next && this.#placeOf(next);
-    const claim = next && { token: next.token, lifetimeMs: 30_000, fences: 65, place };
-    const expected = this.#machine.release({ keys, token, ticket, restMs, next: claim }, this.#micros);
-    const words = next ? [next.token, '30000', '65', place!.channel, place!.id, String(place!.ticket)] : [];
-    const reply = await this.#run(generated.release(...named(keys), token, ticket, restMs, words));
+    const queueAs = next && this.#placeOf(next);
+    const claim = next && { token: next.token, lifetimeMs: 30_000, fences: 65, queueAs };
+    const expected = this.#machine.release({ keys, token, ticket, yieldMs, next: claim }, this.#micros);
+    const words = next ? [next.token, '30000', '65', queueAs!.channel, queueAs!.id, String(queueAs!.ticket)] : [];
+    const reply = await this.#run(generated.release(...named(keys, this.#fence), token, ticket, yieldMs, words));
     const results = expected.results.map((result) => statusOf[result]);
     const last = expected.next ? this.#inWords(expected.next, true) : [];
     expect(reply, 'a release').to.deep.equal([...results, ...last]);
@@ -181,8 +191,8 @@ class Both {
     for (const key of this.keys) {
       const holder = this.#machine.holder(key, this.#micros) ?? null;
       expect(await client.get(key), 'the holder').to.equal(holder);
-      const fence = Number(await client.get(companionOf(key, 'fence')));
-      expect(fence, 'the last fence').to.equal(this.#machine.fence(key));
+      const fence = Number(await client.get(this.#fence));
+      expect(fence, 'the last fence').to.equal(this.#machine.fence);
     }
   }
 
@@ -223,7 +233,7 @@ class Both {
   }
 
   #settle(process: Process, reply: Acquired): void {
-    if (reply.outcome === 'busy') process.ticket = reply.stand!.ticket;
+    if (reply.outcome === 'busy') process.ticket = reply.position!.ticket;
     if (reply.outcome !== 'granted') return;
     process.held = process.token;
     this.#renew(process);
@@ -233,8 +243,14 @@ class Both {
     if (reply.outcome === 'late') return [-1, 0, 0, this.nowMs];
     if (reply.outcome === 'granted') return [1, reply.fence, placed ? reply.others : 0, this.nowMs];
     if (reply.outcome !== 'busy') throw new Error(`no mutex is ever ${reply.outcome}`);
-    const { leftMs, stand } = reply;
-    return [0, leftMs, stand?.ticket ?? 0, this.nowMs, ...(stand ? [stand.before, stand.outside ? 1 : 0] : [])];
+    const { leftMs, position } = reply;
+    return [
+      0,
+      leftMs,
+      position?.ticket ?? 0,
+      this.nowMs,
+      ...(position ? [position.before, position.outside ? 1 : 0] : []),
+    ];
   }
 
   #run({ script, keys, args }: ScriptCall): Promise<unknown> {
@@ -243,8 +259,8 @@ class Both {
   }
 }
 
-function named(keys: readonly string[]): [string[], string[], string[]] {
-  return [[...keys], keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
+function named(keys: readonly string[], fence: string): [string[], string[], string] {
+  return [[...keys], keys.map((key) => companionOf(key, 'queue')), fence];
 }
 
 before(async () => {
@@ -385,7 +401,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.ask(holder, key);
     for (const process of rest) await both.ask(process, key);
     await both.extend(key, holder.held, 60_000, true);
-    await both.pass(2 * limits.mostAskMs + 1);
+    await both.pass(2 * limits.mostPollMs + 1);
     await both.ask(live, key);
     await both.release([key], holder.held, 0, 0);
     await both.look();
@@ -505,7 +521,7 @@ describe('the line in Redis and the machine that specifies it', function () {
       all.filter((member) => member.endsWith(first.token)),
     );
     // The machine has lost nothing: asking again makes the two equal.
-    expect(await both.ask(first, key)).to.deep.nested.include({ outcome: 'busy', 'stand.before': 0 });
+    expect(await both.ask(first, key)).to.deep.nested.include({ outcome: 'busy', 'position.before': 0 });
     await both.release([key], holder.held, 0, 0);
     expect(both.holder(key)).to.equal(first.token);
     await both.look();

@@ -10,7 +10,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
-import { Machine } from '../../src/stores/machine';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { storeOf } from '../../src/stores/open';
 import { dropReply, dropRequest, type FaultProxy, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
@@ -179,9 +179,11 @@ describe('a quorum', function () {
 
     it('H65: the largest fence is with a majority before the grant returns', async () => {
       const ahead = Date.now() * 1000 + 3_600_000_000;
-      await nodes[2]!.server.command('SET', `{${key}}:fence`, ahead, 'PX', LONG_MS);
+      await nodes[2]!.server.command('SET', 'redis-exp-lock:fence', ahead, 'PX', LONG_MS);
       const fencesNow = (): Promise<number[]> =>
-        Promise.all(nodes.slice(0, 3).map(async ({ server }) => Number(await server.command('GET', `{${key}}:fence`))));
+        Promise.all(
+          nodes.slice(0, 3).map(async ({ server }) => Number(await server.command('GET', 'redis-exp-lock:fence'))),
+        );
       let last = 0;
       // First without the second node, so that the one that is ahead has a vote; then without that: another knows it by then.
       for (const absent of [nodes[1]!, nodes[2]!]) {
@@ -520,19 +522,19 @@ describe('a quorum', function () {
     const micros = Date.now() * 1000;
     const least = micros + 60_000_000;
     const client = others[0]!;
-    const fenceKey = `{${key}}:fence`;
+    const fenceKey = 'redis-exp-lock:fence';
     const run = (call: ReturnType<typeof scripts.raise>): Promise<any> =>
       client.eval(call.script.lua, { keys: [...call.keys], arguments: [...call.args] });
     const raise = async (token: string, fence: number): Promise<boolean> => {
       const ours = machine.raise([key], token, fence, micros);
-      expect(await run(scripts.raise([key], [fenceKey], token, fence))).to.deep.equal([ours ? 1 : 0]);
+      expect(await run(scripts.raise([key], fenceKey, token, fence))).to.deep.equal([ours ? 1 : 0]);
       const remembered = Number(await client.get(fenceKey));
-      if (machine.fence(key) > least - 1) expect(remembered).to.equal(machine.fence(key));
+      if (machine.fence > least - 1) expect(remembered).to.equal(machine.fence);
       return ours;
     };
     expect(await raise('me', least)).to.equal(false);
     const granted = await run(
-      scripts.acquire([key], [fenceKey], [`{${key}}:queue`], 'me', LONG_MS, 2 ** 52, 1, [String(least)]),
+      scripts.acquire([key], [`{${key}}:queue`], fenceKey, 'me', LONG_MS, 2 ** 52, 1, [String(least)]),
     );
     const command = {
       keys: [key],
@@ -547,6 +549,6 @@ describe('a quorum', function () {
     expect(await raise('me', least + 7)).to.equal(true);
     expect(await raise('me', least + 3)).to.equal(true);
     expect(await raise('somebody else', least + 9)).to.equal(false);
-    expect(machine.fence(key)).to.equal(least + 7);
+    expect(machine.fence).to.equal(least + 7);
   });
 });

@@ -49,9 +49,9 @@ describe('readers that go first, and requests that come twice', function () {
 
   /** The acquire as it was sent for this lease: another copy of it, as a client sends one after it has reconnected. */
   function acquireAgain(token: string, kind: 'r' | 'w'): Promise<unknown> {
-    const names = [key, companionOf(key, 'fence'), companionOf(key, 'queue'), companionOf(key, 'limit')] as const;
-    const call = scripts.acquireMember(...names, token, 10_000, Date.now() + 1_000, 1, kind, 'w', 1, 0, 0, '', []);
-    const batch = scripts.batchMembers(call.keys, [`acquireMember 4 ${call.args.length}`, ...call.args]);
+    const names = [key, 'redis-exp-lock:fence', companionOf(key, 'queue'), companionOf(key, 'limit')] as const;
+    const call = scripts.acquireShared(...names, token, 10_000, Date.now() + 1_000, 1, kind, 'w', 1, 0, 0, '', []);
+    const batch = scripts.batchShared(call.keys, [`acquireShared 4 ${call.args.length}`, ...call.args]);
     return client.eval(batch.script.lua, { keys: [...batch.keys], arguments: [...batch.args] });
   }
 

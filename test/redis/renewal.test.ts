@@ -567,7 +567,7 @@ describe('renewal', () => {
       const mine = await Promise.all(names.map((name) => lock.promise(name)));
       const forbidden = mine.pop()!;
       const signals = mine.map((lease) => lease.signal);
-      await server.command('ACL', 'SETUSER', 'limited', 'resetkeys', '~ok:*');
+      await server.command('ACL', 'SETUSER', 'limited', 'resetkeys', '~ok:*', '~redis-exp-lock:fence*');
       const lost = lossOf(forbidden);
       await sleep(1_300);
       expect((await lost).reason).to.be.oneOf(['unreachable', 'stalled']);

@@ -85,7 +85,7 @@ describe('a failover to a replica that lags (H59)', () => {
   it('loses a lock that nobody has taken since; the holder is told at its next extension (missing) (H59)', async () => {
     const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
     const { fence } = await withLock.run(key, (lease) => lease);
-    await replicated(`{${key}}:fence`, String(fence));
+    await replicated('redis-exp-lock:fence', String(fence));
     await stopReplica();
     const error = await rejectionOf(
       withLock.run(key, async (old) => {
@@ -176,7 +176,7 @@ describe('minReplicas (H59)', () => {
     for (let round = 0; round < 20; round += 1) {
       const lease = await withLock.promise(key, { commandTimeout: 5_000 });
       expect(await replica.command('GET', key)).to.equal(lease.token);
-      expect(await replica.command('GET', `{${key}}:fence`)).to.equal(String(lease.fence));
+      expect(await replica.command('GET', 'redis-exp-lock:fence')).to.equal(String(lease.fence));
       expect(await lease.release()).to.equal(true);
     }
   });
@@ -200,7 +200,7 @@ describe('minReplicas (H59)', () => {
     await replica.pause();
     const acquired = withLock.promise(key, { timeout: 10_000, commandTimeout: 300 });
     await sleep(500);
-    const fence = await master.command('GET', `{${key}}:fence`);
+    const fence = await master.command('GET', 'redis-exp-lock:fence');
     await replica.resume();
     const lease = await acquired;
     expect(String(lease.fence)).to.equal(fence);

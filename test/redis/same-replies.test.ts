@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import fc from 'fast-check';
+import type { RedisLike } from '../../src/redis-like';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -17,7 +18,7 @@ import {
 } from '../../src/store';
 import { memoryStore } from '../../src/stores/embedded/memory';
 import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
-import { type RedisLike, storeOf } from '../../src/stores/open';
+import { storeOf } from '../../src/stores/open';
 import { newToken } from '../../src/token';
 import { noEngine } from '../embedded/engine';
 import { waitFor } from '../support/processes';
@@ -272,25 +273,29 @@ class Run {
     which: readonly number[],
     stands: boolean,
   ): AcquireRequest {
-    const place = { channel: this.#channel, id: String(by), ticket: this.#tickets.get(`${by} ${which[0]}`) ?? 0 };
+    const queueAs = { channel: this.#channel, id: String(by), ticket: this.#tickets.get(`${by} ${which[0]}`) ?? 0 };
     const terms = { lifetimeMs, fencing: count > 0, fences: count, minReplicas: 0, begin: () => true };
-    return { ...this.#claim(by, which), ...terms, place: stands ? place : undefined };
+    return { ...this.#claim(by, which), ...terms, queueAs: stands ? queueAs : undefined };
   }
 
   #release(by: number, which: readonly number[], ticket: number): ReleaseRequest {
     if (ticket !== 0) for (const n of which) this.#tickets.delete(`${by} ${n}`);
-    return { ...this.#claim(by, which), ticket, restMs: 5 };
+    return { ...this.#claim(by, which), ticket, yieldMs: 5 };
   }
 
   #told(by: number, which: readonly number[], stands: boolean, reply: AcquireReply): unknown {
     // How many others wait is told to those who stand in line.
     if (reply.granted) return { fence: this.#fences.of(reply.fence), others: stands ? reply.others : 0 };
-    const { stand, never } = reply;
-    if (never) return never;
-    if (stand) this.#tickets.set(`${by} ${which[0]}`, stand.ticket);
+    const { position, impossible } = reply;
+    if (impossible) return impossible;
+    if (position) this.#tickets.set(`${by} ${which[0]}`, position.ticket);
     return {
       left: coarse(reply.leftMs),
-      stand: stand && { before: stand.before, outside: stand.outside, ticket: this.#order.of(stand.ticket) },
+      position: position && {
+        before: position.before,
+        outside: position.outside,
+        ticket: this.#order.of(position.ticket),
+      },
     };
   }
 }

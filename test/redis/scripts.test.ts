@@ -28,6 +28,11 @@ const sound = [
   'return 1',
 ].join('\n');
 
+/** Files are named in kebab-case. */
+function fileOf(name: string): string {
+  return `${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}.lua`;
+}
+
 function bare(text: string): string {
   const lines = text.split('\n').map((line) => line.trim());
   return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
@@ -45,9 +50,9 @@ describe('scripts', () => {
   });
 
   it('every .lua file is there, without its comments, under the SHA-1 that Redis will know it by', () => {
-    expect(generated.scripts.map(({ name }) => `${name}.lua`)).to.have.members(files);
+    expect(generated.scripts.map(({ name }) => fileOf(name))).to.have.members(files);
     for (const { name, lua, sha } of generated.scripts) {
-      const text = texts.get(`${name}.lua`)!;
+      const text = texts.get(fileOf(name))!;
       const named = (names: string): string =>
         names
           .split(' ')

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import redisExpLock from '../../src/index';
-import { companionOf, lockKey } from '../../src/keys';
+import { companionOf, fenceKeyBeside, lockKey, slotOf } from '../../src/keys';
 import { failure } from '../contract/outcomes';
 import { holdReply } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -44,10 +44,10 @@ describe('wire format', () => {
 
     it('an acquire reads first, then writes, and ends with SETNX and PEXPIRE', async () => {
       const { called } = await recorded(() => withLock.promise(key));
-      const fence = `{${key}}:fence`;
+      const fence = 'redis-exp-lock:fence';
       const queue = `{${key}}:queue`;
       const token = await holder();
-      expect(called.map(([name]) => name)).to.deep.equal(['TIME', 'GET', 'ZCARD', 'GET', 'PSETEX', 'SETNX', 'PEXPIRE']);
+      expect(called.map(([name]) => name)).to.deep.equal(['TIME', 'GET', 'ZCARD', 'GET', 'SET', 'SETNX', 'PEXPIRE']);
       expect(called.slice(1).map(([, name]) => name)).to.deep.equal([key, queue, fence, fence, key, key]);
       expect(called[5]).to.deep.equal(['SETNX', key, token]);
       expect(called[6]).to.deep.equal(['PEXPIRE', key, '10000']);
@@ -57,7 +57,7 @@ describe('wire format', () => {
       const lease = await withLock.promise(key);
       const { called } = await recorded(() => withLock.tryLock(key));
       expect(called.map(([name]) => name)).to.have.members(['TIME', 'GET', 'PTTL']);
-      expect(await server.command('GET', `{${key}}:fence`)).to.equal(String(lease.fence));
+      expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(lease.fence));
     });
 
     it('a release reads, and deletes the key only if it is ours', async () => {
@@ -91,12 +91,12 @@ describe('wire format', () => {
       expect(await holder()).to.equal(null);
     });
 
-    it('nothing but the lock and its fence is left, and after a release only the fence', async () => {
+    it('nothing but the lock and the fence counter is left, and after a release only the counter', async () => {
       await server.command('FLUSHALL');
       const lease = await withLock.promise(key);
-      expect(await server.command('KEYS', '*')).to.have.members([key, `{${key}}:fence`]);
+      expect(await server.command('KEYS', '*')).to.have.members([key, 'redis-exp-lock:fence']);
       await lease();
-      expect(await server.command('KEYS', '*')).to.deep.equal([`{${key}}:fence`]);
+      expect(await server.command('KEYS', '*')).to.deep.equal(['redis-exp-lock:fence']);
     });
 
     it('lifetime null: 10 s until our reply was read, permanent only then', async () => {
@@ -187,19 +187,33 @@ describe('wire format', () => {
   });
 
   describe('fences', () => {
-    it('the fence lies beside the lock, in its cluster slot, under a name that nothing else has', async () => {
-      const id = randomUUID();
-      for (const [name, fence] of [
-        [`plain-${id}`, `{plain-${id}}:fence`],
-        [`{tag-${id}}:x`, `{tag-${id}}:x:fence`],
-        [`x{tag-${id}}`, `x{tag-${id}}:fence`],
-        [`{x-${id}}`, `{x-${id}}:fence.`],
-        [`{open-${id}`, `{{open-${id}}:fence`],
-      ] as const) {
-        const lease = await withLock.promise(name);
-        expect(await server.command('GET', fence), fence).to.equal(String(lease.fence));
-        await lease();
+    it('all come from one counter, which has no end', async () => {
+      const [one, other] = [await withLock.promise(key), await withLock.promise(`{${key}}:b`)];
+      expect(other.fence).to.be.greaterThan(one.fence);
+      expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(other.fence));
+      expect(await ttl('redis-exp-lock:fence')).to.equal(-1);
+      expect(await server.command('KEYS', `*${key}*:fence*`)).to.deep.equal([]);
+    });
+
+    it('no lock can take the name of a counter, in a cluster either', () => {
+      for (const name of ['redis-exp-lock:fence', 'redis-exp-lock:fence:{5}', 'redis-exp-lock:fence:x']) {
+        expect(() => lockKey(name, ''))
+          .to.throw()
+          .with.property('code', 'ERR_LOCK_OPTION');
       }
+    });
+
+    it('in a cluster: in the slot of the lock, one for each slot', () => {
+      const counters = new Map<number, string>();
+      for (let n = 0; n < 20_000; n++) {
+        const fence = fenceKeyBeside(`key ${n}`);
+        const slot = slotOf(`key ${n}`);
+        expect(fence).to.match(/^redis-exp-lock:fence:\{[0-9a-z]+\}$/);
+        expect(slotOf(fence)).to.equal(slot);
+        expect(counters.get(slot) ?? fence).to.equal(fence);
+        counters.set(slot, fence);
+      }
+      expect(new Set(counters.values()).size).to.equal(counters.size);
     });
 
     const keys = fc
@@ -219,12 +233,12 @@ describe('wire format', () => {
       return close < 0 || close === open + 1 ? name : name.slice(open + 1, close);
     };
 
-    it('for every key that is accepted: same slot, and no lock can take the name', () => {
+    it('a queue lies in the slot of its lock, under a name that no lock can take', () => {
       fc.assert(
         fc.property(accepted, (name) => {
-          const fence = companionOf(name, 'fence');
-          expect(hashed(fence)).to.equal(hashed(name));
-          expect(() => lockKey(fence, ''))
+          const queue = companionOf(name, 'queue');
+          expect(hashed(queue)).to.equal(hashed(name));
+          expect(() => lockKey(queue, ''))
             .to.throw()
             .with.property('code', 'ERR_LOCK_OPTION');
         }),
@@ -232,11 +246,11 @@ describe('wire format', () => {
       );
     });
 
-    it('no two locks share one', () => {
+    it('no two locks share a queue', () => {
       fc.assert(
         fc.property(fc.uniqueArray(accepted, { minLength: 2, maxLength: 30 }), (names) => {
-          const fences = names.map((name) => companionOf(name, 'fence'));
-          expect(new Set(fences).size).to.equal(names.length);
+          const queues = names.map((name) => companionOf(name, 'queue'));
+          expect(new Set(queues).size).to.equal(names.length);
         }),
         { numRuns: 1_000 },
       );
@@ -246,12 +260,7 @@ describe('wire format', () => {
       const from = await serverMicros();
       const lease = await withLock.promise(key);
       expect(lease.fence).to.be.within(from, await serverMicros());
-      expect(await server.command('GET', `{${key}}:fence`)).to.match(/^\d{16}$/);
-    });
-
-    it('its key is forgotten an hour after the last grant', async () => {
-      await withLock.promise(key);
-      expect(await ttl(`{${key}}:fence`)).to.be.within(hourMs - 60_000, hourMs);
+      expect(await server.command('GET', 'redis-exp-lock:fence')).to.match(/^\d{16}$/);
     });
 
     it('1,000 grants: strictly rising safe integers', async () => {
@@ -263,18 +272,17 @@ describe('wire format', () => {
         last = lease.fence;
         void lease();
       }
-      expect(await server.command('GET', `{${key}}:fence`)).to.equal(String(last));
+      expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(last));
     });
 
-    it('a last fence that lies in the future: each grant is one more, 1,000 times, and it is kept an hour longer still', async () => {
+    it('a last fence that lies in the future: each grant is one more, 1,000 times', async () => {
       const future = (await serverMicros()) + hourMs * 1_000;
-      await server.command('SET', `{${key}}:fence`, future);
+      await server.command('SET', 'redis-exp-lock:fence', future);
       for (let n = 1; n <= 1_000; n++) {
         const lease = await withLock.promise(key);
         expect(lease.fence).to.equal(future + n);
         void lease();
       }
-      expect(await ttl(`{${key}}:fence`)).to.be.within(2 * hourMs - 60_000, 2 * hourMs);
     });
 
     it('H61: it rises over FLUSHALL too', async () => {
@@ -290,17 +298,16 @@ describe('wire format', () => {
       const lease = await withLock.promise(key);
       await withLock.tryLock(key);
       await lease.extend();
-      expect(await server.command('GET', `{${key}}:fence`)).to.equal(String(lease.fence));
+      expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(lease.fence));
     });
 
-    it('several keys: the largest of all, written back to each', async () => {
+    it('several keys: one fence for all', async () => {
       const names = [`${key}:a`, `${key}:b`, `${key}:c`];
       const future = (await serverMicros()) + hourMs * 1_000;
-      await server.command('SET', `{${names[1]}}:fence`, future);
+      await server.command('SET', 'redis-exp-lock:fence', future);
       const lease = await withLock.promise(names);
       expect(lease.fence).to.equal(future + 1);
       for (const name of names) {
-        expect(await server.command('GET', `{${name}}:fence`)).to.equal(String(future + 1));
         expect(await holder(name)).to.equal(lease.token);
         expect(await ttl(name)).to.be.within(1, 10_000);
       }
@@ -308,16 +315,16 @@ describe('wire format', () => {
       expect((await withLock.promise(names[0]!)).fence).to.equal(future + 2);
     });
 
-    it('`fencing: false` writes no fence key, and leaves one that is there alone', async () => {
+    it('`fencing: false` writes no counter, and leaves one that is there alone', async () => {
       const lease = await withLock.promise(key, { fencing: false });
       expect(lease.fence).to.equal(0);
-      expect(await server.command('EXISTS', `{${key}}:fence`)).to.equal(0);
+      expect(await server.command('EXISTS', 'redis-exp-lock:fence')).to.equal(0);
       await lease();
       const fenced = await withLock.promise(key);
       await fenced();
       const { called } = await recorded(async () => (await withLock.promise(key, { fencing: false }))());
-      expect(called.flat()).not.to.include(`{${key}}:fence`);
-      expect(await server.command('GET', `{${key}}:fence`)).to.equal(String(fenced.fence));
+      expect(called.flat()).not.to.include('redis-exp-lock:fence');
+      expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(fenced.fence));
     });
   });
 });

@@ -91,7 +91,8 @@ export function useWire(): Wire {
     await Promise.all(proxies.splice(0).map((proxy) => proxy.stop()));
   });
 
-  beforeEach(() => {
+  beforeEach(async () => {
+    await wire.server.command('DEL', 'redis-exp-lock:fence');
     wire.key = uniqueKey();
     wire.withLock = redisExpLock({ redis: wire.client, lifetime: 10_000 });
   });

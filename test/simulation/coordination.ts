@@ -6,7 +6,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { Candidacy, type Won } from '../../src/candidacy';
 import { slotAt, trustedMs } from '../../src/store';
-import { Machine } from '../../src/stores/machine';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { Heap, mulberry32 } from './events';
 
 export interface Rules {
@@ -288,7 +288,7 @@ class Elected implements Won<Term> {
     const { world } = this.#candidate;
     const { held } = this.term;
     held.isOver = true;
-    const command = { keys: [key], token: held.token, ticket: 0, restMs: 0 };
+    const command = { keys: [key], token: held.token, ticket: 0, yieldMs: 0 };
     return this.#candidate.release(() => void world.machine.release(command, world.micros));
   }
 }
@@ -348,7 +348,7 @@ class Candidate extends Process {
       const giveUp = (): void => {
         if (isSettled) return;
         isSettled = true;
-        const command = { keys: [key], token, ticket: 0, restMs: 0 };
+        const command = { keys: [key], token, ticket: 0, yieldMs: 0 };
         void this.release(() => void world.machine.release(command, world.micros));
         reject(stop.reason);
       };
@@ -474,7 +474,7 @@ class Worker extends Process {
     const { world } = this;
     return this.release(() => {
       if (done !== undefined) this.#mark(token, done);
-      world.machine.release({ keys: [key], token, ticket: 0, restMs: 0 }, world.micros);
+      world.machine.release({ keys: [key], token, ticket: 0, yieldMs: 0 }, world.micros);
     });
   }
 

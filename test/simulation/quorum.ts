@@ -21,7 +21,7 @@ import {
   type ReleaseRequest,
   trustedMs,
 } from '../../src/store';
-import { Machine } from '../../src/stores/machine';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
 import type { Clock } from '../../src/stores/quorum/node';
 import { Quorum } from '../../src/stores/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
@@ -259,7 +259,7 @@ class Connection implements Node {
   }
 
   async release({ token, commandTimeoutMs }: ReleaseRequest): Promise<ReleaseReply> {
-    const command = { keys: [key], token, ticket: 0, restMs: 0 };
+    const command = { keys: [key], token, ticket: 0, yieldMs: 0 };
     const reply = await this.#call(commandTimeoutMs, `releases ${token}`, ({ machine, micros }) =>
       machine.release(command, micros),
     );

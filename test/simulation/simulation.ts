@@ -7,7 +7,7 @@
  */
 import { LockBackendError } from '../../src/errors';
 import { type Grant, type Holder, type Moment, type ReleaseRequest, trustedMs } from '../../src/store';
-import { Machine } from '../../src/stores/machine';
+import { Machine } from '../../src/stores/embedded/mutex-machine';
 import {
   type Answer,
   type Entry,
@@ -211,9 +211,9 @@ export class Simulation {
     this.commands += 1;
     const reply = this.machine.acquire(command, this.micros);
     this.note(() => `${by} asks with ${command.token}: ${JSON.stringify(reply)}`);
-    const stand = reply.outcome === 'busy' ? reply.stand : undefined;
-    if (stand && !this.#stood.has(command.token)) {
-      this.#stood.set(command.token, { grants: this.grants, before: stand.before });
+    const position = reply.outcome === 'busy' ? reply.position : undefined;
+    if (position && !this.#stood.has(command.token)) {
+      this.#stood.set(command.token, { grants: this.grants, before: position.before });
     }
     this.#checkGivenBack();
     return reply;
@@ -336,7 +336,7 @@ class Process implements QueuePort {
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
-      const fence = this.#world.machine.fence(key) - fencesInBlock + 1;
+      const fence = this.#world.machine.fence - fencesInBlock + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
       return;
     }
@@ -351,7 +351,7 @@ class Process implements QueuePort {
   releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<any>): void {
     const sent = this.#moment();
     const next = this.#requestOf(queue, entry);
-    const command = { keys: [key], token, ticket: 0, restMs: waiter.retryTimeoutMs, next };
+    const command = { keys: [key], token, ticket: 0, yieldMs: waiter.retryTimeoutMs, next };
     const run = (): unknown => this.#world.release(command, this.channel);
     this.#call(run, waiter.commandTimeoutMs, true, {
       resolve: (reply) => {
@@ -366,8 +366,8 @@ class Process implements QueuePort {
   }
 
   release(held: Holder, { resolve, reject }: Answer<any>): void {
-    const { token, ticket = 0, restMs = 0, commandTimeoutMs } = held.releaseRequest();
-    const run = (): unknown => this.#world.release({ keys: [key], token, ticket, restMs }, this.channel);
+    const { token, ticket = 0, yieldMs = 0, commandTimeoutMs } = held.releaseRequest();
+    const run = (): unknown => this.#world.release({ keys: [key], token, ticket, yieldMs }, this.channel);
     this.#call(run, commandTimeoutMs, true, { resolve: (reply) => resolve(reply.results[0]), reject });
   }
 
@@ -397,7 +397,7 @@ class Process implements QueuePort {
   }
 
   #releaseUntilAnswered(token: string, commandTimeoutMs: number, ticket: number, done?: () => void): void {
-    const command = { keys: [key], token, ticket, restMs: pollMs };
+    const command = { keys: [key], token, ticket, yieldMs: pollMs };
     this.#call(() => this.#world.release(command, this.channel), commandTimeoutMs, true, {
       resolve: () => done?.(),
       reject: () => this.#releaseUntilAnswered(token, commandTimeoutMs, ticket, done),
@@ -406,7 +406,7 @@ class Process implements QueuePort {
 
   #requestOf(queue: Queue, { token, id, ticket }: Entry) {
     const { lifetimeMs } = queue.key;
-    return { token, lifetimeMs, fences: fencesInBlock, place: { channel: this.channel, id, ticket } };
+    return { token, lifetimeMs, fences: fencesInBlock, queueAs: { channel: this.channel, id, ticket } };
   }
 
   #moment(): Moment {
@@ -461,7 +461,7 @@ function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>): v
 }
 
 function releaseOf(token: string, commandTimeoutMs: number): ReleaseRequest {
-  return { keys: key, token, commandTimeoutMs, restMs: pollMs };
+  return { keys: key, token, commandTimeoutMs, yieldMs: pollMs };
 }
 
 /** A caller in a process that waits, works, releases, and comes again. */
@@ -618,7 +618,7 @@ class Poller {
     world.granted(holder);
     world.after(world.random() * holdMs, undefined, () => {
       holder.ended = true;
-      if (this.#knowsQueues) world.release({ keys: [key], token, ticket: 0, restMs: pollMs }, this.#name);
+      if (this.#knowsQueues) world.release({ keys: [key], token, ticket: 0, yieldMs: pollMs }, this.#name);
       else if (world.machine.holder(key, world.micros) === token) world.machine.put(key, undefined, 0);
       this.#turnsLeft -= 1;
       if (this.#turnsLeft > 0) world.after(world.random() * 20, undefined, () => this.#ask());

@@ -11,13 +11,15 @@ import { createHash } from 'node:crypto';
 import { readdirSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { LockBackendError, optionError } from '../../errors';
+import type { EmbeddedStore } from '../../redis-like';
 import type { Listening } from '../../store';
-import { limits, Machine } from '../machine';
 import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
+import { Machine } from './mutex-machine';
+import { limits } from './mutex-queue';
 import { WakeUps } from './sockets';
 import { missingEngine } from './sqlite';
-import { closedStore, type EmbeddedStore, standFor, type Table } from './store';
+import { closedStore, standFor, type Table } from './store';
 import { TableFile } from './table-file';
 
 const longestName = 128;

@@ -3,9 +3,11 @@
 // late, nothing has to be batched, and an abandoned token is gone at once.
 import { LockBackendError, optionError } from '../../errors';
 import { describe, type Key, listOf } from '../../keys';
+import type { EmbeddedStore } from '../../redis-like';
 import {
   type AcquireReply,
   type AcquireRequest,
+  type Clock,
   type ExtendReply,
   type ExtendRequest,
   earlier,
@@ -23,15 +25,10 @@ import {
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
-import type { Acquired, Machine, Released } from '../machine';
 import { refusal } from '../redis/replies';
-
-/** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
-export interface EmbeddedStore {
-  readonly kind: 'memory' | 'shared-memory';
-  /** Ends its use by this process: what is asked of it later fails. Locks that are held stay until their lifetimes end. */
-  close(): Promise<void>;
-}
+import type { Acquired, Released } from './command';
+import type { Machine } from './mutex-machine';
+import type { RenewedLocks } from './renewed';
 
 /** @internal Rows, a clock, and who hears of grants. */
 export interface Table {
@@ -44,6 +41,10 @@ export interface Table {
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
   /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
+  /** Its own; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** Where only this process uses it. */
+  readonly renewed?: RenewedLocks | undefined;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
   /** Only one can listen to a channel. */
   readonly listensAlone?: boolean;
@@ -63,7 +64,7 @@ export function embeddedStore(given: object): Store | undefined {
   if (table === undefined) return undefined;
   let store = stores.get(table);
   if (store === undefined) {
-    store = new Embedded(table);
+    store = new Embedded(table, (given as EmbeddedStore).kind);
     stores.set(table, store);
   }
   return store;
@@ -81,14 +82,20 @@ export function tableOf(handle: EmbeddedStore): Table {
 }
 
 class Embedded implements Store {
+  readonly kind: Store['kind'];
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
   readonly listensAlone: boolean;
+  readonly clock: Clock | undefined;
+  readonly renewed: RenewedLocks | undefined;
   readonly #table: Table;
 
-  constructor(table: Table) {
+  constructor(table: Table, kind: Store['kind']) {
+    this.kind = kind;
     this.#table = table;
     this.listensAlone = table.listensAlone === true;
+    this.clock = table.clock;
+    this.renewed = table.renewed;
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
   }
 
@@ -97,17 +104,17 @@ class Embedded implements Store {
   }
 
   acquireNow(request: AcquireRequest): AcquireReply {
-    const { keys, token, place, minReplicas, lifetimeMs, mode, pauseMs, slots } = request;
+    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
-    const sent = now();
+    const sent = now(this.clock);
     const claim = {
       keys: listOf(keys),
       token,
       lifetimeMs: lifetimeMs ?? neverMs,
       notAfterMs: Number.POSITIVE_INFINITY,
       fences: fencesOf(request),
-      place,
+      queueAs,
       pauseMs,
       mode,
       slots,
@@ -119,12 +126,18 @@ class Embedded implements Store {
     return this.#run(keys, work, sent.monoMs);
   }
 
-  async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
-    if (!begin()) return { outcome: 'late' };
-    const sent = now();
-    const [lifetime, notAfterMs] = [lifetimeMs ?? neverMs, Number.POSITIVE_INFINITY];
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    if (!request.begin()) return { outcome: 'late' };
+    this.renewed?.check(request.keys);
+    return this.extendNow(request);
+  }
+
+  extendNow({ keys, token, lifetimeMs, exact, held, lateMs = 0 }: ExtendRequest): ExtendReply {
+    const sent = now(this.clock);
+    const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
-      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, micros, held?.mode);
+      const inTime = micros - lateMs * 1000;
+      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, inTime, held?.mode);
       return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
     });
   }
@@ -133,8 +146,9 @@ class Embedded implements Store {
     return this.releaseNow(request);
   }
 
-  releaseNow({ keys, token, ticket = 0, restMs = 0, held, done }: ReleaseRequest): ReleaseReply {
-    const command = { keys: listOf(keys), token, ticket, restMs, mode: held?.mode };
+  releaseNow({ keys, token, ticket = 0, yieldMs = 0, held, done }: ReleaseRequest): ReleaseReply {
+    this.renewed?.check(keys);
+    const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
     const work = (machine: Machine, micros: number): readonly Released[] => {
       if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
       return machine.release(command, micros).results;
@@ -143,11 +157,12 @@ class Embedded implements Store {
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
-    const { keys, token, ticket = 0, restMs = 0 } = release;
-    const sent = now();
-    const { lifetimeMs, place } = acquire;
-    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), place };
-    const command = { keys: listOf(keys), token, ticket, restMs, next };
+    const { keys, token, ticket = 0, yieldMs = 0 } = release;
+    this.renewed?.check(keys);
+    const sent = now(this.clock);
+    const { lifetimeMs, queueAs } = acquire;
+    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), queueAs };
+    const command = { keys: listOf(keys), token, ticket, yieldMs, next };
     return this.#table.run((machine, micros) => {
       const reply = machine.release(command, micros);
       return [resultOf(reply.results), replyOf(reply.next!, this.#from(sent, micros))];
@@ -160,7 +175,8 @@ class Embedded implements Store {
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const seen = this.#table.run((machine, micros) => machine.look(key, micros));
+    this.renewed?.check(key);
+    const seen = this.#table.run((machine, micros) => machine.inspect(key, micros));
     const locked = seen.token !== undefined;
     return {
       locked,
@@ -174,6 +190,7 @@ class Embedded implements Store {
   }
 
   async permitsOut(key: string): Promise<number> {
+    this.renewed?.check(key);
     return this.#table.run((machine, micros) => machine.permitsOut(key, micros));
   }
 
@@ -182,6 +199,7 @@ class Embedded implements Store {
   }
 
   async writeValue({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
+    this.renewed?.check(key);
     return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
   }
 
@@ -191,7 +209,7 @@ class Embedded implements Store {
 
   async readHolder(key: string): Promise<HolderText | null> {
     return this.#table.run((machine, micros) => {
-      const { token, leftMs, kind } = machine.look(key, micros);
+      const { token, leftMs, kind } = machine.inspect(key, micros);
       if (token === undefined || kind !== undefined) return null;
       const left = isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs;
       return { token, leftMs: left, text: machine.readValue(key, micros) };
@@ -210,6 +228,7 @@ class Embedded implements Store {
   /** What the machine refuses as Redis would: the key is of another kind, or has another number of permits. */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
+      this.renewed?.check(keys);
       return this.#table.run(work, monoMs);
     } catch (error) {
       throw refusal(error, keys);
@@ -217,7 +236,7 @@ class Embedded implements Store {
   }
 }
 
-/** @internal The error for who asks a store that was closed. */
+/** @internal The error of a call on a store that was closed. */
 export function closedStore(key: Key = ''): LockBackendError {
   return new LockBackendError('the store was closed: make another one', { key, retryable: false });
 }
@@ -242,11 +261,11 @@ function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
     return {
       granted: false,
       leftMs: Number.POSITIVE_INFINITY,
-      never: acquired.outcome === 'deadlock' ? 'deadlock' : 'gone',
+      impossible: acquired.outcome === 'deadlock' ? 'deadlock' : 'gone',
     };
   }
-  const { leftMs, stand } = acquired;
-  return { granted: false, leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs, stand };
+  const { leftMs, position } = acquired;
+  return { granted: false, leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs, position };
 }
 
 function resultOf(results: readonly Released[]): ReleaseReply {

@@ -5,12 +5,12 @@
 // open, so one that is not there was deleted underneath us.
 import { rmSync, statSync } from 'node:fs';
 import { LockBackendError } from '../../errors';
-import { isSpare, type Row, type Rows } from '../machine';
 import { hostClock } from './clock';
+import { isSpare, type Row, type Rows } from './row';
 import { Database, type Statement } from './sqlite';
 
 /** Of the rows' text. Another version's table is refused. */
-const format = 2;
+const format = 3;
 /** What the rows may take. */
 const mostBytes = 32 * 2 ** 20;
 const pageBytes = 4096;
@@ -99,11 +99,13 @@ export class TableFile {
   }
 
   #introduce(ours: number): number {
-    this.#database.prepare('CREATE TABLE IF NOT EXISTS about (format INTEGER, baseMicros INTEGER)').run();
+    this.#database
+      .prepare('CREATE TABLE IF NOT EXISTS about (format INTEGER, baseMicros INTEGER, fence INTEGER)')
+      .run();
     const about = this.#database.prepare('SELECT format, baseMicros FROM about').get();
     if (about === undefined) {
       this.#database.prepare('CREATE TABLE locks (key BLOB PRIMARY KEY, row TEXT NOT NULL) WITHOUT ROWID').run();
-      this.#database.prepare('INSERT INTO about VALUES (?, ?)').run(format, ours);
+      this.#database.prepare('INSERT INTO about VALUES (?, ?, 0)').run(format, ours);
       return ours;
     }
     if (about.format === format) return about.baseMicros as number;
@@ -171,6 +173,10 @@ class TextRows implements Rows {
   readonly #remove: Statement;
   readonly #keys: Statement;
   readonly #after: Statement;
+  readonly #getFence: Statement;
+  readonly #putFence: Statement;
+  #fence: number | undefined;
+  #isFenceNew = false;
   readonly #touched = new Map<string, { readonly row: Row; readonly text: string | undefined }>();
 
   constructor(database: Database) {
@@ -178,11 +184,25 @@ class TextRows implements Rows {
     this.#put = database.prepare('INSERT INTO locks VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET row = excluded.row');
     this.#remove = database.prepare('DELETE FROM locks WHERE key = ?');
     this.#keys = database.prepare('SELECT key FROM locks');
+    this.#getFence = database.prepare('SELECT fence FROM about');
+    this.#putFence = database.prepare('UPDATE about SET fence = ?');
     this.#after = database.prepare('SELECT key, row FROM locks WHERE key > ? ORDER BY key LIMIT 256');
   }
 
   begin(): void {
     this.#touched.clear();
+    this.#fence = undefined;
+    this.#isFenceNew = false;
+  }
+
+  get fence(): number {
+    this.#fence ??= this.#getFence.get()!.fence as number;
+    return this.#fence;
+  }
+
+  set fence(fence: number) {
+    this.#fence = fence;
+    this.#isFenceNew = true;
   }
 
   get(key: string): Row | undefined {
@@ -202,8 +222,9 @@ class TextRows implements Rows {
   /** True: the table has more rows than before. */
   write(micros: number): boolean {
     let isMore = false;
+    if (this.#isFenceNew) this.#putFence.run(this.#fence!);
     for (const [key, { row, text }] of this.#touched) {
-      if (row.fence === 0 && isSpare(row, micros)) {
+      if (isSpare(row, micros)) {
         if (text !== undefined) this.#remove.run(Buffer.from(key));
         continue;
       }

@@ -75,7 +75,7 @@ export function sendTogether(together: readonly BatchedCall[], send: Send): void
   const [first] = together as [BatchedCall, ...BatchedCall[]];
   const isOwnScript = hasOwnScript(first.call);
   if (isOwnScript && together.length === 1) return send(first.call, first);
-  const combine = isOwnScript ? scripts.batch : scripts.batchMembers;
+  const combine = isOwnScript ? scripts.batch : scripts.batchShared;
   send(combine(...partsOf(together)), {
     resolve: (reply) => distribute(reply, together),
     reject: (error) => {

@@ -2,28 +2,6 @@
 // put behind this one small face in clients/; the store knows no other. Names of keys are always whole here: a prefix that
 // a client would put before them is known, and left to us.
 
-/** node-redis 4 to 6: client, cluster, sentinel, pool. Connected, and closed, by its owner. */
-export interface NodeRedisLike {
-  eval(...args: any[]): Promise<any>;
-  evalSha(...args: any[]): Promise<any>;
-}
-
-/** ioredis 5 and 6 (client, Cluster), iovalkey. Connected, and closed, by its owner. */
-export interface IORedisLike {
-  eval(...args: any[]): any;
-  evalsha(...args: any[]): any;
-  defineCommand(...args: any[]): any;
-}
-
-/** Valkey GLIDE (standalone, cluster). Made, and closed, by its owner. */
-export interface GlideLike {
-  customCommand(...args: any[]): Promise<any>;
-  invokeScript(...args: any[]): Promise<any>;
-}
-
-/** A client of Redis. */
-export type ClientLike = NodeRedisLike | IORedisLike | GlideLike;
-
 /** @internal */
 export type Readiness =
   | 'ready'

@@ -37,20 +37,26 @@ const queuedLength = 6;
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
 const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
-export function acquireCall(request: AcquireRequest, notAfter: number): Call {
-  const { keys, token, lifetimeMs, place } = request;
-  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, notAfter);
-  if (request.slots !== undefined) return acquireOnceCall(request, request.slots, notAfter);
-  const position = place === undefined ? unqueued(request) : [place.channel, place.id, String(place.ticket)];
+/** @param fence The counter that the fence is minted from. */
+export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
+  const { keys, token, lifetimeMs, queueAs } = request;
+  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
+  if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
+  const position = queueAs === undefined ? unqueued(request) : [queueAs.channel, queueAs.id, String(queueAs.ticket)];
   const until = Math.ceil(notAfter);
-  return scripts.acquire(...keysOf(keys), token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
 }
 
-function acquireOnceCall(request: AcquireRequest, { everyMs, offsetMs, marks }: Slots, notAfter: number): Call {
+function acquireOnceCall(
+  request: AcquireRequest,
+  { everyMs, offsetMs, marks }: Slots,
+  fence: string,
+  notAfter: number,
+): Call {
   const key = listOf(request.keys)[0]!;
   return scripts.acquireOnce(
     key,
-    companionOf(key, 'fence'),
+    fence,
     companionOf(key, 'queue'),
     companionOf(key, 'slot'),
     request.token,
@@ -75,15 +81,16 @@ function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
 }
 
 export function releaseCall(
-  { keys, token, ticket = 0, restMs = 0, held }: ReleaseRequest,
+  { keys, token, ticket = 0, yieldMs = 0, held }: ReleaseRequest,
+  fence: string,
   next?: AcquireRequest,
 ): Call {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
-  return scripts.release(...keysOf(keys), token, ticket, restMs, next === undefined ? [] : nextOf(next));
+  return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
 }
 
 function nextOf(request: AcquireRequest): string[] {
-  const { channel, id, ticket } = request.place!;
+  const { channel, id, ticket } = request.queueAs!;
   return [request.token, String(request.lifetimeMs), String(fencesOf(request)), channel, id, String(ticket)];
 }
 
@@ -91,21 +98,21 @@ function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
   return fencing ? fences : 0;
 }
 
-/** The locks and their companions, as every script wants them. */
-function keysOf(keys: Key): [lock: readonly string[], fence: readonly string[], queue: readonly string[]] {
-  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'fence')], [companionOf(keys, 'queue')]];
-  return [keys, keys.map((key) => companionOf(key, 'fence')), keys.map((key) => companionOf(key, 'queue'))];
+/** The locks and their queues. */
+function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
+  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
+  return [keys, keys.map((key) => companionOf(key, 'queue'))];
 }
 
 /** For a key that several may hold. */
-function acquireSharedCall(request: AcquireRequest, mode: Mode, notAfter: number): Call {
-  const { keys, token, lifetimeMs, place } = request;
+function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
+  const { keys, token, lifetimeMs, queueAs } = request;
   const key = listOf(keys)[0]!;
   const position =
-    place === undefined ? [] : [place.channel, place.id, String(place.ticket), String(place.patienceMs ?? 0)];
-  return scripts.acquireMember(
+    queueAs === undefined ? [] : [queueAs.channel, queueAs.id, String(queueAs.ticket), String(queueAs.silenceMs ?? 0)];
+  return scripts.acquireShared(
     key,
-    companionOf(key, 'fence'),
+    fence,
     companionOf(key, 'queue'),
     companionOf(key, 'limit'),
     token,
@@ -125,7 +132,7 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, notAfter: number
 function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
   const key = listOf(keys)[0]!;
   const queue = companionOf(key, 'queue');
-  return scripts.releaseMember(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
+  return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
 }
 
 /** The holder's member of the sorted set, so that the script need not search for it; '' where we do not know all of it. */
@@ -140,22 +147,21 @@ export function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendReque
   if (held !== undefined) {
     const key = listOf(keys)[0]!;
     const known = memberOf(token, held);
-    return scripts.extendMember(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+    return scripts.extendShared(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
   }
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence }: RaiseRequest): Call {
-  const [locks, fences] = keysOf(keys);
-  return scripts.raise(locks, fences, token, fence.toFixed(0));
+export function raiseCall({ keys, token, fence: least }: RaiseRequest, fence: string): Call {
+  return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
 }
 
-export function inspectCall(key: string): ScriptCall {
-  return scripts.inspect(key, companionOf(key, 'fence'), companionOf(key, 'queue'));
+export function inspectCall(key: string, fence: string): ScriptCall {
+  return scripts.inspect(key, fence, companionOf(key, 'queue'));
 }
 
 export function permitsOutCall(key: string): Call {
-  return scripts.countMembers(key);
+  return scripts.countPermits(key);
 }
 
 export function readValueCall(key: string): ScriptCall {
@@ -185,12 +191,12 @@ export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): Scrip
 /** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
 export function acquireReply(
   reply: unknown,
-  { keys, place, mode, slots }: AcquireRequest,
+  { keys, queueAs, mode, slots }: AcquireRequest,
   sent: Moment,
   clock: ServerClock,
 ): AcquireReply | undefined {
   const isLong = Array.isArray(reply) && reply.length > acquireLength;
-  const mayBeLong = place !== undefined || mode !== undefined;
+  const mayBeLong = queueAs !== undefined || mode !== undefined;
   const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
   const [status, value, third, serverMs, before, outside] = numbers as [number, number, number, number, number, number];
   if (serverMs > 0) clock.learn(serverMs, sent.monoMs);
@@ -200,11 +206,11 @@ export function acquireReply(
   if (status === -1) return undefined;
   if (slots !== undefined && status === -4) return { granted: false, leftMs: 0, slot, isDone: true };
   if (mode !== undefined && (status === -2 || status === -3)) {
-    return { granted: false, leftMs: Number.POSITIVE_INFINITY, never: status === -2 ? 'deadlock' : 'gone' };
+    return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible: status === -2 ? 'deadlock' : 'gone' };
   }
   if (status !== 0) throw strangeReply(reply, keys);
-  const stand = isLong && place ? { ticket: third, before, outside: outside === 1 } : undefined;
-  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, stand, slot };
+  const position = isLong && queueAs ? { ticket: third, before, outside: outside === 1 } : undefined;
+  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, position, slot };
 }
 
 /** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */

@@ -7,7 +7,7 @@ import type { Call } from '../../scripts/script';
 import type { AcquireRequest } from '../../store';
 import { sendTogether } from './batch';
 import type { DedicatedClient, ScriptClient } from './client';
-import { inspectCall } from './commands';
+import { readValueCall } from './commands';
 import { withDeadline } from './deadlines';
 import { asUnknown, notReady } from './replies';
 import type { Transport } from './transport';
@@ -80,7 +80,7 @@ export class Replicas {
     if (!this.#client.clustered) return;
     this.#drop(connection);
     connection.close();
-    this.#transport.requestAlone(inspectCall(key), key, timeoutMs).catch(() => {});
+    this.#transport.requestAlone(readValueCall(key), key, timeoutMs).catch(() => {});
   }
 }
 

@@ -47,8 +47,24 @@ export class Sender {
   /** In a cluster, while a slot is on the move: its keys are divided between two nodes, or its node died. Nothing ran. */
   #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
     const { deadlineMs = 0 } = handler;
+    if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error));
     const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
     setTimeout(() => this.send(call, handler), movingPauseMs).unref();
   }
+}
+
+/** A server that is no part of a cluster knows no slots. */
+function isOfCluster(error: unknown): boolean {
+  const code = codeOf(String((error as Error).message));
+  return code === 'CROSSSLOT' || code === 'MOVED';
+}
+
+/** Locks and the fence counter of their slot are only found by a client that knows the cluster. */
+function noClusterClient(cause: Error): Error {
+  const advice = 'use a cluster client (node-redis createCluster, ioredis Cluster, GlideClusterClient)';
+  return new Error(
+    `CROSSSLOT this server is a node of a Redis Cluster, and the client is not one for clusters: ${advice}`,
+    { cause },
+  );
 }

@@ -2,8 +2,8 @@
 // call goes to Redis and its reply comes back (transport), and the reply is read (commands). What is not known for certain is
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../errors';
-import { warn, warningsWanted } from '../../events';
-import { describe, type Key, slotOf } from '../../keys';
+import { noLock, warn, warningsWanted } from '../../events';
+import { describe, fenceKey, fenceKeyBeside, type Key, listOf, slotOf } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -50,6 +50,7 @@ export function redisStore(client: object): Store & Node {
 }
 
 class RedisStore implements Store, Node {
+  readonly kind = 'redis';
   readonly listen: Store['listen'];
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
@@ -88,7 +89,11 @@ class RedisStore implements Store, Node {
     const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null;
     if (!isPlain || !this.#transport.isReady || !request.begin()) return this.#acquireSlowly(request, false);
     const sent = this.#transport.sentAt(request.mode === undefined);
-    const call = commands.acquireCall(request, this.#clock.serverMs(sent.monoMs + commandTimeoutMs));
+    const call = commands.acquireCall(
+      request,
+      this.#fenceKey(keys),
+      this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
+    );
     return this.#transport.send(call, keys, commandTimeoutMs, (reply) => {
       return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true);
     });
@@ -103,7 +108,11 @@ class RedisStore implements Store, Node {
       const dedicated = minReplicas > 0 ? await this.#replicas.open(keys, commandTimeoutMs) : undefined;
       if (!request.begin()) throw givenUp(keys);
       const sent = now();
-      const call = commands.acquireCall(request, this.#clock.serverMs(sent.monoMs + commandTimeoutMs));
+      const call = commands.acquireCall(
+        request,
+        this.#fenceKey(keys),
+        this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
+      );
       const reply = dedicated
         ? await this.#replicas.acquire(dedicated, call, request)
         : await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
@@ -156,7 +165,7 @@ class RedisStore implements Store, Node {
   release(request: ReleaseRequest): Promise<ReleaseReply> {
     if (request.done !== undefined) return this.#markAndRelease(request, request.done);
     const { keys, commandTimeoutMs } = request;
-    const call = commands.releaseCall(request);
+    const call = commands.releaseCall(request, this.#fenceKey(keys));
     return this.#transport.request(call, keys, commandTimeoutMs, (reply) => commands.releaseReply(reply, keys));
   }
 
@@ -176,7 +185,7 @@ class RedisStore implements Store, Node {
     const ready = this.#transport.ready(keys, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const sent = now();
-    const call = commands.releaseCall(release, acquire);
+    const call = commands.releaseCall(release, this.#fenceKey(keys), acquire);
     const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
     const [forRelease, forAcquire] = commands.bothReplies(reply, keys);
     const acquired = this.#acquired(forAcquire, acquire, sent);
@@ -186,7 +195,7 @@ class RedisStore implements Store, Node {
 
   raise(request: RaiseRequest): Promise<boolean> {
     const { keys, commandTimeoutMs } = request;
-    const call = commands.raiseCall(request);
+    const call = commands.raiseCall(request, this.#fenceKey(keys));
     return this.#transport.request(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys)[0] === 1);
   }
 
@@ -206,7 +215,11 @@ class RedisStore implements Store, Node {
   }
 
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const reply = await this.#transport.requestAlone(commands.inspectCall(key), key, commandTimeoutMs);
+    const reply = await this.#transport.requestAlone(
+      commands.inspectCall(key, this.#fenceKey(key)),
+      key,
+      commandTimeoutMs,
+    );
     return commands.inspectReply(reply, key, token);
   }
 
@@ -247,13 +260,18 @@ class RedisStore implements Store, Node {
     return this.#abandoned.settled();
   }
 
+  /** The counter that their fences come from: one for the server, in a cluster one for each slot. */
+  #fenceKey(keys: Key): string {
+    return this.#client.clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
+  }
+
   #checkEviction(): void {
     this.#isEvictionChecked = true;
     this.#client.evictionPolicy().then(
       (policy) => {
         if (policy === 'noeviction') return;
         const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
-        warn({ code: 'eviction', message, key: null });
+        warn({ code: 'eviction', message, ...noLock('redis') });
       },
       () => {},
     );

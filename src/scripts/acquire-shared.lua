@@ -1,31 +1,31 @@
--- acquireMember: become one of a lock's holders when those who hold it and those who wait leave room; or stand in line; or change in place.
--- USES moment take holders waiters
--- WITHIN batchMembers
+-- acquire-shared: become one of a lock's holders where its holders and its queue leave room; or be queued; or change in place.
+-- USES clock mint holders waiters wake
+-- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
--- KEYS   fence     string: the last fence minted for the lock
--- KEYS   queue     sorted set: who stands in line for the lock
+-- KEYS   fence     string: the last fence minted for any lock
+-- KEYS   queue     sorted set: the queue of the lock
 -- KEYS   limit     string: how many permits the lock has
--- ARGV   token     who asks; a member with it is ours, and this is a resend
+-- ARGV   token     the caller's; a member with it is ours, and this is a resend
 -- ARGV   lifetime  ms until our member ends by itself
--- ARGV   notAfter  server time in ms after which nobody waits for this request any more
+-- ARGV   notAfter  server time in ms after which this request must change nothing
 -- ARGV   fences    1: mint a fence; 0: none
 -- ARGV   kind      r to read, w to write, p for permits
--- ARGV   prefer    w writers go first, r readers do, f whoever came first
+-- ARGV   prefer    w writers go first, r readers do, f in order of arrival
 -- ARGV   permits   how many we want
 -- ARGV   most      how many there are
--- ARGV   step      0: a new holder; else the number of this change of a holder: r gives writing up, w asks for it
+-- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
 -- ARGV   group     readers of one group share
--- ARGV   place[]   for who stands in line when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
--- REPLY  [1 granted, fence, others in line, server time in ms | 0 no room, ms until there may be some (-1: nobody knows), ticket, server time, how many stand before it, 0 | -1 too late, 0, 0, server time | -2 another reader asks to write, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+-- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
+-- REPLY  [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
--- What comes after our arguments is the next call's: their number says whether there is a place.
-local placed = #ARGV > 10
+-- What comes after our arguments is the next call's: only their number says whether the caller is to be queued.
+local mayQueue = #ARGV > 10
 checkLifetime(ARGV[2])
 local ttl = tonumber(ARGV[2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
 if token == '' or not notAfter or not fixed then
-  return redis.error_reply('ERR expected a token, a moment, a kind, permits and a step')
+  return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
 clock()
 if now > notAfter then
@@ -34,13 +34,14 @@ end
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
-local asked = placed and tonumber(ARGV[13]) or 0
-local standing = find(queue, all, token, asked)
-asked = asked > shifts[1] and asked <= micros + 86400000000 and asked or 0
-local others = waiting(queue, all) - (standing and 1 or 0)
+local band = bandOf(upgrade and 'u' or kind, prefer)
+local ticket = mayQueue and tonumber(ARGV[13]) or 0
+local queued = find(queue, all, token, ticket, band)
+ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
+local others = waiting(all) - (queued and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.band = bandOf(asking.kind, prefer)
-asking.ticket = upgrade and upgradeTicket or standing and standing.kind ~= 'u' and standing.ticket or asked
+asking.band = band
+asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
   asking.ticket = newTicket(queue, all, asking)
 end
@@ -49,7 +50,7 @@ local granted, mine, held, known = false, nil, nil, 0
 -- Nearly every reader joins others, of which it need not know more than one. Should it be one of them already, it writes its
 -- own member again, unless that was changed in place; should it have to wait, more is looked at.
 local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not standing or standing.kind == 'r') then
+if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
   held = lastReader(lock, token, group, fences)
   granted = held and isTurnOf(queue, all, held, asking, most)
 end
@@ -98,20 +99,20 @@ if not granted then
   if mine and (step == 0 or mine.step == step) then
     call('ZADD', lock, score, mine.text)
     mine.ends = ends
-    leaves(queue, all, standing)
-    keep(lock)
+    leave(queue, all, queued)
+    setEnd(lock)
     return { 1, mine.fence, others, now }
   end
   if step > 0 and kind == 'r' then
-    -- Writing is given up: there is always room for that, and there must be, also when memory is full.
+    -- A downgrade: there is always room for that, and there must be, also when memory is full.
     locks[lock] = nil
     call('ZREM', lock, mine.text)
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
     -- The request that made it a holder may be sent again by its client, as long as that waits for answers: it is one already.
-    call('PSETEX', limit, 60000, token)
+    call('SET', limit, token, 'PX', 60000)
     changes[limit] = token
-    leaves(queue, all, standing)
-    keep(lock)
+    leave(queue, all, queued)
+    setEnd(lock)
     wakeLater(lock, queue, limit)
     return { 1, mine.fence, others, now }
   end
@@ -126,7 +127,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, 1, lastFence(fence))
+    minted = mint(fence, 1)
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
@@ -136,26 +137,26 @@ if granted then
   elseif locks[lock] then
     enter(locks[lock], new, ends)
   end
-  keep(lock)
+  setEnd(lock)
   purge(lock, new.text)
   if kind == 'p' then
     local last = call('PTTL', lock)
-    call('PSETEX', limit, string.format('%.0f', math.max(last, 0) + 3600000), ARGV[8])
+    call('SET', limit, ARGV[8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
     if last < 0 then
       call('PERSIST', limit)
     end
   end
   local hasExpired = #all.expired > 0
-  local isLastTold = standing and all.told > 0 and standing.ticket >= all.told
-  leaves(queue, all, standing)
+  local isLastNotified = queued and all.notified > 0 and queued.ticket >= all.notified
+  leave(queue, all, queued)
   if kind == 'w' and others > 0 then
     call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
     call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-    all.phase, all.told = micros, 0
-  elseif standing or hasExpired then
+    all.phase, all.notified = micros, 0
+  elseif queued or hasExpired then
     isEmpty(queue, all)
   end
-  if hasExpired or isLastTold then
+  if hasExpired or isLastNotified then
     wakeLater(lock, queue, limit)
   end
   return { 1, minted, others, now }
@@ -171,10 +172,11 @@ end
 if left == math.huge then
   left = -1
 end
-local before = positionOf(queue, all, asking)
-if not placed then
-  return { 0, left, asking.ticket, now, before, 0 }
+if not mayQueue then
+  return { 0, left, asking.ticket, now, 0, 0 }
 end
+local isNew = not queued and ticket == 0 and band == 3
+local before = isNew and others or positionOf(queue, all, asking)
 local silence = tonumber(ARGV[14])
 if silence == 0 then
   silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
@@ -190,14 +192,14 @@ asking.text = string.format(
   asking.channel,
   #token
 ) .. token .. group
-call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
-  call('PSETEX', limit, 3600000, ARGV[8])
+  call('SET', limit, ARGV[8], 'PX', 3600000)
 end
-if standing and standing.text == asking.text then
-  standing.text = '' -- it was written again
+if queued and queued.text == asking.text then
+  queued.text = '' -- it was written again
 end
-leaves(queue, all, standing)
+leave(queue, all, queued)
 insert(all, asking)
 return { 0, left, asking.ticket, now, before, 0 }

@@ -1,13 +1,13 @@
--- PART line: the queue of a lock, and handing the lock off to the first process in it.
+-- PART queue: the queue of a lock, and handing the lock off to the first process in it.
 -- A queue is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
 -- where 1 is the version of this format. Marks come first, with scores below zero. `passes`: minus how often the lock was
 -- handed off in a row without being free, or minus the server time in ms until which it yields to callers outside the queue.
 -- "poll since until": minus the longest pause in ms of a caller that polls beside the queue, in vain since then.
 -- Nothing in a queue is trusted further than a process that has just died would be: no deadline is further away than
--- `mostSilence`, the queue ends that long after the last entry was written, and what is damaged is taken out as if it had expired.
+-- `mostSilence`, the queue ends that long after the last entry was written, and damaged entries are taken out as expired ones are.
 local mostSilence, mostYield = 10000, 1000
--- Whether an entry is whole. One of another version is an error by name, for as long as its queue lasts and no longer.
-local function isWhole(queue, member)
+-- False for what is no entry. One of another version is an error by name, for as long as its queue lasts and no longer.
+local function checkVersion(queue, member)
   local version = string.match(member, '^(%d+) ')
   if version and version ~= '1' then
     if call('PTTL', queue) < 0 then
@@ -21,7 +21,7 @@ end
 -- The parts of an entry that may be granted the lock; nil for one that expired or is damaged.
 local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
-    string.match(isWhole(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+    string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
   if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
     return nil
@@ -42,7 +42,7 @@ local function entriesOf(queue, token, ticket)
   end
   local mine = {}
   for i = 1, #found, 2 do
-    if isWhole(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+    if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
       mine[#mine + 1] = found[i]
       ticket = tonumber(found[i + 1])
     end
@@ -52,7 +52,7 @@ end
 
 -- Writes down where `token` is queued: under its first ticket, whatever happened meanwhile. A process that is silent for two
 -- requests expires. Returns the ticket, and how many are before it.
-local function stand(queue, token, lifetime, fences, channel, id, ticket)
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
   local sane = micros + 86400000000
   local score = tonumber(ticket)
   local mine
@@ -146,11 +146,11 @@ local function front(queue)
 end
 
 -- Gives a free lock to the first live entry of its queue. `mine` is the token of the caller: it needs no message, and is
--- granted for its whole lifetime; anybody else for as long as it takes to confirm. Returns 'mine' and its fence, 'given',
--- 'resting' and until when, or 'none'.
+-- granted for its whole lifetime; any other for as long as it takes to confirm. Returns 'mine' and its fence, 'given',
+-- 'yielding' and until when, or 'none'.
 -- The key yields after 64 hand-offs in a row; and, so that this does not depend on how long each holder takes, once callers have
 -- polled in vain for eight such pauses. It yields for one pause of the holder, or the longest of those that poll.
-local function grant(lock, fence, queue, mine, rest, passed)
+local function grant(lock, fence, queue, mine, window, handedOff)
   local first, handOffs, till, pause, since, mark = front(queue)
   if not first then
     if call('ZCOUNT', queue, 0, '+inf') == 0 then
@@ -159,11 +159,11 @@ local function grant(lock, fence, queue, mine, rest, passed)
     return 'none'
   end
   if till > now then
-    return 'resting', till
+    return 'yielding', till
   end
   local id, lifetime, fences, channel, token = entry(queue, first)
-  local yield = math.max(math.min(rest, mostYield), pause > 0 and pause + 20 or 0)
-  if passed and rest > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
+  local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0)
+  if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
     call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
     if mark then
       call('ZREM', queue, mark)
@@ -171,20 +171,22 @@ local function grant(lock, fence, queue, mine, rest, passed)
     if token ~= mine then
       attempt('PUBLISH', channel, id .. ' ' .. lock)
     end
-    return 'resting', now + yield
+    return 'yielding', now + yield
   end
   local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
   mayExpire(lock, ttl)
-  local last = fences > 0 and lastFence(fence) or 0
+  if fences > 0 then
+    lastFence(fence) -- an error, if it is one, comes before the first write
+  end
   -- Before the entry goes: a set that was empty for a moment would have lost its end, and stay when its holder dies.
-  if passed then
+  if handedOff then
     call('ZADD', queue, -(handOffs + 1), 'passes')
   elseif handOffs + till > 0 then
     call('ZREM', queue, 'passes')
   end
   call('ZREM', queue, first)
-  local minted = mint(fence, fences, last)
-  take(lock, token, ttl)
+  local minted = mint(fence, fences)
+  setLock(lock, token, ttl)
   if token == mine then
     return 'mine', minted
   end
@@ -192,13 +194,13 @@ local function grant(lock, fence, queue, mine, rest, passed)
   return 'given'
 end
 
--- Our tokens end as their uuid begins: a release of theirs wakes the queue. Anybody else's wakes nobody.
+-- Our tokens end as their uuid begins. The release of any other holder wakes nobody.
 local function isOurs(token)
   return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
 
 local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
   local holder = call('GET', lock)
-  local score, before = stand(queue, token, lifetime, fences, channel, id, ticket)
+  local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
   return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end

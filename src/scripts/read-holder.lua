@@ -1,4 +1,4 @@
--- readHolder: who holds a lock, and what is kept beside it. Changes nothing.
+-- read-holder: who holds a lock, and what is kept beside it. Changes nothing.
 -- KEYS   lock   string: the holder's token
 -- KEYS   value  string: what was written beside it last
 -- REPLY  [token or nil, ms left (-1 never ends, -2 free), text or nil]

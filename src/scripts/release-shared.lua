@@ -1,12 +1,12 @@
--- releaseMember: stop being one of a lock's holders, or leave its line, and wake those for whom there is room then.
--- USES moment take holders waiters
--- WITHIN batchMembers
+-- release-shared: stop being one of a lock's holders, or leave its queue, and wake those that can then be admitted.
+-- USES clock mint holders waiters wake
+-- WITHIN batch-shared
 -- KEYS   lock    sorted set: one member for each holder
--- KEYS   queue   sorted set: who stands in line for the lock
+-- KEYS   queue   sorted set: the queue of the lock
 -- KEYS   limit   string: how many permits the lock has
--- ARGV   token   whose member goes
+-- ARGV   token   the holder's
 -- ARGV   known   the member, as far as the holder knows; it is looked for where that is not there
--- ARGV   ticket  what the token stands in line with: 0 it does not; else it leaves the line too
+-- ARGV   ticket  what the token is queued with: 0 it is not; else it leaves the queue too
 -- REPLY  [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
 clock()
 local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
@@ -27,7 +27,7 @@ if ends then
   call('ZREM', lock, mine)
   forget(lock, ARGV[1])
   if ends == math.huge then
-    keep(lock)
+    setEnd(lock)
   end
 end
 if ends and string.find(mine, '^1 r 1 [1-9]') then
@@ -37,7 +37,7 @@ end
 local function others()
   if ARGV[3] ~= '0' then
     local all = queueOf(queue)
-    leaves(queue, all, find(queue, all, ARGV[1], tonumber(ARGV[3])))
+    leave(queue, all, find(queue, all, ARGV[1], tonumber(ARGV[3])))
   elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
     return -- what could go in beside two readers would have done so before
   end

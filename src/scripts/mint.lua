@@ -1,4 +1,4 @@
--- PART take: a free lock becomes somebody's, under a fence. Whoever uses this looks first, and writes then.
+-- PART mint: a free lock becomes the caller's, under a fence. All is checked before the first write.
 local function clock()
   if not now then
     local time = call('TIME')
@@ -25,33 +25,37 @@ end
 -- Checked before anything is written: a counter that somebody has damaged must not end in a fence that no later one exceeds.
 local function checkFence(fence)
   if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
-    error('FENCE the fence counter of this lock is no number, or more than a day ahead of the clock', 0)
+    error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
   end
   return fence
 end
 
-local function lastFence(key)
-  local last = call('GET', key)
-  return last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
+-- One counter for all locks of the server, in a cluster of the slot: what it gives is larger than every fence given before.
+local function lastFence(fence)
+  if not top then
+    local last = call('GET', fence)
+    top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
+  end
+  return top
 end
 
-local function setFence(key, top)
-  local ahead = math.max(math.floor(top / 1000) - now, 0)
-  call('PSETEX', key, string.format('%.0f', ahead + 3600000), string.format('%.0f', top))
+local function setFence(fence, last)
+  call('SET', fence, string.format('%.0f', last))
+  top = last
 end
 
--- Mints so many fences after the last one, and returns the first. The fence is written before the lock: when memory or a right is
--- missing, no lock was touched yet.
-local function mint(key, count, last)
+-- Mints so many fences after the last one, none below `least`, and returns the first. The fence is written before the lock: when
+-- memory or a right is missing, no lock was touched yet.
+local function mint(fence, count, least)
   if count == 0 then
     return 0
   end
-  local fence = micros > last and micros or last + 1
-  setFence(key, fence + count - 1)
-  return fence
+  local first = math.max(lastFence(fence) + 1, micros, least or 0)
+  setFence(fence, first + count - 1)
+  return first
 end
 
-local function take(lock, token, ttl)
+local function setLock(lock, token, ttl)
   call('SETNX', lock, token)
   local set = attempt('PEXPIRE', lock, ttl)
   if type(set) == 'table' then

@@ -1,4 +1,4 @@
--- writeValue: keep a value beside a lock, if that is still ours.
+-- write-value: keep a value beside a lock, if that is still ours.
 -- KEYS   lock    string: the holder's token
 -- KEYS   value   string: what is cached
 -- ARGV   token   the token that acquired the lock
@@ -8,5 +8,5 @@
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return { 0 }
 end
-redis.call('PSETEX', KEYS[2], ARGV[3], ARGV[2])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return { 1 }

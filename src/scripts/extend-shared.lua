@@ -1,6 +1,6 @@
--- extendMember: move the end of a holder that is still there. Never makes one, never touches another.
--- USES moment take holders waiters
--- WITHIN batchMembers
+-- extend-shared: move the end of a holder that is still there. Never makes one, never touches another.
+-- USES clock mint holders waiters wake
+-- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   limit     string: how many permits the lock has
 -- ARGV   token     the holder's
@@ -11,7 +11,7 @@
 -- REPLY  [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact, notAfter = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
-  return redis.error_reply('ERR expected a moment, and a lifetime in whole milliseconds, at least 0')
+  return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
 clock()
 local lock, mine, ends = KEYS[1], ARGV[2], nil
@@ -33,7 +33,7 @@ if exact or wanted > ends then
   -- First what a full memory permits, so that the second is permitted too.
   purge(lock, mine)
   call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
-  keep(lock)
+  setEnd(lock)
   if string.find(mine, '^1 p') then
     local kept = call('PTTL', lock)
     if kept < 0 then

@@ -1,7 +1,7 @@
--- acquireOnce: take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
--- USES moment take line
+-- acquire-once: take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
+-- USES clock mint queue
 -- KEYS   lock      string: the holder's token
--- KEYS   fence     string: the last fence minted for the lock
+-- KEYS   fence     string: the last fence minted for any lock
 -- KEYS   queue     sorted set: the queue of the lock
 -- KEYS   slot      string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
 -- ARGV   token     of the caller; a lock that holds it already is ours, and this is a resend
@@ -38,15 +38,16 @@ if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 
 end
 
 mayExpire(lock, ttl)
-local minted = fences > 0 and lastFence(fence) or 0
-if not holder or minted == 0 then
-  minted = mint(fence, fences, minted)
+-- A resend finds its own lock: no later holder has a fence, so that the last one minted is as good as its first.
+local minted = holder and fences > 0 and lastFence(fence) or 0
+if minted == 0 then
+  minted = mint(fence, fences)
 end
 if ARGV[7] == '1' then
-  call('PSETEX', slot, string.format('%.0f', start + every - now), string.format('%.0f', start))
+  call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
 end
 if not holder then
-  take(lock, token, ttl)
+  setLock(lock, token, ttl)
 else
   call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
 end

@@ -1,4 +1,0 @@
--- PART moment: the server's time, read once, and what else the calls of a batch have in common.
-local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
-local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
-local micros, now, checked, fenceText

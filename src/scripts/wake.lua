@@ -1,0 +1,114 @@
+-- PART wake: the order in which waiters are admitted, and notifying those whose turn it is.
+-- The next in the order of admission, after those that `cursor` counts in each band; `asking` is taken for queued.
+-- An upgrade first. Readers that prefer readers pass the others, but none that has waited for half a second and came before.
+-- Writers that prefer writers pass all that came after the last writer's grant: so each is passed once, and no stream of writers
+-- starves it. Else by ticket.
+local function nextOf(queue, all, cursor, asking)
+  local heads = {}
+  for band = 1, 3 do
+    local each = at(queue, all, band, cursor[band])
+    while each and asking and each.token == asking.token do
+      cursor[band] = cursor[band] + 1
+      each = at(queue, all, band, cursor[band])
+    end
+    if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
+      each = asking
+    end
+    heads[band] = each
+  end
+  local reader, first, other = heads[1], heads[2], heads[3]
+  if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
+    first = other
+  end
+  local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
+  if reader and (not first or isPassed or reader.kind == 'u') then
+    first = reader
+  end
+  if first and first == asking then
+    cursor.asked = true
+  elseif first then
+    cursor[first.band] = cursor[first.band] + 1
+  end
+  return first
+end
+
+local function roomBeside(held)
+  local only = held.count == 1 and next(held.of) or nil
+  return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
+end
+
+-- Whether somebody may hold the lock beside these holders.
+local function admits(held, each, limit)
+  if each.kind == 'p' then
+    return held.used + each.permits <= limit
+  elseif each.kind == 'r' then
+    return held.count == 0 or (held.kind == 'r' and held.group == each.group)
+  elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
+    return true
+  end
+  return held.count == 0
+end
+
+-- Whether `asking` may go in: those before it for whom there is room count as holders, whether they have retried yet or not.
+local function isTurnOf(queue, all, held, asking, most)
+  local room, cursor = roomBeside(held), { 1, 1, 1 }
+  local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
+  if first and part.more and score > part.upto then
+    local low = edges(asking.band)
+    if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
+      return false
+    end
+  end
+  for _ = 1, mostNotified do
+    local each = nextOf(queue, all, cursor, asking)
+    if not each or not admits(room, each, most) then
+      return false
+    elseif each == asking then
+      return true
+    end
+    admit(room, each)
+  end
+  return false
+end
+
+-- When the batch is done, those are notified that can then be admitted: one message for each process, "id,id,id lock".
+local function wakeLater(lock, queue, limit)
+  local all = queueOf(queue)
+  leave(queue, all)
+  if not isEmpty(queue, all) and not wakes[lock] then
+    wakes[lock] = true
+    wakes[#wakes + 1] = { lock, queue, limit }
+  end
+end
+
+-- Of very many, the last that is notified has the others notified when it is admitted.
+local function wake(lock, queue, limit)
+  local all, cursor = queueOf(queue), { 1, 1, 1 }
+  local room = roomBeside(ourHolders(lock))
+  local most = tonumber(call('GET', limit) or 0) or 0
+  local ids, channels, last = {}, {}, 0
+  for n = 1, mostNotified do
+    local each = nextOf(queue, all, cursor)
+    if not each or not admits(room, each, most) then
+      break
+    end
+    admit(room, each)
+    last = n == mostNotified and each.ticket or 0
+    if each.channel ~= '-' then
+      if not ids[each.channel] then
+        channels[#channels + 1] = each.channel
+        ids[each.channel] = {}
+      end
+      table.insert(ids[each.channel], each.id)
+    end
+  end
+  for i = 1, #channels do
+    redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
+  end
+  if last > 0 then
+    call('ZADD', queue, string.format('-%.0f', last), 'told')
+  elseif all.notified > 0 then
+    call('ZREM', queue, 'told')
+  end
+  all.notified = last
+end
