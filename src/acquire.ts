@@ -20,7 +20,7 @@ import {
   type QueueEntry,
 } from './store';
 import { AcquireTrace, type Effort, tracesAcquires } from './trace';
-import { type Attempting, Attempts } from './wait/attempt';
+import { type Attempting, Attempts, type Once } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
 import { SharedWaiter } from './wait/shared-waiter';
@@ -32,6 +32,8 @@ export interface Terms {
   readonly scope: Scope;
   /** How the key is to be held, where several may hold it. */
   readonly mode?: Mode | undefined;
+  /** For a job that runs once a slot. */
+  readonly once?: Once | undefined;
   /** Of a mutex that is more than one. */
   readonly kind?: LockKind | undefined;
   /** Busy is an answer, and no error, to those that observe. */
@@ -49,11 +51,11 @@ export interface Terms {
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
 export function acquire<T>(key: Key, terms: Terms, wrap: (held: HeldLock) => T): Promise<T> {
-  const { settings, scope, mode, kind, isTry = false } = terms;
+  const { settings, scope, mode, once, kind, isTry = false } = terms;
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  const wanted = { key: given, keys, settings, scope, store, mode, kind, change: undefined, trace: undefined };
+  const wanted = { key: given, keys, settings, scope, store, mode, once, kind, change: undefined, trace: undefined };
   return tracesAcquires() ? tracedWait(wanted, wrap, isTry) : wait(wanted, wrap);
 }
 

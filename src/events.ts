@@ -75,7 +75,15 @@ type QuorumWarning = 'quorum-size' | 'no-restart-guard' | 'node-silent';
 
 /** `redis-exp-lock:warning`: something to look at that changes no result. */
 export interface WarningEvent {
-  code: 'never-released' | 'release-failed' | 'eviction' | 'renewal-failed' | 'no-wake-ups' | QuorumWarning;
+  code:
+    | 'never-released'
+    | 'release-failed'
+    | 'eviction'
+    | 'renewal-failed'
+    | 'no-wake-ups'
+    | 'lead-failed'
+    | 'proclaim-failed'
+    | QuorumWarning;
   message: string;
   /** As in Redis; null where it is about no lock. */
   key: Key | null;

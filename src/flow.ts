@@ -27,6 +27,14 @@ export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>)
   }
 }
 
+/** Whether `held` encloses the running code, also where it has ended meanwhile. */
+export function isEnclosedBy(held: HeldLock): boolean {
+  for (let flow = running > 0 ? storage.getStore() : undefined; flow !== undefined; flow = flow.outer) {
+    if (flow.held === held) return true;
+  }
+  return false;
+}
+
 /** The locks that enclose the running code, the innermost first. */
 export function enclosingLocks(): HeldLock[] {
   const locks: HeldLock[] = [];

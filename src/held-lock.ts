@@ -27,6 +27,7 @@ import {
   type Moment,
   type ReleaseReply,
   type ReleaseRequest,
+  type Slot,
   type Store,
   yieldMs,
 } from './store';
@@ -84,6 +85,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   fence: number;
   readonly keys: Key;
   readonly context: LeaseContext;
+  /** The slot whose job is done, which the release will say. Only of a job that runs once a slot: others have no such property. */
+  declare done: Slot | undefined;
   #validity: Validity;
   #particulars: Particulars | undefined;
   #upkeep: Upkeep | undefined;
@@ -317,8 +320,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
 
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, token } = this;
-    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held() };
+    const { keys, token, done } = this;
+    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held(), done };
   }
 
   #abandon(untilMs: number): void {

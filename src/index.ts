@@ -2,19 +2,24 @@
 // stores/redis and scripts (one Redis), stores/embedded (no Redis), and options, errors, events, keys (tables and contracts).
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
+import * as election from './election';
 import * as errors from './errors';
 import type * as events from './events';
 import * as hostLock from './host-lock';
 import type * as keys from './keys';
+import type * as leaders from './leaders';
 import type * as lease from './lease';
 import * as lock from './lock';
+import type * as once from './once';
 import type * as options from './options';
 import type * as redisLike from './redis-like';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
+import type * as store from './store';
 import * as memory from './stores/embedded/memory';
 import * as sharedMemory from './stores/embedded/shared-memory';
+import type * as terms from './term';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
@@ -26,6 +31,7 @@ namespace redisExpLock {
   export import Lock = lock.Lock;
   export import RWLock = rwLock.RWLock;
   export import Semaphore = semaphore.Semaphore;
+  export import Election = election.Election;
 
   export import LockError = errors.LockError;
   export import LockBusyError = errors.LockBusyError;
@@ -69,12 +75,18 @@ namespace redisExpLock {
   export type RWLockOptions = options.RWLockOptions;
   export type PermitOptions = options.PermitOptions;
   export type CachedOptions = options.CachedOptions;
+  export type OnceOptions = options.OnceOptions;
+  export type ElectionOptions = options.ElectionOptions;
   export type Lease = lease.Lease;
   export type DetachedLease = lease.DetachedLease;
   export type RWLease = rwLock.RWLease;
   export type LockCallback = factory.LockCallback;
   export type TryRunResult<T> = factory.TryRunResult<T>;
+  export type OnceResult<T> = once.OnceResult<T>;
   export type LockState = state.LockState;
+  export type Slot = store.Slot;
+  export type Leader = leaders.Leader;
+  export type Term = terms.Term;
   export type WithLock = factory.WithLock;
 }
 

@@ -6,7 +6,7 @@ import { optionError } from './errors';
 export type Key = string | readonly string[];
 
 /** Names that follow a lock key: refused at the end of a lock key. */
-const companions = ['queue', 'value', 'limit'] as const;
+const companions = ['queue', 'value', 'limit', 'slot'] as const;
 type Companion = (typeof companions)[number];
 /** The counter that all fences of a server come from; in a cluster there is one for each slot. */
 export const fenceKey = 'redis-exp-lock:fence';

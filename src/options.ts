@@ -66,6 +66,25 @@ export interface PermitOptions extends Options {
   permits?: number | undefined;
 }
 
+export interface OnceOptions extends Options {
+  /** How long a slot is, in ms; integer ≥ 1000. */
+  every: number;
+  /** Where some slot begins, in ms of the epoch; a whole number. Default 0: the slots of a day begin at midnight UTC. */
+  offset?: number | undefined;
+  /**
+   * When a slot counts as done. 'at-most-once' (default): before the function runs, so that a crash or a throw skips the rest
+   * of the slot. 'until-success': once it resolved, so that after a crash or a throw the next caller runs it.
+   */
+  mode?: 'at-most-once' | 'until-success' | undefined;
+}
+
+export interface ElectionOptions extends LockOptions {
+  /** Which candidate this is; shown by `leader`. Default '<host>:<pid>:<8 hex digits>'; 1 to 256 characters. */
+  id?: string | undefined;
+  /** What it proclaims when it is elected: text of at most 4 KiB, such as an address. Default ''. */
+  value?: string | undefined;
+}
+
 export interface CachedOptions extends Options {
   /** Ms for which what was loaded is kept; integer ≥ 1. */
   ttl: number;
@@ -146,6 +165,16 @@ export const textRule: Rule = {
   kind: isString,
   possible: (value: string) => value.length <= 256 && value.isWellFormed(),
 };
+/** @internal */
+export const signalRule: Rule = {
+  expected: 'an AbortSignal',
+  // By its shape: one of another realm, or of a package, is as good. Half of one would never let a wait end.
+  kind: (value) =>
+    typeof value?.aborted === 'boolean' &&
+    typeof value.addEventListener === 'function' &&
+    typeof value.removeEventListener === 'function',
+  possible: always,
+};
 const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
 
 /** @internal */
@@ -177,15 +206,7 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   maxRetryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= longestTimerMs),
   jitter: { expected: 'a share from 0 to 1', kind: isNumber, possible: (value) => value >= 0 && value <= 1 },
   timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
-  signal: {
-    expected: 'an AbortSignal',
-    // By its shape: one of another realm, or of a package, is as good. Half of one would never let a wait end.
-    kind: (value) =>
-      typeof value?.aborted === 'boolean' &&
-      typeof value.addEventListener === 'function' &&
-      typeof value.removeEventListener === 'function',
-    possible: always,
-  },
+  signal: signalRule,
   autoExtend: flag,
   maxHold: milliseconds('milliseconds, more than 0', (value) => value > 0),
   owner: {

@@ -10,6 +10,7 @@ import { heldLockOf, type Lease, leaseOf } from './lease';
 import type { Settings } from './options';
 import type { Scope } from './scope';
 import type { Mode } from './store';
+import type { Once } from './wait/attempt';
 
 /** `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(
@@ -27,6 +28,8 @@ interface Kind {
   readonly autoExtend?: boolean;
   /** How the key is to be held, where several may held it. */
   readonly mode?: Mode | undefined;
+  /** For a job that runs once a slot. */
+  readonly once?: Once | undefined;
   /** What observers call it, where it is a mutex that is more than one. */
   readonly kind?: LockKind | undefined;
   /** Busy is an answer: to observers, no error. */
@@ -40,7 +43,11 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: K
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
   const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, kind.methods);
-  return acquire(key, { settings, scope, mode: kind.mode, kind: kind.kind, isTry: kind.isTry }, toLease);
+  return acquire(
+    key,
+    { settings, scope, mode: kind.mode, once: kind.once, kind: kind.kind, isTry: kind.isTry },
+    toLease,
+  );
 }
 
 /** One attempt, whatever the settings say of waiting: null when it is busy. Throws, or rejects, as `acquireLease` does. */

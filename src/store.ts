@@ -26,6 +26,22 @@ export interface Mode {
   readonly step: number;
 }
 
+/** A piece of the server's time, in ms of the epoch. */
+export interface Slot {
+  readonly index: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The slots of a job that runs once in each. */
+export interface Slots {
+  readonly everyMs: number;
+  /** Where some slot begins, in ms of the epoch. */
+  readonly offsetMs: number;
+  /** The slot counts as done with the grant; otherwise a release says so. */
+  readonly marks: boolean;
+}
+
 /** How a key is held that several may hold. */
 export interface Held {
   readonly mode: Mode;
@@ -54,6 +70,8 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** For one of a quorum, which is not queued: the least that the fence may be. */
   readonly leastFence?: number | undefined;
+  /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
+  readonly slots?: Slots | undefined;
 }
 
 /** What a process is queued as: its own channel, and the id of the entry that it waits with. */
@@ -83,7 +101,13 @@ export interface QueuePosition {
  * A change in place may also be `impossible`: another holder is upgrading (`deadlock`), or this one is no holder any more (`gone`).
  */
 export type AcquireReply =
-  | { readonly granted: true; readonly fence: number; readonly sent: Moment; readonly others?: number }
+  | {
+      readonly granted: true;
+      readonly fence: number;
+      readonly sent: Moment;
+      readonly others?: number;
+      readonly slot?: Slot | undefined;
+    }
   | {
       readonly granted: false;
       readonly leftMs: number;
@@ -91,6 +115,9 @@ export type AcquireReply =
       /** Of a queued process: what it is granted later counts at least from then. */
       readonly sent?: Moment | undefined;
       readonly impossible?: 'deadlock' | 'gone' | undefined;
+      /** The slot that it is, where slots were asked for; and whether its job has run. */
+      readonly slot?: Slot | undefined;
+      readonly isDone?: boolean | undefined;
     };
 
 export interface ExtendRequest {
@@ -126,6 +153,8 @@ export interface ReleaseRequest {
   readonly ticket?: number | undefined;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
+  /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */
+  readonly done?: Slot | undefined;
 }
 
 export interface RaiseRequest {
@@ -145,6 +174,28 @@ export interface ValueRequest {
   readonly ttlMs: number;
   readonly commandTimeoutMs: number;
 }
+
+export interface ProclaimRequest {
+  readonly key: string;
+  readonly token: string;
+  /** What is written down; '': what was is taken back. */
+  readonly text: string;
+  readonly ttlMs: number;
+  /** Where those that observe the lock hear that there is something new. */
+  readonly channel: string;
+  readonly commandTimeoutMs: number;
+}
+
+/** Who holds a lock, and what is kept beside it. */
+export interface HolderText {
+  readonly token: string;
+  /** Infinity: no end. */
+  readonly leftMs: number;
+  readonly text: string | null;
+}
+
+/** What is told to those that observe a lock, before its key. */
+export const newsOf = 'news';
 
 /** What a held lock begins with. */
 export interface Grant {
@@ -248,6 +299,12 @@ export interface Store {
   readValue(key: string, commandTimeoutMs: number): Promise<string | null>;
   /** Caches a text beside a lock while the token holds it. False: it does not, and nothing changed. */
   writeValue(request: ValueRequest): Promise<boolean>;
+  /** Writes a text beside a lock while the token holds it, and tells a channel. False: it does not, and nothing changed. */
+  proclaim(request: ProclaimRequest): Promise<boolean>;
+  /** Who holds a lock; null: nobody. */
+  readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
+  /** Only one can listen to a channel, of all processes. */
+  readonly listensAlone?: boolean | undefined;
   /** One more scope uses this store. */
   join(): void;
   /**
@@ -263,7 +320,8 @@ export interface Store {
 }
 
 /** A store that can be one of a quorum, for locks of one holder. */
-export interface Node extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue'> {
+export interface Node
+  extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
@@ -297,6 +355,13 @@ export function yieldMs(retryTimeoutMs: number): number {
 /** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */
 export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
+}
+
+/** The slot that it is at a time of the server. */
+export function slotAt(serverMs: number, { everyMs, offsetMs }: Slots): Slot {
+  const index = Math.floor((serverMs - offsetMs) / everyMs);
+  const start = index * everyMs + offsetMs;
+  return { index, start, end: start + everyMs };
 }
 
 export function clockOf({ clock }: Pick<Store, 'clock'>): Clock {

@@ -6,11 +6,13 @@ import * as cache from './cached';
 import { forKey } from './errors';
 import { type Key, lockKey } from './keys';
 import type { DetachedLease, Lease } from './lease';
-import { type CachedOptions, type CloseOptions, type Options, settle, settleDrain } from './options';
+import * as slots from './once';
+import { type CachedOptions, type CloseOptions, type OnceOptions, type Options, settle, settleDrain } from './options';
 import { nextTick } from './real-timers';
 import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
+import type { Slot } from './store';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
@@ -69,6 +71,22 @@ export interface WithLock {
    */
   tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
   tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
+  /**
+   * Runs `fn` once a slot, over all processes: `{ ran: true, slot, value }`; or `{ ran: false, slot, reason }` at once when the
+   * slot is `done`, or the lock is `busy`, which it also is while the job of an earlier slot still runs. Slots are of `every` ms,
+   * by the server's clock alone: call it when a timer of yours fires, in every process, early or late. One attempt, never a
+   * wait; the lock is renewed while `fn` runs, which may outlast its slot. One key; not on a quorum.
+   *
+   * @param options `every`: ms, integer ≥ 1000. `offset` (default 0): ms of the epoch at which some slot begins. `mode`:
+   *                'at-most-once' (default) or 'until-success'; see OnceOptions. And those of `run`, but for waiting.
+   * @throws {LockBackendError} Redis gave no usable answer, or this is a quorum. In 'at-most-once' the slot may then count as done.
+   * @throws as `run`, for everything else. 'until-success': the slot does not count as done then.
+   */
+  once<T>(
+    key: string,
+    options: OnceOptions,
+    fn: (lease: Lease, slot: Slot) => T | PromiseLike<T>,
+  ): Promise<slots.OnceResult<T>>;
   /**
    * Takes over what `lease.detach()` gave, here or in another process: the same token and fence, held for `lifetime` from now
    * (`autoExtend` renews it). Null when it is no longer held. One request to Redis and no wait; what Redis has is never
@@ -153,6 +171,10 @@ export function redisExpLock(config?: Options): WithLock {
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
   }
 
+  async function once<T>(key: string, options: OnceOptions, fn: (lease: Lease, slot: Slot) => T): Promise<unknown> {
+    return slots.once(key, options, fn, base, scope);
+  }
+
   async function adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
     return adoption.adopt(detached, settle(options, base), scope);
   }
@@ -176,7 +198,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, tryRun, adopt, cached, inspect, close }) as WithLock;
+  return Object.assign(withLock, { promise, tryLock, run, tryRun, once, adopt, cached, inspect, close }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {

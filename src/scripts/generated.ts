@@ -704,6 +704,43 @@ call('ZREM', queue, 'told')
 end
 all.notified = last
 end`;
+const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
+checkLifetime(ttl)
+if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
+return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
+end
+clock()
+if now > notAfter then
+return { -1, 0, 0, now }
+end
+local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local holder = call('GET', lock)
+local start = math.floor((now - offset) / every) * every + offset
+local done = tonumber(call('GET', slot) or '')
+if holder ~= token and done and done >= start and done <= now + 86400000 then
+return { -4, 0, 0, now }
+end
+if holder and holder ~= token then
+return { 0, call('PTTL', lock), 0, now }
+end
+if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
+return { 0, call('PTTL', lock), 0, now }
+end
+mayExpire(lock, ttl)
+local minted = holder and fences > 0 and lastFence(fence) or 0
+if minted == 0 then
+minted = mint(fence, fences)
+end
+if ARGV[7] == '1' then
+call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
+end
+if not holder then
+setLock(lock, token, ttl)
+else
+call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
+end
+return { 1, minted, 0, now }`;
 const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
 local ms = tonumber(ttl)
@@ -834,6 +871,23 @@ end
 end
 end
 return { result, now }`;
+const markSlot2Part = `local left = tonumber(ARGV[3])
+clock()
+if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
+end
+call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
+return { 1 }`;
+const proclaim1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
+end
+if ARGV[2] == '' then
+redis.call('DEL', KEYS[2])
+else
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+end
+redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+return { 1 }`;
 const raise2Part = `local least = tonumber(ARGV[2])
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
@@ -912,6 +966,66 @@ end
 end
 end
 return reply`;
+
+const acquireOnceScript: Script = {
+  name: 'acquireOnce',
+  sha: '968b8194338a58f0deaaba8ab5b97b37db1cd752',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+` +
+    acquireOnce1Part,
+};
+
+/**
+ * take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
+ *
+ * @param lock string: the holder's token
+ * @param fence string: the last fence minted for any lock
+ * @param queue sorted set: the queue of the lock
+ * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+ * @param token of the caller; a lock that holds it already is ours, and this is a resend
+ * @param lifetime ms until the server frees the lock by itself
+ * @param notAfter server time in ms after which nobody waits for this request any more
+ * @param fences 1: mint a fence; 0: none
+ * @param every how long a slot is, in ms
+ * @param offset ms of the epoch at which some slot begins
+ * @param marks 1: the slot counts as done from now on; 0: not before its job is
+ * @returns the call; its reply: [1 granted, fence, 0, server time in ms | 0 busy, ms that another has left (-1: it never ends), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
+ */
+export function acquireOnce(
+  lock: string,
+  fence: string,
+  queue: string,
+  slot: string,
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  every: string | number,
+  offset: string | number,
+  marks: string | number,
+): ScriptCall {
+  return {
+    script: acquireOnceScript,
+    keys: [lock, fence, queue, slot],
+    args: [
+      String(token),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      String(every),
+      String(offset),
+      String(marks),
+    ],
+  };
+}
 
 const acquireSharedScript = {
   name: 'acquireShared',
@@ -1320,7 +1434,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'ce1e04cc50c77b8d9987c1712ca74fe8fdb3effd',
+  sha: '5ff75eeff318bbdabc7b75e932c4bdadfdd22499',
   lua:
     clockPart +
     `
@@ -1339,9 +1453,24 @@ acquire = function(k, a, keyCount, argCount)
     inBatch(acquire2Part) +
     `
 end,
+acquireOnce = function(k, a, keyCount, argCount)
+` +
+    inBatch(acquireOnce1Part) +
+    `
+end,
 extend = function(k, a, keyCount, argCount)
 ` +
     inBatch(extend1Part) +
+    `
+end,
+markSlot = function(k, a, keyCount, argCount)
+` +
+    inBatch(markSlot2Part) +
+    `
+end,
+proclaim = function(k, a, keyCount, argCount)
+` +
+    inBatch(proclaim1Part) +
     `
 end,
 release = function(k, a, keyCount, argCount)
@@ -1489,6 +1618,73 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
 }
 
+const markSlotScript: Script = {
+  name: 'markSlot',
+  sha: 'b76e5d377f820da5ab9a603d9e2d816204d52d56',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    markSlot2Part,
+};
+
+/**
+ * from now on the job of a slot counts as done, if the lock that it ran under is still ours.
+ *
+ * @param lock string: the holder's token
+ * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+ * @param token the token that acquired the lock
+ * @param start when the slot began, in ms of the epoch
+ * @param stop when it ends
+ * @returns the call; its reply: [1 marked | 0 the lock is no longer ours, or the slot is over: nothing changed]
+ */
+export function markSlot(
+  lock: string,
+  slot: string,
+  token: string | number,
+  start: string | number,
+  stop: string | number,
+): ScriptCall {
+  return { script: markSlotScript, keys: [lock, slot], args: [String(token), String(start), String(stop)] };
+}
+
+const proclaimScript: Script = {
+  name: 'proclaim',
+  sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
+  lua: proclaim1Part,
+};
+
+/**
+ * write down beside a lock who leads with it, if that is still us, and tell those that observe it.
+ *
+ * @param lock string: the holder's token
+ * @param value string: who leads, as its holder wrote it down
+ * @param token the token that acquired the lock
+ * @param text who leads; '': nobody does from now on
+ * @param ttl ms for which it is kept
+ * @param channel where observers hear that there is something new
+ * @param message what they hear
+ * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
+ */
+export function proclaim(
+  lock: string,
+  value: string,
+  token: string | number,
+  text: string | number,
+  ttl: string | number,
+  channel: string | number,
+  message: string | number,
+): ScriptCall {
+  return {
+    script: proclaimScript,
+    keys: [lock, value],
+    args: [String(token), String(text), String(ttl), String(channel), String(message)],
+  };
+}
+
 const raiseScript: Script = {
   name: 'raise',
   sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
@@ -1518,6 +1714,23 @@ export function raise(
   least: string | number,
 ): ScriptCall {
   return { script: raiseScript, keys: [...lock, fence], args: [String(token), String(least)] };
+}
+
+const readHolderScript: Script = {
+  name: 'readHolder',
+  sha: 'd7731b34f083a5e65af2a959e322f24e13031cd7',
+  lua: "return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }",
+};
+
+/**
+ * who holds a lock, and what is kept beside it. Changes nothing.
+ *
+ * @param lock string: the holder's token
+ * @param value string: what was written beside it last
+ * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), text or nil]
+ */
+export function readHolder(lock: string, value: string): ScriptCall {
+  return { script: readHolderScript, keys: [lock, value], args: [] };
 }
 
 const readValueScript: Script = {
@@ -1644,12 +1857,16 @@ export function writeValue(
 }
 
 export const scripts: readonly Script[] = [
+  acquireOnceScript,
   acquireScript,
   batchSharedScript,
   batchScript,
   extendScript,
   inspectScript,
+  markSlotScript,
+  proclaimScript,
   raiseScript,
+  readHolderScript,
   readValueScript,
   releaseScript,
   writeValueScript,

@@ -14,6 +14,8 @@ import {
   type Mode,
   type QueueEntry,
   type ReleaseRequest,
+  type Slot,
+  type Slots,
   type Store,
 } from '../store';
 import { newToken } from '../token';
@@ -28,8 +30,16 @@ export interface Target {
   readonly store: Store;
   /** How it is to be held, where several may hold the key. */
   readonly mode: Mode | undefined;
+  /** For a job that runs once a slot. */
+  readonly once?: Once | undefined;
   /** Of a change in place, which keeps the token of what is held: that is never released here. */
   readonly change: KeptToken | undefined;
+}
+
+export interface Once {
+  readonly slots: Slots;
+  /** The slot that it is, whether the lock was granted or not; and whether the slot's job has run. */
+  told(slot: Slot, isDone: boolean): void;
 }
 
 export interface KeptToken {
@@ -136,14 +146,14 @@ export class Attempts {
   }
 
   #newRequest(): AcquireRequest {
-    const { keys, mode, change, settings } = this.#target;
+    const { keys, mode, change, settings, once } = this.#target;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
       return !this.#caller.isSettled;
     };
     const token = change?.token ?? newToken(owner);
-    return { keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode };
+    return { keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode, slots: once?.slots };
   }
 
   #makeNow(request: AcquireRequest): void {
@@ -158,6 +168,7 @@ export class Attempts {
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
+    if (reply.slot !== undefined) this.#target.once?.told(reply.slot, !reply.granted && reply.isDone === true);
     if (!reply.granted) this.#ticket = reply.position?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.

@@ -10,7 +10,7 @@ import type face = require('./face');
 type LaterOptions = 'register';
 type LaterState = 'holders' | 'queue';
 /** `inspect` as long as its state is not whole. */
-type LaterMethods = 'once' | 'list' | 'free' | 'inspect';
+type LaterMethods = 'list' | 'free' | 'inspect';
 /** Without UpstashLike and BunRedisLike: then face.RedisLike. */
 type Client = face.NodeRedisLike | face.IORedisLike | face.GlideLike | face.Store;
 
@@ -27,6 +27,7 @@ export const lockOptions = (given: Built<face.LockOptions>): Built<ours.LockOpti
 export const rwLockOptions = (given: Built<face.RWLockOptions>): Built<ours.RWLockOptions> => given;
 export const permitOptions = (given: Built<face.PermitOptions>): Built<ours.PermitOptions> => given;
 export const cachedOptions = (given: Built<face.CachedOptions>): Built<ours.CachedOptions> => given;
+export const onceOptions = (given: Built<face.OnceOptions>): Built<ours.OnceOptions> => given;
 export const hostLockOptions = (given: face.HostLockOptions): ours.HostLockOptions => given;
 export const detached = (given: face.DetachedLease): ours.DetachedLease => given;
 export const nodeRedis = (given: face.NodeRedisLike): ours.NodeRedisLike => given;
@@ -63,6 +64,10 @@ export const lease = (of: ours.Lease): face.Lease => of;
 export const rwLease = (of: ours.RWLease): face.RWLease => of;
 export const detachedLease = (of: ours.DetachedLease): face.DetachedLease => of;
 export const tryRunResult = (of: ours.TryRunResult<string>): face.TryRunResult<string> => of;
+export const leader = (of: ours.Leader): face.Leader => of;
+export const term = (of: ours.Term): face.Term => of;
+export const onceResult = (of: ours.OnceResult<string>): face.OnceResult<string> => of;
+export const slot = (of: ours.Slot): face.Slot => of;
 export const lockState = (of: ours.LockState): Omit<face.LockState, LaterState> => of;
 
 export const inspect = (of: ours.WithLock['inspect']): ((key: string) => Promise<Omit<face.LockState, LaterState>>) =>
@@ -72,6 +77,8 @@ export const lock = (of: ours.Lock): face.Lock => of;
 export const Lock = (of: typeof ours.Lock): typeof face.Lock => of;
 export const rwLock = (of: ours.RWLock): face.RWLock => of;
 export const RWLock = (of: typeof ours.RWLock): typeof face.RWLock => of;
+export const electionOptions = (given: Built<face.ElectionOptions>): Built<ours.ElectionOptions> => given;
+export const election = (of: ours.Election): face.Election => of;
 export const semaphore = (of: ours.Semaphore): face.Semaphore => of;
 export const Semaphore = (of: typeof ours.Semaphore): typeof face.Semaphore => of;
 

@@ -42,7 +42,7 @@ const shims: { [entry: string]: string[] } = {
 };
 /** What the face names and a later version brings; and what the face has no name for. */
 const laterNames = [
-  ...['Election', 'ElectionOptions', 'Leader', 'Term', 'OnceOptions', 'OnceResult', 'Slot', 'FreeOptions'],
+  'FreeOptions',
   ...['LockList', 'ListOptions', 'ListedLock', 'HolderState', 'WaiterState', 'UpstashLike', 'BunRedisLike'],
 ];
 const ownNames = [

@@ -14,6 +14,9 @@ const shows: Record<string, RegExp> = {
   'at-most-three': /20 calls, at most [123] at once; 3 permits are free again/,
   cache: /100 callers were served 42, loaded 1 time/,
   cron: /it ran 1 time\n/,
+  nightly: /^(?!.*done here.*done here).*T03:00:00.000Z, fence true.*done here.*two timers each/s,
+  leader: /(?:(?:ann|bob|eve) leads\n){3}20 changes were read, each once, in their order/,
+  'leader-sigterm': /leads\nis told: SIGTERM\ntidied up\nthe next one leads at once/,
 };
 const withoutRedis = { ...shows, fence: /slow writes, fence \d+\n {2}file: refused\nfile: quick\n/ };
 

@@ -7,7 +7,15 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type { RedisLike } from '../../src/redis-like';
-import type { AcquireReply, AcquireRequest, Mode, ReleaseRequest, Store } from '../../src/store';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type Mode,
+  type ReleaseRequest,
+  type Slots,
+  type Store,
+  slotAt,
+} from '../../src/store';
 import { memoryStore } from '../../src/stores/embedded/memory';
 import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
 import { storeOf } from '../../src/stores/open';
@@ -60,7 +68,15 @@ type Command =
   | { readonly do: 'release member'; readonly who: number; readonly ticket: number; readonly mode: Mode }
   | { readonly do: 'count permits' }
   | { readonly do: 'write value'; readonly who: number; readonly key: number; readonly text: string }
-  | { readonly do: 'read value'; readonly key: number };
+  | { readonly do: 'read value'; readonly key: number }
+  | {
+      readonly do: 'acquire once';
+      readonly who: number;
+      readonly key: number;
+      readonly lifetime: number;
+      readonly slots: Slots;
+    }
+  | { readonly do: 'release done'; readonly who: number; readonly key: number; readonly everyMs: number };
 
 const people = 5;
 /** Mutexes; and one that several may hold. */
@@ -93,6 +109,15 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ do: fc.constant('inspect' as const), key }),
   fc.record({ do: fc.constant('write value' as const), who, key, text: fc.constantFrom('', '"ü"', '{"a":1}') }),
   fc.record({ do: fc.constant('read value' as const), key }),
+);
+
+/** Slots that never end while a test runs; those of two lengths are different slots of one key. */
+const everyMs = fc.constantFrom(1, 2).map((n) => n * 10 * 365 * 86_400_000);
+const slots = fc.record({ everyMs, offsetMs: fc.constantFrom(0, -86_400_000), marks: fc.boolean() });
+const ofSlots = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('acquire once' as const), who, key, lifetime, slots }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('release done' as const), who, key, everyMs }) },
+  { weight: 3, arbitrary: command },
 );
 
 /** As `RWLock` asks, and as `Semaphore` does; and now and then as the other one. */
@@ -213,6 +238,16 @@ class Run {
         const { text } = each;
         return this.#store.writeValue({ key: this.#keys[each.key]!, token, text, ttlMs: 60_000, commandTimeoutMs });
       }
+      case 'acquire once': {
+        const request = this.#acquire({ lifetime: each.lifetime, fences: 1 }, each.who, [each.key], false);
+        const reply = await this.#store.acquire({ ...request, slots: each.slots });
+        const isDone = !reply.granted && reply.isDone;
+        return [reply.slot, isDone, isDone || this.#told(each.who, [each.key], false, reply)];
+      }
+      case 'release done': {
+        const done = slotAt(Date.now(), { everyMs: each.everyMs, offsetMs: 0, marks: false });
+        return this.#store.release({ ...this.#release(each.who, [each.key], 0), done });
+      }
       case 'read value':
         return this.#store.readValue(this.#keys[each.key]!, commandTimeoutMs);
     }
@@ -310,6 +345,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
 
   const worlds: [what: string, commands: fc.Arbitrary<Command>][] = [
     ['a mutex and what is cached beside it', command],
+    ['jobs that run once a slot', ofSlots],
     ['readers and writers', ofMembers(readsOrWrites)],
     ['permits', ofMembers(counted)],
     ['a key that is asked for in every way', fc.oneof(ofMembers(readsOrWrites), ofMembers(counted))],

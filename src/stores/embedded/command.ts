@@ -1,5 +1,5 @@
 // What the machine is asked, and what it answers: the arguments and replies of the scripts, as data.
-import type { Mode, QueueEntry, QueuePosition } from '../../store';
+import type { Mode, QueueEntry, QueuePosition, Slots } from '../../store';
 
 export interface AcquireCommand {
   readonly keys: readonly string[];
@@ -17,6 +17,8 @@ export interface AcquireCommand {
   readonly pauseMs?: number | undefined;
   /** For a key that several may hold. One key only. */
   readonly mode?: Mode | undefined;
+  /** For a job that runs once a slot. One key only. */
+  readonly slots?: Slots | undefined;
 }
 
 export interface ReleaseCommand {
@@ -39,6 +41,8 @@ export type Acquired =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }
   | { readonly outcome: 'busy'; readonly leftMs: number; readonly position?: QueuePosition | undefined }
   | { readonly outcome: 'late' }
+  /** The job of the slot has run. */
+  | { readonly outcome: 'done' }
   /** A change in place that can never be: another holder is upgrading, or this one is no holder any more. */
   | { readonly outcome: 'deadlock' | 'gone' };
 

@@ -82,7 +82,7 @@ export class MemoryTable implements Table {
   readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;
-  readonly #channels = new Map<string, (text: string) => void>();
+  readonly #channels = new Map<string, Set<(text: string) => void>>();
   readonly #now: (() => number) | undefined;
   readonly #startMs = Date.now();
   #readMs: number;
@@ -107,8 +107,13 @@ export class MemoryTable implements Table {
 
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     if (this.#closed) throw closedStore();
-    this.#channels.set(channel, onMessage);
-    return { close: () => void this.#channels.delete(channel) };
+    const listeners = this.#channels.get(channel) ?? new Set();
+    this.#channels.set(channel, listeners.add(onMessage));
+    const close = (): void => {
+      listeners.delete(onMessage);
+      if (listeners.size === 0 && this.#channels.get(channel) === listeners) this.#channels.delete(channel);
+    };
+    return { close };
   }
 
   expire(key: string): boolean {
@@ -151,6 +156,8 @@ export class MemoryTable implements Table {
 
   /** Later, never within the call that granted it. */
   #tell(channel: string, text: string): void {
-    nextTick(() => this.#channels.get(channel)?.(text));
+    nextTick(() => {
+      for (const hear of [...(this.#channels.get(channel) ?? [])]) hear(text);
+    });
   }
 }

@@ -4,7 +4,7 @@
 // Redis's own clock does.
 //
 // Here are the verbs of a mutex, and the way in to those of locks that several may hold (shared-machine.ts).
-import type { Mode } from '../../store';
+import { type Mode, newsOf, type ProclaimRequest, type Slot, type Slots, slotAt } from '../../store';
 import type { AcquireCommand, Acquired, Claim, Extended, Publish, ReleaseCommand, Released } from './command';
 import {
   enqueue,
@@ -24,6 +24,8 @@ import { acquireShared, extendShared, isHeld, notifyEach, permitsOut, releaseSha
 /** A fence counter that is further ahead of the clock was damaged. */
 const mostFenceAheadMicros = 86_400_000_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
+
+type ProclaimCommand = Omit<ProclaimRequest, 'commandTimeoutMs'>;
 
 interface Handing {
   /** The token of the caller of this command: it needs no message, and no confirmation. */
@@ -56,6 +58,7 @@ export class Machine {
   acquire(command: AcquireCommand, micros: number): Acquired {
     const { keys, token, queueAs, mode } = command;
     if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
+    if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const rows = keys.map((key) => this.#row(key, nowMs));
@@ -186,6 +189,36 @@ export class Machine {
     const row = this.#row(key, nowMs);
     if (row.token !== token) return false;
     row.value = { text, endMs: nowMs + ttlMs };
+    return true;
+  }
+
+  /** As `acquire`, unless the job of the slot that it is has run. */
+  #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): Acquired {
+    const nowMs = Math.floor(micros / 1000);
+    if (nowMs > command.notAfterMs) return { outcome: 'late' };
+    const row = this.#row(command.keys[0]!, nowMs);
+    const slot = slotAt(nowMs, slots);
+    const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start;
+    if (row.token !== command.token && isMarked) return { outcome: 'done' };
+    const acquired = this.acquire(command, micros);
+    if (acquired.outcome === 'granted' && slots.marks) row.slot = { startMs: slot.start, endMs: slot.end };
+    return acquired;
+  }
+
+  /** From now on the job of a slot counts as done. False: the lock is no longer `token`'s, or the slot is over. */
+  markSlot(key: string, token: string, { start, end }: Slot, micros: number): boolean {
+    const nowMs = Math.floor(micros / 1000);
+    const row = this.#row(key, nowMs);
+    if (row.token !== token || end <= nowMs) return false;
+    row.slot = { startMs: start, endMs: end };
+    return true;
+  }
+
+  /** Writes a text beside a lock that the token still holds, and tells those that observe it; '' takes it back. */
+  proclaim({ key, token, text, ttlMs, channel }: ProclaimCommand, micros: number): boolean {
+    if (!this.writeValue(key, token, text, ttlMs, micros)) return false;
+    if (text === '') this.#row(key, Math.floor(micros / 1000)).value = undefined;
+    this.#publish(channel, newsOf, key);
     return true;
   }
 

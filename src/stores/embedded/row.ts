@@ -17,6 +17,8 @@ export interface Row {
   shared: Shared | undefined;
   /** What is cached beside it. */
   value: { readonly text: string; readonly endMs: number } | undefined;
+  /** When the slot began whose job has run last, and when it ends. */
+  slot: { readonly startMs: number; readonly endMs: number } | undefined;
 }
 
 export interface Entry {
@@ -96,6 +98,7 @@ export function newRow(key: string): Row {
     poll: undefined,
     shared: undefined,
     value: undefined,
+    slot: undefined,
   };
 }
 
@@ -111,6 +114,7 @@ export function isSpare(row: Row, micros: number): boolean {
   const isFree = row.token === undefined || row.endMs <= nowMs;
   if (!isFree || row.yieldUntilMs > nowMs) return false;
   if (row.value !== undefined && row.value.endMs > nowMs) return false;
+  if (row.slot !== undefined && row.slot.endMs > nowMs) return false;
   const { holders, queue } = row.shared ?? newShared();
   if (holders.some((each) => each.endMs > nowMs) || queue.some((each) => each.deadlineMs >= nowMs)) return false;
   return row.queue.every((each) => each.deadlineMs < nowMs);

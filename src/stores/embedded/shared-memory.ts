@@ -58,6 +58,7 @@ export function sharedMemoryStore(name: string): EmbeddedStore {
     run: (work) => through().run(work),
     lagMs: () => table.lagMs(),
     listen: async (channel, onMessage) => through().listen(channel, onMessage),
+    listensAlone: true,
     keys: () => through().keys(),
   });
 }

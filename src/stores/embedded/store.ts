@@ -11,14 +11,17 @@ import {
   type ExtendReply,
   type ExtendRequest,
   earlier,
+  type HolderText,
   type Listening,
   type LockState,
   type Mode,
   type Moment,
   now,
+  type ProclaimRequest,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
+  slotAt,
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
@@ -43,6 +46,8 @@ export interface Table {
   /** Where only this process uses it. */
   readonly renewed?: RenewedLocks | undefined;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
+  /** Only one can listen to a channel. */
+  readonly listensAlone?: boolean;
   /** Of every row there is, those of free locks that were not yet forgotten included. */
   keys(): string[];
 }
@@ -83,6 +88,7 @@ class Embedded implements Store {
   readonly kind: Store['kind'];
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
+  readonly listensAlone: boolean;
   readonly clock: Clock | undefined;
   readonly renewed: RenewedLocks | undefined;
   readonly #table: Table;
@@ -90,6 +96,7 @@ class Embedded implements Store {
   constructor(table: Table, kind: Store['kind']) {
     this.kind = kind;
     this.#table = table;
+    this.listensAlone = table.listensAlone === true;
     this.clock = table.clock;
     this.renewed = table.renewed;
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
@@ -100,7 +107,7 @@ class Embedded implements Store {
   }
 
   acquireNow(request: AcquireRequest): AcquireReply {
-    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs } = request;
+    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now(this.clock);
@@ -113,12 +120,13 @@ class Embedded implements Store {
       queueAs,
       pauseMs,
       mode,
+      slots,
     };
-    return this.#run(
-      keys,
-      (machine, micros) => replyOf(machine.acquire(claim, micros), this.#from(sent, micros)),
-      sent.monoMs,
-    );
+    const work = (machine: Machine, micros: number): AcquireReply => {
+      const reply = replyOf(machine.acquire(claim, micros), this.#from(sent, micros));
+      return slots === undefined ? reply : { ...reply, slot: slotAt(Math.floor(micros / 1000), slots) };
+    };
+    return this.#run(keys, work, sent.monoMs);
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
@@ -141,10 +149,14 @@ class Embedded implements Store {
     return this.releaseNow(request);
   }
 
-  releaseNow({ keys, token, ticket = 0, yieldMs = 0, held }: ReleaseRequest): ReleaseReply {
+  releaseNow({ keys, token, ticket = 0, yieldMs = 0, held, done }: ReleaseRequest): ReleaseReply {
     this.renewed?.check(keys);
     const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
-    return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
+    const work = (machine: Machine, micros: number): readonly Released[] => {
+      if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
+      return machine.release(command, micros).results;
+    };
+    return resultOf(this.#table.run(work));
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
@@ -194,6 +206,19 @@ class Embedded implements Store {
     return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
   }
 
+  async proclaim(request: ProclaimRequest): Promise<boolean> {
+    return this.#table.run((machine, micros) => machine.proclaim(request, micros));
+  }
+
+  async readHolder(key: string): Promise<HolderText | null> {
+    return this.#table.run((machine, micros) => {
+      const { token, leftMs, kind } = machine.inspect(key, micros);
+      if (token === undefined || kind !== undefined) return null;
+      const left = isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs;
+      return { token, leftMs: left, text: machine.readValue(key, micros) };
+    });
+  }
+
   join(): void {}
 
   async leave(): Promise<void> {}
@@ -233,6 +258,7 @@ function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
   if (acquired.outcome === 'granted') {
     return { granted: true, fence: acquired.fence, others: acquired.others, sent };
   }
+  if (acquired.outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
   // Nothing is ever late here; a change that a later one has overtaken is as good as gone.
   if (acquired.outcome !== 'busy') {
     return {

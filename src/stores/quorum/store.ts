@@ -17,10 +17,12 @@ import type {
   AcquireRequest,
   ExtendReply,
   ExtendRequest,
+  HolderText,
   LockState,
   Mode,
   Moment,
   Node,
+  ProclaimRequest,
   ReleaseReply,
   ReleaseRequest,
   Store,
@@ -88,6 +90,14 @@ export class Quorum implements Store {
 
   writeValue({ key }: ValueRequest): Promise<boolean> {
     return Promise.reject(onlyForOne(key, 'a cached value'));
+  }
+
+  proclaim({ key }: ProclaimRequest): Promise<boolean> {
+    return Promise.reject(onlyForOne(key, 'an election'));
+  }
+
+  readHolder(key: string): Promise<HolderText | null> {
+    return Promise.reject(onlyForOne(key, 'an election'));
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {

@@ -10,13 +10,19 @@ import {
   type ExtendRequest,
   earlier,
   type Held,
+  type HolderText,
   type LockState,
   type Mode,
   type Moment,
+  newsOf,
+  type ProclaimRequest,
   type QueueEntry,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
+  type Slot,
+  type Slots,
+  slotAt,
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
@@ -36,9 +42,37 @@ const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', 
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
   const { keys, token, lifetimeMs, queueAs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
+  if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+}
+
+function acquireOnceCall(
+  request: AcquireRequest,
+  { everyMs, offsetMs, marks }: Slots,
+  fence: string,
+  notAfter: number,
+): Call {
+  const key = listOf(request.keys)[0]!;
+  return scripts.acquireOnce(
+    key,
+    fence,
+    companionOf(key, 'queue'),
+    companionOf(key, 'slot'),
+    request.token,
+    request.lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request),
+    everyMs,
+    offsetMs,
+    marks ? 1 : 0,
+  );
+}
+
+export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): Call {
+  const key = listOf(keys)[0]!;
+  return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
 }
 
 /** What the script wants of a caller that is not queued. */
@@ -140,6 +174,22 @@ export function readValueCall(key: string): ScriptCall {
   return scripts.readValue(companionOf(key, 'value'));
 }
 
+export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): Call {
+  return scripts.proclaim(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
+}
+
+export function readHolderCall(key: string): ScriptCall {
+  return scripts.readHolder(key, companionOf(key, 'value'));
+}
+
+export function readHolderReply(reply: unknown, key: string): HolderText | null {
+  if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
+  const [token, leftMs, text] = reply as [unknown, number, unknown];
+  if (token === null || !Number.isSafeInteger(leftMs)) return null;
+  const left = leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
+  return { token: String(token), leftMs: left, text: text === null ? null : String(text) };
+}
+
 export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): ScriptCall {
   return scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
 }
@@ -147,7 +197,7 @@ export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): Scrip
 /** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
 export function acquireReply(
   reply: unknown,
-  { keys, queueAs, mode }: AcquireRequest,
+  { keys, queueAs, mode, slots }: AcquireRequest,
   sent: Moment,
   clock: ServerClock,
 ): AcquireReply | undefined {
@@ -156,15 +206,18 @@ export function acquireReply(
   const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
   const [status, value, third, serverMs, before, outside] = numbers as [number, number, number, number, number, number];
   if (serverMs > 0) clock.learn(serverMs, sent.monoMs);
+  const slot = slots && slotAt(serverMs, slots);
   if (status === 1)
-    return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third };
+    return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third, slot };
   if (status === -1) return undefined;
+  if (slots !== undefined && status === -4) return { granted: false, leftMs: 0, slot, isDone: true };
   if (mode !== undefined && (status === -2 || status === -3)) {
     return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible: status === -2 ? 'deadlock' : 'gone' };
   }
   if (status !== 0) throw strangeReply(reply, keys);
   const position = isLong && queueAs ? { ticket: third, before, outside: outside === 1 } : undefined;
-  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, position, sent: position && sent };
+  const leftMs = value < 0 ? Number.POSITIVE_INFINITY : value;
+  return { granted: false, leftMs, position, sent: position && sent, slot };
 }
 
 /** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */

@@ -9,14 +9,17 @@ import {
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
+  type HolderText,
   type Identity,
   type LockState,
   type Moment,
   type Node,
   now,
+  type ProclaimRequest,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
+  type Slot,
   type Store,
   type ValueRequest,
 } from '../../store';
@@ -160,9 +163,21 @@ class RedisStore implements Store, Node {
   }
 
   release(request: ReleaseRequest): Promise<ReleaseReply> {
+    if (request.done !== undefined) return this.#markAndRelease(request, request.done);
     const { keys, commandTimeoutMs } = request;
     const call = commands.releaseCall(request, this.#fenceKey(keys));
     return this.#transport.request(call, keys, commandTimeoutMs, (reply) => commands.releaseReply(reply, keys));
+  }
+
+  /** In one command: both leave in one tick, in this order. */
+  async #markAndRelease(request: ReleaseRequest, slot: Slot): Promise<ReleaseReply> {
+    const { keys, commandTimeoutMs } = request;
+    await this.#transport.ready(keys, commandTimeoutMs);
+    const call = commands.markSlotCall(request, slot);
+    const marked = this.#transport.send(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys));
+    const released = this.release({ ...request, done: undefined });
+    const [reply] = await Promise.all([released, marked]);
+    return reply;
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
@@ -222,6 +237,17 @@ class RedisStore implements Store, Node {
     const { key, commandTimeoutMs } = request;
     const reply = await this.#transport.requestAlone(commands.writeValueCall(request), key, commandTimeoutMs);
     return integers(reply, 1, key)[0] === 1;
+  }
+
+  proclaim(request: ProclaimRequest): Promise<boolean> {
+    const { key, commandTimeoutMs } = request;
+    const call = commands.proclaimCall(request);
+    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
+  }
+
+  async readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null> {
+    const reply = await this.#transport.requestAlone(commands.readHolderCall(key), key, commandTimeoutMs);
+    return commands.readHolderReply(reply, key);
   }
 
   join(): void {

@@ -1,0 +1,54 @@
+-- acquire-once: take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
+-- USES clock mint queue
+-- KEYS   lock      string: the holder's token
+-- KEYS   fence     string: the last fence minted for any lock
+-- KEYS   queue     sorted set: the queue of the lock
+-- KEYS   slot      string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+-- ARGV   token     of the caller; a lock that holds it already is ours, and this is a resend
+-- ARGV   lifetime  ms until the server frees the lock by itself
+-- ARGV   notAfter  server time in ms after which nobody waits for this request any more
+-- ARGV   fences    1: mint a fence; 0: none
+-- ARGV   every     how long a slot is, in ms
+-- ARGV   offset    ms of the epoch at which some slot begins
+-- ARGV   marks     1: the slot counts as done from now on; 0: not before its job is
+-- REPLY  [1 granted, fence, 0, server time in ms | 0 busy, ms that another has left (-1: it never ends), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
+local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
+checkLifetime(ttl)
+if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
+  return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
+end
+clock()
+if now > notAfter then
+  return { -1, 0, 0, now }
+end
+local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local holder = call('GET', lock)
+local start = math.floor((now - offset) / every) * every + offset
+-- A damaged mark counts for nothing. One of a later slot is of a clock that ran ahead: that slot's job has run.
+local done = tonumber(call('GET', slot) or '')
+if holder ~= token and done and done >= start and done <= now + 86400000 then
+  return { -4, 0, 0, now }
+end
+if holder and holder ~= token then
+  return { 0, call('PTTL', lock), 0, now }
+end
+if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
+  return { 0, call('PTTL', lock), 0, now }
+end
+
+mayExpire(lock, ttl)
+-- A resend finds its own lock: no later holder has a fence, so that the last one minted is as good as its first.
+local minted = holder and fences > 0 and lastFence(fence) or 0
+if minted == 0 then
+  minted = mint(fence, fences)
+end
+if ARGV[7] == '1' then
+  call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
+end
+if not holder then
+  setLock(lock, token, ttl)
+else
+  call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
+end
+return { 1, minted, 0, now }

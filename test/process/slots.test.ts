@@ -1,0 +1,81 @@
+/**
+ * Jobs once a slot among real processes: clocks far apart, timers early and late, and a process that is killed in the middle of its
+ * job. 40 keys make 200 slots of 5 seconds; ONCE_SECONDS=200 proves it for longer.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { exited, kill9, startChild, waitFor } from '../support/processes';
+import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+
+const script = require.resolve('./children/slots.ts');
+const seconds = Number(process.env.ONCE_SECONDS ?? 5);
+const keys = 40;
+const modes = ['at-most-once', 'until-success'] as const;
+
+describe('once, among processes', function () {
+  this.timeout(60_000 + 3_000 * seconds);
+  let server: RedisServer;
+  let client: Client;
+
+  before(async () => {
+    server = await startRedis();
+    client = await server.connect();
+  });
+
+  after(async () => {
+    client.destroy();
+    await server.discard();
+  });
+
+  for (const mode of modes) {
+    it(`H85: 4 processes, clocks up to 120 s apart, ${keys * seconds} slots: each runs exactly once, ${mode}`, async () => {
+      const key = uniqueKey();
+      const args = (wrongMs: number) => [server.url, key, String(keys), String(wrongMs), mode];
+      const children = [-60_000, -20_000, 20_000, 60_000].map((wrongMs) => startChild(script, args(wrongMs)));
+      for (const child of children) expect(await child.receive(), child.output()).to.equal('ready');
+      const runs = async (): Promise<[n: string, index: number, times: number][]> => {
+        const all = Object.entries(await client.hGetAll(`${key}:runs`));
+        return all.map(([name, times]) => [name.split(' ')[0]!, Number(name.split(' ')[1]), Number(times)]);
+      };
+      const indexes = async (): Promise<number[]> => [...new Set((await runs()).map(([, index]) => index))].sort();
+      // The first slot and the last may be cut short.
+      await waitFor(async () => (await indexes()).length >= seconds + 2, { timeoutMs: 30_000 + 2_000 * seconds });
+      for (const child of children) child.send('end');
+      for (const child of children) expect((await exited(child)).code, child.output()).to.equal(0);
+
+      const whole = (await indexes()).slice(1, -1);
+      expect(whole).to.deep.equal(Array.from(whole, (_, n) => whole[0]! + n));
+      expect(whole[0]! * 1000).to.be.closeTo(Date.now(), 30_000 + 2_000 * seconds);
+      const all = await runs();
+      expect(all.filter(([, , times]) => times !== 1)).to.deep.equal([]);
+      const inWhole = all.filter(([, index]) => whole.includes(index));
+      expect(inWhole).to.have.length(keys * whole.length);
+      expect(inWhole.length).to.be.at.least(keys * seconds);
+    });
+
+    it(`H85: kill -9 in mid-job, ${mode}: ${mode === 'at-most-once' ? 'the slot is skipped' : 'the next caller runs it, once the lease is over'}`, async () => {
+      const key = uniqueKey();
+      const child = startChild(script, [server.url, key, '0', '0', mode]);
+      expect(await child.receive(), child.output()).to.equal('running');
+      await kill9(child);
+      const withLock = redisExpLock({ redis: client });
+      const next = () => withLock.once(key, { every: 10 * 365 * 86_400_000, mode }, () => 'next');
+      if (mode === 'until-success') {
+        const ran = await waitFor(async () => {
+          const result = await next();
+          if (!result.ran) expect(result.reason).to.equal('busy');
+          return result.ran && result;
+        });
+        expect(ran).to.include({ value: 'next' });
+        expect(await next()).to.deep.include({ ran: false, reason: 'done' });
+        return;
+      }
+      await waitFor(async () => !(await withLock.inspect(key)).locked, { what: 'the lease to be over' });
+      for (let n = 0; n < 3; n += 1) {
+        expect(await next()).to.deep.include({ ran: false, reason: 'done' });
+        await sleep(50);
+      }
+    });
+  }
+});
