@@ -291,7 +291,8 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, token } = this;
-    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held() };
+    const isConfirmed = ticket === 0 && !this.#mayExecute();
+    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held: this.held() };
   }
 
   #abandon(untilMs: number): void {

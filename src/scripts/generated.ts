@@ -8,7 +8,7 @@ const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
 local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
 local micros, now, checked, top`;
 const dispatchPart = `local shapes = {}
-local reply, size, keysDone, argsDone = {}, 0, 0, 0
+local keysDone, argsDone = 0, 0
 while argsDone < #ARGV do
 local text = ARGV[argsDone + 1]
 local shape = shapes[text]
@@ -17,20 +17,8 @@ local name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')
 shape = { scripts[name], tonumber(keys), tonumber(args) }
 shapes[text] = shape
 end
-local ran, answer = pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3])
+append(pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3]))
 keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
-if ran and not answer.err then
-local count = #answer
-reply[size + 1] = count
-for i = 1, count do
-reply[size + 1 + i] = answer[i]
-end
-size = size + 1 + count
-else
-reply[size + 1] = -1
-reply[size + 2] = type(answer) == 'table' and answer.err or answer
-size = size + 2
-end
 end`;
 const holdersPart = `local locks, checked, changes = {}, {}, {}
 local chunk = 16
@@ -417,6 +405,21 @@ local function answer(lock, queue, token, lifetime, fences, channel, id, ticket,
 local holder = call('GET', lock)
 local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
+end`;
+const replyPart = `local reply, size = {}, 0
+local function append(ran, answer)
+if ran and not answer.err then
+local count = #answer
+reply[size + 1] = count
+for i = 1, count do
+reply[size + 1 + i] = answer[i]
+end
+size = size + 1 + count
+else
+reply[size + 1] = -1
+reply[size + 2] = type(answer) == 'table' and answer.err or answer
+size = size + 2
+end
 end`;
 const waitersPart = `local queues, wakes = {}, {}
 local mostSilence, mostNotified = 10000, 32
@@ -1019,7 +1022,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'ec7e7c3e446ff4e6cbdffab7d77e426dbb92ff11',
+  sha: 'bd69725c7f55dece7cb86e60cb4e39a51aa80325',
   lua:
     clockPart +
     `
@@ -1292,6 +1295,9 @@ return { ourHolders(KEYS[k + 1], true).used }
 end,
 }
 ` +
+    replyPart +
+    `
+` +
     dispatchPart +
     `
 for i = 1, #wakes do
@@ -1313,7 +1319,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '3b92524ef2c6ee6456febde4ef79064eaca4eea9',
+  sha: 'ffa8e9ff06e673d04aac510230af94c68dd523c9',
   lua:
     clockPart +
     `
@@ -1351,6 +1357,9 @@ raise = function(k, a, keyCount, argCount)
     `
 end,
 }
+` +
+    replyPart +
+    `
 ` +
     dispatchPart +
     `
@@ -1480,6 +1489,127 @@ return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3],
  */
 export function inspect(lock: string, fence: string, queue: string): ScriptCall {
   return { script: inspectScript, keys: [lock, fence, queue], args: [] };
+}
+
+const plainScript: Script = {
+  name: 'plain',
+  sha: '7b49aa0568e2bf501ef2b25e7e083bb7d65fe6f9',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+local scripts = {
+acquire = function(k, a, keyCount, argCount)
+` +
+    inBatch(acquire1Part) +
+    `
+` +
+    inBatch(acquire2Part) +
+    `
+end,
+release = function(k, a, keyCount, argCount)
+` +
+    inBatch(release1Part) +
+    `
+` +
+    inBatch(release2Part) +
+    `
+end,
+}
+` +
+    replyPart +
+    `
+local names, words = KEYS, ARGV
+local releases, window, ttl, notAfter, count = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local acquires, fence = (#KEYS - 1) / 2 - releases, KEYS[#KEYS]
+local a = 2 * releases
+local ours, queued, usual, n = {}, 0, {}, 0
+if releases > 0 then
+local held = call('MGET', unpack(names, 1, releases))
+queued = call('EXISTS', unpack(names, releases + 1, a))
+for i = 1, releases do
+if held[i] == words[5 + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+n = n + 1
+ours[n], usual[i] = names[i], true
+end
+end
+end
+local ms, first, areUsual = tonumber(ttl), 0, false
+if acquires > 0 then
+clock()
+queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
+local last = count == 1 and call('GET', fence) or '0'
+areUsual = now <= tonumber(notAfter) and string.find(ttl, '^%d+$') and ms >= 1 and ms <= 9007199254740991
+areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
+if areUsual and count == 1 then
+first = math.max(last + 1, micros)
+areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
+end
+end
+reply, size = { releases + acquires, first, now or 0 }, 3
+local function runAlone(n, script, lock, queue, ...)
+KEYS, ARGV = { lock, queue, fence }, { ... }
+reply[1], reply[size + 1] = reply[1] - 1, n
+size = size + 1
+append(pcall(scripts[script], 0, 0, 3, #ARGV))
+end
+local function acquireAll()
+for i = 1, acquires do
+local lock, queue, token = names[a + i], names[a + acquires + i], words[5 + releases + i]
+local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
+if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
+runAlone(releases + i, 'acquire', lock, queue, token, ttl, notAfter, words[5])
+end
+end
+end
+if not areUsual then
+acquireAll()
+end
+local deleted = n > 0 and attempt('DEL', unpack(ours))
+for i = 1, releases do
+if type(deleted) == 'table' or not usual[i] then
+runAlone(i, 'release', names[i], names[releases + i], words[5 + i], '0', window)
+end
+end
+if areUsual then
+acquireAll()
+end
+return reply`,
+};
+
+/**
+ * release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
+ *
+ * @param key the locks to release, then their queues; the locks to acquire, then their queues
+ * @param fence string: the last fence minted for any lock
+ * @param releases how many locks to release
+ * @param window ms for which they yield, when it is the turn of callers outside the queue
+ * @param lifetime ms until the server frees the acquired locks by itself
+ * @param notAfter server time in ms after which the acquires must change nothing
+ * @param fences 1: mint a fence for each; 0: none
+ * @param token of the locks to release, none of which an acquire here may ask for; then of those to acquire
+ * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
+ */
+export function plain(
+  key: readonly string[],
+  fence: string,
+  releases: string | number,
+  window: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  token: readonly string[],
+): ScriptCall {
+  return {
+    script: plainScript,
+    keys: [...key, fence],
+    args: [String(releases), String(window), String(lifetime), String(notAfter), String(fences), ...token],
+  };
 }
 
 const raiseScript: Script = {
@@ -1642,6 +1772,7 @@ export const scripts: readonly Script[] = [
   batchScript,
   extendScript,
   inspectScript,
+  plainScript,
   raiseScript,
   readValueScript,
   releaseScript,
