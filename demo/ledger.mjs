@@ -62,6 +62,28 @@ export function auditHolds(transfers) {
   };
 }
 
+const bounds = [1, 5, 10, 50, 100, 500, 1000, 5000, Number.POSITIVE_INFINITY];
+const longestBar = 16;
+
+/** How many of these times (ms) are up to each bound and above the one before, with a bar for each; empty bounds at both ends are left out. */
+export function histogram(times) {
+  const rows = bounds.map((most, index) => {
+    const above = bounds[index - 1] ?? 0;
+    const count = times.filter((ms) => ms <= most && (ms > above || index === 0)).length;
+    return { label: most === Number.POSITIVE_INFINITY ? `> ${above} ms` : `≤ ${most} ms`, count };
+  });
+  const highest = longest(rows.map(({ count }) => count));
+  const first = rows.findIndex(({ count }) => count > 0);
+  const last = rows.findLastIndex(({ count }) => count > 0);
+  const shown = first < 0 ? [] : rows.slice(first, last + 1);
+  const width = longest(shown.map(({ label }) => label.length));
+  return shown.map(({ label, count }) => ({
+    label: label.padStart(width),
+    count,
+    bar: '▇'.repeat(count === 0 ? 0 : Math.max(1, Math.round((count / highest) * longestBar))).padEnd(longestBar),
+  }));
+}
+
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 
 const longest = (times) => times.reduce((one, other) => Math.max(one, other), 0);

@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import fs from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Bank } from './bank.mjs';
-import { audit, auditHolds } from './ledger.mjs';
+import { audit, auditHolds, histogram } from './ledger.mjs';
 import { readOptions } from './options.mjs';
 import { chart, slice, svg } from './picture.mjs';
 import { finishLine, number, Progress, say, show, style, table, width } from './screen.mjs';
@@ -59,7 +59,13 @@ async function story() {
   const locked = await phase('locked', { bank, team });
   const scripts = server.own ? (await scriptCalls(redis)) - scriptsBefore : undefined;
 
-  const figures = { without: audit(without), locked: audit(locked), holds: auditHolds(locked.transfers), scripts };
+  const figures = {
+    without: audit(without),
+    locked: audit(locked),
+    holds: auditHolds(locked.transfers),
+    waits: histogram(locked.waits),
+    scripts,
+  };
   tellFigures(figures);
   if (figures.locked.done > 0) tellHolds(figures.holds);
   return tellVerdict(figures);
@@ -91,13 +97,13 @@ async function phase(how, { bank, team }) {
     progress.show(elapsed(), team.done, total(await bank.balances()));
   }
   const seconds = elapsed();
-  const transfers = await work;
+  const { transfers, waits } = await work;
   const after = await bank.balances();
   progress.end(seconds, transfers.length, total(after));
-  return { transfers, before, after, seconds };
+  return { transfers, waits, before, after, seconds };
 }
 
-function tellFigures({ without, locked, holds, scripts }) {
+function tellFigures({ without, locked, holds, waits, scripts }) {
   const ms = (value) => (value === undefined ? '–' : `${number(value, 1)} ms`);
   const judged = (value, isGood, words = number(value)) => [isGood ? 'green' : 'red', words];
   const both = (name, cell) => [name, cell(without), cell(locked)];
@@ -119,6 +125,7 @@ function tellFigures({ without, locked, holds, scripts }) {
       lockOnly('acquisitions that waited ³', number(holds.waited)),
       lockOnly('wait, median', ms(holds.medianWait)),
       lockOnly('wait, longest', ms(holds.waited > 0 ? holds.longestWait : undefined)),
+      ...waits.map(({ label, count, bar }) => [`acquire took ${label} ⁶`, ['dim', bar], number(count)]),
       lockOnly('highest fence', number(locked.highestFence)),
       lockOnly('fences out of order ⁴', judged(locked.outOfOrder, locked.outOfOrder === 0)),
       lockOnly('script calls per acquisition ⁵', scripts === undefined ? '–' : number(scripts / locked.done, 2)),
@@ -130,6 +137,7 @@ function tellFigures({ without, locked, holds, scripts }) {
     '³ asked while another process still held the lock',
     '⁴ not above the fence of the transfer before, in the order Redis wrote them',
     '⁵ to acquire the lock and to release it; counted on a server of our own',
+    ...(waits.length > 0 ? ['⁶ as the library tells on redis-exp-lock:acquire (`waitedMs`)'] : []),
   ]) {
     say(note, 'dim');
   }

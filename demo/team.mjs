@@ -33,12 +33,15 @@ export class Team {
     await this.#order(setup, 'ready');
   }
 
-  /** All work at the same time. Resolves all their transfers, each with the worker's number. */
+  /** All work at the same time. Resolves all their transfers, each with the worker's number, and how long each acquire waited. */
   async work(how, ms) {
     this.#done.fill(0);
     const until = performance.timeOrigin + performance.now() + ms;
     const reports = await this.#order({ how, until }, 'transfers');
-    return reports.flatMap(({ transfers }, worker) => transfers.map((transfer) => ({ worker, ...transfer })));
+    return {
+      transfers: reports.flatMap(({ transfers }, worker) => transfers.map((transfer) => ({ worker, ...transfer }))),
+      waits: reports.flatMap(({ waits }) => waits),
+    };
   }
 
   /** How many transfers were made so far, by what was last heard. */

@@ -1,6 +1,7 @@
 // One worker process: transfers money until told to stop, with or without the lock, and reports what it did.
 // This is the whole use of the library in the demo: one factory call, one `withLock.run`.
 
+import { tracingChannel } from 'node:diagnostics_channel';
 import { once } from 'node:events';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,6 +16,9 @@ process.once('disconnect', () => process.exit()); // and if that one is gone, so
 
 /** A clock that all processes share: performance.now() alone counts from each process's own start. */
 const now = () => performance.timeOrigin + performance.now();
+
+const waits = []; // in ms, of every acquire, as the library tells
+tracingChannel('redis-exp-lock:acquire').subscribe({ asyncEnd: ({ waitedMs }) => waits.push(waitedMs) });
 
 try {
   const [setup] = await once(process, 'message');
@@ -53,7 +57,7 @@ async function work(transfer, until) {
   } finally {
     clearInterval(news);
   }
-  process.send({ done: done.length, transfers: done });
+  process.send({ done: done.length, transfers: done, waits: waits.splice(0) });
 }
 
 function giveUp(error) {

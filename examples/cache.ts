@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/cache.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// Whoever finds nothing takes the lock, looks again, loads and stores; everybody else is served what was stored. A loader that
-// fails leaves nothing behind, and the next in line loads.
+// A process that finds nothing takes the lock, looks again, loads and stores; all others are served what was stored. A loader that
+// fails leaves nothing behind, and the next waiter loads.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 import { enter } from './place';

@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/cron.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// Whoever gets the key of this minute runs the job, and keeps the key: it ends by itself once no clock of the fleet can be in
+// The process that gets the key of this minute runs the job, and keeps the key: it ends by itself once no clock of the fleet can be in
 // that minute any more. Nobody waits, and who comes late finds it taken.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
@@ -20,7 +20,7 @@ async function main(): Promise<void> {
     if (lease === null) return false;
     console.log(`machine ${machine} runs the job of ${minute}, fence ${lease.fence}`);
     await sleep(5);
-    kept.push(lease); // and not given back
+    kept.push(lease); // and not released
     return true;
   };
   const ran = await Promise.all([0, 1, 2, 3, 4].map(start));

@@ -8,7 +8,7 @@
 // last writer refuses a smaller one. The comparison and the write must be one step; how, depends on the resource.
 import { type FileHandle, mkdtemp, open, readFile, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 import { enter } from './place';
@@ -29,7 +29,7 @@ export async function writeRow(redis: Evaluates, row: string, fence: number, val
   return (await redis.eval(writeUnlessStale, { keys: [row], arguments: [String(fence), value] })) === 1;
 }
 
-// (b) A file. Whoever creates `<file>.next` is alone ('wx' fails where it exists), reads the fence in the file, and makes the
+// (b) A file. The process that creates `<file>.next` is alone ('wx' fails where it exists), reads the fence in the file, and makes the
 // new version in there; the rename puts it in place and ends the exclusion in one step. A reader sees the old version or the
 // new one. A writer that dies in between leaves `<file>.next` behind, and all after it fail until somebody removes that.
 
@@ -111,4 +111,5 @@ async function main(): Promise<void> {
   await leave();
 }
 
-if (require.main === module) void main();
+// Not where its functions are a part of another program, bundled with it or not.
+if (basename(require.main?.filename ?? '').includes('fence')) void main();

@@ -4,26 +4,39 @@
 //
 // With `timeout` alone it makes one attempt by itself, and is then queued (wait/queue.ts), which requests for all that are; it
 // is told that it was granted, or leaves. Where there are no wake-ups it polls: attempts, with pauses (wait/attempt.ts).
-import {
-  forKey,
-  LockBackendError,
-  LockClosedError,
-  LockDeadlockError,
-  LockTimeoutError,
-  rejectAtCaller,
-  TooManyLockAttemptsError,
-} from './errors';
-import { warn } from './events';
-import { enclosingLocks } from './flow';
-import { excludes, HeldLock } from './held-lock';
+import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from './errors';
+import { type LockKind, lockEvent, warn } from './events';
+import { HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import type { AcquireReply, Grant, GrantSource, Mode, QueueEntry } from './store';
-import { type Attempting, Attempts, type KeptToken, type Target } from './wait/attempt';
+import {
+  type AcquireReply,
+  type Clock,
+  clockOf,
+  type Grant,
+  type GrantSource,
+  type Mode,
+  type QueueEntry,
+} from './store';
+import { AcquireTrace, type Effort, tracesAcquires } from './trace';
+import { type Attempting, Attempts } from './wait/attempt';
 import { type Position, tooLate, type Waiter } from './wait/queue';
 import type { Queues } from './wait/queues';
 import { SharedWaiter } from './wait/shared-waiter';
+import { abortReason, deadlock, enclosingLock, isEndless, refusalOf, timedOut, tooMany, type Wanted } from './wanted';
+
+/** What is to be acquired. */
+export interface Terms {
+  readonly settings: Settings;
+  readonly scope: Scope;
+  /** How the key is to be held, where several may hold it. */
+  readonly mode?: Mode | undefined;
+  /** Of a mutex that is more than one. */
+  readonly kind?: LockKind | undefined;
+  /** Busy is an answer, and no error, to those that observe. */
+  readonly isTry?: boolean | undefined;
+}
 
 /**
  * Resolves with what `wrap` makes of the held lock, once every key is ours. Impossible arguments throw at once, before any I/O.
@@ -35,49 +48,43 @@ import { SharedWaiter } from './wait/shared-waiter';
  * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
-export function acquire<T>(
-  key: Key,
-  settings: Settings,
-  scope: Scope,
-  wrap: (held: HeldLock) => T,
-  mode?: Mode,
-): Promise<T> {
+export function acquire<T>(key: Key, terms: Terms, wrap: (held: HeldLock) => T): Promise<T> {
+  const { settings, scope, mode, kind, isTry = false } = terms;
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  return wait({ key: given, keys, settings, scope, store, mode, change: undefined }, wrap);
+  const wanted = { key: given, keys, settings, scope, store, mode, kind, change: undefined, trace: undefined };
+  return tracesAcquires() ? tracedWait(wanted, wrap, isTry) : wait(wanted, wrap);
 }
 
-/** All that an acquisition is for. */
-export interface Wanted extends Target {
-  readonly scope: Scope;
-  readonly change: Change | undefined;
-}
-
-/** A change in place: what becomes of its answers. */
-export interface Change extends KeptToken {
-  /** The error where what is held has ended meanwhile: then all that Redis keeps of its token is released. */
-  ended(mayExecuteUntilMs: number): Error | undefined;
-  /** It was made: of what is held. */
-  granted(reply: AcquireReply & { granted: true }): HeldLock;
-  /** It can never be made: the error for the caller. */
-  refused(reason: 'deadlock' | 'gone'): Error;
+/** @internal As `wait`, told on `redis-exp-lock:acquire`. */
+export function tracedWait<T>(wanted: Wanted, wrap: (held: HeldLock) => T, isTry: boolean): Promise<T> {
+  const trace = new AcquireTrace(wanted, wanted.settings.signal, isTry);
+  return trace.run(() => wait({ ...wanted, trace }, wrap));
 }
 
 /** @internal Resolves with what `wrap` makes of what is held then. */
 export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T> {
-  const { key, keys, settings, scope, store, mode } = wanted;
+  const { trace } = wanted;
   return new Promise((resolve, reject) => {
-    const refusal = store.refuses?.(keys, mode);
-    if (scope.closed) reject(new LockClosedError(`${describe(key)}: this lock was closed`, { key }));
-    else if (settings.signal?.aborted) reject(abortReason(settings.signal));
-    else if (refusal) reject(forKey(refusal, key));
-    else {
-      let calling = true;
-      const fail = (error: unknown): void => (calling ? reject(error) : resolve(rejectAtCaller(error)));
-      new Acquisition(wanted, (held) => resolve(wrap(held)), fail).start();
-      calling = false;
+    const refusal = refusalOf(wanted);
+    if (refusal !== undefined) {
+      trace?.failed(refusal, { attempts: 0, queued: false });
+      return reject(refusal);
     }
+    let calling = true;
+    const succeed = (held: HeldLock): void => {
+      trace?.granted(held.fence, acquisition.effort);
+      resolve(wrap(held));
+    };
+    const fail = (error: unknown): void => {
+      trace?.failed(error, acquisition.effort);
+      if (calling) reject(error);
+      else resolve(rejectAtCaller(error));
+    };
+    const acquisition = new Acquisition(wanted, succeed, fail);
+    acquisition.start();
+    calling = false;
   });
 }
 
@@ -88,6 +95,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   readonly retryTimeoutMs: number;
   isSettled = false;
   readonly #wanted: Wanted;
+  readonly #clock: Clock;
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
@@ -108,6 +116,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
     this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
     this.#wanted = wanted;
+    this.#clock = clockOf(wanted.store);
     this.#resolve = resolve;
     this.#reject = reject;
     this.#attempts = new Attempts(wanted, this);
@@ -116,7 +125,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
-    if (timeoutMs) this.#deadlineMs = performance.now() + timeoutMs;
+    if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
@@ -129,9 +138,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   granted(grant: Grant): HeldLock {
-    const held = this.#heldLock(grant, this.#position!.queue);
-    this.#succeed(held);
-    return held;
+    return this.#succeed(this.#heldLock(grant, this.#position!.queue));
   }
 
   failed(error: LockBackendError): void {
@@ -155,11 +162,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
-    if (change !== undefined) return this.#finish(change.granted(reply));
+    if (change !== undefined) return void this.#succeed(change.granted(reply));
     const { fence, sent } = reply;
     const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
-    if (held.remaining() > 0) return this.#succeed(held);
-    this.#failure = tooLate(key, performance.now() - sent.monoMs, settings.lifetimeMs);
+    if (held.remaining() > 0) return void this.#succeed(held);
+    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
     this.#next();
   }
@@ -195,15 +202,14 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** Is queued once a wake-up would be heard; polls where none can be, or where that takes too long. */
   #enqueueOrPoll(queues: Queues): void {
-    const { key, keys } = this.#wanted;
     const enqueue = (): void => this.#enqueue(queues);
     const poll = (error: unknown): void => {
       this.#isDeaf = true;
-      warn({ code: 'no-wake-ups', message: `${describe(key)} is polled for: no message can be heard`, key, error });
+      warnOfPolling(this.#wanted, error);
       if (this.#attempts.count === 0) this.#attempt();
       else this.#pauseAndAttempt();
     };
-    this.#stopOpening = queues.wakeUps.whenOpen(keys as string, this.commandTimeoutMs, enqueue, poll);
+    this.#stopOpening = queues.wakeUps.whenOpen(this.#wanted.keys as string, this.commandTimeoutMs, enqueue, poll);
   }
 
   #wake(isBehind: boolean): boolean {
@@ -219,12 +225,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - performance.now();
+    const leftMs = this.#deadlineMs - this.#clock.nowMs();
     const onDeadline = (): void => {
-      if (performance.now() < this.#deadlineMs) this.#armDeadline();
+      if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
     };
-    this.#deadline = setTimeout(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
   }
 
   #attempt(): void {
@@ -245,7 +251,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    return timeoutMs === 0 || this.#attempts.count >= maxRetries || performance.now() >= this.#deadlineMs;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
   }
 
   get #polls(): boolean {
@@ -262,41 +268,38 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
-    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - performance.now();
+    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#clock.nowMs();
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }
-    const isQueued = this.#failure === undefined && !this.#shared?.isSubscribed;
-    const queues = isQueued && !this.#isDeaf ? queuesOf(this.#wanted) : undefined;
+    const mayQueue = this.#failure === undefined && !this.#shared?.isSubscribed && !this.#isDeaf;
+    const queues = mayQueue ? queuesOf(this.#wanted) : undefined;
     if (queues === undefined) this.#pauseAndAttempt();
     else if (queues.wakeUps.isOpen) this.#enqueue(queues);
     else this.#enqueueOrPoll(queues);
   }
 
   #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
-    const leftMs = this.#deadlineMs - performance.now();
-    this.#attempts.pause(Math.max(Math.min(wantedMs, leftMs), 0), () => this.#attempt());
+    const pauseMs = Math.min(wantedMs, this.#deadlineMs - this.#clock.nowMs());
+    this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
   }
 
   #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {
-    const { key, keys, mode, scope, settings, store } = this.#wanted;
+    const { key, keys, mode, kind, scope, settings, store } = this.#wanted;
     const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
-    const context = scope.context(settings, store, source);
+    const context = scope.context(settings, store, source, kind);
     return new HeldLock(grant, { key, keys, retries, context, mode });
   }
 
-  #succeed(held: HeldLock): void {
-    this.#wanted.scope.add(held);
-    this.#finish(held);
-  }
-
-  #finish(held: HeldLock): void {
+  #succeed(held: HeldLock): HeldLock {
+    if (this.#wanted.change === undefined) this.#wanted.scope.add(held);
     this.#settle();
     this.#resolve(held);
+    return held;
   }
 
   #fail(error: unknown): void {
@@ -326,10 +329,20 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (this.#shared) this.#shared.isQueued = false;
   }
 
-  #timedOut(): LockTimeoutError {
-    const isQueued = this.#position !== undefined || this.#shared?.isSubscribed;
-    return timedOut(this.#wanted, isQueued ? 'it was queued' : `attempts: ${this.#attempts.count}`);
+  get effort(): Effort {
+    const queued = this.#position?.hasWaited ?? this.#shared?.hasWaited ?? false;
+    return { attempts: queued || this.#position !== undefined ? 1 : this.#attempts.count, queued };
   }
+
+  #timedOut(): LockTimeoutError {
+    const wasQueued = this.#position !== undefined || this.#shared?.isSubscribed;
+    return timedOut(this.#wanted, wasQueued ? 'it was queued' : `attempts: ${this.#attempts.count}`);
+  }
+}
+
+function warnOfPolling(wanted: Wanted, error: unknown): void {
+  const message = `${describe(wanted.key)} is polled for: no message can be heard`;
+  warn({ ...lockEvent(wanted), code: 'no-wake-ups', message, error });
 }
 
 /** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
@@ -337,49 +350,4 @@ function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined 
   const { queued, lifetimeMs, minReplicas } = settings;
   const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
   return isQueued ? scope.queues(store) : undefined;
-}
-
-/** Whether nothing but a grant would end the wait. */
-function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }: Settings): boolean {
-  return timeoutMs === Number.POSITIVE_INFINITY && maxRetries === Number.POSITIVE_INFINITY && signal === undefined;
-}
-
-/** The lock of the code that waits here, if that is in its own way. */
-function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
-  if (change !== undefined) return undefined;
-  return enclosingLocks().find((held) => excludes(held, store, keys, mode));
-}
-
-function timedOut(wanted: Wanted, how: string): LockTimeoutError {
-  const { key, settings } = wanted;
-  const message = `${describe(key)} was not free within ${settings.timeoutMs} ms (${how})`;
-  return new LockTimeoutError(message + ownFault(wanted), { key });
-}
-
-/** Names what is in the way, where that is the caller's own. */
-function ownFault(wanted: Wanted): string {
-  const own = enclosingLock(wanted);
-  if (own !== undefined) {
-    return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
-  }
-  const { change, keys, mode, scope, store } = wanted;
-  const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
-  return near ? `: it is held by the caller's own lock object or function (fence ${near.fence})` : '';
-}
-
-function deadlock(key: Key, own: HeldLock): LockDeadlockError {
-  const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
-  return new LockDeadlockError(message, { key });
-}
-
-function tooMany(key: Key, attempts: number): TooManyLockAttemptsError {
-  const message = `Exceeded max retry count: ${describe(key)} is held by somebody else (attempts: ${attempts})`;
-  return new TooManyLockAttemptsError(message, { key, attempts });
-}
-
-/** What a wait rejects with that its signal has given up. */
-export function abortReason(signal: AbortSignal): unknown {
-  if (signal.reason instanceof Error) return signal.reason;
-  const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
-  return Object.assign(error, { name: 'AbortError', code: 'ABORT_ERR' });
 }

@@ -2,7 +2,6 @@
 // no process holds it. One extension decides, which only the token of the holder can make.
 //
 // Invariant: it never shortens what Redis has, so that adopting again, or twice, takes nothing from a first adopter.
-import { abortReason } from './acquire';
 import { forKey, LockBackendError, LockClosedError, optionError } from './errors';
 import { warningsWanted } from './events';
 import { HeldLock } from './held-lock';
@@ -10,8 +9,9 @@ import { describe, type Key, lockKeys } from './keys';
 import { type DetachedLease, type Lease, leaseOf } from './lease';
 import { checkValue, integer, milliseconds, type Settings } from './options';
 import type { Scope } from './scope';
-import { type Moment, now, type Store, trustedMs } from './store';
+import { clockOf, type Moment, type Store, trustedMs } from './store';
 import { tooLate } from './wait/queue';
+import { abortReason } from './wanted';
 
 const longestToken = 1024;
 const fenceRule = integer(0);
@@ -53,7 +53,7 @@ async function extendOnce(store: Store, { key, keys, token, settings, scope }: W
   };
   refuseEnded();
   // Later than this no caller waits for it any more.
-  const validUntilMs = now().monoMs + commandTimeoutMs;
+  const validUntilMs = clockOf(store).nowMs() + commandTimeoutMs;
   const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
   const begin = (): boolean => !scope.closed && !signal?.aborted;
   const reply = await store.extend({ ...request, begin }).catch((error) => {
@@ -65,7 +65,7 @@ async function extendOnce(store: Store, { key, keys, token, settings, scope }: W
     throw new LockBackendError(`Redis ran the adoption of ${describe(key)} too late`, { key });
   }
   if (reply.outcome !== 'extended') return null;
-  const tookMs = now().monoMs - reply.sent.monoMs;
+  const tookMs = clockOf(store).nowMs() - reply.sent.monoMs;
   if (lifetimeMs !== null && tookMs >= trustedMs(lifetimeMs)) throw tooLate(key, tookMs, lifetimeMs);
   return reply.sent;
 }

@@ -8,7 +8,7 @@ import type { Lease } from './lease';
 import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from './options';
 import { acquireLease, runUnder } from './run';
 import type { Scope } from './scope';
-import type { Store } from './store';
+import { type Clock, clockOf, type Store } from './store';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 
@@ -43,13 +43,14 @@ export async function cached<T>(
   const store = scope.store(settings.redis);
   const full = lockKey(key, store.keyPrefix + settings.prefix);
   const ours = flightsOf(scope, store);
-  const endMs = performance.now() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
+  const clock = clockOf(store);
+  const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
 
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
-    const landed = await patiently(flight, settings.signal, endMs).catch(() => undefined);
+    const landed = await patiently(flight, settings.signal, endMs, clock).catch(() => undefined);
     if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
     // That walk came to nothing, and another caller's is next; or our own timeout is over, and the last read is our own.
-    if (settings.signal?.aborted || performance.now() >= endMs) break;
+    if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
   const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
   ours.set(full, flight);
@@ -126,12 +127,12 @@ function flightsOf(scope: Scope, store: Store): Flights {
 }
 
 /** Rejects once the caller does not want to wait any more. */
-function patiently<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number): Promise<T> {
+function patiently<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number, clock: Clock): Promise<T> {
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {
-    const over = (): void => reject(new Error('out of patience'));
-    const leftMs = Math.min(Math.max(endMs - performance.now(), 0), longestTimerMs);
-    const timer = Number.isFinite(endMs) ? setTimeout(over, leftMs) : undefined;
+    const over = (): void => reject(new Error('the wait is over'));
+    const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), longestTimerMs);
+    const timer = Number.isFinite(endMs) ? clock.later(over, leftMs) : undefined;
     signal?.addEventListener('abort', over);
     const end = (): void => {
       clearTimeout(timer);

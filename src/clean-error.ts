@@ -1,5 +1,5 @@
 // The errors of others, without our tokens. A client puts the command that failed into its error, and with that script, keys
-// and tokens; Redis puts arguments into its text. An error ends up in a log, and whoever reads a token can release the lock.
+// and tokens; Redis puts arguments into its text. An error ends up in a log, and a token is all that releasing the lock takes.
 //
 // What stays is what helps to find the fault: class, name, message, code, stack, plain details such as address and port, and
 // the errors inside. Whatever else hangs on it is dropped: of what we do not know we cannot say that it leads nowhere.

@@ -13,7 +13,7 @@ export interface DetachedLease {
   until: number;
 }
 
-/** See `Lease.detach`. Ends here, and goes on in Redis. */
+/** @internal See `Lease.detach`. Ends here, and goes on in Redis. */
 export function detach(held: HeldLock): DetachedLease {
   const { key, token, fence } = held;
   if (held.mode !== undefined) {

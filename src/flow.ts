@@ -3,6 +3,7 @@
 // the storage that follows promises is switched off with the last one.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { HeldLock } from './held-lock';
+import { observedRun } from './observation';
 
 /** A held lock, and those around it. */
 interface Flow {
@@ -18,7 +19,8 @@ export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>)
   const outer = running > 0 ? storage.getStore() : undefined;
   running += 1;
   try {
-    return await storage.run({ held, outer }, async () => fn());
+    const run = observedRun(held, async () => fn());
+    return await storage.run({ held, outer }, run);
   } finally {
     running -= 1;
     if (running === 0) storage.disable();

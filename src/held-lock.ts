@@ -2,12 +2,23 @@
 // or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
-import { emitLost, emitRelease, warn } from './events';
+import { type LockKind, warn } from './events';
 import { describe, type Key, listOf } from './keys';
 import type { Linked } from './linked-list';
-import { checkValue, lifetimeRule, type Settings } from './options';
-import { timerMs } from './renewal';
 import {
+  eventOf,
+  holdsAreObserved,
+  Observation,
+  type Observed,
+  tellChanged,
+  tellEnd,
+  tellLost,
+  tellRelease,
+} from './observation';
+import { checkValue, lifetimeRule, type Settings } from './options';
+import {
+  type Clock,
+  clockOf,
   type Grant,
   type GrantSource,
   type Held,
@@ -27,6 +38,8 @@ export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
   readonly source: GrantSource;
+  /** Of a mutex that is more than one. */
+  readonly kind: LockKind | undefined;
   /** It ended: released with an answer, or lost. May be called again. */
   readonly onEnd: (held: HeldLock) => void;
 }
@@ -41,12 +54,13 @@ export interface GrantDetails {
   readonly mode?: Mode | undefined;
 }
 
-/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold. */
+/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
 class Particulars {
   key: Key | undefined;
   retries = 0;
   mayExecuteUntilMs = 0;
   mode: Mode | undefined;
+  observation: Observation | undefined;
 }
 
 class Ending {
@@ -62,7 +76,7 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Holder, Kept, Linked<HeldLock> {
+export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
   readonly token: string;
@@ -75,22 +89,27 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #upkeep: Upkeep | undefined;
   #ending: Ending | undefined;
 
-  constructor({ token, fence, sent, mayExecuteUntilMs }: Grant, details: GrantDetails) {
-    this.token = token;
-    this.fence = fence;
+  constructor(grant: Grant, details: GrantDetails) {
+    this.token = grant.token;
+    this.fence = grant.fence;
     this.keys = details.keys;
     this.context = details.context;
-    this.#validity = validFrom(sent, details.context.settings.lifetimeMs);
+    this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
     if (typeof details.key !== 'string') this.#ownParticulars.key = details.key;
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
-    if (mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = mayExecuteUntilMs;
+    if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
+    if (!this.isConfirmed) this.#ownUpkeep.confirm();
   }
 
   /** The key as it was given. */
   get key(): Key {
     const { store, settings } = this.context;
     return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
+  }
+
+  get clock(): Clock {
+    return clockOf(this.context.store);
   }
 
   get retries(): number {
@@ -112,6 +131,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#ending?.loss;
   }
 
+  get isConfirmed(): boolean {
+    return this.#validity.lifetimeMs !== 0;
+  }
+
   /** Whether it is held for as long as its holder lives. */
   get isEndless(): boolean {
     return this.check() && (this.#upkeep?.isEndless === true || this.#validity.lifetimeMs === null);
@@ -119,7 +142,12 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
 
   /** Whether an extension that was asked for by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(performance.now());
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+  }
+
+  /** Whether its lifetime ended, and it was never released. */
+  get isForgotten(): boolean {
+    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
   }
 
   get isLost(): boolean {
@@ -131,22 +159,41 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return this.#ownUpkeep.signal;
   }
 
+  get observation(): Observation | undefined {
+    return this.#particulars?.observation;
+  }
+
+  get sentMs(): number {
+    return this.#validity.sent.monoMs;
+  }
+
+  /** It is a caller's from now on: those that observe are told, also of an end that nothing else would notice. */
+  begin(): void {
+    if (!holdsAreObserved()) return;
+    const observation = new Observation(this);
+    this.#ownParticulars.observation = observation;
+    if (observation.hold !== undefined) this.#ownUpkeep.watch();
+  }
+
   held(): Held | undefined {
     const { mode, fence } = this;
     return mode && { mode, fence };
   }
 
   check(): boolean {
-    if (this.#ending === undefined && this.leftMs() <= 0) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    const isOver = this.#ending === undefined && this.leftMs() <= 0;
+    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
   leftMs(): number {
-    return this.#validity.leftMs();
+    return this.#validity.leftMs(this.clock);
   }
 
   remaining(): number {
-    return this.#ending === undefined ? Math.max(0, this.leftMs()) : 0;
+    if (this.#ending !== undefined) return 0;
+    if (this.leftMs() <= 0) this.#upkeep?.renewLate();
+    return Math.max(0, this.leftMs());
   }
 
   confirmed(): Moment | undefined {
@@ -169,11 +216,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
     this.fence = fence;
-  }
-
-  /** Redis says that it is no holder any more. */
-  gone(): void {
-    if (this.check()) this.lose('missing');
+    tellChanged(this);
   }
 
   lose(reason: LossReason): void {
@@ -181,7 +224,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
-    this.#note(this.#ending, reason);
+    noteLoss(this, this.#ending, reason);
     this.#upkeep?.abort(this.#ending.loss!);
   }
 
@@ -196,13 +239,14 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
     return releasing;
   }
 
-  /** Ends it here, without a command to Redis: the key stays as it is. */
+  /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
   letGo(): void {
+    this.#upkeep?.letGo();
     this.#ending = new Ending('released');
     this.#ending.releasing = Promise.resolve(false);
-    this.#upkeep?.stop();
     this.context.onEnd(this);
     this.context.source.lost(this);
+    tellEnd(this, 'detached');
   }
 
   /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
@@ -211,16 +255,10 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
       return await this.release();
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
-      warn({ code: 'release-failed', message, key: this.key, error });
-      this.#abandon(performance.now() + this.context.settings.commandTimeoutMs);
+      warn({ ...eventOf(this), code: 'release-failed', message, error });
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
-  }
-
-  /** Ends it although its holder did not: the signal says `closed`, the key is released. */
-  async forceRelease(): Promise<void> {
-    if (this.check()) this.lose('closed');
-    await this.releaseQuietly();
   }
 
   releaseRequest(): ReleaseRequest {
@@ -236,18 +274,6 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
   startRenewing(lease: object): void {
     this.#ownUpkeep.startRenewing(lease);
-  }
-
-  /** Says so when the lifetime has passed and the lock was never released. */
-  warnIfForgotten(takenAt: Error): void {
-    if (this.#validity.lifetimeMs === null) return;
-    const check = (): void => {
-      if (this.check()) return this.warnIfForgotten(takenAt);
-      if (this.#ending!.loss?.reason !== 'expired' || this.#ending!.releasing !== undefined) return;
-      const message = `${describe(this.key)} was never released: its lifetime has freed it`;
-      warn({ code: 'never-released', message, key: this.key, error: takenAt });
-    };
-    setTimeout(check, timerMs(this.leftMs())).unref();
   }
 
   get #ownParticulars(): Particulars {
@@ -273,6 +299,7 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
         releasing.catch(() => {});
         this.#ending!.releasing = undefined;
         this.context.onEnd(this);
+        tellEnd(this, 'released');
         throw forKey(error, this.key);
       },
     );
@@ -282,9 +309,9 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   #released(reply: ReleaseReply): boolean {
     const released = reply === 'released';
     const ending = this.#ending!;
-    if (!released && ending.loss === undefined && !ending.isUncertain) this.#note(ending, reply);
+    if (!released && ending.loss === undefined && !ending.isUncertain) noteLoss(this, ending, reply);
     this.context.onEnd(this);
-    emitRelease({ key: this.key, fence: this.fence, released });
+    tellRelease(this, released);
     return released;
   }
 
@@ -302,14 +329,15 @@ export class HeldLock implements Holder, Kept, Linked<HeldLock> {
   /** An attempt of ours whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > performance.now();
+    return untilMs > 0 && untilMs > this.clock.nowMs();
   }
+}
 
-  #note(ending: Ending, reason: LossReason): void {
-    const message = `${describe(this.key)} may belong to somebody else now (${reason})`;
-    ending.loss = new LockLostError(message, { key: this.key, reason });
-    emitLost({ key: this.key, fence: this.fence, reason });
-  }
+function noteLoss(held: HeldLock, ending: Ending, reason: LossReason): void {
+  const { key } = held;
+  const message = `${describe(key)} may belong to somebody else now (${reason})`;
+  ending.loss = new LockLostError(message, { key, reason });
+  tellLost(held, reason);
 }
 
 /** Whether these keys cannot be had, in this mode, while `held` is held. */

@@ -1,8 +1,8 @@
-// HostLock: the object of lua-resty-lock (by Yichun Zhang), for the processes of one host. It asks, sleeps a step, and asks
-// again; each step is longer than the last. An object is idle, asking, or has a lock, and it has one lock at most.
+// HostLock: the object of lua-resty-lock (by Yichun Zhang), for the processes of one host. It attempts, sleeps a step, and attempts
+// again; each step is longer than the last. An object is idle, attempting, or has a lock, and it has one lock at most.
 //
-// Invariant: whatever it does to a key, it does by the token of its own lock. A lock that has ended is nobody's business here,
-// whoever has the key now; that goes for the collector as well.
+// Invariant: whatever it does to a key, it does by the token of its own lock. Once that has ended it leaves the key alone,
+// whether another holder has it or none; that goes for the collector as well.
 import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from './errors';
 import { lockKey } from './keys';
 import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './options';
@@ -36,7 +36,7 @@ const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
 const shortestStepMs = 1;
 const commandTimeoutMs = 1000;
 
-/** What an object has; the object is not reached from here, so that it can be collected, and this given back. */
+/** What an object has; the object is not reached from here, so that it can be collected, and this released. */
 interface Holding {
   readonly store: Store;
   readonly key: string;
@@ -58,7 +58,7 @@ export class HostLock {
   readonly #ratio: number;
   readonly #maxStepMs: number;
   #holding: Holding | undefined;
-  #asking = false;
+  #attempting = false;
 
   /**
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible name, an unknown option or an impossible value.
@@ -90,17 +90,17 @@ export class HostLock {
    */
   async lock(key: string): Promise<number> {
     const full = lockKey(key, '');
-    if (this.#holding !== undefined || this.#asking) throw new AlreadyAcquiredLockError('locked', { key });
-    this.#asking = true;
+    if (this.#holding !== undefined || this.#attempting) throw new AlreadyAcquiredLockError('locked', { key });
+    this.#attempting = true;
     try {
       return await this.#lock(full);
     } finally {
-      this.#asking = false;
+      this.#attempting = false;
     }
   }
 
   /**
-   * Gives the key back. True: it was ours; false: it had ended, and whoever has it now was left alone. Nothing is held
+   * Releases the key. True: it was ours; false: it had ended, and its holder now was left alone. Nothing is held
    * afterwards.
    *
    * @throws {NotAcquiredLockError} (rejects) 'unlocked': this object has no lock.

@@ -25,8 +25,11 @@ export import HostLock = redisExpLock.HostLock;
 export type LockErrorCode = redisExpLock.LockErrorCode;
 export type LossReason = redisExpLock.LossReason;
 export type LockEvents = redisExpLock.LockEvents;
+export type LockEvent = redisExpLock.LockEvent;
+export type LockKind = redisExpLock.LockKind;
 export type AcquireEvent = redisExpLock.AcquireEvent;
 export type ReleaseEvent = redisExpLock.ReleaseEvent;
+export type ExtendEvent = redisExpLock.ExtendEvent;
 export type LostEvent = redisExpLock.LostEvent;
 export type WarningEvent = redisExpLock.WarningEvent;
 

@@ -45,8 +45,11 @@ namespace redisExpLock {
   export type LockErrorCode = errors.LockErrorCode;
   export type LossReason = errors.LossReason;
   export type LockEvents = events.LockEvents;
+  export type LockEvent = events.LockEvent;
+  export type LockKind = events.LockKind;
   export type AcquireEvent = events.AcquireEvent;
   export type ReleaseEvent = events.ReleaseEvent;
+  export type ExtendEvent = events.ExtendEvent;
   export type LostEvent = events.LostEvent;
   export type WarningEvent = events.WarningEvent;
 

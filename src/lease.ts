@@ -1,9 +1,12 @@
 // What you get: a function that releases the lock, with what there is to know of it. All that happens is done by the held lock
 // behind it (held-lock.ts), which knows nothing of its lease: so a lease that is not kept can be collected.
 import { type DetachedLease, detach } from './detach';
+import { warn } from './events';
 import type { HeldLock } from './held-lock';
-import { type Key, listOf } from './keys';
+import { describe, type Key, listOf } from './keys';
+import { eventOf } from './observation';
 import { nextTick } from './real-timers';
+import { timerMs } from './renewal';
 
 export type { DetachedLease };
 
@@ -78,8 +81,20 @@ export function leaseOf(
 ): Lease {
   const lease: Lease = Object.setPrototypeOf(release.bind(held), methods);
   if (autoExtend) held.startRenewing(lease);
-  if (takenAt !== undefined) held.warnIfForgotten(takenAt);
+  if (takenAt !== undefined) warnIfForgotten(held, takenAt);
   return lease;
+}
+
+/** Says so when the lifetime has passed and the lock was never released. */
+function warnIfForgotten(held: HeldLock, takenAt: Error): void {
+  if (held.leftMs() === Number.POSITIVE_INFINITY) return;
+  const check = (): void => {
+    if (held.check()) return warnIfForgotten(held, takenAt);
+    if (!held.isForgotten) return;
+    const message = `${describe(held.key)} was never released: its lifetime has freed it`;
+    warn({ ...eventOf(held), code: 'never-released', message, error: takenAt });
+  };
+  held.clock.later(check, timerMs(held.leftMs())).unref();
 }
 
 /** What a lease does when it is called. Bound, not closed over: that takes half the memory. */

@@ -1,6 +1,6 @@
 // One lock as an object, as Ruby's redis_exp_lock has it: it remembers what it holds, and says so. A thin face over `acquire`;
 // each grant has an identity of its own, so that concurrent callers of one object never share one (taken.ts).
-import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError, TooManyLockAttemptsError } from './errors';
+import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError } from './errors';
 import { runWithin } from './flow';
 import { describe, type Key, listOf, lockKeys, ownKey } from './keys';
 import { heldLockOf, type Lease } from './lease';
@@ -13,7 +13,7 @@ import {
   settleDrain,
   type WaitOptions,
 } from './options';
-import { acquireLease, optionsThenFunction } from './run';
+import { acquireLease, optionsThenFunction, tryLease } from './run';
 import { Scope } from './scope';
 import { beginTaking, runAs, Taken, takenHere } from './taken';
 
@@ -92,13 +92,7 @@ export class Lock {
    */
   async tryLock(): Promise<boolean> {
     this.#refuseIfLocked();
-    try {
-      await this.#take(beginTaking(this), { ...this.#settings, maxRetries: 0, timeoutMs: undefined, queued: false });
-      return true;
-    } catch (error) {
-      if (error instanceof TooManyLockAttemptsError) return false;
-      throw error;
-    }
+    return (await this.#take(beginTaking(this), () => tryLease(this.key, this.#settings, this.#scope))) !== null;
   }
 
   /**
@@ -111,7 +105,8 @@ export class Lock {
    */
   async lock(options?: WaitOptions): Promise<number> {
     const settings = this.#settle(options);
-    return (await this.#take(beginTaking(this), settings)).retries + 1;
+    const acquire = (): Promise<Lease> => acquireLease(this.key, settings, this.#scope);
+    return (await this.#take(beginTaking(this), acquire)).retries + 1;
   }
 
   /**
@@ -148,7 +143,7 @@ export class Lock {
     const [options, fn] = optionsThenFunction(rest, 'fn');
     const settings = this.#settle(options);
     const taken = new Taken(this);
-    const lease = await this.#take(taken, settings);
+    const lease = await this.#take(taken, () => acquireLease(this.key, settings, this.#scope));
     try {
       return (await runAs(taken, () => runWithin(heldLockOf(lease), () => fn(lease.retries + 1)))) as T;
     } finally {
@@ -173,15 +168,21 @@ export class Lock {
     return settings;
   }
 
-  async #take(taken: Taken, settings: Settings): Promise<Lease> {
+  async #take<L extends Lease | null>(taken: Taken, acquire: () => Promise<L>): Promise<L> {
     try {
-      taken.lease = await acquireLease(this.key, settings, this.#scope);
+      const lease = await acquire();
+      if (lease === null) taken.end();
+      else this.#keep(taken, lease);
+      return lease;
     } catch (error) {
       taken.end();
       throw error;
     }
+  }
+
+  #keep(taken: Taken, lease: Lease): void {
+    taken.lease = lease;
     this.#taken = taken;
-    return taken.lease;
   }
 
   #refuseIfLocked(): void {

@@ -37,6 +37,8 @@ export interface Options extends WaitOptions {
   maxHold?: number | undefined;
   /** A label that `inspect` shows; the token becomes `<owner>_<uuid>`. Default: none. */
   owner?: string | undefined;
+  /** The label of a lock in events, spans and metrics, one of few: what it is for, not which key. Default ''. */
+  name?: string | undefined;
   /** Put before every key. Default ''. */
   prefix?: string | undefined;
   /** Mint a fence with each grant. Default true; off: `fence` is 0. */
@@ -95,6 +97,7 @@ export interface Settings {
   readonly autoExtend: boolean | undefined;
   readonly maxHoldMs: number;
   readonly owner: string | undefined;
+  readonly name: string;
   readonly prefix: string;
   readonly fencing: boolean;
   readonly minReplicas: number;
@@ -190,6 +193,7 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
     kind: isString,
     possible: (value: string) => value.length >= 1 && value.length <= 256 && value.isWellFormed(),
   },
+  name: textRule,
   prefix: { expected: 'well-formed text', kind: isString, possible: (value: string) => value.isWellFormed() },
   fencing: flag,
   minReplicas: { ...integer(0, 1000), expected: 'a whole number of replicas, 0 to 1000' },
@@ -215,6 +219,7 @@ export const defaults: Settings = {
   autoExtend: undefined,
   maxHoldMs: Number.POSITIVE_INFINITY,
   owner: undefined,
+  name: '',
   prefix: '',
   fencing: true,
   minReplicas: 0,
@@ -245,6 +250,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     autoExtend: given.autoExtend ?? base.autoExtend,
     maxHoldMs: given.maxHold ?? base.maxHoldMs,
     owner: given.owner ?? base.owner,
+    name: given.name ?? base.name,
     prefix: given.prefix ?? base.prefix,
     fencing: given.fencing ?? base.fencing,
     minReplicas: given.minReplicas ?? base.minReplicas,

@@ -4,10 +4,12 @@
 // renewal ends with it. After `stop`, and after the lock has ended, no timer runs.
 import { warn } from './events';
 import { describe, type Key } from './keys';
+import { eventOf, type Observed } from './observation';
 import { longestTimerMs, type Settings } from './options';
+import type { Clock } from './store';
 
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
-const shortestMs = 10;
+export const shortestMs = 10;
 
 /** What extends it. */
 interface Extender {
@@ -18,8 +20,9 @@ interface Extender {
 }
 
 /** What is renewed: a held lock. */
-interface Renewable {
+interface Renewable extends Pick<Observed, 'keys' | 'mode' | 'context'> {
   readonly key: Key;
+  readonly clock: Clock;
   /** Whether it is still held. */
   check(): boolean;
   leftMs(): number;
@@ -46,8 +49,14 @@ export class Renewal {
     this.#lease = new WeakRef(lease);
     this.#lifetimeMs = lifetimeMs!;
     this.#commandTimeoutMs = commandTimeoutMs;
-    this.endsMs = performance.now() + maxHoldMs;
+    this.endsMs = this.#held.clock.nowMs() + maxHoldMs;
     this.schedule();
+  }
+
+  /** Ms by which its end is past; Infinity where it has ended for another reason. */
+  get overMs(): number {
+    if (!this.isOn || this.#lease.deref() === undefined) return Number.POSITIVE_INFINITY;
+    return Math.max(this.#held.clock.nowMs() - this.endsMs, 0);
   }
 
   stop(): void {
@@ -58,10 +67,10 @@ export class Renewal {
   /** The next renewal when two thirds of the lifetime are left; many held locks share a tick, and so a command. */
   schedule(pauseMs = this.#pauseMs()): void {
     const gridMs = Math.max(1, Math.floor(this.#lifetimeMs / 30));
-    const nowMs = performance.now();
+    const nowMs = this.#held.clock.nowMs();
     const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+    this.#timer = this.#held.clock.later(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
   }
 
   #pauseMs(): number {
@@ -73,7 +82,7 @@ export class Renewal {
 
   #renew(): void {
     if (!this.isOn || !this.#held.check()) return;
-    if (performance.now() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
+    if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
     if (this.#extender.isExtending) return this.schedule(shortestMs);
     // Half of what is left, so that a renewal that is never answered leaves time for another.
     const halfMs = Math.max(shortestMs, Math.floor(this.#held.leftMs() / 2));
@@ -88,13 +97,8 @@ export class Renewal {
 
   #onFailure(error: unknown): void {
     this.hasFailed = true;
-    const { key } = this.#held;
-    warn({
-      code: 'renewal-failed',
-      message: `${describe(key)} could not be renewed; it is being tried again`,
-      key,
-      error,
-    });
+    const message = `${describe(this.#held.key)} could not be renewed; it is being tried again`;
+    warn({ ...eventOf(this.#held), code: 'renewal-failed', message, error });
     if (this.isOn) this.schedule(Math.max(shortestMs, this.#lifetimeMs / 20));
   }
 }

@@ -1,8 +1,8 @@
 // What the faces have in common: `([options], fn)` as arguments, acquiring a lease, a lease that is still worth something, and
 // a function that runs under one.
 import { acquire } from './acquire';
-import { LockBackendError, LockLostError, optionError } from './errors';
-import { traceAcquire, warningsWanted } from './events';
+import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from './errors';
+import { type LockKind, warningsWanted } from './events';
 import { runWithin } from './flow';
 import type { HeldLock } from './held-lock';
 import { describe, type Key } from './keys';
@@ -27,16 +27,31 @@ interface Kind {
   readonly autoExtend?: boolean;
   /** How the key is to be held, where several may held it. */
   readonly mode?: Mode | undefined;
+  /** What observers call it, where it is a mutex that is more than one. */
+  readonly kind?: LockKind | undefined;
+  /** Busy is an answer: to observers, no error. */
+  readonly isTry?: boolean | undefined;
   /** What its leases can do, if more than `leaseMethods`. */
   readonly methods?: object | undefined;
 }
 
-/** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Traced; renewed if wanted. */
+/** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Renewed if wanted. */
 export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: Kind = {}): Promise<Lease> {
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
   const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, kind.methods);
-  return traceAcquire(key, () => acquire(key, settings, scope, toLease, kind.mode));
+  return acquire(key, { settings, scope, mode: kind.mode, kind: kind.kind, isTry: kind.isTry }, toLease);
+}
+
+/** One attempt, whatever the settings say of waiting: null when it is busy. Throws, or rejects, as `acquireLease` does. */
+export async function tryLease(key: Key, settings: Settings, scope: Scope, kind: Kind = {}): Promise<Lease | null> {
+  const once = { ...settings, maxRetries: 0, timeoutMs: undefined, queued: false };
+  try {
+    return await acquireLease(key, once, scope, { ...kind, isTry: true });
+  } catch (error) {
+    if (error instanceof TooManyLockAttemptsError) return null;
+    throw error;
+  }
 }
 
 /** The lease, unless the process was stopped until it was worth nothing. */

@@ -1,6 +1,7 @@
 // Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it
 // ends all of that and leaves nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
 import { LockClosedError, optionError } from './errors';
+import type { LockKind } from './events';
 import type { HeldLock, LeaseContext } from './held-lock';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
@@ -68,11 +69,11 @@ export class Scope {
   }
 
   /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */
-  context(settings: Settings, store: Store, source: GrantSource | undefined): LeaseContext {
+  context(settings: Settings, store: Store, source: GrantSource | undefined, kind?: LockKind): LeaseContext {
     const last = this.#contexts.get(store);
-    if (last?.settings === settings && isFrom(last, source)) return last;
+    if (last?.settings === settings && last.kind === kind && isFrom(last, source)) return last;
     const onEnd = (held: HeldLock): void => this.#remove(held);
-    const context = { settings, store, source: source ?? new DirectGrants(store), onEnd };
+    const context = { settings, store, source: source ?? new DirectGrants(store), kind, onEnd };
     scopes.set(context, this);
     this.#contexts.set(store, context);
     return context;
@@ -80,6 +81,7 @@ export class Scope {
 
   add(held: HeldLock): void {
     this.#held.add(held);
+    held.begin();
     if (this.#held.size >= this.#sweepAt) this.#sweep();
   }
 
@@ -107,7 +109,7 @@ export class Scope {
       for (const wait of [...this.waiting])
         wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
       await this.#drain(drainMs);
-      await Promise.all([...this.#held].map((held) => held.forceRelease()));
+      await Promise.all([...this.#held].map(forceRelease));
       await Promise.all(this.#stores.all().map((store) => store.leave()));
       for (const queues of this.#queues.all()) queues.wakeUps.part();
     } finally {
@@ -123,7 +125,9 @@ export class Scope {
       if (this.#held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
-      for (const held of this.#held) if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0));
+      for (const held of this.#held) {
+        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs);
+      }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));
         this.#onChange = () => {
@@ -145,6 +149,12 @@ export class Scope {
     for (const held of [...this.#held]) held.check();
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
   }
+}
+
+/** Ends it although its holder did not: the signal says `closed`, the key is released. */
+async function forceRelease(held: HeldLock): Promise<void> {
+  if (held.check()) held.lose('closed');
+  await held.releaseQuietly();
 }
 
 function isFrom(context: LeaseContext, source: GrantSource | undefined): boolean {

@@ -13,3 +13,6 @@ export interface LockState {
   /** How the key is held; null when free. */
   mode: 'exclusive' | 'read' | 'write' | 'permits' | null;
 }
+
+/** What keeps the locks. */
+export type StoreKind = 'redis' | 'quorum' | 'memory' | 'shared-memory';

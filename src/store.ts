@@ -1,17 +1,12 @@
 // The contract between waiting and holding above and the place below where locks live: three verbs, and inspecting.
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
-import type { LockState } from './state';
+import type { LockState, StoreKind } from './state';
 
-export type { LockState };
-
-/** A time on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
-export interface Moment {
-  readonly monoMs: number;
-  readonly wallMs: number;
-}
+export { type Clock, type LockState, type Moment, now };
 
 /**
  * How a key is to be held that several may hold; without it, a key is a mutex. A holder that upgrades or downgrades keeps its
@@ -67,7 +62,7 @@ export interface QueueEntry {
   readonly id: string;
   /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
   readonly ticket: number;
-  /** Not for a mutex: ms without a sign after which it expires. Default 0: by its position. */
+  /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
   readonly silenceMs?: number | undefined;
 }
 
@@ -93,6 +88,8 @@ export type AcquireReply =
       readonly granted: false;
       readonly leftMs: number;
       readonly position?: QueuePosition | undefined;
+      /** Of a queued process: what it is granted later counts at least from then. */
+      readonly sent?: Moment | undefined;
       readonly impossible?: 'deadlock' | 'gone' | undefined;
     };
 
@@ -101,6 +98,8 @@ export interface ExtendRequest {
   readonly token: string;
   /** `null`: for ever. */
   readonly lifetimeMs: number | null;
+  /** Ms by which it comes too late, where that is no matter: it counts as if it had come in time. Default 0. */
+  readonly lateMs?: number | undefined;
   /** Set this end even if it is sooner; otherwise the end only ever moves later. */
   readonly exact: boolean;
   /** Monotonic ms at which the holder's validity ends: a script that runs later must change nothing. */
@@ -157,6 +156,8 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
+  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  readonly provisionalMs?: number | undefined;
 }
 
 /** A held lock, as what granted it sees it. */
@@ -190,7 +191,23 @@ export interface Listening {
   close(): void;
 }
 
+/** A held lock, which notices its end, or renews itself. */
+export interface Checkable {
+  check(): unknown;
+}
+
+/** Locks that are renewed. Before any command on one of their keys they are checked. */
+export interface Renewed {
+  add(keys: Key, held: Checkable): void;
+  remove(keys: Key, held: Checkable): void;
+}
+
 export interface Store {
+  readonly kind: StoreKind;
+  /** What waits, validity and expiry go by here; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** Here a renewed lock is not lost while this process stands still, because no other process can take it. */
+  readonly renewed?: Renewed | undefined;
   /** Why these keys can never be locked together, or never in this mode; absent where all can. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
@@ -202,6 +219,8 @@ export interface Store {
    */
   acquireNow?(request: AcquireRequest): AcquireReply;
   extend(request: ExtendRequest): Promise<ExtendReply>;
+  /** Where there is `renewed`. */
+  extendNow?(request: ExtendRequest): ExtendReply;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
   releaseNow?(request: ReleaseRequest): ReleaseReply;
   /** Releases a lock, and requests it again with another token, in one call. */
@@ -246,7 +265,7 @@ export interface Store {
 }
 
 /** A store that can be one of a quorum, for locks of one holder. */
-export interface Node extends Omit<Store, 'permitsOut' | 'readValue' | 'writeValue'> {
+export interface Node extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue'> {
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
@@ -282,7 +301,6 @@ export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
 }
 
-/** Now, on both clocks. */
-export function now(): Moment {
-  return { monoMs: performance.now(), wallMs: Date.now() };
+export function clockOf({ clock }: Pick<Store, 'clock'>): Clock {
+  return clock ?? systemClock;
 }

@@ -1,12 +1,12 @@
 // Who holds a lock, in Redis's words: an unguessable token, never used again once a release for it was sent. Ours end as their
-// uuid begins, so that a script can tell them from those of clients whose release wakes nobody who stands in line.
+// uuid begins, so that a script can tell them from those of clients whose release wakes no queued process.
 import { randomFillSync } from 'node:crypto';
 import { v4 as uuid } from 'uuid';
 
 const uuidLength = 36;
 const markLength = 4;
 /** Random bytes for 256 tokens: asked for 16 at a time, they would be a seventh of what a lock in memory takes. */
-const pool = new Uint8Array(4096);
+const pool = Buffer.alloc(4096);
 let used = pool.length;
 const bytes = new Uint8Array(16);
 const random = { random: bytes };
@@ -16,10 +16,7 @@ const places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 const digits = Buffer.from('0123456789abcdef');
 
 export function newToken(owner: string | undefined): string {
-  if (used === pool.length) {
-    randomFillSync(pool);
-    used = 0;
-  }
+  if (used === pool.length) refill();
   for (let i = 0; i < bytes.length; i += 1) bytes[i] = pool[used + i]!;
   used += bytes.length;
   uuid(random, bytes);
@@ -31,6 +28,18 @@ export function newToken(owner: string | undefined): string {
   text.copyWithin(uuidLength - markLength, 0, markLength);
   const marked = text.toString('latin1');
   return owner === undefined ? marked : `${owner}_${marked}`;
+}
+
+/** 128 bits that cannot be guessed, as 22 characters: letters, digits, `-` and `_`. */
+export function newNonce(): string {
+  if (used === pool.length) refill();
+  used += bytes.length;
+  return pool.toString('base64url', used - bytes.length, used);
+}
+
+function refill(): void {
+  randomFillSync(pool);
+  used = 0;
 }
 
 export function isOurs(token: string): boolean {

@@ -4,13 +4,15 @@
 // Invariant: whatever happens, the lock goes on being held. A change that was given up may have been made, or may still be: it
 // is held in the stricter way here until Redis has confirmed that it is held for reading.
 
-import { type Change, wait } from './acquire';
+import { tracedWait, wait } from './acquire';
 import { LockDeadlockError, NotAcquiredLockError } from './errors';
 import type { HeldLock } from './held-lock';
 import { describe } from './keys';
 import type { Settings } from './options';
 import { scopeOf } from './scope';
 import type { AcquireReply, AcquireRequest, Mode } from './store';
+import { tracesAcquires } from './trace';
+import type { Change } from './wanted';
 
 /** How often the revert of a change that was given up is tried while Redis is silent. */
 const mostReverts = 10;
@@ -40,8 +42,12 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };
-  const wanted = { key, keys, settings, store: context.store, scope: scopeOf(context), mode };
-  await wait({ ...wanted, change: changeTo(held, mode, settings) }, () => {});
+  const { store } = context;
+  const wanted = { key, keys, settings, store, scope: scopeOf(context), mode, kind: undefined, trace: undefined };
+  const asked = { ...wanted, change: changeTo(held, mode, settings) };
+  // To give writing up is no acquire.
+  if (kind === 'exclusive' && tracesAcquires()) await tracedWait(asked, () => {}, false);
+  else await wait(asked, () => {});
 }
 
 function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {
@@ -59,7 +65,7 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
     },
     refused(reason) {
       if (reason === 'deadlock') return secondUpgrade(held);
-      held.gone();
+      if (held.check()) held.lose('missing');
       return gone(held, 'was released meanwhile');
     },
     revert: (request, mayExecuteUntilMs) => void revert(held, request, mode, mayExecuteUntilMs),
@@ -82,7 +88,7 @@ async function revert(
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise((resolve) => setTimeout(resolve, request.commandTimeoutMs).unref());
+    await new Promise<void>((resolve) => held.clock.later(resolve, request.commandTimeoutMs).unref());
   }
   // A change of what was lost would leave a holder in Redis that no process knows of.
   if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs);

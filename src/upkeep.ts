@@ -3,9 +3,10 @@
 // after `stop`.
 import { forKey, LockBackendError, type LockLostError, type LossReason } from './errors';
 import { describe, type Key } from './keys';
+import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
-import { Renewal, timerMs } from './renewal';
-import { type Held, type Moment, now, type Store } from './store';
+import { Renewal, shortestMs, timerMs } from './renewal';
+import { type Clock, earlier, type Held, type Moment, now, type Store } from './store';
 
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
 const stallMs = 50;
@@ -13,15 +14,18 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 
 /** What is looked after: a held lock. */
-export interface Kept {
+export interface Kept extends Observed {
   readonly key: Key;
   readonly keys: Key;
   readonly token: string;
-  readonly context: { readonly settings: Settings; readonly store: Store };
+  readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
+  readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
   readonly ended: boolean;
   readonly isLost: boolean;
   readonly loss: LockLostError | undefined;
+  /** False: only a message has told of the grant so far. */
+  readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
   held(): Held | undefined;
   /** Notices the end of the validity. True while it is ours. */
@@ -52,6 +56,8 @@ export class Upkeep {
   #isExact = false;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
+  /** The next attempt to confirm the grant is due then. */
+  #confirmation: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
 
   constructor(held: Kept) {
@@ -92,10 +98,38 @@ export class Upkeep {
   /** Sets the end to the lease's own lifetime from now, unless it is later already. */
   renew(commandTimeoutMs: number): Promise<boolean> {
     const { lifetimeMs } = this.#held.context.settings;
-    const asked = now();
+    const asked = now(this.#held.clock);
     const validUntilMs = asked.monoMs + this.#held.leftMs();
     this.#isExact = false;
     return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
+  }
+
+  /**
+   * Confirms a grant that only a message has told of, as often as it takes: an extension to the lease's own lifetime. No hand-off
+   * goes before that, and no other extension; "no longer ours" ends it as lost.
+   */
+  confirm(): void {
+    if (this.#held.isConfirmed || !this.#held.check()) return;
+    const leftMs = this.#held.leftMs();
+    const again = (): void => {
+      if (this.#held.ended) return;
+      this.#confirmation = this.#held.clock.later(() => this.confirm(), Math.max(shortestMs, leftMs / 20)).unref();
+    };
+    if (this.isExtending) return again();
+    const { commandTimeoutMs } = this.#held.context.settings;
+    const halfMs = Math.max(shortestMs, Math.floor(leftMs / 2));
+    this.renew(Math.min(commandTimeoutMs, halfMs)).then(() => this.#reschedule(), again);
+  }
+
+  /** It ends here, and goes on in Redis: a confirmation is sent, once more, whatever becomes of what is held here. */
+  letGo(): void {
+    this.stop();
+    if (this.#held.isConfirmed) return;
+    const { keys, token, context, clock } = this.#held;
+    const { lifetimeMs, commandTimeoutMs } = context.settings;
+    const validUntilMs = clock.nowMs() + this.#held.leftMs();
+    const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs, begin: () => true };
+    context.store.extend(request).catch(() => {});
   }
 
   /** Renews for as long as `lease` is kept, at a third of its lifetime. */
@@ -103,7 +137,32 @@ export class Upkeep {
     const { settings } = this.#held.context;
     if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
     this.#renewal = new Renewal(this, this.#held, lease, settings);
+    this.#held.context.store.renewed?.add(this.#held.keys, this.#held);
     this.#arm();
+  }
+
+  /**
+   * Where no other process can have had it meanwhile, a renewal that comes late is as good as one in time; that of `maxHold`, as
+   * the last one in time. False: nothing is to be renewed. True: it was renewed, or found to be lost.
+   */
+  renewLate(): boolean {
+    const { keys, token, context, clock } = this.#held;
+    const { lifetimeMs, commandTimeoutMs } = context.settings;
+    const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
+    if (lifetimeMs === null || overMs >= lifetimeMs) return false;
+    const lateMs = Math.ceil(-this.#held.leftMs()) + 1;
+    const validUntilMs = clock.nowMs() + commandTimeoutMs;
+    const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), lateMs };
+    const renewedMs = Math.ceil(lifetimeMs - overMs);
+    const reply = context.store.extendNow!({ ...request, lifetimeMs: renewedMs, begin: () => true });
+    if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);
+    else this.#held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
+    return true;
+  }
+
+  /** Notices the end of the validity when it comes. */
+  watch(): void {
+    if (this.#watch === undefined) this.#arm();
   }
 
   /** The end of the validity is another one. */
@@ -113,17 +172,22 @@ export class Upkeep {
 
   /** Why the validity is over, although the lock was not released. */
   reasonOfEnd(): LossReason {
+    // There it is no matter whether this process ran: its renewal had ended.
+    if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
     // A timer watched over it, and yet it was not noticed in time: this process did not run.
     if (this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
     const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
-    if (renewal?.hasFailed || this.isExtending) return 'unreachable';
+    if (renewal?.hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
     return renewal === undefined ? 'expired' : 'stalled';
   }
 
   stop(): void {
     clearTimeout(this.#watch);
     this.#watch = undefined;
-    this.#renewal?.stop();
+    clearTimeout(this.#confirmation);
+    if (this.#renewal === undefined) return;
+    this.#renewal.stop();
+    this.#held.context.store.renewed?.remove(this.#held.keys, this.#held);
   }
 
   abort(loss: LockLostError): void {
@@ -143,7 +207,7 @@ export class Upkeep {
     const held = this.#held;
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
-    const asked = now();
+    const asked = now(this.#held.clock);
     if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
       // Redis may shorten it without our ever hearing so: it is held for no longer than that.
       held.confirm(asked, lifetimeMs, true);
@@ -168,6 +232,7 @@ export class Upkeep {
     if (!this.#held.check()) {
       // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
       if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly();
+      tellExtension(this.#held, false, lifetimeMs);
       return false;
     }
     if (reply.outcome === 'late') {
@@ -175,7 +240,9 @@ export class Upkeep {
     }
     if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
     else this.#held.lose(reply.outcome);
-    return reply.outcome === 'extended';
+    const extended = reply.outcome === 'extended';
+    tellExtension(this.#held, extended, lifetimeMs);
+    return extended;
   }
 
   #reschedule(): void {
@@ -190,6 +257,6 @@ export class Upkeep {
     const check = (): void => {
       if (this.#held.check()) this.#arm();
     };
-    this.#watch = setTimeout(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
+    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
   }
 }

@@ -3,7 +3,7 @@
 // It counts from before the send of what Redis confirmed, on the monotonic and on the wall clock, less a thousandth for clocks
 // that run at different rates; the first clock that says "over" is right. An extension that was never answered leaves an
 // uncertain end: until it cannot execute any more, every later end is clamped to the one that it may still set.
-import { type Moment, trustedMs } from './store';
+import { type Clock, type Grant, type Moment, trustedMs } from './store';
 
 /** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
 const clockStepMs = 2;
@@ -17,7 +17,7 @@ interface UncertainEnd {
 export class Validity {
   /** Before what Redis last confirmed was sent. */
   readonly sent: Moment;
-  /** The lifetime that it confirmed; `null`: no end. */
+  /** The lifetime that it confirmed; `null`: no end; 0: none so far, only a message has told of the grant. */
   readonly lifetimeMs: number | null;
   /** Where the end is not simply the lifetime after `sent`. */
   readonly #otherEnd: Moment | undefined;
@@ -28,6 +28,12 @@ export class Validity {
     this.lifetimeMs = lifetimeMs;
     this.#otherEnd = otherEnd;
     this.#uncertain = uncertain;
+  }
+
+  /** Of a grant that is for `lifetimeMs` unless it is confirmed. */
+  static provisional({ monoMs, wallMs }: Moment, lifetimeMs: number): Validity {
+    const validMs = trustedMs(lifetimeMs);
+    return new Validity({ monoMs, wallMs }, 0, { monoMs: monoMs + validMs, wallMs: wallMs + validMs });
   }
 
   /** Whether no extension is on its way that may still set another end. */
@@ -41,10 +47,10 @@ export class Validity {
   }
 
   /** Ms to the end; negative when it is past. */
-  leftMs(): number {
+  leftMs(clock: Clock): number {
     const { monoMs, wallMs } = this.#otherEnd ?? this.sent;
     const validMs = this.#otherEnd === undefined ? this.#validMs : 0;
-    return Math.min(monoMs + validMs - performance.now(), wallMs + validMs - Date.now());
+    return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs());
   }
 
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
@@ -81,7 +87,8 @@ export class Validity {
 let last: Validity | undefined;
 
 /** The validity of a grant. Those that were sent together share one: a held lock should not cost much. */
-export function validFrom(sent: Moment, lifetimeMs: number | null): Validity {
+export function validFrom({ sent, provisionalMs }: Grant, lifetimeMs: number | null): Validity {
+  if (provisionalMs !== undefined) return Validity.provisional(sent, provisionalMs);
   if (last?.sent !== sent || last.lifetimeMs !== lifetimeMs) last = new Validity(sent, lifetimeMs);
   return last;
 }

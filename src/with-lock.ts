@@ -3,12 +3,12 @@
 import { promisify } from 'node:util';
 import * as adoption from './adopt';
 import * as cache from './cached';
-import { forKey, TooManyLockAttemptsError } from './errors';
+import { forKey } from './errors';
 import { type Key, lockKey } from './keys';
 import type { DetachedLease, Lease } from './lease';
 import { type CachedOptions, type CloseOptions, type Options, settle, settleDrain } from './options';
 import { nextTick } from './real-timers';
-import { acquireLease, checkFresh, optionsThenFunction, runUnder } from './run';
+import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './run';
 import { Scope } from './scope';
 import type { LockState } from './state';
 
@@ -135,24 +135,13 @@ export function redisExpLock(config?: Options): WithLock {
     }
   }
 
-  /** One attempt. */
-  async function tryTake(key: Key, options: unknown, autoExtend: boolean): Promise<Lease | null> {
-    const settings = { ...settle(options, base), maxRetries: 0, timeoutMs: undefined, queued: false };
-    try {
-      return await acquireLease(key, settings, scope, { autoExtend });
-    } catch (error) {
-      if (error instanceof TooManyLockAttemptsError) return null;
-      throw error;
-    }
-  }
-
-  function tryLock(key: Key, options?: Options): Promise<Lease | null> {
-    return tryTake(key, options, false);
+  async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
+    return tryLease(key, settle(options, base), scope);
   }
 
   async function tryRun<T>(key: Key, ...rest: unknown[]): Promise<TryRunResult<T>> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const lease = await tryTake(key, options, true);
+    const lease = await tryLease(key, settle(options, base), scope, { autoExtend: true });
     if (lease === null) return { ran: false };
     return { ran: true, value: await runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>) };
   }

@@ -43,6 +43,9 @@ describe('the demo', function () {
     expect(row(demo, 'accounts with a wrong balance')[1]).to.equal('0 of 8');
     expect(row(demo, 'money at the end')[1]).to.equal(row(demo, 'money at the start')[1]);
     expect(row(demo, 'fences out of order')).to.deep.equal(['–', '0']);
+    expect(acquires(demo), 'in the histogram, at least one for each transfer').to.be.at.least(
+      Number(row(demo, 'transfers done')[1]!.replace(',', '')),
+    );
     expect(sentences(demo), demo.output()).to.contain('With withLock nothing was lost');
     expect(demo.output(), 'escape codes without a terminal').not.to.contain('\x1b');
     expect(readFileSync(drawing, 'utf8')).to.match(/^<svg.*worker 3.*<\/svg>\s*$/s);
@@ -166,6 +169,27 @@ describe('the demo', function () {
     expect(figures).to.include({ done: 5, interrupted: 2, lost: 2, wrong: 1, moneyBefore: 10, moneyAfter: 13 });
   });
 
+  it('counts each wait under the first bound that it does not exceed', async () => {
+    const { histogram } = await import(pathToFileURL(join(ROOT, 'demo/ledger.mjs')).href);
+    expect(histogram([])).to.deep.equal([]);
+    const rows = histogram([1, 0.2, 7, 8, 8, 9, 6000]).map(({ label, count, bar }: any) => [
+      label.trim(),
+      count,
+      bar.trim(),
+    ]);
+    expect(rows).to.deep.equal([
+      ['≤ 1 ms', 2, '▇'.repeat(8)],
+      ['≤ 5 ms', 0, ''],
+      ['≤ 10 ms', 4, '▇'.repeat(16)],
+      ['≤ 50 ms', 0, ''],
+      ['≤ 100 ms', 0, ''],
+      ['≤ 500 ms', 0, ''],
+      ['≤ 1000 ms', 0, ''],
+      ['≤ 5000 ms', 0, ''],
+      ['> 5000 ms', 1, '▇'.repeat(4)],
+    ]);
+  });
+
   it('counts a fence that repeats or falls, in the order of the writes', async () => {
     const { audit } = await import(pathToFileURL(join(ROOT, 'demo/ledger.mjs')).href);
     const transfers = [5, 7, 7, 6, 9].map((fence, index) => ({ place: index + 1, fence, updates: [] })).reverse();
@@ -226,6 +250,12 @@ function row(demo: Demo, name: string): string[] {
   const line = demo.output().match(new RegExp(`^ *${name}.*$`, 'm'))?.[0];
   if (!line) throw new Error(`no row '${name}' in:\n${demo.output()}`);
   return line.trim().split(/ {3,}/).slice(1);
+}
+
+/** All that the histogram of the closing table counts. */
+function acquires(demo: Demo): number {
+  const rows = [...demo.output().matchAll(/^ *acquire took +[≤>] \d+ ms ⁶ +▇* +([\d,]+)$/gm)];
+  return rows.reduce((sum, [, count]) => sum + Number(count!.replace(',', '')), 0);
 }
 
 async function nothingIsLeftOf(demo: Demo): Promise<void> {

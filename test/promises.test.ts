@@ -46,7 +46,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       'test/redis/late-extension.test.ts',
       'somebody takes the key away from its holder',
     ],
-    'after a restart without persistence': ['test/redis/wire.test.ts', 'a restart: the same factory goes on'],
+    'after a restart without persistence': ['test/redis/commands.test.ts', 'a restart: the same factory goes on'],
   },
   Sentinel: {
     'as one Redis *between* failovers': ['test/redis/clients.test.ts', 'works; messages come, also after a loss'],

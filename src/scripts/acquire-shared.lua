@@ -34,12 +34,13 @@ end
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
+local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[13]) or 0
-local queued = find(queue, all, token, ticket)
+local queued = find(queue, all, token, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
-local others = waiting(queue, all) - (queued and 1 or 0)
+local others = waiting(all) - (queued and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.band = bandOf(asking.kind, prefer)
+asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
   asking.ticket = newTicket(queue, all, asking)
@@ -171,10 +172,11 @@ end
 if left == math.huge then
   left = -1
 end
-local before = positionOf(queue, all, asking)
 if not mayQueue then
-  return { 0, left, asking.ticket, now, before, 0 }
+  return { 0, left, asking.ticket, now, 0, 0 }
 end
+local isNew = not queued and ticket == 0 and band == 3
+local before = isNew and others or positionOf(queue, all, asking)
 local silence = tonumber(ARGV[14])
 if silence == 0 then
   silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
@@ -190,7 +192,7 @@ asking.text = string.format(
   asking.channel,
   #token
 ) .. token .. group
-call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
   call('SET', limit, ARGV[8], 'PX', 3600000)

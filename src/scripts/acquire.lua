@@ -7,7 +7,8 @@
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
 -- ARGV   fences    how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
--- ARGV   place[]   of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet); of others:
+-- ARGV   place[]   of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
+--                  many ms it may be silent before it expires (default: by its position); of others:
 --                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until it asks again
 -- REPLY  [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
@@ -53,6 +54,7 @@ end
 -- THEN mint queue
 
 local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
+local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
   holder = i == 1 and holder or call('GET', KEYS[i])
@@ -73,7 +75,7 @@ for i = 1, busy and 0 or locks do
   local lock, queue = KEYS[i], KEYS[locks + i]
   if free[i] and call('ZCARD', queue) > 0 then
     if mayQueue then
-      enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+      enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
     end
     local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
     if whose == 'mine' then
@@ -88,7 +90,7 @@ for i = 1, busy and 0 or locks do
 end
 if busy then
   if mayQueue then
-    return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
+    return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
   end
   local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
   for i = 1, pause > 0 and locks or 0 do

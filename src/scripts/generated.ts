@@ -247,7 +247,7 @@ return version
 end
 local function entry(queue, member)
 local deadline, id, lifetime, fences, channel, token =
-string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 deadline, fences = tonumber(deadline), tonumber(fences)
 if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
 return nil
@@ -266,14 +266,14 @@ found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WIT
 end
 local mine = {}
 for i = 1, #found, 2 do
-if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
 mine[#mine + 1] = found[i]
 ticket = tonumber(found[i + 1])
 end
 end
 return mine, ticket
 end
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 local sane = micros + 86400000000
 local score = tonumber(ticket)
 local mine
@@ -291,7 +291,8 @@ score = math.max(micros, (tonumber(last[2]) or 0) + 1)
 end
 local at = string.format('%.0f', score)
 local before = call('ZCOUNT', queue, 0, '(' .. at)
-local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
+local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
+local deadline = string.format('%.0f', now + ms)
 call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
 call('PEXPIRE', queue, mostSilence)
 return score, before
@@ -395,15 +396,15 @@ setLock(lock, token, ttl)
 if token == mine then
 return 'mine', minted
 end
-attempt('PUBLISH', channel, id .. ' ' .. lock)
+attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
 return 'given'
 end
 local function isOurs(token)
 return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
 local holder = call('GET', lock)
-local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
+local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
 const replyPart = `local reply, size = {}, 0
@@ -471,6 +472,7 @@ local function read(queue, all, found)
 for i = 1, #found, 2 do
 local score = tonumber(found[i + 1])
 local each = score >= 0 and entry(queue, found[i], score)
+all.size = all.size - (score < 0 and 1 or 0)
 if found[i] == 'phase' and -score <= micros then
 all.phase = -score
 elseif found[i] == 'told' then
@@ -495,8 +497,10 @@ for band = 1, 3 do
 local low, high = edges(band)
 all[band] = { list = {}, low = low, high = high }
 end
-all.whole = call('ZCARD', queue) <= chunk + 2
-local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+all.size = call('ZCARD', queue)
+all.whole = all.size <= chunk + 2
+local found = all.size == 0 and {}
+or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
 read(queue, all, found)
 for band = 1, 3 do
 all[band].more = not all.whole
@@ -517,9 +521,9 @@ read(queue, all, found)
 end
 return part.list[n]
 end
-local function find(queue, all, token, ticket)
+local function find(queue, all, token, ticket, only)
 local each = all.of[token]
-for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
 local found
 if ticket > 0 then
 local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
@@ -534,11 +538,8 @@ end
 end
 return each
 end
-local function waiting(queue, all)
-if all.whole then
-return #all[1].list + #all[2].list + #all[3].list
-end
-return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+local function waiting(all)
+return all.size - #all.expired
 end
 local function newTicket(queue, all, asking)
 local last = all.whole and 0 or all.last
@@ -546,12 +547,13 @@ for band = 1, 3 do
 local list = all[band].list
 last = math.max(last, list[#list] and list[#list].ticket or 0)
 end
-if not all.whole then
 local part = all[asking.band]
+if not all.whole and not part.last then
 local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+part.last = ticket <= micros + 86400000000 and ticket or 0
 end
+last = math.max(last, part.last or 0)
 return math.max(micros, last + 1)
 end
 local function positionOf(queue, all, asking)
@@ -584,7 +586,7 @@ all.of[each.token] = each
 end
 local function leave(queue, all, each)
 if each or #all.expired > 0 then
-call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
 all.expired = {}
 end
 if each then
@@ -649,9 +651,10 @@ return held.count == 0
 end
 local function isTurnOf(queue, all, held, asking, most)
 local room, cursor = roomBeside(held), { 1, 1, 1 }
-if not all.whole then
-local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
-if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
+local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
+if first and part.more and score > part.upto then
+local low = edges(asking.band)
+if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
 return false
 end
 end
@@ -742,6 +745,7 @@ return { 1, fence, 0, now }
 end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
+local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
 holder = i == 1 and holder or call('GET', KEYS[i])
@@ -762,7 +766,7 @@ for i = 1, busy and 0 or locks do
 local lock, queue = KEYS[i], KEYS[locks + i]
 if free[i] and call('ZCARD', queue) > 0 then
 if mayQueue then
-enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7])
+enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
 end
 local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
 if whose == 'mine' then
@@ -777,7 +781,7 @@ end
 end
 if busy then
 if mayQueue then
-return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], left)
+return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
 end
 local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
 for i = 1, pause > 0 and locks or 0 do
@@ -885,9 +889,10 @@ call('ZREM', queue, mine[i])
 end
 end
 local next = #ARGV > 3 and ARGV[4]
+local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
 if next then
 checkLifetime(ARGV[5])
-enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
 end
 local whose, value
 if status >= 0 then
@@ -897,7 +902,7 @@ if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
 local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], left)
+return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
 end
 end
 for i = 1, locks do
@@ -973,7 +978,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'b1ce21b3e5e56310ca9d5f7437ce801684b2151c',
+  sha: '5420e7727b4e4502e748355d1dfe1995eed1de0f',
   lua:
     clockPart +
     `
@@ -1000,7 +1005,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet); of others:
+ * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
  * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -1022,7 +1027,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'bd69725c7f55dece7cb86e60cb4e39a51aa80325',
+  sha: 'c2ab5301062225a784df63de4c39d9ab2b61dca9',
   lua:
     clockPart +
     `
@@ -1056,12 +1061,13 @@ end
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
+local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
-local queued = find(queue, all, token, ticket)
+local queued = find(queue, all, token, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
-local others = waiting(queue, all) - (queued and 1 or 0)
+local others = waiting(all) - (queued and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
-asking.band = bandOf(asking.kind, prefer)
+asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
@@ -1181,10 +1187,11 @@ end
 if left == math.huge then
 left = -1
 end
-local before = positionOf(queue, all, asking)
 if not mayQueue then
-return { 0, left, asking.ticket, now, before, 0 }
+return { 0, left, asking.ticket, now, 0, 0 }
 end
+local isNew = not queued and ticket == 0 and band == 3
+local before = isNew and others or positionOf(queue, all, asking)
 local silence = tonumber(ARGV[a + 14])
 if silence == 0 then
 silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
@@ -1200,7 +1207,7 @@ prefer,
 asking.channel,
 #token
 ) .. token .. group
-call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
 call('SET', limit, ARGV[a + 8], 'PX', 3600000)
@@ -1319,7 +1326,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'ffa8e9ff06e673d04aac510230af94c68dd523c9',
+  sha: '41352165501ffc8c9d9a32cd196f3f45d755d584',
   lua:
     clockPart +
     `
@@ -1493,7 +1500,7 @@ export function inspect(lock: string, fence: string, queue: string): ScriptCall 
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '7b49aa0568e2bf501ef2b25e7e083bb7d65fe6f9',
+  sha: 'e5d23bd8c2ba020f8c2429b9f986f5c3ba4f473f',
   lua:
     clockPart +
     `
@@ -1691,7 +1698,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '07ab4118a5be4b417e588884890fb61f9ee359ee',
+  sha: '28528414aee025810f22d577f5e25b9560bd985c',
   lua:
     clockPart +
     `
@@ -1717,7 +1724,7 @@ const releaseScript: Script = {
  * @param token the token that acquired them
  * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
- * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket
+ * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
  * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
  */
 export function release(

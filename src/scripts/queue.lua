@@ -1,8 +1,10 @@
 -- PART queue: the queue of a lock, and handing the lock off to the first process in it.
 -- A queue is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
--- where 1 is the version of this format. Marks come first, with scores below zero. `passes`: minus how often the lock was
--- handed off in a row without being free, or minus the server time in ms until which it yields to callers outside the queue.
--- "poll since until": minus the longest pause in ms of a caller that polls beside the queue, in vain since then.
+-- where 1 is the version of this format, and the id a name that cannot be guessed, another one with each request. A process that
+-- is granted the lock is told "id=fence lock"; one that should request, "id lock".
+-- Marks come first, with scores below zero. `passes`: minus how often the lock was handed off in a row without being free, or
+-- minus the server time in ms until which it yields to callers outside the queue. "poll since until": minus the longest pause in
+-- ms of a caller that polls beside the queue, in vain since then.
 -- Nothing in a queue is trusted further than a process that has just died would be: no deadline is further away than
 -- `mostSilence`, the queue ends that long after the last entry was written, and damaged entries are taken out as expired ones are.
 local mostSilence, mostYield = 10000, 1000
@@ -21,7 +23,7 @@ end
 -- The parts of an entry that may be granted the lock; nil for one that expired or is damaged.
 local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
-    string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%d+) (%d+) (%d+) (%S+) (.+)$')
+    string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
   if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
     return nil
@@ -42,7 +44,7 @@ local function entriesOf(queue, token, ticket)
   end
   local mine = {}
   for i = 1, #found, 2 do
-    if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %d+ %d+ %d+ %S+ (.+)$') == token then
+    if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
       mine[#mine + 1] = found[i]
       ticket = tonumber(found[i + 1])
     end
@@ -51,8 +53,9 @@ local function entriesOf(queue, token, ticket)
 end
 
 -- Writes down where `token` is queued: under its first ticket, whatever happened meanwhile. A process that is silent for two
--- requests expires. Returns the ticket, and how many are before it.
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
+-- requests expires: of its usual ones, or after `silence` ms if it has said that it will be silent for longer. Returns the
+-- ticket, and how many are before it.
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   local sane = micros + 86400000000
   local score = tonumber(ticket)
   local mine
@@ -70,7 +73,8 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket)
   end
   local at = string.format('%.0f', score)
   local before = call('ZCOUNT', queue, 0, '(' .. at)
-  local deadline = string.format('%.0f', now + 2 * math.min(math.max(1000, 125 * (before + 1)), 2000))
+  local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
+  local deadline = string.format('%.0f', now + ms)
   call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
   call('PEXPIRE', queue, mostSilence)
   return score, before
@@ -190,7 +194,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   if token == mine then
     return 'mine', minted
   end
-  attempt('PUBLISH', channel, id .. ' ' .. lock)
+  attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
   return 'given'
 end
 
@@ -199,8 +203,8 @@ local function isOurs(token)
   return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
 
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, left)
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
   local holder = call('GET', lock)
-  local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket)
+  local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end

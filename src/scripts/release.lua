@@ -6,7 +6,8 @@
 -- ARGV   token    the token that acquired them
 -- ARGV   ticket   what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
 -- ARGV   window   ms for which the lock yields, when it is the turn of callers outside the queue
--- ARGV   next[]   what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket
+-- ARGV   next[]   what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
+--                 and perhaps how many ms it may be silent (default: by its position)
 -- REPLY  [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
 local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
@@ -49,9 +50,10 @@ local function handOff(lock, queue, status)
     end
   end
   local next = #ARGV > 3 and ARGV[4]
+  local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
   if next then
     checkLifetime(ARGV[5])
-    enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+    enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
   end
   local whose, value
   if status >= 0 then
@@ -61,7 +63,7 @@ local function handOff(lock, queue, status)
     return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
   elseif next then
     local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-    return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], left)
+    return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
   end
 end
 for i = 1, locks do

@@ -65,6 +65,7 @@ local function read(queue, all, found)
   for i = 1, #found, 2 do
     local score = tonumber(found[i + 1])
     local each = score >= 0 and entry(queue, found[i], score)
+    all.size = all.size - (score < 0 and 1 or 0)
     if found[i] == 'phase' and -score <= micros then
       all.phase = -score
     elseif found[i] == 'told' then
@@ -91,8 +92,10 @@ local function queueOf(queue)
     local low, high = edges(band)
     all[band] = { list = {}, low = low, high = high }
   end
-  all.whole = call('ZCARD', queue) <= chunk + 2
-  local found = call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+  all.size = call('ZCARD', queue)
+  all.whole = all.size <= chunk + 2
+  local found = all.size == 0 and {}
+    or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
   read(queue, all, found)
   for band = 1, 3 do
     all[band].more = not all.whole
@@ -117,10 +120,10 @@ local function at(queue, all, band, n)
 end
 
 -- The entry of a token: under its ticket. 0: it was never queued. -1: perhaps, with a ticket that is not known: then only the
--- last entries are looked at, and one that is missed there expires.
-local function find(queue, all, token, ticket)
+-- last entries are looked at, and one that is missed there expires. `only` is its band, where that is known.
+local function find(queue, all, token, ticket, only)
   local each = all.of[token]
-  for band = 1, (each or all.whole or ticket == 0) and 0 or 3 do
+  for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
     local found
     if ticket > 0 then
       local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
@@ -136,11 +139,8 @@ local function find(queue, all, token, ticket)
   return each
 end
 
-local function waiting(queue, all)
-  if all.whole then
-    return #all[1].list + #all[2].list + #all[3].list
-  end
-  return call('ZCOUNT', queue, 0, '+inf') - #all.expired
+local function waiting(all)
+  return all.size - #all.expired
 end
 
 -- A ticket behind everybody's.
@@ -150,12 +150,13 @@ local function newTicket(queue, all, asking)
     local list = all[band].list
     last = math.max(last, list[#list] and list[#list].ticket or 0)
   end
-  if not all.whole then
-    local part = all[asking.band]
+  local part = all[asking.band]
+  if not all.whole and not part.last then
     local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-    last = math.max(last, ticket <= micros + 86400000000 and ticket or 0)
+    part.last = ticket <= micros + 86400000000 and ticket or 0
   end
+  last = math.max(last, part.last or 0)
   return math.max(micros, last + 1)
 end
 
@@ -193,7 +194,7 @@ end
 -- Takes out what expired, and `each` if it is there.
 local function leave(queue, all, each)
   if each or #all.expired > 0 then
-    call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+    all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
     all.expired = {}
   end
   if each then

@@ -52,9 +52,10 @@ end
 -- Whether `asking` may go in: those before it for whom there is room count as holders, whether they have retried yet or not.
 local function isTurnOf(queue, all, held, asking, most)
   local room, cursor = roomBeside(held), { 1, 1, 1 }
-  if not all.whole then
-    local low, score = edges(asking.band), string.format('(%.0f', scoreOf(asking, asking.ticket))
-    if call('ZCOUNT', queue, low, score) - #all.expired >= mostNotified then
+  local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
+  if first and part.more and score > part.upto then
+    local low = edges(asking.band)
+    if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
       return false
     end
   end

@@ -7,7 +7,15 @@
 import { forKey, LockBackendError } from '../errors';
 import type { Key } from '../keys';
 import type { Settings } from '../options';
-import type { AcquireReply, AcquireRequest, Mode, QueueEntry, ReleaseRequest, Store } from '../store';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  clockOf,
+  type Mode,
+  type QueueEntry,
+  type ReleaseRequest,
+  type Store,
+} from '../store';
 import { newToken } from '../token';
 import { pauses } from './backoff';
 
@@ -101,7 +109,7 @@ export class Attempts {
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = setTimeout(() => {
+    this.#pause = clockOf(this.#target.store).later(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
@@ -166,7 +174,8 @@ export class Attempts {
   }
 
   #mayExecute(): void {
-    this.mayExecuteUntilMs = performance.now() + this.#target.settings.commandTimeoutMs;
+    const { store, settings } = this.#target;
+    this.mayExecuteUntilMs = clockOf(store).nowMs() + settings.commandTimeoutMs;
   }
 
   #releaseRequest(token: string): ReleaseRequest {

@@ -3,7 +3,8 @@
 //
 // - The answer to its own request. Requesting again is always safe: the entry keeps its token and its first ticket, so a lost
 //   request or answer is simply repeated, and a lock that was granted meanwhile is ours already.
-// - A wake-up: the entry was granted. The grant is provisional; the next request confirms it, and only its answer counts.
+// - A message: the entry was granted. It counts if it names the last request that was answered, by a nonce that only that one
+//   was queued with: then the grant is younger than that request. The grant is provisional; the holder confirms it.
 // - The holder before, in this same queue: the lock is handed off without a command to Redis, a few times, and only while
 //   Redis's last confirmation is young.
 //
@@ -13,8 +14,16 @@
 import { LockBackendError } from '../errors';
 import { describe, type Key } from '../keys';
 import { type Linked, LinkedList } from '../linked-list';
-import { type AcquireReply, type Grant, type GrantSource, type Holder, type ReleaseReply, trustedMs } from '../store';
-import { pollEveryMs } from '../stores/embedded/mutex-queue';
+import {
+  type AcquireReply,
+  type Grant,
+  type GrantSource,
+  type Holder,
+  type Moment,
+  type ReleaseReply,
+  trustedMs,
+} from '../store';
+import { limits, pollEveryMs } from '../stores/embedded/mutex-queue';
 
 /** What is the same for all waiters of one queue. */
 export interface QueueKey {
@@ -39,30 +48,53 @@ export interface Waiter {
 export interface Position extends Linked<Position> {
   readonly queue: Queue;
   readonly waiter: Waiter;
+  /** It waited for others: the key was busy, or there were waiters before it. */
+  hasWaited: boolean;
 }
 
 /** What waits in Redis's queue for one of ours: a new one, with a new token, for every grant. */
 export interface Entry {
   readonly token: string;
   readonly id: string;
+  /** Of the last request: another one each time, so that no message about an earlier grant of this token is taken for its own. */
+  nonce: string;
+  /** Before the last request was sent, if it was answered. */
+  answered: Moment | undefined;
   ticket: number;
   mayExecuteUntilMs: number;
   /** Whether anything was ever sent for it. */
   sent: boolean;
 }
 
+/** What a message says. */
+export interface WakeUp {
+  /** Of the request that its entry was queued by; undefined where the message names none. */
+  readonly nonce: string | undefined;
+  /** That it was granted under; undefined: it was not granted, and should request. */
+  readonly fence: number | undefined;
+}
+
+/** Of no entry in particular. */
+const plainWakeUp: WakeUp = { nonce: undefined, fence: undefined };
+
 /** What a queue needs of its surroundings. Everything answers later, never within the call. */
 export interface QueuePort {
   nowMs(): number;
+  now(): Moment;
   random(): number;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
+  /** Each queue requests no more often than this while it is at rest: there are many of them. */
+  readonly leastPollMs: number;
   newEntry(owner: string | undefined): Entry;
+  newNonce(): string;
   /** Requests the lock, and queues the entry where it is busy. */
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<AcquireReply>): void;
   release(held: Holder, answer: Answer<ReleaseReply>): void;
   /** Releases the lock, and requests the next grant for `waiter`. */
   releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<ReleaseAndRequest>): void;
+  /** The entry was granted, and its token is held from now on. */
+  granted(entry: Entry): void;
   /** Makes sure that the entry is neither queued nor holds anything, without a caller waiting for that. */
   abandon(queue: Queue, entry: Entry, commandTimeoutMs: number): void;
   /** The queue has neither waiters nor a holder any more. */
@@ -91,13 +123,15 @@ export class Queue implements GrantSource {
   readonly #positions = new LinkedList<Position>();
   #entry: Entry;
   #isRequesting = false;
-  /** A wake-up came while a request was on its way, which may have been answered before. */
-  #wasWoken = false;
+  /** Came while a request was on its way, which may have been answered before. */
+  #wakeUp: WakeUp | undefined;
   #timer: unknown;
   #holder: Holder | undefined;
   #handOffsLeft = 0;
   /** Of the last request. */
   #commandTimeoutMs = 0;
+  /** When that was sent, by the clock of the port. */
+  #requestedMs = 0;
 
   constructor(key: QueueKey, port: QueuePort) {
     this.key = key;
@@ -106,9 +140,11 @@ export class Queue implements GrantSource {
   }
 
   join(waiter: Waiter): Position {
-    const position = { queue: this, waiter, before: undefined, after: undefined };
+    const isBehind = this.#isRequesting || this.#timer !== undefined;
+    const hasWaited = isBehind || this.#holder !== undefined;
+    const position = { queue: this, waiter, hasWaited, before: undefined, after: undefined };
     this.#positions.add(position);
-    if (this.#isRequesting || this.#timer !== undefined) return position;
+    if (isBehind) return position;
     if (this.#holder === undefined) this.#request();
     else this.#requestLater(this.#holder);
     return position;
@@ -122,10 +158,10 @@ export class Queue implements GrantSource {
   }
 
   /** Redis says that the entry was granted, or should request. False: it is no entry of this queue. */
-  wake(id: string): boolean {
+  wake(id: string, wakeUp = plainWakeUp): boolean {
     if (id !== this.#entry.id) return false;
-    if (this.#isRequesting) this.#wasWoken = true;
-    else if (this.#positions.size > 0) this.#request();
+    if (this.#isRequesting) this.#wakeUp = wakeUp;
+    else if (this.#positions.size > 0) this.#onWakeUp(wakeUp);
     return true;
   }
 
@@ -202,8 +238,11 @@ export class Queue implements GrantSource {
   #begin(head: Waiter): Entry {
     this.#stopTimer();
     this.#commandTimeoutMs = head.commandTimeoutMs;
+    this.#requestedMs = this.#port.nowMs();
     this.#isRequesting = true;
-    this.#wasWoken = false;
+    this.#wakeUp = undefined;
+    this.#entry.nonce = this.#port.newNonce();
+    this.#entry.answered = undefined;
     this.#entry.sent = true;
     return this.#entry;
   }
@@ -216,17 +255,38 @@ export class Queue implements GrantSource {
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     for (const { waiter } of this.#positions) waiter.troubled(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
+    head.hasWaited = true;
+    entry.answered = reply.sent;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
     const { before = 0, outside = false } = reply.position ?? {};
     if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
-    if (this.#wasWoken) return this.#request();
-    const everyMs = pollEveryMs(before) * (0.8 + 0.2 * this.#port.random());
+    if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
+    // What the holder had left may be over by the time we hear of it.
+    if (reply.leftMs >= 0 && this.#port.nowMs() - this.#requestedMs > reply.leftMs) return this.#requestAfter(0);
+    const everyMs = Math.max(pollEveryMs(before), this.#port.leastPollMs) * (0.8 + 0.2 * this.#port.random());
     // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
     if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
     else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
   }
 
+  #onWakeUp({ nonce, fence }: WakeUp): void {
+    const { answered } = this.#entry;
+    if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request();
+    // The grant came after that request, and so lasts at least from there on; what is left must do for the confirmation.
+    const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
+    const { monoMs, wallMs } = this.#port.now();
+    const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
+    if (ageMs > provisionalMs / 2) return this.#request();
+    const { token, mayExecuteUntilMs } = this.#entry;
+    this.#stopTimer();
+    this.#port.granted(this.#entry);
+    this.#entry = this.#port.newEntry(this.key.owner);
+    this.#handOffsLeft = handOffsAmongOthers;
+    this.#give(this.#positions.first!, { token, fence, sent: answered, mayExecuteUntilMs, provisionalMs });
+  }
+
   #onGrant(entry: Entry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
+    this.#port.granted(entry);
     this.#entry = this.#port.newEntry(this.key.owner);
     const tookMs = this.#port.nowMs() - sent.monoMs;
     if (tookMs >= trustedMs(this.key.lifetimeMs)) {
@@ -236,11 +296,15 @@ export class Queue implements GrantSource {
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
     this.#handOffsLeft = others > 0 ? handOffsAmongOthers : handOffsAlone;
+    const { token, mayExecuteUntilMs } = entry;
+    this.#give(head, { token, fence, sent, mayExecuteUntilMs });
+  }
+
+  #give(head: Position, grant: Grant): void {
     this.#positions.delete(head);
     // A holder before has lost it, and may notice that only while this one is being told.
     this.#holder = undefined;
-    const { token, mayExecuteUntilMs } = entry;
-    this.#holder = head.waiter.granted({ token, fence, sent, mayExecuteUntilMs });
+    this.#holder = head.waiter.granted(grant);
     if (this.#positions.size > 0) this.#requestLater(this.#holder);
   }
 
@@ -275,7 +339,7 @@ export class Queue implements GrantSource {
 
   /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
   #requestLater(holder: Holder): void {
-    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, pollEveryMs(0)));
+    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, Math.max(pollEveryMs(0), this.#port.leastPollMs)));
   }
 
   #requestAfter(ms: number): void {

@@ -1,18 +1,22 @@
 // The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
 // here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
 // released at once.
-import { warn, warningsWanted } from '../events';
+import { noLock, warn, warningsWanted } from '../events';
 import {
   type AcquireReply,
   type AcquireRequest,
+  clockOf,
   type GrantSource,
   type Holder,
+  type Moment,
+  now,
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
   yieldMs,
 } from '../store';
-import { newToken } from '../token';
+import { pollEveryMs } from '../stores/embedded/mutex-queue';
+import { newNonce, newToken } from '../token';
 import {
   type Answer,
   type Entry,
@@ -22,9 +26,16 @@ import {
   type QueuePort,
   type ReleaseAndRequest,
   type Waiter,
+  type WakeUp,
 } from './queue';
+import { type Alarm, SharedTimers } from './shared-timers';
 import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
+
+/** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
+const mostRequestsPerSecond = 2500;
+/** Its entries expire after twice as long without a sign, and Redis keeps no queue longer than 10 s. */
+const mostPollMs = 4000;
 
 const queuesOfStores = new WeakMap<Store, Queues>();
 /** Stores of which it was said that they have no wake-ups. */
@@ -36,7 +47,7 @@ export function queuesOf(store: Store): Queues | undefined {
     if (warningsWanted() && !warned.has(store)) {
       warned.add(store);
       const message = 'waiting polls: this client (a pool, GLIDE) has no messages to give';
-      warn({ code: 'no-wake-ups', message, key: null });
+      warn({ code: 'no-wake-ups', message, ...noLock(store.kind) });
     }
     return undefined;
   }
@@ -53,6 +64,7 @@ export class Queues implements QueuePort {
   /** Where grants of keys that several may hold come from. */
   readonly shared: GrantSource;
   readonly #store: Store;
+  readonly #timers: SharedTimers;
   readonly #queues = new Map<string, Queue>();
   /** The last queue used; skips building the map key. */
   #last: Queue | undefined;
@@ -63,8 +75,9 @@ export class Queues implements QueuePort {
 
   constructor(store: Store, listen: NonNullable<Store['listen']>) {
     this.#store = store;
+    this.#timers = new SharedTimers(clockOf(store));
     this.wakeUps = new WakeUps(listen, {
-      wake: (id, key) => this.#wake(id, key),
+      wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
       gap: () => {
         for (const queue of this.#queues.values()) queue.gap();
       },
@@ -91,30 +104,40 @@ export class Queues implements QueuePort {
   }
 
   nowMs(): number {
-    return performance.now();
+    return clockOf(this.#store).nowMs();
+  }
+
+  now(): Moment {
+    return now(clockOf(this.#store));
   }
 
   random(): number {
     return Math.random();
   }
 
-  setTimer(work: () => void, ms: number): NodeJS.Timeout {
-    return setTimeout(work, ms);
+  setTimer(work: () => void, ms: number): Alarm {
+    return this.#timers.set(work, ms);
   }
 
   clearTimer(timer: unknown): void {
-    clearTimeout(timer as NodeJS.Timeout);
+    this.#timers.clear(timer as Alarm);
+  }
+
+  get leastPollMs(): number {
+    return Math.min((this.#entries.size * 1000) / mostRequestsPerSecond, mostPollMs);
   }
 
   newEntry(owner: string | undefined): Entry {
-    return { token: newToken(owner), id: this.wakeUps.newId(), ticket: 0, mayExecuteUntilMs: 0, sent: false };
+    const id = this.wakeUps.newId();
+    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+  }
+
+  newNonce(): string {
+    return newNonce();
   }
 
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, { resolve, reject }: Answer<AcquireReply>): void {
-    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then((reply) => {
-      if (reply.granted) this.#entries.delete(entry.id);
-      resolve(reply);
-    }, reject);
+    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(resolve, reject);
   }
 
   release(held: Holder, { resolve, reject }: Answer<ReleaseReply>): void {
@@ -131,10 +154,13 @@ export class Queues implements QueuePort {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
     const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
-    this.#store.releaseAndAcquire(release, request).then(([result, next]) => {
-      if (next.granted) this.#entries.delete(entry.id);
-      answer.resolve({ result, next });
-    }, answer.reject);
+    this.#store
+      .releaseAndAcquire(release, request)
+      .then(([result, next]) => answer.resolve({ result, next }), answer.reject);
+  }
+
+  granted(entry: Entry): void {
+    this.#entries.delete(entry.id);
   }
 
   abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: Entry, commandTimeoutMs: number): void {
@@ -144,9 +170,10 @@ export class Queues implements QueuePort {
     void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(queue: Queue, { token, id, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
+  #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
+    const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;
     return {
       keys: key,
       token,
@@ -157,13 +184,13 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
       begin: () => !this.#abandoned.has(id),
-      queueAs: { channel: this.wakeUps.channel, id, ticket },
+      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, silenceMs },
     };
   }
 
-  #wake(id: string, key: string): void {
+  #wake(id: string, key: string, wakeUp: WakeUp): void {
     const queue = this.#entries.get(id);
-    if (queue?.key.key === key && queue.wake(id)) return;
+    if (queue?.key.key === key && queue.wake(id, wakeUp)) return;
     const request = this.#abandoned.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {});
   }

@@ -24,6 +24,8 @@ export class SharedWaiter {
   readonly mode: Mode;
   /** Whether its entry may be in the queue. */
   isQueued = false;
+  /** The key was busy while it was queued. */
+  hasWaited = false;
   /** Woken while an attempt was under way, which may have been answered before. */
   wasWoken = false;
   #subscription: Subscription | undefined;
@@ -65,6 +67,7 @@ export class SharedWaiter {
   }
 
   busy({ leftMs, position }: AcquireReply & { granted: false }): void {
+    this.hasWaited ||= this.isSubscribed;
     this.#leftMs = leftMs;
     this.#ticket = position?.ticket ?? this.#ticket;
     this.#before = position?.before ?? 0;

@@ -5,9 +5,13 @@ import { v4 as uuid } from 'uuid';
 import { setImmediate } from '../real-timers';
 import type { Listening, Store } from '../store';
 import { refusal } from '../stores/redis/replies';
+import type { WakeUp } from './queue';
 
 /** The version is that of the messages, as each entry has that of the entries. */
 const channelPrefix = 'redis-exp-lock:1:';
+
+/** What a message calls an entry; with the fence that it was granted under. */
+const entryText = /^(\d+)\.([\w-]{22})(?:=(\d{1,16}))?$/;
 
 /**
  * Requests now, and says so; false: its request is on its way. Where that may have been answered before what it is woken for
@@ -31,7 +35,7 @@ interface Subscriber {
 
 /** What else is woken on the channel. */
 interface Others {
-  wake(id: string, key: string): void;
+  wake(id: string, key: string, wakeUp: WakeUp): void;
   /** Wake-ups may have been missed. */
   gap(): void;
 }
@@ -146,14 +150,18 @@ export class WakeUps {
     }
   }
 
-  /** `<id>[,<id>…] <key>`: the key comes last, so that whatever it contains cannot be taken for anything else. */
+  /**
+   * `<id>[,<id>…] <key>`, or `<id>.<nonce>[=<fence>] <key>`: the key comes last, so that whatever it contains cannot be taken for
+   * anything else.
+   */
   readonly #onMessage = (text: string): void => {
     const ids = text.slice(0, text.indexOf(' '));
     const key = text.slice(ids.length + 1);
-    for (const id of ids.split(',')) {
+    for (const word of ids.split(',')) {
+      const [, id = word, nonce, fence] = entryText.exec(word) ?? [];
       const subscriber = this.#subscribers.get(id);
       if (subscriber?.key === key) subscriber.wake(false);
-      else this.#others.wake(id, key);
+      else this.#others.wake(id, key, { nonce, fence: fence === undefined ? undefined : Number(fence) });
     }
   };
 

@@ -7,7 +7,7 @@ import type face = require('./face');
 
 // ---- not built yet: what builds it takes it out of here
 
-type LaterOptions = 'name' | 'register';
+type LaterOptions = 'register';
 type LaterState = 'holders' | 'queue';
 /** `inspect` as long as its state is not whole. */
 type LaterMethods = 'once' | 'list' | 'free' | 'inspect';

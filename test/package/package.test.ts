@@ -25,23 +25,39 @@ const moduleSystems: { [name: string]: { files: string[]; options: object; befor
   bundler: { files: ['ts'], options: { module: 'esnext', moduleResolution: 'bundler' } },
 };
 
+/** The shims, and what they export besides a default. */
+const shims: { [entry: string]: string[] } = {
+  'redis-exp-lock/redlock': ['ExecutionError', 'Lock', 'Redlock', 'ResourceLockedError'],
+  'redis-exp-lock/redis-semaphore': [
+    'LostLockError',
+    'MultiSemaphore',
+    'Mutex',
+    'RedlockMultiSemaphore',
+    'RedlockMutex',
+    'RedlockSemaphore',
+    'Semaphore',
+    'TimeoutError',
+    'defaultTimeoutOptions',
+  ],
+};
 /** What the face names and a later version brings; and what the face has no name for. */
 const laterNames = [
   ...['Election', 'ElectionOptions', 'Leader', 'Term', 'OnceOptions', 'OnceResult', 'Slot', 'FreeOptions'],
   ...['LockList', 'ListOptions', 'ListedLock', 'HolderState', 'WaiterState', 'UpstashLike', 'BunRedisLike'],
 ];
 const ownNames = [
-  ...['AcquireEvent', 'LockEvents', 'LossReason', 'LostEvent', 'MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
+  ...['AcquireEvent', 'ExtendEvent', 'LockEvent', 'LockEvents', 'LockKind', 'LossReason', 'LostEvent'],
+  ...['MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
   ...['redisExpLock'],
 ];
 
-const compareNames = `
+const compareNames = (entry: string): string => `
   import { createRequire } from 'node:module';
-  import redisExpLock, * as names from 'redis-exp-lock';
-  const required = createRequire(process.cwd() + '/')('redis-exp-lock');
+  import * as names from '${entry}';
+  const required = createRequire(process.cwd() + '/')('${entry}');
   console.log(JSON.stringify({
     kind: typeof required,
-    itself: [redisExpLock, required.default, required.redisExpLock, names.redisExpLock].map((each) => each === required),
+    itself: [names.default, required.default, required.redisExpLock, names.redisExpLock].map((each) => each === required),
     required: Object.keys(required).sort(),
     imported: Object.keys(names).sort(),
     different: Object.keys(required).filter((name) => required[name] !== names[name]),
@@ -78,6 +94,7 @@ describe('the packed library', function () {
       'CHANGELOG.md',
       'LICENSE',
       'README.md',
+      'dashboards',
       'docs',
       'lib',
       'package.json',
@@ -95,8 +112,11 @@ describe('the packed library', function () {
   it('declares what its faces lead to, and no more', () => {
     const declared = filesIn(join(installed, 'lib')).filter((file) => file.endsWith('ts'));
     expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'lease.d.ts', 'with-lock.d.ts']);
+    expect(declared).to.include.members(['redlock.d.mts', 'otel.d.mts']);
     expect(declared).to.not.include.members(['acquire.d.ts', 'store.d.ts', 'wait/queue.d.ts']);
-    const internals = declared.filter((file) =>
+    // `Settings` is redlock's own name for its options.
+    const ours = declared.filter((file) => !/^(redlock\.|compat\/attempts\.)/.test(file));
+    const internals = ours.filter((file) =>
       /\b(?:Hold|Settings|Table)\b/.test(readFileSync(join(installed, 'lib', file), 'utf8')),
     );
     expect(internals).to.deep.equal([]);
@@ -111,7 +131,8 @@ describe('the packed library', function () {
     const programs = filesIn(installed).filter((file) => /\.m?js$/.test(file));
     const imported = programs.flatMap((file) => importedBy(readFileSync(join(installed, file), 'utf8')));
     const packages = imported.filter((name) => !name.startsWith('.') && !name.startsWith('node:'));
-    expect([...new Set(packages)]).to.deep.equal(['uuid']);
+    // The last two by subpaths of their own, when they are used.
+    expect([...new Set(packages)].sort()).to.deep.equal(['@opentelemetry/api', 'prom-client', 'uuid']);
     expect(Object.keys(manifest.dependencies)).to.deep.equal(['uuid']);
   });
 
@@ -126,7 +147,7 @@ describe('the packed library', function () {
   });
 
   it('is one library: what require gives, import gives, the function itself and every name', async () => {
-    const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames));
+    const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames('redis-exp-lock')));
     expect(answer).to.deep.include({ kind: 'function', itself: [true, true, true, true] });
     expect(answer.different, 'not the same object by require and by import').to.deep.equal([]);
     expect(answer.imported).to.deep.equal(answer.required);
@@ -142,10 +163,86 @@ describe('the packed library', function () {
     expect(face.map(({ name }) => name)).to.include.members(laterNames);
   });
 
+  for (const [entry, names] of Object.entries(shims)) {
+    it(`${entry}: what require gives, import gives, by every name`, async () => {
+      const answer = JSON.parse(await node(project, '--input-type=module', '--eval', compareNames(entry)));
+      const different = answer.different.filter((name: string) => name !== 'default');
+      expect(different, 'not the same object by require and by import').to.deep.equal([]);
+      expect(answer.required.filter((name: string) => name !== 'default')).to.deep.equal(names);
+      expect(answer.imported.filter((name: string) => name !== 'default')).to.deep.equal(names);
+    });
+
+    it(`${entry}: loads nothing of the library that it stands for, nor the library anything of it`, async () => {
+      const program = (name: string): string =>
+        `require('${name}'); console.log(JSON.stringify(Object.keys(require.cache)))`;
+      const loaded = async (name: string): Promise<string[]> =>
+        JSON.parse(await node(project, '--eval', program(name)));
+      const outside = (await loaded(entry)).filter((file) => !file.startsWith(installed) && !file.includes('/uuid/'));
+      expect(outside).to.deep.equal([]);
+      expect(await loaded(entry)).to.include(join(installed, 'lib', `${parse(entry).base}.js`));
+      const others = (await loaded('redis-exp-lock')).filter((file) => /compat|redlock|redis-semaphore/.test(file));
+      expect(others).to.deep.equal([]);
+    });
+  }
+
+  it('redis-exp-lock/redlock: its class is the default export, as it is there', async () => {
+    const program = `
+      import { createRequire } from 'node:module';
+      import Redlock, { Lock } from 'redis-exp-lock/redlock';
+      const { default: Required } = createRequire(process.cwd() + '/')('redis-exp-lock/redlock');
+      console.log(Redlock === Required, typeof Redlock.prototype.using, typeof Lock.prototype.extend);`;
+    expect(await node(project, '--input-type=module', '--eval', program)).to.equal('true function function\n');
+  });
+
   it('loads where no client is installed', async () => {
     const resolveClient = "try { require.resolve('redis') } catch (err) { console.log(err.code) }";
     const printed = await node(project, '--eval', `require('redis-exp-lock'); ${resolveClient}`);
     expect(printed).to.equal('MODULE_NOT_FOUND\n');
+  });
+
+  it('has subpaths for OpenTelemetry and Prometheus, by require and by import; without their packages they say what to install', async () => {
+    const use = (load: (name: string) => string): string => `
+      for (const [name, face, argument] of [['otel', 'instrument'], ['prometheus', 'collect', { registerMetric() {} }]]) {
+        const subpath = ${load("'redis-exp-lock/' + name")};
+        console.log(Object.keys(subpath).includes(face), typeof subpath[face]);
+        try { subpath[face](argument); } catch (err) { console.log(err.code, err.message); }
+      }`;
+    const told = `true function
+MODULE_NOT_FOUND redis-exp-lock/otel needs a package: npm install @opentelemetry/api@1
+true function
+MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-client@15
+`;
+    expect(
+      await node(
+        project,
+        '--eval',
+        use((name) => `require(${name})`),
+      ),
+    ).to.equal(told);
+    const imported = use((name) => `await import(${name})`);
+    expect(await node(project, '--input-type=module', '--eval', imported)).to.equal(told);
+  });
+
+  it('measures by require what was locked by import, and the other way round', async () => {
+    const { folder, remove } = await projectWith(['uuid', 'prom-client', '@opentelemetry/api', 'tdigest', 'bintrees']);
+    const program = `
+      import { createRequire } from 'node:module';
+      import { memoryStore, redisExpLock } from 'redis-exp-lock';
+      import { collect } from 'redis-exp-lock/prometheus';
+      import { instrument } from 'redis-exp-lock/otel';
+      import { Registry } from 'prom-client';
+      const require = createRequire(process.cwd() + '/');
+      const [imported, required] = [new Registry(), new Registry()];
+      const offs = [collect(imported), require('redis-exp-lock/prometheus').collect(required)];
+      offs.push(instrument(), require('redis-exp-lock/otel').instrument());
+      await redisExpLock({ redis: memoryStore() }).run('k', () => {});
+      await require('redis-exp-lock')({ redis: memoryStore() }).run('k', () => {});
+      for (const registry of [imported, required]) {
+        console.log(/_acquire_duration_seconds_count\\{.*\\} (\\d+)/.exec(await registry.metrics())[1]);
+      }
+      for (const off of offs) off();`;
+    expect(await node(folder, '--input-type=module', '--eval', program)).to.equal('2\n2\n');
+    remove();
   });
 
   it('works where there is no SQLite; a caller that asks for shared memory is told in one line what to install', async () => {
@@ -199,10 +296,13 @@ function writePrograms(project: string): void {
 
   const consumers = readdirSync(join(__dirname, 'consumers')).map((file) => join(__dirname, 'consumers', file));
   for (const library of ['redis-exp-lock', 'the-face']) {
-    for (const file of library === 'the-face' ? consumers : [...consumers, join(__dirname, 'assignable.cts')]) {
+    for (const file of library === 'the-face'
+      ? consumers
+      : [...consumers, join(__dirname, 'assignable.cts'), join(__dirname, 'shims.ts')]) {
       const { name, ext } = parse(file);
       const program = readFileSync(file, 'utf8')
         .replace(/'[./]+\/src\/index'/, `'${library}'`)
+        .replace(/'[./]+\/src\/(redlock|redis-semaphore)'/g, "'redis-exp-lock/$1'")
         .replace("'./face'", "'the-face'");
       for (const extension of ext === '.ts' ? ['.ts', '.cts', '.mts'] : [ext]) {
         write(join(project, library, name + extension), program);

@@ -112,10 +112,12 @@ describe('diagnostics', () => {
       const late = await withLock.promise(key);
       await direct.del(key);
       await late();
-      expect(heard).to.deep.equal([
-        { key, fence: lease.fence, released: true },
-        { key, fence: late.fence, released: false },
+      const facts = { key, name: '', kind: 'mutex', store: 'redis' };
+      expect(heard.map(({ heldMs: _, ...event }) => event)).to.deep.equal([
+        { ...facts, fence: lease.fence, released: true },
+        { ...facts, fence: late.fence, released: false },
       ]);
+      for (const { heldMs } of heard) expect(heldMs).to.be.within(0, 20_000);
     });
 
     it('is silent about a release that was not answered', async () => {
@@ -143,11 +145,13 @@ describe('diagnostics', () => {
       const taken = await withLock.promise(key);
       await direct.set(key, 'stranger');
       expect(await taken(), 'found out by the release').to.equal(false);
-      expect(heard).to.deep.equal([
-        { key, fence: deleted.fence, reason: 'missing' },
-        { key, fence: expired.fence, reason: 'expired' },
-        { key, fence: taken.fence, reason: 'taken' },
+      const facts = { key, name: '', kind: 'mutex', store: 'redis' };
+      expect(heard.map(({ heldMs: _, ...event }) => event)).to.deep.equal([
+        { ...facts, fence: deleted.fence, reason: 'missing' },
+        { ...facts, fence: expired.fence, reason: 'expired' },
+        { ...facts, fence: taken.fence, reason: 'taken' },
       ]);
+      expect(heard[1].heldMs, 'its lifetime, less what is not trusted').to.be.within(299, 20_000);
       await direct.del(key);
     });
 

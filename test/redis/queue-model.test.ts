@@ -12,6 +12,7 @@ import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import * as generated from '../../src/scripts/generated';
 import type { Script, ScriptCall } from '../../src/scripts/script';
+import type { QueueEntry } from '../../src/store';
 import type { Acquired } from '../../src/stores/embedded/command';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { limits } from '../../src/stores/embedded/mutex-queue';
@@ -75,6 +76,11 @@ let ear: Client;
 const shas = new Map<string, string>();
 let heard: string[] = [];
 
+/** As src/stores/redis/commands.ts does. */
+function wordsOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
+  return silenceMs > 0 ? [channel, id, String(ticket), String(silenceMs)] : [channel, id, String(ticket)];
+}
+
 /** Redis and the machine, told the same. */
 class Both {
   readonly keys: readonly string[];
@@ -85,6 +91,8 @@ class Both {
   readonly #fence = `${this.#base}:fence`;
   readonly #told: string[] = [];
   readonly #machine = new Machine((channel, id, key) => void this.#told.push(`${channel} ${id} ${key}`));
+  /** What processes say of how long they will be silent, in turn. */
+  silencesMs: readonly number[] = [0];
   #micros = 1_700_000_000_000_000;
   #ids = 0;
 
@@ -107,7 +115,7 @@ class Both {
     const queueAs = this.#placeOf(process);
     const command = { keys: [key], token, lifetimeMs, notAfterMs, fences: 65, queueAs };
     const expected = this.#machine.acquire(command, this.#micros);
-    const words = [queueAs.channel, queueAs.id, String(queueAs.ticket)];
+    const words = wordsOf(queueAs);
     const reply = await this.#run(
       generated.acquire(...named([key], this.#fence), token, lifetimeMs, notAfterMs, 65, words),
     );
@@ -147,7 +155,7 @@ class Both {
     const queueAs = next && this.#placeOf(next);
     const claim = next && { token: next.token, lifetimeMs: 30_000, fences: 65, queueAs };
     const expected = this.#machine.release({ keys, token, ticket, yieldMs, next: claim }, this.#micros);
-    const words = next ? [next.token, '30000', '65', queueAs!.channel, queueAs!.id, String(queueAs!.ticket)] : [];
+    const words = next ? [next.token, '30000', '65', ...wordsOf(queueAs!)] : [];
     const reply = await this.#run(generated.release(...named(keys, this.#fence), token, ticket, yieldMs, words));
     const results = expected.results.map((result) => statusOf[result]);
     const last = expected.next ? this.#inWords(expected.next, true) : [];
@@ -228,8 +236,8 @@ class Both {
     this.#renew(process);
   }
 
-  #placeOf({ channel, id, ticket }: Process) {
-    return { channel, id, ticket };
+  #placeOf({ channel, id, ticket }: Process): QueueEntry {
+    return { channel, id, ticket, silenceMs: this.silencesMs[this.#micros % this.silencesMs.length]! };
   }
 
   #settle(process: Process, reply: Acquired): void {
@@ -325,6 +333,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 60 }), async (steps) => {
         const both = new Both(4);
+        both.silencesMs = [0, 0, 8_000, 20_000];
         let counted = newToken('somebody');
         for (const each of steps) {
           const { what, who, key: n, ms, sure } = each;

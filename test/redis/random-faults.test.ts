@@ -34,7 +34,7 @@ const commandTimeout = 200;
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 32));
 
 describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
 
   const random = randomFrom(seed);
   const chance = (probability: number): boolean => random() < probability;

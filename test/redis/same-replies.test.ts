@@ -220,7 +220,8 @@ class Run {
 
   /** Keys by their number, for messages. */
   nameOf(text: string): string {
-    return this.#keys.reduce((named, each, n) => named.replace(each, `key ${n}`), text);
+    const named = text.replace(/=[1-9]\d* /, '=fence ');
+    return this.#keys.reduce((text, each, n) => text.replace(each, `key ${n}`), named);
   }
 
   owns(text: string): boolean {

@@ -17,9 +17,11 @@ const calm: Rules = {
   lifetimeMs: 1000,
   holdMs: 5,
   commandTimeoutMs: 300,
+  leastPollMs: 0,
   lose: 0,
   repeat: 0,
   loseMessage: 0,
+  forge: 0,
   delay: 0.01,
   die: 0,
   pause: 0,
@@ -41,7 +43,19 @@ const busy = {
   pollTurnMs: 2 * (8 * 120 + 65 * 10 + 120),
 };
 
-const faults = { lose: 0.05, repeat: 0.05, loseMessage: 0.3, die: 0.003, pause: 0.02, abandonHold: 0.05, giveUp: 0.2 };
+const faults = {
+  lose: 0.05,
+  repeat: 0.05,
+  loseMessage: 0.3,
+  forge: 0.1,
+  die: 0.003,
+  pause: 0.02,
+  abandonHold: 0.05,
+  giveUp: 0.2,
+};
+
+/** Messages come late, and so do answers. */
+const late = { delay: 0.1, repeat: 0.2, loseMessage: 0.1, forge: 0.3, giveUp: 0.2, lifetimeMs: 300, turnsEach: 3 };
 
 const worlds: Readonly<Record<string, Partial<Rules>>> = {
   'nothing goes wrong': {},
@@ -49,6 +63,8 @@ const worlds: Readonly<Record<string, Partial<Rules>>> = {
   'the network loses, delays and repeats': { lose: 0.02, repeat: 0.02, loseMessage: 0.1, giveUp: 0.1 },
   'everything goes wrong': faults,
   'five die, or stand still': { processes: 6, usersEach: 2, turnsEach: 3, die: 0.01, pause: 0.05, abandonHold: 0.1 },
+  'messages are late, doubled and forged': late,
+  'many queues in each process': { ...faults, leastPollMs: 4000, turnsEach: 3 },
   'long holds': { ...faults, lifetimeMs: 10_000, holdMs: 200, turnsEach: 3 },
   'lifetimes as short as the network is slow': { ...faults, lifetimeMs: 20, holdMs: 3 },
   'others who count, and an old client': { outsiders: 1, counters: 2, giveUp: 0.1, loseMessage: 0.1, turnsEach: 4 },
@@ -96,6 +112,11 @@ describe('the waiting protocol in simulated worlds', () => {
       ['releases first', { giveUp: 0.4 }, /was given back, and holds the lock again/],
       ['no rescue', { loseMessage: 0.1 }, /nothing will ever happen again/],
       ['no poll marks', busy, /polls in vain/],
+      ['one nonce for each entry', { ...faults, ...late }, /hold it|fence/],
+      ['a nonce that can be guessed', { forge: 0.3 }, /hold it|fence/],
+      ['a grant counts from its message', { ...faults, ...late }, /hold it|fence/],
+      ['a grant counts although little of it is left', { ...faults, ...late }, /left to confirm/],
+      ['hand-off before the confirmation', { ...faults, lifetimeMs: 10_000, holdMs: 200 }, /hold it|fence/],
     ];
     for (const [broken, rules, says] of variants) {
       it(broken, () => {

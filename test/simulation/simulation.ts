@@ -6,8 +6,9 @@
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
 import { LockBackendError } from '../../src/errors';
-import { type Grant, type Holder, type Moment, type ReleaseRequest, trustedMs } from '../../src/store';
+import { earlier, type Grant, type Holder, type Moment, type ReleaseRequest, trustedMs } from '../../src/store';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { limits } from '../../src/stores/embedded/mutex-queue';
 import {
   type Answer,
   type Entry,
@@ -28,10 +29,13 @@ export interface Rules {
   readonly lifetimeMs: number;
   readonly holdMs: number;
   readonly commandTimeoutMs: number;
+  readonly leastPollMs: number;
   /** Chances, 0 to 1, while faults last. */
   readonly lose: number;
   readonly repeat: number;
   readonly loseMessage: number;
+  /** That somebody else publishes that a process was granted the lock, who knows everything of its entry but the nonce. */
+  readonly forge: number;
   /** That something is under way for up to 1.5 s. */
   readonly delay: number;
   readonly die: number;
@@ -49,7 +53,17 @@ export interface Rules {
   readonly broken?: Broken | undefined;
 }
 
-export type Broken = 'release without compare' | 'no confirmation' | 'releases first' | 'no rescue' | 'no poll marks';
+export type Broken =
+  | 'release without compare'
+  | 'no confirmation'
+  | 'releases first'
+  | 'no rescue'
+  | 'no poll marks'
+  | 'one nonce for each entry'
+  | 'a nonce that can be guessed'
+  | 'a grant counts from its message'
+  | 'a grant counts although little of it is left'
+  | 'hand-off before the confirmation';
 
 export class BrokenPromise extends Error {}
 
@@ -60,6 +74,8 @@ const patienceMs = 60_000;
 const pollMs = 5;
 const epochMicros = 1_700_000_000_000_000;
 const key = 'the lock';
+/** What the variant with a nonce that can be guessed has. */
+const theOnlyNonce = 'guessed';
 
 /** One world, run to its end. Throws a BrokenPromise; `noting` one that tells the end of its history, which takes longer. */
 export function simulate(seed: number, rules: Rules, noting = false): Simulation {
@@ -82,7 +98,9 @@ interface Event {
 }
 
 interface Grantee extends Holder {
-  readonly untilMs: number;
+  untilMs: number;
+  /** Before what was confirmed was sent. */
+  sent?: Moment | undefined;
   readonly name: string;
   ended: boolean;
 }
@@ -93,6 +111,8 @@ export class Simulation {
   readonly history: string[] = [];
   nowMs = 0;
   grants = 0;
+  /** Those that a message told of. */
+  told = 0;
   commands = 0;
   unfinished = 0;
   readonly #random: () => number;
@@ -111,7 +131,7 @@ export class Simulation {
     this.rules = rules;
     this.#noting = noting;
     this.#random = mulberry32(seed);
-    this.machine = new Machine((channel, id) => this.#tell(channel, id));
+    this.machine = new Machine((channel, text) => this.#tell(channel, text));
   }
 
   run(): void {
@@ -169,6 +189,14 @@ export class Simulation {
 
   broken(promise: string): never {
     throw new BrokenPromise(`${promise}\n${this.history.slice(-60).join('\n')}`);
+  }
+
+  /** In two variants, a request that was answered seems to have been sent so much later: older messages count. */
+  shiftMs(queue: Queue): number {
+    const { broken } = this.rules;
+    if (broken === 'a grant counts from its message') return 1e9;
+    if (broken !== 'a grant counts although little of it is left') return 0;
+    return Math.min(queue.key.lifetimeMs, limits.provisionalMs) / 2;
   }
 
   /** Somebody believes that the lock is his from now on. */
@@ -237,13 +265,23 @@ export class Simulation {
     }
   }
 
-  #tell(channel: string, id: string): void {
+  extend(token: string, lifetimeMs: number, notAfterMs: number, by: string): ReturnType<Machine['extend']> {
+    this.commands += 1;
+    const outcome = this.machine.extend([key], token, lifetimeMs, false, notAfterMs, this.micros);
+    this.note(() => `${by} confirms ${token}: ${outcome}`);
+    return outcome;
+  }
+
+  #tell(channel: string, text: string): void {
     const process = this.#processes.find((each) => each.channel === channel)!;
     const times = this.chance(this.rules.repeat) ? 2 : 1;
     for (let n = 0; n < times; n++) {
       if (this.chance(this.rules.loseMessage)) continue;
-      this.after(this.delayMs(), process, () => process.hear(id));
+      this.after(this.delayMs(), process, () => process.hear(text));
     }
+    if (!this.chance(this.rules.forge)) return;
+    const other = this.#processes[Math.floor(this.random() * this.#processes.length)]!;
+    this.after(this.delayMs(), other, () => other.hear(other.forgery()));
   }
 
   delayMs(): number {
@@ -261,6 +299,7 @@ class Process implements QueuePort {
   readonly #queues = new Map<string, Queue>();
   readonly #left = new Map<string, () => void>();
   #ids = 0;
+  #nonces = 0;
   #arrivalMs = 0;
   #answeredMs = 0;
   #unsent: { isRelease: boolean; send: () => void }[] = [];
@@ -282,13 +321,25 @@ class Process implements QueuePort {
     return queue;
   }
 
-  hear(id: string): void {
-    this.#world.note(() => `${this.channel} hears of ${id}`);
+  hear(text: string): void {
+    this.#world.note(() => `${this.channel} hears of ${text}`);
+    const [, id, nonce, fence] = /^([^/]+)\/([^=]+)(?:=(\d+))?$/.exec(text) as unknown as [
+      string,
+      string,
+      string,
+      string?,
+    ];
+    const wakeUp = { nonce, fence: fence === undefined ? undefined : Number(fence) };
     this.#waking = true;
-    const known = [...this.#queues.values()].some((queue) => queue.wake(id));
+    const known = [...this.#queues.values()].some((queue) => queue.wake(id, wakeUp));
     this.#waking = false;
     // Granted to an entry that was given up: released at once.
     if (!known) this.#left.get(id)?.();
+  }
+
+  /** The next best message about the latest entry, from somebody who cannot know its nonce. */
+  forgery(): string {
+    return `${this.channel}.${this.#ids - 1}/${theOnlyNonce}=${this.#world.machine.fence + 1}`;
   }
 
   #misfortunes(): void {
@@ -313,6 +364,10 @@ class Process implements QueuePort {
     return this.#world.nowMs;
   }
 
+  now(): Moment {
+    return this.#moment();
+  }
+
   random(): number {
     return this.#world.random();
   }
@@ -330,7 +385,22 @@ class Process implements QueuePort {
     const id = `${this.channel}.${this.#ids++}`;
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
-    return { token: `${token.slice(0, 32)}${token.slice(0, 4)}`, id, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+    const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
+    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+  }
+
+  newNonce(): string {
+    const { broken } = this.#world.rules;
+    if (broken === 'a nonce that can be guessed') return theOnlyNonce;
+    // The id of the entry is in each message beside it.
+    return broken === 'one nonce for each entry' ? 'the same' : `nonce${this.#nonces++}`;
+  }
+
+  granted(): void {}
+
+  /** In some worlds, each process seems to have many other queues. */
+  get leastPollMs(): number {
+    return this.#world.rules.leastPollMs;
   }
 
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
@@ -343,7 +413,7 @@ class Process implements QueuePort {
     const command = { ...this.#requestOf(queue, entry), keys: [key], notAfterMs: this.#notAfterMs(commandTimeoutMs) };
     const run = (): unknown => this.#world.acquire(command, this.channel);
     this.#call(run, commandTimeoutMs, false, {
-      resolve: (reply) => acquired(reply, sent, answer),
+      resolve: (reply) => acquired(reply, sent, answer, this.#world.shiftMs(queue)),
       reject: answer.reject,
     });
   }
@@ -356,13 +426,19 @@ class Process implements QueuePort {
     this.#call(run, waiter.commandTimeoutMs, true, {
       resolve: (reply) => {
         const result = reply.results[0];
-        acquired(reply.next, sent, {
-          resolve: (acquire) => answer.resolve({ result, next: acquire }),
-          reject: answer.reject,
-        });
+        const resolve = (acquire: unknown): void => answer.resolve({ result, next: acquire });
+        acquired(reply.next, sent, { resolve, reject: answer.reject }, this.#world.shiftMs(queue));
       },
       reject: answer.reject,
     });
+  }
+
+  /** Confirms a grant, for as long as its holder believes in it. */
+  confirm(holder: Grantee, lifetimeMs: number, answer: Answer<any>): void {
+    const leftMs = holder.leftMs();
+    const notAfterMs = Math.floor(this.#world.micros / 1000 + leftMs);
+    const run = (): unknown => this.#world.extend(holder.token, lifetimeMs, notAfterMs, this.channel);
+    this.#call(run, Math.max(leftMs / 2, 10), false, answer);
   }
 
   release(held: Holder, { resolve, reject }: Answer<any>): void {
@@ -404,9 +480,11 @@ class Process implements QueuePort {
     });
   }
 
-  #requestOf(queue: Queue, { token, id, ticket }: Entry) {
+  #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry) {
     const { lifetimeMs } = queue.key;
-    return { token, lifetimeMs, fences: fencesInBlock, queueAs: { channel: this.channel, id, ticket } };
+    const silenceMs = 2 * this.leastPollMs;
+    const queueAs = { channel: this.channel, id: `${id}/${nonce}`, ticket, silenceMs };
+    return { token, lifetimeMs, fences: fencesInBlock, queueAs };
   }
 
   #moment(): Moment {
@@ -455,9 +533,10 @@ class Process implements QueuePort {
   }
 }
 
-function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>): void {
+function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>, shiftMs: number): void {
   if (reply.outcome === 'late') return reject(new LockBackendError('too late'));
-  resolve(reply.outcome === 'granted' ? { ...reply, granted: true, sent } : { ...reply, granted: false });
+  if (reply.outcome === 'granted') resolve({ ...reply, granted: true, sent });
+  else resolve({ ...reply, granted: false, sent: earlier(sent, -shiftMs) });
 }
 
 function releaseOf(token: string, commandTimeoutMs: number): ReleaseRequest {
@@ -524,27 +603,30 @@ class User implements Waiter {
     else this.#change = this.#world.after(changeMindMs, this.#process, change);
   }
 
-  granted({ token, fence, sent, mayExecuteUntilMs }: Grant): Holder {
+  granted({ token, fence, sent: told, mayExecuteUntilMs, provisionalMs }: Grant): Holder {
     if (!this.#waiting) this.#world.broken(`${this.#name} is given a lock that it does not wait for`);
     this.#waiting = false;
     if (this.#change) this.#change.gone = true;
     const world = this.#world;
     const queue = this.#queue;
-    const untilMs = sent.monoMs + trustedMs(queue.key.lifetimeMs);
+    const { holdMs, abandonHold, broken } = world.rules;
+    const isProvisional = provisionalMs !== undefined;
+    const sent = isProvisional ? earlier(told, world.shiftMs(queue)) : told;
     const holder: Grantee = {
       token,
       fence,
-      untilMs,
+      untilMs: sent.monoMs + trustedMs(provisionalMs ?? queue.key.lifetimeMs),
       name: this.#name,
       ended: false,
-      leftMs: () => untilMs - world.nowMs,
-      confirmed: () => (untilMs > world.nowMs ? sent : undefined),
+      sent: isProvisional && broken !== 'hand-off before the confirmation' ? undefined : sent,
+      leftMs: () => holder.untilMs - world.nowMs,
+      confirmed: () => (holder.untilMs > world.nowMs ? holder.sent : undefined),
       releaseRequest: () => releaseOf(token, this.commandTimeoutMs),
     };
+    if (isProvisional) this.#beginProvisionally(queue, holder, provisionalMs);
     world.granted(holder);
-    const { holdMs, abandonHold } = world.rules;
     if (world.chance(abandonHold)) {
-      world.after(untilMs - world.nowMs, this.#process, () => queue.lost(holder));
+      this.#loseLater(queue, holder);
       this.#pauseThenTurn();
       return holder;
     }
@@ -554,6 +636,49 @@ class User implements Waiter {
       this.#pauseThenTurn();
     });
     return holder;
+  }
+
+  /** As a held lock does of which only a message has told. */
+  #beginProvisionally(queue: Queue, holder: Grantee, provisionalMs: number): void {
+    const world = this.#world;
+    world.told += 1;
+    if (world.rules.broken === 'a grant counts from its message') {
+      holder.untilMs = world.nowMs + trustedMs(queue.key.lifetimeMs);
+    }
+    if (holder.leftMs() < provisionalMs / 2 - provisionalMs / 1000) {
+      world.broken(`${this.#name} has ${holder.leftMs()} ms left to confirm its grant`);
+    }
+    this.#confirm(queue, holder);
+  }
+
+  #confirm(queue: Queue, holder: Grantee): void {
+    const world = this.#world;
+    const { lifetimeMs } = queue.key;
+    const sent = this.#process.now();
+    if (holder.ended || holder.leftMs() <= 0) return;
+    this.#process.confirm(holder, lifetimeMs, {
+      resolve: (outcome) => {
+        if (holder.ended || holder.leftMs() <= 0) return;
+        if (outcome === 'late') return this.#confirm(queue, holder);
+        if (outcome === 'extended') {
+          holder.sent = sent;
+          holder.untilMs = Math.max(holder.untilMs, sent.monoMs + trustedMs(lifetimeMs));
+          return;
+        }
+        // What it works at goes on, and is released in vain.
+        holder.untilMs = world.nowMs;
+        queue.lost(holder);
+      },
+      reject: () => this.#confirm(queue, holder),
+    });
+  }
+
+  /** It was dropped, not released: it is lost when its validity ends, which a confirmation may still move. */
+  #loseLater(queue: Queue, holder: Grantee): void {
+    this.#world.after(Math.max(holder.leftMs(), 0), this.#process, () => {
+      if (holder.leftMs() > 0) this.#loseLater(queue, holder);
+      else queue.lost(holder);
+    });
   }
 
   #release(queue: Queue, holder: Grantee, mayExecuteUntilMs: number): void {

@@ -5,7 +5,7 @@
 // the difference of the two: from below by the tick that was read, from above by the next one. The first reading waits for a
 // tick to begin (10 ms at most), which makes the bounds narrow at once.
 //
-// Invariant: the lower bound is believed, so this clock never runs ahead of another process's. How far it may lag behind is
+// Invariant: the lower bound counts, so this clock never runs ahead of another process's. How far it may lag behind is
 // `lagMs`, which is taken off what a holder believes.
 import { readFileSync } from 'node:fs';
 import { LockBackendError } from '../../errors';

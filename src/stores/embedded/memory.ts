@@ -1,6 +1,7 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
+import { type Clock, leapingClock } from '../../clock';
 import { lockKey } from '../../keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../options';
 import { nextTick } from '../../real-timers';
@@ -8,19 +9,27 @@ import type { EmbeddedStore } from '../../redis-like';
 import type { Listening } from '../../store';
 import { Machine } from './mutex-machine';
 import { limits } from './mutex-queue';
+import { RenewedLocks } from './renewed';
 import { isSpare, MemoryRows } from './row';
 import { closedStore, neverMs, standFor, type Table } from './store';
 
 export interface MemoryStoreOptions {
-  /** Monotonic ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too. */
+  /**
+   * Monotonic ms: the clock of this store. Waits, leases and expiry go by it alone; it may leap, and what is due then happens
+   * within some 10 ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too.
+   */
   now?: (() => number) | undefined;
 }
 
-/** Locks of this process alone. The last two methods are for tests: they do what a server or an operator may do to a lock. */
+/**
+ * Locks of this process alone. A lock that is renewed is lost by `expire`, `seize`, `maxHold` or `close` only: while the event loop
+ * is blocked it cannot be renewed, but nobody else can take it either. The last two methods are for tests: they do what a server or an
+ * operator may do to a lock.
+ */
 export interface MemoryStore extends EmbeddedStore {
   readonly kind: 'memory';
   /**
-   * Ends the hold of a key as its lifetime would have: whoever stands first in line is granted it. The holder learns of it at
+   * Ends the lock on a key as its lifetime would have: the first in its queue is granted it. The holder learns of it at
    * its next extension, as with Redis. True: it was held.
    *
    * @param key The whole key, `prefix` included.
@@ -28,7 +37,7 @@ export interface MemoryStore extends EmbeddedStore {
    */
   expire(key: string): boolean;
   /**
-   * A stranger takes the key, whoever had it, for `lifetime` ms (default: for ever). `expire` ends that.
+   * A stranger takes the key from its holder, if it has one, for `lifetime` ms (default: for ever). `expire` ends that.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or lifetime.
    */
@@ -49,7 +58,7 @@ export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
   const { now } = optionsOf<MemoryStoreOptions>(options, {
     now: functionRule('a function that gives monotonic milliseconds'),
   });
-  return handleOf(new MemoryTable(now));
+  return handleOf(new MemoryTable(now, now && leapingClock));
 }
 
 /** @internal Another way in to the same table. */
@@ -69,6 +78,8 @@ export function handleOf(table: MemoryTable): MemoryStore {
 
 /** @internal */
 export class MemoryTable implements Table {
+  readonly clock: Clock | undefined;
+  readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;
   readonly #channels = new Map<string, (text: string) => void>();
@@ -79,9 +90,11 @@ export class MemoryTable implements Table {
   #sweepAt = smallestSweep;
   #closed = false;
 
-  constructor(clock?: () => number) {
-    this.#now = clock;
-    this.#readMs = clock?.() ?? performance.now();
+  /** @param clockOver Makes the clock for all that waits or is held here, out of one that never goes back. */
+  constructor(now?: () => number, clockOver?: (nowMs: () => number) => Clock) {
+    this.#now = now;
+    this.#readMs = now?.() ?? performance.now();
+    this.clock = clockOver?.(() => this.#micros(undefined) / 1000);
     this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), limits, this.#rows);
   }
 
@@ -99,6 +112,7 @@ export class MemoryTable implements Table {
   }
 
   expire(key: string): boolean {
+    this.renewed.check(key);
     return this.run((machine, micros) => {
       const token = machine.holder(key, micros);
       if (token === undefined) return false;
@@ -121,6 +135,8 @@ export class MemoryTable implements Table {
    * middle of a command, which may have its hand on a row that is spare as yet.
    */
   #sweep(micros: number): void {
+    this.#sweepAt = Number.POSITIVE_INFINITY;
+    this.renewed.checkAll();
     for (const [key, row] of this.#rows) if (isSpare(row, micros)) this.#rows.delete(key);
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#rows.size);
   }

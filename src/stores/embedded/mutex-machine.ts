@@ -248,7 +248,8 @@ export class Machine {
     const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
     this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
     if (first.token === mine) return 'mine';
-    this.#publish(first.channel, first.id, row.key);
+    const fence = first.fences === 0 ? 0 : this.#rows.fence - first.fences + 1;
+    this.#publish(first.channel, `${first.id}=${fence}`, row.key);
     return 'given';
   }
 

@@ -48,7 +48,7 @@ export function pollEveryMs(before: number, { pollMs, pollers, mostPollMs }: Lim
 export function enqueue(
   row: Row,
   { token, lifetimeMs, fences }: Claim,
-  { channel, id, ticket }: QueueEntry,
+  { channel, id, ticket, silenceMs = 0 }: QueueEntry,
   micros: number,
   most: Limits,
 ): QueuePosition {
@@ -57,7 +57,8 @@ export function enqueue(
   const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
   const others = row.queue.filter((entry) => entry !== old);
   const before = others.filter((entry) => entry.ticket < mine).length;
-  const deadlineMs = Math.floor(micros / 1000) + 2 * pollEveryMs(before, most);
+  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, most), Math.min(silenceMs, mostSilenceMs));
+  const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
   others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
   row.queue = others;
   row.queueEndMs = Math.floor(micros / 1000) + mostSilenceMs;

@@ -7,6 +7,7 @@ import type { EmbeddedStore } from '../../redis-like';
 import {
   type AcquireReply,
   type AcquireRequest,
+  type Clock,
   type ExtendReply,
   type ExtendRequest,
   earlier,
@@ -24,6 +25,7 @@ import { ownerOf } from '../../token';
 import { refusal } from '../redis/replies';
 import type { Acquired, Released } from './command';
 import type { Machine } from './mutex-machine';
+import type { RenewedLocks } from './renewed';
 
 /** @internal Rows, a clock, and who hears of grants. */
 export interface Table {
@@ -36,6 +38,10 @@ export interface Table {
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
   /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
+  /** Its own; absent: the clocks of this process. */
+  readonly clock?: Clock | undefined;
+  /** Where only this process uses it. */
+  readonly renewed?: RenewedLocks | undefined;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
   /** Of every row there is, those of free locks that were not yet forgotten included. */
   keys(): string[];
@@ -43,6 +49,9 @@ export interface Table {
 
 /** @internal An end so far away that it is none; finite, so that a table can keep it as text. */
 export const neverMs = 2 ** 53;
+
+/** A grant of another process is counted from the whole ms before by that one's clock. */
+const grantClockMs = 2;
 
 const tables = new WeakMap<object, Table>();
 const stores = new WeakMap<Table, Embedded>();
@@ -53,7 +62,7 @@ export function embeddedStore(given: object): Store | undefined {
   if (table === undefined) return undefined;
   let store = stores.get(table);
   if (store === undefined) {
-    store = new Embedded(table);
+    store = new Embedded(table, (given as EmbeddedStore).kind);
     stores.set(table, store);
   }
   return store;
@@ -71,12 +80,18 @@ export function tableOf(handle: EmbeddedStore): Table {
 }
 
 class Embedded implements Store {
+  readonly kind: Store['kind'];
   readonly keyPrefix = '';
   readonly listen: Store['listen'];
+  readonly clock: Clock | undefined;
+  readonly renewed: RenewedLocks | undefined;
   readonly #table: Table;
 
-  constructor(table: Table) {
+  constructor(table: Table, kind: Store['kind']) {
+    this.kind = kind;
     this.#table = table;
+    this.clock = table.clock;
+    this.renewed = table.renewed;
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
   }
 
@@ -88,7 +103,7 @@ class Embedded implements Store {
     const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
-    const sent = now();
+    const sent = now(this.clock);
     const claim = {
       keys: listOf(keys),
       token,
@@ -106,12 +121,18 @@ class Embedded implements Store {
     );
   }
 
-  async extend({ keys, token, lifetimeMs, exact, begin, held }: ExtendRequest): Promise<ExtendReply> {
-    if (!begin()) return { outcome: 'late' };
-    const sent = now();
-    const [lifetime, notAfterMs] = [lifetimeMs ?? neverMs, Number.POSITIVE_INFINITY];
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    if (!request.begin()) return { outcome: 'late' };
+    this.renewed?.check(request.keys);
+    return this.extendNow(request);
+  }
+
+  extendNow({ keys, token, lifetimeMs, exact, held, lateMs = 0 }: ExtendRequest): ExtendReply {
+    const sent = now(this.clock);
+    const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
-      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, micros, held?.mode);
+      const inTime = micros - lateMs * 1000;
+      const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, inTime, held?.mode);
       return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
     });
   }
@@ -121,13 +142,15 @@ class Embedded implements Store {
   }
 
   releaseNow({ keys, token, ticket = 0, yieldMs = 0, held }: ReleaseRequest): ReleaseReply {
+    this.renewed?.check(keys);
     const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
     return resultOf(this.#table.run((machine, micros) => machine.release(command, micros)).results);
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
     const { keys, token, ticket = 0, yieldMs = 0 } = release;
-    const sent = now();
+    this.renewed?.check(keys);
+    const sent = now(this.clock);
     const { lifetimeMs, queueAs } = acquire;
     const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), queueAs };
     const command = { keys: listOf(keys), token, ticket, yieldMs, next };
@@ -143,6 +166,7 @@ class Embedded implements Store {
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
+    this.renewed?.check(key);
     const seen = this.#table.run((machine, micros) => machine.inspect(key, micros));
     const locked = seen.token !== undefined;
     return {
@@ -157,6 +181,7 @@ class Embedded implements Store {
   }
 
   async permitsOut(key: string): Promise<number> {
+    this.renewed?.check(key);
     return this.#table.run((machine, micros) => machine.permitsOut(key, micros));
   }
 
@@ -165,6 +190,7 @@ class Embedded implements Store {
   }
 
   async writeValue({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
+    this.renewed?.check(key);
     return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
   }
 
@@ -180,6 +206,7 @@ class Embedded implements Store {
   /** What the machine refuses as Redis would: the key is of another kind, or has another number of permits. */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
+      this.renewed?.check(keys);
       return this.#table.run(work, monoMs);
     } catch (error) {
       throw refusal(error, keys);
@@ -187,7 +214,7 @@ class Embedded implements Store {
   }
 }
 
-/** @internal The error for who asks a store that was closed. */
+/** @internal The error of a call on a store that was closed. */
 export function closedStore(key: Key = ''): LockBackendError {
   return new LockBackendError('the store was closed: make another one', { key, retryable: false });
 }
@@ -215,7 +242,12 @@ function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
     };
   }
   const { leftMs, position } = acquired;
-  return { granted: false, leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs, position };
+  return {
+    granted: false,
+    leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs,
+    position,
+    sent: position && earlier(sent, grantClockMs),
+  };
 }
 
 function resultOf(results: readonly Released[]): ReleaseReply {

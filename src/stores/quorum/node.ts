@@ -1,7 +1,7 @@
 // One node of a quorum, and what is known of it: whether it answers, which run of which server it is, and which releases are
 // pending there. A node that was silent is probed in the background until it answers, and costs no request anything meanwhile.
 import { LockBackendError } from '../../errors';
-import { warn } from '../../events';
+import { noLock, warn } from '../../events';
 import type { Key } from '../../keys';
 import type { Moment, Node, ReleaseRequest } from '../../store';
 
@@ -69,7 +69,7 @@ export class QuorumNode {
       if (this.#isIdentityHidden) return;
       this.#isIdentityHidden = true;
       const message = `${this.name} does not permit INFO: a restart in which it forgot its locks cannot be noticed`;
-      warn({ code: 'no-restart-guard', message, key: null, error });
+      warn({ code: 'no-restart-guard', message, ...noLock('quorum'), error });
     }
   }
 
@@ -87,7 +87,8 @@ export class QuorumNode {
     this.isSilent = true;
     const { message, retryable } = error;
     this.#silence = new LockBackendError(`${this.name} was silent before: ${message}`, { retryable });
-    warn({ code: 'node-silent', message: `${this.name} is skipped until it answers again`, key: null, error });
+    const warning = `${this.name} is skipped until it answers again`;
+    warn({ code: 'node-silent', message: warning, ...noLock('quorum'), error });
     this.#probeIn(firstProbeMs);
   }
 

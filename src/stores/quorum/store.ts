@@ -10,7 +10,7 @@
 // as ours. The next majority has one of them in it, and that one mints a larger fence. Each round proposes a fence just ahead
 // of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
 import { LockBackendError, optionError } from '../../errors';
-import { warn } from '../../events';
+import { noLock, warn } from '../../events';
 import { describe, type Key } from '../../keys';
 import type {
   AcquireReply,
@@ -46,6 +46,7 @@ const nearestLeadMs = 1;
 const farthestLeadMs = 100;
 
 export class Quorum implements Store {
+  readonly kind = 'quorum';
   readonly keyPrefix: string;
   readonly listen = undefined;
   readonly isQuorum = true;
@@ -69,7 +70,7 @@ export class Quorum implements Store {
     if (size > 2 && size % 2 === 1) return;
     const survives = size - majority;
     const message = `a quorum of ${size} survives the loss of ${survives}, as one of ${2 * survives + 1} does; use 3, 5 or 7`;
-    warn({ code: 'quorum-size', message, key: null });
+    warn({ code: 'quorum-size', message, ...noLock('quorum') });
   }
 
   /** Several holders of one key: how many there are, two majorities need not agree on. */

@@ -13,6 +13,7 @@ import {
   type LockState,
   type Mode,
   type Moment,
+  type QueueEntry,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
@@ -43,7 +44,7 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
       notAfter: Math.ceil(notAfter),
       fences: fencesOf(request),
     });
-  const position = queueAs === undefined ? unqueued(request) : [queueAs.channel, queueAs.id, String(queueAs.ticket)];
+  const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
 }
@@ -65,8 +66,13 @@ export function releaseCall(
 }
 
 function nextOf(request: AcquireRequest): string[] {
-  const { channel, id, ticket } = request.queueAs!;
-  return [request.token, String(request.lifetimeMs), String(fencesOf(request)), channel, id, String(ticket)];
+  return [request.token, String(request.lifetimeMs), String(fencesOf(request)), ...entryOf(request.queueAs!)];
+}
+
+/** In the queue of a mutex. */
+function entryOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
+  const entry = [channel, id, String(ticket)];
+  return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
 }
 
 function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
@@ -167,7 +173,7 @@ export function acquireReply(
   }
   if (status !== 0) throw strangeReply(reply, keys);
   const position = isLong && queueAs ? { ticket: third, before, outside: outside === 1 } : undefined;
-  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, position };
+  return { granted: false, leftMs: value < 0 ? Number.POSITIVE_INFINITY : value, position, sent: position && sent };
 }
 
 /** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */

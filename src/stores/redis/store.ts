@@ -2,7 +2,7 @@
 // call goes to Redis and its reply comes back (transport), and the reply is read (commands). What is not known for certain is
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../errors';
-import { warn, warningsWanted } from '../../events';
+import { noLock, warn, warningsWanted } from '../../events';
 import { describe, fenceKey, fenceKeyBeside, type Key, listOf, slotOf } from '../../keys';
 import {
   type AcquireReply,
@@ -47,6 +47,7 @@ export function redisStore(client: object): Store & Node {
 }
 
 class RedisStore implements Store, Node {
+  readonly kind = 'redis';
   readonly listen: Store['listen'];
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
@@ -244,7 +245,7 @@ class RedisStore implements Store, Node {
       (policy) => {
         if (policy === 'noeviction') return;
         const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
-        warn({ code: 'eviction', message, key: null });
+        warn({ code: 'eviction', message, ...noLock('redis') });
       },
       () => {},
     );

@@ -1,0 +1,45 @@
+// The clock that waits, validity and timers go by: that of this process, unless a store has one of its own.
+
+/** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
+export interface Moment {
+  readonly monoMs: number;
+  readonly wallMs: number;
+}
+
+export interface Clock {
+  nowMs(): number;
+  wallMs(): number;
+  /** Runs `work` once `ms` have passed by this clock. Cancelled by `clearTimeout`. */
+  later(work: () => void, ms: number): NodeJS.Timeout;
+  /** Real ms after which it may show any time, whatever it shows now. */
+  readonly stepMs: number;
+}
+
+/** Each function is looked up when it is called, so that a test's fake timers own this clock too. */
+export const systemClock: Clock = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  later: (work, ms) => setTimeout(work, ms),
+  stepMs: Number.POSITIVE_INFINITY,
+};
+
+/** Now, on both clocks. */
+export function now(clock: Clock = systemClock): Moment {
+  return { monoMs: clock.nowMs(), wallMs: clock.wallMs() };
+}
+
+const stepMs = 10;
+
+/** A clock that shows what `nowMs` does, which may leap. Nothing tells of a leap, so timers check it every few ms. */
+export function leapingClock(nowMs: () => number): Clock {
+  const later = (work: () => void, ms: number): NodeJS.Timeout => {
+    const dueMs = nowMs() + ms;
+    const check = (): void => {
+      if (nowMs() >= dueMs) work();
+      else timer.refresh();
+    };
+    const timer = setTimeout(check, Math.min(ms, stepMs));
+    return timer;
+  };
+  return { nowMs, wallMs: nowMs, later, stepMs };
+}

@@ -1,0 +1,238 @@
+// The clients of one Redlock as one store that says of each operation how each of them voted. A request carries its ballot; what
+// a client answers is noted on it, and handed on unchanged.
+import { LockBackendError } from '../errors';
+import type { Key } from '../keys';
+import {
+  type AcquireReply,
+  type ExtendReply,
+  type Identity,
+  type Moment,
+  type Node,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Store,
+} from '../store';
+import { newToken } from '../token';
+import type { Ballot, Client, Vote } from './ballot';
+import { owner } from './queued';
+import { commandTimeoutMs, isClosed, nodeFor, quorumOf, readyWithin, scriptClient, storeFor } from './stores';
+import type { Tenure } from './tenure';
+
+/** Two clocks are read in whole milliseconds. */
+const clockStepMs = 2;
+const common = { fencing: true, minReplicas: 0, commandTimeoutMs, begin: (): boolean => true };
+
+/** Where a request carries its ballot. */
+export const onBallot = Symbol('ballot');
+
+export class Electorate {
+  readonly store: Store;
+  readonly #clients: readonly Client[];
+  readonly #guards: readonly RestartGuard[];
+  /** One client is waited for by its store. */
+  #isReady: boolean;
+
+  constructor(clients: ReadonlySet<Client>) {
+    this.#clients = [...clients];
+    this.#isReady = clients.size === 1;
+    const [first] = clients as unknown as [Client];
+    this.#guards = clients.size === 1 ? [] : Array.from(clients, () => new RestartGuard());
+    this.store =
+      clients.size === 1
+        ? witnessed(storeFor(first), first)
+        : quorumOf(Array.from(clients, (client, n) => witnessed(nodeFor(client), client, this.#guards[n])));
+  }
+
+  /** Resolves when all clients of a quorum have been connected, or had time enough for that; at once from then on. */
+  ready(): Promise<unknown> | undefined {
+    if (this.#isReady) return undefined;
+    const waits = this.#clients.map((client) => readyWithin(scriptClient(client), commandTimeoutMs));
+    return Promise.all(waits).then(() => {
+      this.#isReady = true;
+    });
+  }
+
+  /** One attempt; undefined: not all of it was still ours. @throws {LockBackendError} no usable answer of a majority. */
+  async release(value: Value, ballot: Ballot): Promise<true | undefined> {
+    const reply = await this.store.release({ ...value, commandTimeoutMs, ...{ [onBallot]: ballot } });
+    return reply === 'released' ? true : undefined;
+  }
+
+  /**
+   * One attempt: when the request was sent that extended it; undefined: it is not ours any more, or was asked too late.
+   *
+   * @param endOf Until when it is held after a request that was sent then.
+   * @throws {LockBackendError} no usable answer of a majority.
+   */
+  async extend(
+    value: Value,
+    tenure: Tenure,
+    lifetimeMs: number,
+    endOf: (sent: Moment) => Moment,
+    ballot: Ballot,
+  ): Promise<Moment | undefined> {
+    this.uses(lifetimeMs);
+    // Redis may shorten it without our ever hearing so.
+    tenure.shorten(endOf(now()));
+    const validUntilMs = Math.min(tenure.endMs, performance.now() + commandTimeoutMs);
+    const begin = (): boolean => tenure.leftMs > 0;
+    const request = { ...value, lifetimeMs, exact: true, validUntilMs, commandTimeoutMs, begin };
+    const reply = await this.store.extend({ ...request, ...{ [onBallot]: ballot } });
+    if (reply.outcome === 'taken' || reply.outcome === 'missing') tenure.lose(reply.outcome);
+    if (reply.outcome !== 'extended') return undefined;
+    tenure.confirm(endOf(reply.sent));
+    return reply.sent;
+  }
+
+  call(keys: Key, durationMs: number): ValueCall {
+    return new ValueCall(this.store, keys, durationMs);
+  }
+
+  /** Locks are taken for so long. */
+  uses(durationMs: number): void {
+    for (const guard of this.#guards) guard.longestMs = Math.max(guard.longestMs, durationMs);
+  }
+}
+
+/** Keys in Redis's words, and what they hold. */
+export interface Value {
+  readonly keys: Key;
+  readonly token: string;
+}
+
+export interface Grant {
+  readonly token: string;
+  readonly fence: number;
+  /** Before the request was sent: from then on the duration counts. */
+  readonly sent: Moment;
+}
+
+/** One call that wants locks by their values, from its first attempt to its last. */
+export class ValueCall {
+  readonly #store: Store;
+  readonly #keys: Key;
+  readonly #durationMs: number;
+  #token = newToken(owner);
+  #mayExecuteUntilMs = 0;
+
+  constructor(store: Store, keys: Key, durationMs: number) {
+    this.#store = store;
+    this.#keys = keys;
+    this.#durationMs = durationMs;
+  }
+
+  /** What the last attempt asked with. */
+  get token(): string {
+    return this.#token;
+  }
+
+  /** One attempt: the grant, or undefined where somebody else holds a lock. @throws {LockBackendError} no usable answer. */
+  async ask(ballot: Ballot): Promise<Grant | undefined> {
+    // The releases of a failed attempt of a quorum may still be on their way.
+    if (this.#store.isQuorum) this.#token = newToken(owner);
+    const token = this.#token;
+    const request = { keys: this.#keys, token, lifetimeMs: this.#durationMs, ...common, ...{ [onBallot]: ballot } };
+    try {
+      const reply = await this.#store.acquire(request);
+      if (!reply.granted) return undefined;
+      if (performance.now() - reply.sent.monoMs < this.#durationMs) return { token, ...reply };
+    } catch (error) {
+      if (!(error as LockBackendError).unknown) throw error;
+      this.#mayExecuteUntilMs = performance.now() + commandTimeoutMs + clockStepMs;
+      throw error;
+    }
+    // The answer came when the lock may have ended: what follows needs a token that was never released.
+    this.#mayExecuteUntilMs ||= 1;
+    this.retract();
+    this.#token = newToken(owner);
+    return undefined;
+  }
+
+  /** Releases what a request of unknown outcome may have taken, or may still take; nobody waits for that. */
+  retract(): void {
+    if (this.#mayExecuteUntilMs === 0) return;
+    const request = { keys: this.#keys, token: this.#token, commandTimeoutMs };
+    void this.#store.abandon(request, this.#mayExecuteUntilMs);
+    this.#mayExecuteUntilMs = 0;
+  }
+}
+
+/** Whether a node has a vote, as its quorum sees it: not when it may have forgotten a lock in a restart. */
+class RestartGuard {
+  longestMs = 0;
+  #startedMs = Number.NEGATIVE_INFINITY;
+  /** Why it is not known when it was started. */
+  #meeting: Promise<LockBackendError | undefined> | undefined;
+
+  met(identity: Promise<Identity>): Promise<Identity> {
+    this.#meeting = identity.then(
+      ({ uptimeMs }) => {
+        this.#startedMs = performance.now() - uptimeMs;
+        return undefined;
+      },
+      // A server that refuses to tell has its vote all the same.
+      (error) => (error.redisCode === undefined || error.retryable ? error : undefined),
+    );
+    return identity;
+  }
+
+  async vote(): Promise<Vote> {
+    const failure = await this.#meeting;
+    if (failure !== undefined) return failure;
+    const missingMs = this.#startedMs + this.longestMs - performance.now();
+    if (missingMs <= 0) return true;
+    const message = `it was started less than a duration ago, and has no vote for another ${Math.ceil(missingMs)} ms`;
+    return new LockBackendError(message);
+  }
+}
+
+function witnessed<T extends Store | Node>(store: T, client: Client, guard?: RestartGuard): T {
+  const note = <R>(request: object, answer: Promise<R>, read: (reply: R) => Vote | Promise<Vote>): Promise<R> => {
+    const ballot = (request as { [onBallot]?: Ballot })[onBallot];
+    ballot?.cast(
+      client,
+      answer.then(read, (error) => errorOf(error, client)),
+    );
+    return answer;
+  };
+  const isGranted = (reply: AcquireReply): Vote | Promise<Vote> => reply.granted && (guard?.vote() ?? true);
+  const isExtended = (reply: ExtendReply): Vote => reply.outcome === 'extended';
+  const own: Record<PropertyKey, unknown> = {
+    acquire: (request: any) => note(request, store.acquire(request), isGranted),
+    extend: (request: any) => note(request, store.extend(request), isExtended),
+    release: (request: any) =>
+      typeof request.keys === 'string'
+        ? note(request, store.release(request), (reply) => reply === 'released')
+        : note(request, releaseEach(store, request), countReleased).then(summary),
+    identify: (timeoutMs: number) => guard!.met((store as Node).identify(timeoutMs)),
+  };
+  return new Proxy(store, {
+    get(target, name) {
+      if (Object.hasOwn(own, name)) return own[name];
+      const value = Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+/** All keys in one tick, so that it can be told how many were still ours. */
+function releaseEach(store: Store | Node, request: ReleaseRequest): Promise<ReleaseReply[]> {
+  return Promise.all((request.keys as readonly string[]).map((keys) => store.release({ ...request, keys })));
+}
+
+function countReleased(replies: readonly ReleaseReply[]): Vote {
+  const count = replies.filter((reply) => reply === 'released').length;
+  return count === replies.length || count;
+}
+
+function summary(replies: readonly ReleaseReply[]): ReleaseReply {
+  if (replies.every((reply) => reply === 'released')) return 'released';
+  return replies.includes('taken') ? 'taken' : 'missing';
+}
+
+/** Why a client could not be asked, in the words that a program for ioredis knows. */
+export function errorOf(error: unknown, client: Client): Error {
+  if (isClosed(client)) return new Error('Connection is closed.', { cause: error });
+  return error instanceof Error ? error : new Error(String(error));
+}

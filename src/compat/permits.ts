@@ -1,0 +1,123 @@
+// redis-semaphore's permits as its own processes keep them: a sorted set, one member for each permit (the identifier of its
+// holder; of several, followed by _0, _1 …), its score the moment in ms at which it was taken or last refreshed. Whatever is
+// older than the lockTimeout of the one that asks is removed. Here the moment is the server's, and no call ever lets the
+// set end sooner than another needs it.
+import { createHash } from 'node:crypto';
+import { LockBackendError } from '../errors';
+import {
+  commandTimeoutMs,
+  isNoScript,
+  notReady,
+  type RedisLike,
+  readyWithin,
+  type ScriptClient,
+  scriptClient,
+  withDeadline,
+} from './stores';
+
+interface Script {
+  readonly lua: string;
+  readonly sha: string;
+}
+
+// KEYS  permits    sorted set
+// ARGV  timeout    ms after which a permit ends that was not refreshed
+const begin = `
+local timeout = tonumber(ARGV[1])
+if not timeout or timeout % 1 ~= 0 or timeout < 1 or timeout > 9007199254740991 then
+  return redis.error_reply('ERR expected a lockTimeout in whole milliseconds, at least 1')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - timeout))
+local function take(from)
+  for i = from, #ARGV do
+    redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[i])
+  end
+  if redis.call('PTTL', KEYS[1]) < timeout then
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', timeout))
+  end
+  return 1
+end
+`;
+
+/** ARGV timeout, limit, member[]. REPLY 1 taken | 0 not so many are free. */
+const acquireScript = script(`${begin}
+if redis.call('ZCARD', KEYS[1]) + #ARGV - 2 > tonumber(ARGV[2]) then
+  return 0
+end
+return take(3)`);
+
+/** ARGV timeout, member[]. REPLY 1 refreshed | 0 not ours any more. */
+const refreshScript = script(`${begin}
+if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then
+  return 0
+end
+return take(2)`);
+
+/** ARGV member[]. REPLY how many were released. */
+const releaseScript = script("return redis.call('ZREM', KEYS[1], unpack(ARGV))");
+
+function script(lua: string): Script {
+  return { lua, sha: createHash('sha1').update(lua).digest('hex') };
+}
+
+/** @throws {LockBackendError} Redis gave no usable answer. */
+export async function acquirePermits(
+  client: RedisLike,
+  key: string,
+  limit: number,
+  members: readonly string[],
+  lockTimeout: number,
+): Promise<boolean> {
+  return (await run(client, acquireScript, key, [String(lockTimeout), String(limit), ...members])) === 1;
+}
+
+/** @throws {LockBackendError} Redis gave no usable answer. */
+export async function refreshPermits(
+  client: RedisLike,
+  key: string,
+  members: readonly string[],
+  lockTimeout: number,
+): Promise<boolean> {
+  return (await run(client, refreshScript, key, [String(lockTimeout), ...members])) === 1;
+}
+
+/** @throws {LockBackendError} Redis gave no usable answer. */
+export async function releasePermits(client: RedisLike, key: string, members: readonly string[]): Promise<void> {
+  await run(client, releaseScript, key, members);
+}
+
+const scriptClients = new WeakMap<object, ScriptClient>();
+
+function scriptClientOf(client: RedisLike): ScriptClient {
+  let known = scriptClients.get(client);
+  if (known === undefined) {
+    known = scriptClient(client);
+    scriptClients.set(client, known);
+  }
+  return known;
+}
+
+async function run(client: RedisLike, { lua, sha }: Script, key: string, args: readonly string[]): Promise<number> {
+  const face = scriptClientOf(client);
+  const full = face.keyPrefix + key;
+  if (face.readiness() !== 'ready') await becomeReady(face, full);
+  const send = async (): Promise<unknown> => {
+    try {
+      return await face.evalsha(sha, [full], args);
+    } catch (error) {
+      if (!isNoScript(error)) throw error;
+      return face.eval(lua, [full], args);
+    }
+  };
+  const reply = await withDeadline(send(), full, commandTimeoutMs);
+  if (Number.isSafeInteger(reply)) return reply as number;
+  throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
+}
+
+/** Nothing is left to the client's own queue, from which it might be sent when nobody wants it any more. */
+async function becomeReady(face: ScriptClient, key: string): Promise<void> {
+  const readiness = await readyWithin(face, commandTimeoutMs);
+  if (readiness !== 'ready') throw notReady(key, readiness);
+}

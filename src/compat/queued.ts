@@ -1,0 +1,152 @@
+// A call of redlock's `acquire` for one key on one client, beside processes of redlock that only poll.
+//
+// The schedule of attempts stays redlock's. Between two of them the call is queued, so that a release hands the lock over at
+// once; an attempt then needs no command, because a lock that was not handed to us is still held, except once a second, in
+// case that Redis or the queue is in trouble.
+//
+// A hand-over never leaves the key free, which would starve whatever only polls. So waiting calls check now and then whose the
+// lock is: where a holder is seen that did not come from here, all calls for that client poll as redlock does, for a while.
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Lease } from '../lease';
+import type { WithLock } from '../with-lock';
+
+/** The label of our tokens. */
+export const owner = 'redlock';
+
+const realAttemptEveryMs = 1000;
+const checkEveryMs = 20;
+const besidePollersMs = 5000;
+/** How long the key is left free, after many hand-overs in a row, for processes that only poll. */
+const yieldMs = 20;
+
+/** What the calls for one client have in common. */
+class Crowd {
+  /** Monotonic ms until which all poll. */
+  pollUntilMs = 0;
+  checkAtMs = 0;
+  /** How many are queued for each key. */
+  readonly queued = new Map<string, number>();
+
+  count(key: string, more: 1 | -1): void {
+    const count = (this.queued.get(key) ?? 0) + more;
+    if (count > 0) this.queued.set(key, count);
+    else this.queued.delete(key);
+  }
+}
+
+const crowds = new WeakMap<WithLock, Crowd>();
+
+function crowdOf(withLock: WithLock): Crowd {
+  let crowd = crowds.get(withLock);
+  if (crowd === undefined) {
+    crowd = new Crowd();
+    crowds.set(withLock, crowd);
+  }
+  return crowd;
+}
+
+export class QueuedCall {
+  readonly #withLock: WithLock;
+  readonly #key: string;
+  readonly #lifetime: number;
+  readonly #crowd: Crowd;
+  #leaving: AbortController | undefined;
+  #granted: Promise<Lease | undefined> | undefined;
+  #realAttemptMs = 0;
+
+  constructor(withLock: WithLock, key: string, lifetime: number) {
+    this.#withLock = withLock;
+    this.#key = key;
+    this.#lifetime = lifetime;
+    this.#crowd = crowdOf(withLock);
+    // Others wait for it already: this one queues behind them.
+    if (this.#crowd.queued.has(key)) this.#realAttemptMs = performance.now() + realAttemptEveryMs;
+  }
+
+  /** Whether it has to leave the queue. */
+  get isQueued(): boolean {
+    return this.#granted !== undefined;
+  }
+
+  /** Whether it is known without a command that the lock is still held. */
+  get isKnownBusy(): boolean {
+    return !this.#polls && performance.now() < this.#realAttemptMs;
+  }
+
+  /** One attempt. @throws {LockBackendError} Redis gave no usable answer. */
+  async ask(): Promise<Lease | undefined> {
+    const lease = await this.#withLock.tryLock(this.#key, { lifetime: this.#lifetime });
+    this.#realAttemptMs = performance.now() + realAttemptEveryMs;
+    return lease ?? undefined;
+  }
+
+  /** The pause between two attempts: resolves with the lock if it is handed over meanwhile, with undefined after `ms`. */
+  async pause(ms: number): Promise<Lease | undefined> {
+    const ended = new AbortController();
+    const over = sleep(ms, undefined, { signal: ended.signal }).catch(() => undefined);
+    this.#check();
+    if (this.#polls) this.#leaving?.abort();
+    else this.#granted ??= this.#queue();
+    try {
+      return await Promise.race([over, this.#granted?.then((lease) => this.#handedOver(lease) ?? over) ?? over]);
+    } finally {
+      ended.abort();
+    }
+  }
+
+  /** Nobody waits any more. Resolves once a lock that was granted all the same is released. */
+  async leave(): Promise<void> {
+    this.#leaving?.abort();
+    const lease = await this.#granted;
+    await lease?.release().catch(() => {});
+  }
+
+  get #polls(): boolean {
+    return performance.now() < this.#crowd.pollUntilMs;
+  }
+
+  #handedOver(lease: Lease | undefined): Lease | undefined {
+    this.#granted = undefined;
+    return lease;
+  }
+
+  /** Resolves with undefined when it has left the queue without the lock. */
+  async #queue(): Promise<Lease | undefined> {
+    this.#leaving = new AbortController();
+    const { signal } = this.#leaving;
+    this.#crowd.count(this.#key, 1);
+    try {
+      const options = { lifetime: this.#lifetime, timeout: Number.POSITIVE_INFINITY, retryTimeout: yieldMs, signal };
+      return await this.#renewed(await this.#withLock.promise(this.#key, options));
+    } catch {
+      // The next attempt tells why.
+      this.#realAttemptMs = 0;
+      return undefined;
+    } finally {
+      this.#crowd.count(this.#key, -1);
+    }
+  }
+
+  /** What was passed on inside the process is valid from Redis's last confirmation on: redlock's callers expect all of it. */
+  async #renewed(lease: Lease): Promise<Lease | undefined> {
+    if (lease.remaining() > this.#lifetime * 0.98) return lease;
+    // Where it is not known whether it was extended, what is left counts.
+    await lease.extend(this.#lifetime).catch(() => {});
+    return lease.remaining() > 0 ? lease : undefined;
+  }
+
+  /** Sees whose the lock is, if that was not seen just now. */
+  #check(): void {
+    const nowMs = performance.now();
+    if (this.#polls || nowMs < this.#crowd.checkAtMs) return;
+    this.#crowd.checkAtMs = nowMs + checkEveryMs;
+    this.#withLock.inspect(this.#key).then(
+      (state) => {
+        if (!state.locked || state.owner === owner) return;
+        this.#crowd.pollUntilMs = performance.now() + besidePollersMs;
+        this.#leaving?.abort();
+      },
+      () => {},
+    );
+  }
+}

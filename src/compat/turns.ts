@@ -1,0 +1,129 @@
+// The waiters of one process for the same key, first come first. They poll, as all that wait for it anywhere; on top of that, a
+// release in this process wakes the first of them, which attempts in the same tick.
+import { LockBackendError } from '../errors';
+
+const ofClients = new WeakMap<object, Map<string, Set<Turn>>>();
+
+/** The wait of one call, from its first pause to its end. */
+export class Turn {
+  readonly #client: object;
+  readonly #key: string;
+  #isAwake = false;
+  #wake = (): void => {};
+
+  constructor(client: object, key: string) {
+    this.#client = client;
+    this.#key = key;
+  }
+
+  /** Resolves with true when it is woken, and with false after `ms`. Rejects with the signal's reason. */
+  pause(ms: number, signal: AbortSignal | undefined): Promise<boolean> {
+    this.#join();
+    return new Promise((resolve, reject) => {
+      const stop = (settle: () => void): void => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', onAbort);
+        this.#wake = () => {};
+        this.#isAwake = false;
+        settle();
+      };
+      const onAbort = (): void => stop(() => reject(signal!.reason));
+      const timer = setTimeout(() => stop(() => resolve(false)), ms);
+      this.#wake = () => stop(() => resolve(true));
+      signal?.addEventListener('abort', onAbort);
+      if (signal?.aborted) onAbort();
+      else if (this.#isAwake) this.#wake();
+    });
+  }
+
+  wake(): void {
+    this.#isAwake = true;
+    this.#wake();
+  }
+
+  /** It waits no more. */
+  end(): void {
+    const keys = ofClients.get(this.#client);
+    const turns = keys?.get(this.#key);
+    turns?.delete(this);
+    if (turns?.size === 0) keys!.delete(this.#key);
+  }
+
+  #join(): void {
+    const keys = ofClients.get(this.#client) ?? new Map<string, Set<Turn>>();
+    ofClients.set(this.#client, keys);
+    const turns = keys.get(this.#key) ?? new Set();
+    keys.set(this.#key, turns.add(this));
+  }
+}
+
+/** So many places became free: as many of those who wait first ask now. */
+export function wakeNext(client: object, key: string, places: number): void {
+  let left = places;
+  for (const turn of ofClients.get(client)?.get(key) ?? []) {
+    if (left <= 0) return;
+    left -= 1;
+    turn.wake();
+  }
+}
+
+/** What is asked for under one identity, one after the other. */
+const underWay = new Map<string, Promise<unknown>>();
+
+/** Runs `work` when what was begun before under the same name has settled. */
+export async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
+  const before = underWay.get(name);
+  const running = before === undefined ? work() : before.then(work, work);
+  underWay.set(name, running);
+  try {
+    return await running;
+  } finally {
+    if (underWay.get(name) === running) underWay.delete(name);
+  }
+}
+
+/** How long, how often and after which pauses is asked. */
+export interface AttemptOptions {
+  readonly acquireTimeout: number;
+  readonly acquireAttemptsLimit: number;
+  readonly retryInterval: number;
+}
+
+/**
+ * Attempts, one each retryInterval and one whenever it is woken. Resolves with whether one succeeded.
+ *
+ * @throws {LockBackendError} what the last attempt failed with; at once where the same call would fail again.
+ * @throws the signal's reason.
+ */
+export async function attempts(
+  { acquireTimeout, acquireAttemptsLimit, retryInterval }: AttemptOptions,
+  turn: Turn,
+  signal: AbortSignal | undefined,
+  ask: () => Promise<boolean>,
+): Promise<boolean> {
+  const endMs = performance.now() + acquireTimeout;
+  let failure: LockBackendError | undefined;
+  const attempt = async (): Promise<boolean> => {
+    try {
+      failure = undefined;
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof LockBackendError) || !error.retryable) throw error;
+      failure = error;
+      return false;
+    }
+  };
+  try {
+    for (let made = 1; performance.now() < endMs && made <= acquireAttemptsLimit; made += 1) {
+      signal?.throwIfAborted();
+      if (await attempt()) return true;
+      if (made === acquireAttemptsLimit) break;
+      const nextMs = Math.min(performance.now() + retryInterval, endMs);
+      while (await turn.pause(nextMs - performance.now(), signal)) if (await attempt()) return true;
+    }
+  } finally {
+    turn.end();
+  }
+  if (failure !== undefined) throw failure;
+  return false;
+}

@@ -1,0 +1,97 @@
+// One acquire, traced: `redis-exp-lock:acquire` tells of its start, and of its one end with all that is known by then.
+import { tracingChannel } from 'node:diagnostics_channel';
+import { LockClosedError, LockLostError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
+import { type AcquireEvent, type AcquireOutcome, lockEvent, type Observable } from './events';
+
+const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
+const { start, end, asyncStart, asyncEnd, error: errorChannel } = acquireChannel;
+
+/** Whether somebody listens. Asked part by part: the channel itself has no `hasSubscribers` before Node 20.13. */
+export function tracesAcquires(): boolean {
+  return (
+    start.hasSubscribers ||
+    end.hasSubscribers ||
+    asyncStart.hasSubscribers ||
+    asyncEnd.hasSubscribers ||
+    errorChannel.hasSubscribers
+  );
+}
+
+/** What an acquire has done so far. */
+export interface Effort {
+  readonly attempts: number;
+  readonly queued: boolean;
+}
+
+export class AcquireTrace {
+  readonly #event: AcquireEvent;
+  readonly #signal: AbortSignal | undefined;
+  /** Busy is an answer, and no error. */
+  readonly #isTry: boolean;
+  readonly #startMs = performance.now();
+
+  constructor(of: Observable, signal: AbortSignal | undefined, isTry: boolean) {
+    this.#event = lockEvent(of);
+    this.#signal = signal;
+    this.#isTry = isTry;
+  }
+
+  /** Runs the acquire. What it returns is returned as it is: a further promise would cost an error its stack. */
+  run<T>(work: () => Promise<T>): Promise<T> {
+    const event = this.#event;
+    return start.runStores(event, () => {
+      try {
+        const acquiring = work();
+        acquiring.then(
+          (result) => this.#onResult(result),
+          (error) => this.#onError(error),
+        );
+        return acquiring;
+      } finally {
+        end.publish(event);
+      }
+    });
+  }
+
+  granted(fence: number, effort: Effort): void {
+    this.#settle('granted', fence, effort);
+  }
+
+  failed(error: unknown, effort: Effort): void {
+    this.#settle(outcomeOf(error, this.#signal), 0, effort);
+  }
+
+  #settle(outcome: AcquireOutcome, fence: number, { attempts, queued }: Effort): void {
+    Object.assign(this.#event, { waitedMs: performance.now() - this.#startMs, attempts, queued, fence, outcome });
+  }
+
+  #onResult(result: unknown): void {
+    this.#event.result = result;
+    this.#end();
+  }
+
+  #onError(error: unknown): void {
+    if (this.#isTry && this.#event.outcome === 'busy') return this.#onResult(null);
+    this.#event.error = error;
+    errorChannel.publish(this.#event);
+    this.#end();
+  }
+
+  #end(): void {
+    asyncStart.publish(this.#event);
+    asyncEnd.publish(this.#event);
+  }
+}
+
+function outcomeOf(error: unknown, signal: AbortSignal | undefined): AcquireOutcome {
+  if (error instanceof LockClosedError || isReasonOf(signal, error)) return 'aborted';
+  if (error instanceof TooManyLockAttemptsError) return 'busy';
+  if (error instanceof LockTimeoutError) return 'timeout';
+  return error instanceof LockLostError ? 'lost' : 'error';
+}
+
+/** Also where the reason was no Error, and is the cause of one. */
+function isReasonOf(signal: AbortSignal | undefined, error: unknown): boolean {
+  if (!signal?.aborted) return false;
+  return error === signal.reason || (error instanceof Error && error.cause === signal.reason);
+}

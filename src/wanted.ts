@@ -1,0 +1,82 @@
+// What an acquisition is for, and every way in which it can come to nothing.
+import { forKey, LockClosedError, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
+import type { LockKind } from './events';
+import { enclosingLocks } from './flow';
+import { excludes, type HeldLock } from './held-lock';
+import { describe, type Key } from './keys';
+import type { Settings } from './options';
+import type { Scope } from './scope';
+import type { AcquireReply } from './store';
+import type { AcquireTrace } from './trace';
+import type { KeptToken, Target } from './wait/attempt';
+
+/** All that an acquisition is for. */
+export interface Wanted extends Target {
+  readonly scope: Scope;
+  readonly kind: LockKind | undefined;
+  readonly change: Change | undefined;
+  /** Where somebody listens. */
+  readonly trace: AcquireTrace | undefined;
+}
+
+/** A change in place: what becomes of its answers. */
+export interface Change extends KeptToken {
+  /** The error where what is held has ended meanwhile: then all that Redis keeps of its token is released. */
+  ended(mayExecuteUntilMs: number): Error | undefined;
+  /** It was made: of what is held. */
+  granted(reply: AcquireReply & { granted: true }): HeldLock;
+  /** It can never be made: the error for the caller. */
+  refused(reason: 'deadlock' | 'gone'): Error;
+}
+
+/** Why it is not even tried. */
+export function refusalOf({ key, keys, settings, scope, store, mode }: Wanted): unknown {
+  if (scope.closed) return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
+  if (settings.signal?.aborted) return abortReason(settings.signal);
+  return forKey(store.refuses?.(keys, mode), key);
+}
+
+/** Whether nothing but a grant would end the wait. */
+export function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }: Settings): boolean {
+  return timeoutMs === Number.POSITIVE_INFINITY && maxRetries === Number.POSITIVE_INFINITY && signal === undefined;
+}
+
+/** The lock of the code that waits here, if that is in its own way. */
+export function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
+  if (change !== undefined) return undefined;
+  return enclosingLocks().find((held) => excludes(held, store, keys, mode));
+}
+
+export function timedOut(wanted: Wanted, how: string): LockTimeoutError {
+  const { key, settings } = wanted;
+  const message = `${describe(key)} was not free within ${settings.timeoutMs} ms (${how})`;
+  return new LockTimeoutError(message + ownFault(wanted), { key });
+}
+
+/** Names what is in the way, where that is the caller's own. */
+function ownFault(wanted: Wanted): string {
+  const own = enclosingLock(wanted);
+  if (own !== undefined) {
+    return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
+  }
+  const { change, keys, mode, scope, store } = wanted;
+  const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
+  return near ? `: it is held by the caller's own lock object or function (fence ${near.fence})` : '';
+}
+
+export function deadlock(key: Key, own: HeldLock): LockDeadlockError {
+  const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
+  return new LockDeadlockError(message, { key });
+}
+
+export function tooMany(key: Key, attempts: number): TooManyLockAttemptsError {
+  const message = `Exceeded max retry count: ${describe(key)} is held by somebody else (attempts: ${attempts})`;
+  return new TooManyLockAttemptsError(message, { key, attempts });
+}
+
+/** What a wait rejects with that its signal has given up. */
+export function abortReason(signal: AbortSignal): unknown {
+  if (signal.reason instanceof Error) return signal.reason;
+  const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
+  return Object.assign(error, { name: 'AbortError', code: 'ABORT_ERR' });
+}

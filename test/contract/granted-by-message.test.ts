@@ -1,0 +1,188 @@
+// H83: a message grants the lock, and one extension confirms it. What the message, that extension and its answer may suffer. It
+// depends on no client: one is tried.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { isAcquire, isExtension, lossOf } from '../redis/holding';
+import { dropReply, holdRequest } from '../support/fault-proxy';
+import { waitFor } from '../support/processes';
+import { pending } from './outcomes';
+import { type Line, places } from './places';
+import { type Lease, Scene } from './queue-scene';
+
+describe('H83: queued, granted by a message', function () {
+  this.timeout(30_000);
+
+  const here = places[0]!.create();
+  before(() => here.open());
+  after(() => here.close());
+  const scene = new Scene(here);
+
+  let held: Lease;
+  let line: Line;
+  let waiting: Promise<Lease>;
+  /** What the waiter's channel was told, and how to listen no longer. */
+  let told: string[];
+  let channel: string;
+  let deafen: () => Promise<void>;
+
+  beforeEach(async () => {
+    held = await scene.lock(here.redis).promise(scene.key);
+    line = await here.line();
+    const others = await scene.openChannels();
+    waiting = scene.lock(line.redis).promise(scene.key);
+    await scene.queued(1);
+    [channel = ''] = (await scene.openChannels()).filter((each) => !others.includes(each));
+    told = [];
+    const ear = scene.direct.duplicate();
+    await ear.connect();
+    await ear.subscribe(channel, (text) => told.push(text));
+    deafen = async () => ear.destroy();
+  });
+
+  afterEach(() => deafen());
+
+  const requests = (): number => line.proxy.commands.filter(({ args }) => isAcquire(args)).length;
+
+  it('the waiter holds before Redis has answered anything, and for its whole lifetime once it has', async () => {
+    const extension = holdRequest();
+    line.proxy.rule({ match: isExtension }, extension);
+    const before = requests();
+    expect(await held.release()).to.equal(true);
+    const lease = await waiting;
+    expect(requests(), 'requested again').to.equal(before);
+    expect(lease.fence).to.be.greaterThan(held.fence);
+    expect(lease.remaining()).to.be.within(900, 2_000);
+    expect(await here.holder(scene.key)).to.equal(lease.token);
+    await extension.arrived;
+    expect(await here.leftMs(scene.key)).to.be.at.least(Math.floor(lease.remaining()));
+    extension.release();
+    await waitFor(() => lease.remaining() > 9_000, { what: 'the confirmation' });
+    expect(await here.leftMs(scene.key)).to.be.greaterThan(9_000);
+    expect(await lease.release()).to.equal(true);
+    await scene.nothingLeft();
+  });
+
+  it('its message names the lock, the fence, and a nonce that is another one with each request', async () => {
+    await scene.direct.publish(channel, `1 ${scene.key}`);
+    await line.calls();
+    await held.release();
+    const lease = await waiting;
+    const [, nonce, fence, key] = /^\d+\.([\w-]{22})=(\d+) (.+)$/.exec(told.at(-1)!)!;
+    expect([Number(fence), key]).to.deep.equal([lease.fence, scene.key]);
+    expect(told.at(-1)).to.not.include(lease.token);
+    const nonces = new Set(
+      line.proxy.commands.flatMap(({ args }) => args.filter((arg) => /^\d+\.[\w-]{22}$/.test(arg))),
+    );
+    expect(nonces.size, 'the first attempt queues nobody')
+      .to.equal(requests() - 1)
+      .and.to.be.at.least(2);
+    expect([...nonces].pop()).to.match(new RegExp(`${nonce}$`));
+    await lease.release();
+  });
+
+  it('the same message once more, or after the release: nothing', async () => {
+    await held.release();
+    const lease = await waiting;
+    await scene.direct.publish(channel, told[0]!);
+    await waitFor(() => told.length === 2);
+    const before = requests();
+    expect(await lease.release()).to.equal(true);
+    await scene.direct.publish(channel, told[0]!);
+    await sleep(20);
+    expect(requests()).to.equal(before);
+    await scene.nothingLeft();
+  });
+
+  it('a message that somebody makes up grants nothing: it causes a request at most', async () => {
+    const position = line.proxy.commands.flatMap(({ args }) => args).find((arg) => /^\d+\.[\w-]{22}$/.test(arg))!;
+    const [id, nonce] = position.split('.');
+    const wrong = nonce!.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
+    const words = [
+      `${id}.${wrong}=7`,
+      `${id}.=7`,
+      `${id}=7`,
+      `${position}=`,
+      `${position}=-1`,
+      `${position}=1e9`,
+      position,
+      id,
+    ];
+    for (const word of words) await scene.direct.publish(channel, `${word} ${scene.key}`);
+    await scene.direct.publish(channel, `${position}=7 ${scene.key}:other`);
+    await waitFor(() => told.length === words.length + 1);
+    await sleep(20);
+    expect(await pending(waiting)).to.equal(true);
+    expect(await here.holder(scene.key)).to.equal(held.token);
+    await held.release();
+    expect(await (await waiting).release()).to.equal(true);
+    await scene.nothingLeft();
+  });
+
+  it('a release before the confirmation goes behind it, and is answered', async () => {
+    const extension = holdRequest();
+    line.proxy.rule({ match: isExtension }, extension);
+    await held.release();
+    const lease = await waiting;
+    await extension.arrived;
+    const releasing = lease.release();
+    extension.release();
+    expect(await releasing).to.equal(true);
+    await scene.nothingLeft();
+  });
+
+  it('a release in the same tick: the confirmation is not sent', async () => {
+    const released = waiting.then((lease) => lease.release());
+    await held.release();
+    expect(await released).to.equal(true);
+    await scene.nothingLeft();
+    expect(line.proxy.count(isExtension)).to.equal(0);
+  });
+
+  it('the next of the same process does not have it before the confirmation', async () => {
+    const second = scene.lock(line.redis).promise(scene.key);
+    const extension = holdRequest();
+    line.proxy.rule({ match: isExtension }, extension);
+    await held.release();
+    const lease = await waiting;
+    await extension.arrived;
+    const releasing = lease.release();
+    await sleep(20);
+    expect(await pending(second)).to.equal(true);
+    extension.release();
+    expect(await releasing).to.equal(true);
+    const next = await second;
+    expect(next.token).to.not.equal(lease.token);
+    expect(next.fence).to.be.greaterThan(lease.fence);
+    expect(await next.release()).to.equal(true);
+  });
+
+  it('"no longer yours": the lease is lost, and says so', async () => {
+    const extension = holdRequest();
+    line.proxy.rule({ match: isExtension }, extension);
+    await held.release();
+    const lease = await waiting;
+    await extension.arrived;
+    await here.seize(scene.key);
+    extension.release();
+    expect((await lossOf(lease)).reason).to.equal('taken');
+    expect(await lease.release()).to.equal(false);
+  });
+
+  it('an answer that is lost: the confirmation is repeated on the next connection', async () => {
+    line.proxy.rule({ match: isExtension, nth: 1 }, dropReply());
+    await held.release();
+    const lease = await waiting;
+    await waitFor(() => line.proxy.count(isExtension) === 1);
+    await line.heal();
+    await waitFor(() => lease.remaining() > 9_000, { what: 'the confirmation' });
+    expect(await lease.release()).to.equal(true);
+  });
+
+  it('detached before the confirmation, it keeps its lifetime', async () => {
+    await held.release();
+    const { token } = (await waiting).detach();
+    await waitFor(async () => (await here.leftMs(scene.key)) > 9_000, { what: 'the whole lifetime' });
+    expect(await here.holder(scene.key)).to.equal(token);
+    await here.remove(scene.key);
+  });
+});

@@ -1,0 +1,127 @@
+// What the events say of every way in which an acquire can end, and of what is held then.
+import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { failure, published, thrown } from '../contract/outcomes';
+import { waitFor } from '../support/processes';
+import { scenes } from './scenes';
+
+describe('events', () => {
+  for (const { what, kind, outcome, code, contended, play } of scenes) {
+    it(`tell once of ${what}: ${outcome}${code ? `, ${code}` : ''}`, async () => {
+      const ended: redisExpLock.AcquireEvent[] = [];
+      const errors: unknown[] = [];
+      const subscribers: any = {
+        asyncEnd: (event: redisExpLock.AcquireEvent) => ended.push(event),
+        error: (event: redisExpLock.AcquireEvent) => errors.push(event.error),
+      };
+      const channel = tracingChannel('redis-exp-lock:acquire');
+      await play(() => channel.subscribe(subscribers)).finally(() => channel.unsubscribe(subscribers));
+      expect(ended).to.have.length(1);
+      const [event] = ended;
+      expect(event).to.include({ key: 'p:secret-key', name: 'scene', kind, store: 'memory', outcome });
+      expect(event!.waitedMs).to.be.within(0, 20_000);
+      expect((event!.error as any)?.code).to.equal(code);
+      expect(errors).to.deep.equal(code === undefined ? [] : [event!.error]);
+      expect(event!.queued || event!.attempts! > 1 || ['busy', 'timeout'].includes(outcome)).to.equal(contended);
+      if (outcome === 'granted') expect(event!.fence).to.be.greaterThan(0);
+      else expect(event!.fence).to.equal(0);
+      if (outcome === 'busy' && code === undefined) expect(event!.result).to.equal(null);
+    });
+  }
+
+  it('what the caller gets is the same, with and without a listener', async () => {
+    const redis = redisExpLock.memoryStore();
+    const withLock = redisExpLock({ redis });
+    const outcomes = async (): Promise<unknown[]> => {
+      const lease = await withLock.promise('k');
+      const busy = await failure(withLock.promise('k'));
+      const tried = await withLock.tryLock('k');
+      return [typeof lease, busy.code, tried, await lease.release()];
+    };
+    const unheard = await outcomes();
+    let heard: unknown[] = [];
+    await published('tracing:redis-exp-lock:acquire:start', async () => {
+      heard = await outcomes();
+    });
+    expect(heard).to.deep.equal(unheard);
+    expect(unheard).to.deep.equal(['function', 'ERR_LOCK_ATTEMPTS', null, true]);
+  });
+
+  it('several keys are their list; each kind of lock and of store is told', async () => {
+    const withLock = redisExpLock({ redis: redisExpLock.memoryStore(), prefix: 'p:' });
+    const [release] = await published('redis-exp-lock:release', async () => (await withLock.promise(['a', 'b']))());
+    expect(release).to.include({ kind: 'mutex', store: 'memory', name: '', released: true });
+    expect(release.key).to.deep.equal(['p:a', 'p:b']);
+  });
+
+  it('an extension and a renewal say whether it was still ours, and for how long', async () => {
+    const redis = redisExpLock.memoryStore();
+    const withLock = redisExpLock({ redis, name: 'n' });
+    const heard = await published('redis-exp-lock:extend', async () => {
+      const lease = await withLock.promise('k', { lifetime: 60_000 });
+      await lease.extend(5000);
+      redis.seize('k', 60_000);
+      await lease.extend();
+      redis.expire('k');
+      await withLock.run('k', { lifetime: 60 }, () => waitForRenewal());
+    });
+    const facts = { key: 'k', name: 'n', kind: 'mutex', store: 'memory' };
+    expect(heard.slice(0, 2)).to.deep.equal([
+      { ...facts, extended: true, lifetime: 5000 },
+      { ...facts, extended: false, lifetime: 60_000 },
+    ]);
+    expect(heard[2]).to.deep.equal({ ...facts, extended: true, lifetime: 60 });
+  });
+
+  it('a lock that was held before anybody listened has been held since Redis last confirmed it', async () => {
+    const withLock = redisExpLock({ redis: redisExpLock.memoryStore() });
+    const lease = await withLock.promise('k', { lifetime: 60_000 });
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    const [event] = await published('redis-exp-lock:release', () => lease());
+    expect(event.heldMs).to.be.within(25, 20_000);
+  });
+
+  it('a loss and the release after it have the same end', async () => {
+    const redis = redisExpLock.memoryStore();
+    const withLock = redisExpLock({ redis });
+    const released: any[] = [];
+    const onRelease = (event: unknown): void => void released.push(event);
+    subscribe('redis-exp-lock:release', onRelease);
+    const [lost] = await published('redis-exp-lock:lost', async () => {
+      const lease = await withLock.promise('k', { lifetime: 20 });
+      await waitFor(() => lease.remaining() === 0);
+      void lease.signal;
+      await lease();
+    });
+    unsubscribe('redis-exp-lock:release', onRelease);
+    expect(lost).to.include({ reason: 'expired' });
+    expect(released).to.have.length(1);
+    expect(released[0].heldMs).to.equal(lost.heldMs);
+  });
+
+  it('a wrong argument is no event', async () => {
+    const withLock = redisExpLock({ redis: redisExpLock.memoryStore() });
+    const heard = await published('tracing:redis-exp-lock:acquire:start', async () => {
+      expect((await failure(withLock.promise(''))).code).to.equal('ERR_LOCK_OPTION');
+      expect((await failure(withLock.promise('k', { lifetime: 0 }))).code).to.equal('ERR_LOCK_OPTION');
+    });
+    expect(heard).to.deep.equal([]);
+  });
+
+  it('H12: `name` is text of at most 256 characters', () => {
+    for (const name of [1, null, 'x'.repeat(257), '\ud800']) {
+      expect(thrown(() => redisExpLock({ name: name as string })).code).to.equal('ERR_LOCK_OPTION');
+    }
+  });
+});
+
+function waitForRenewal(): Promise<unknown> {
+  return new Promise((resolve) => {
+    const listener = (): void => {
+      unsubscribe('redis-exp-lock:extend', listener);
+      resolve(undefined);
+    };
+    subscribe('redis-exp-lock:extend', listener);
+  });
+}

@@ -1,0 +1,61 @@
+// The timers that all queues of a process share.
+import { expect } from 'chai';
+import sinon from 'sinon';
+import { systemClock } from '../src/clock';
+import { SharedTimers } from '../src/wait/shared-timers';
+
+describe('shared timers', () => {
+  let clock: sinon.SinonFakeTimers;
+  let timers: SharedTimers;
+  let called: [name: string, atMs: number][];
+
+  beforeEach(() => {
+    clock = sinon.useFakeTimers({ now: 1_000, toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    timers = new SharedTimers(systemClock);
+    called = [];
+  });
+
+  afterEach(() => clock.restore());
+
+  const call = (name: string) => () => void called.push([name, performance.now()]);
+
+  it('what is due soon is called when it is due', () => {
+    for (const ms of [5, 1, 100, 0, 5]) timers.set(call(String(ms)), ms);
+    clock.tick(200);
+    expect(called).to.deep.equal([
+      ['0', 0],
+      ['1', 1],
+      ['5', 5],
+      ['5', 5],
+      ['100', 100],
+    ]);
+  });
+
+  it('what is due later is called with others, never late, and by one timer for a twentieth of a second', () => {
+    for (let ms = 800; ms < 1_000; ms++) timers.set(call(String(ms)), ms);
+    expect(clock.countTimers()).to.equal(4);
+    clock.tick(1_000);
+    expect(called.length).to.equal(200);
+    for (const [ms, atMs] of called) expect(Number(ms) - atMs).to.be.within(0, 49);
+    expect(clock.countTimers()).to.equal(0);
+  });
+
+  it('what is cleared is not called, not even by what is called before it; no timer is left of it', () => {
+    const second = { alarm: undefined as ReturnType<SharedTimers['set']> | undefined };
+    timers.set(() => timers.clear(second.alarm!), 810);
+    second.alarm = timers.set(call('second'), 820);
+    timers.clear(timers.set(call('alone'), 5_000));
+    expect(clock.countTimers()).to.equal(1);
+    clock.tick(10_000);
+    timers.clear(second.alarm);
+    expect(called).to.deep.equal([]);
+  });
+
+  it('what is set while others are called waits for its own time', () => {
+    timers.set(() => timers.set(call('again'), 0), 800);
+    clock.tick(800);
+    expect(called).to.deep.equal([]);
+    clock.tick(1);
+    expect(called).to.deep.equal([['again', 801]]);
+  });
+});
