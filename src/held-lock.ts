@@ -321,7 +321,9 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, token, done } = this;
-    return { keys, token, commandTimeoutMs, ticket, yieldMs: yieldMs(retryTimeoutMs), held: this.held(), done };
+    const isConfirmed = ticket === 0 && !this.#mayExecute();
+    const held = this.held();
+    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
   }
 
   #abandon(untilMs: number): void {

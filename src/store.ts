@@ -151,6 +151,8 @@ export interface ReleaseRequest {
   readonly yieldMs?: number | undefined;
   /** The ticket that the token is queued with; -1 where that is not known. Default 0: it is not queued. */
   readonly ticket?: number | undefined;
+  /** The token was confirmed as the holder, and no acquire of it is on its way any more: the release may overtake others. */
+  readonly isConfirmed?: boolean | undefined;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
   /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */

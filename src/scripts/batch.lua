@@ -3,5 +3,5 @@
 -- KEYS   key[]   the keys of all calls, one after the other
 -- ARGV   part[]  for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
 -- REPLY  [for each call how many integers it answers, and they; or -1 and the text of its error]
--- THEN dispatch
+-- THEN reply dispatch
 return reply

@@ -8,7 +8,7 @@ const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
 local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
 local micros, now, checked, top`;
 const dispatchPart = `local shapes = {}
-local reply, size, keysDone, argsDone = {}, 0, 0, 0
+local keysDone, argsDone = 0, 0
 while argsDone < #ARGV do
 local text = ARGV[argsDone + 1]
 local shape = shapes[text]
@@ -17,20 +17,8 @@ local name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')
 shape = { scripts[name], tonumber(keys), tonumber(args) }
 shapes[text] = shape
 end
-local ran, answer = pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3])
+append(pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3]))
 keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
-if ran and not answer.err then
-local count = #answer
-reply[size + 1] = count
-for i = 1, count do
-reply[size + 1 + i] = answer[i]
-end
-size = size + 1 + count
-else
-reply[size + 1] = -1
-reply[size + 2] = type(answer) == 'table' and answer.err or answer
-size = size + 2
-end
 end`;
 const holdersPart = `local locks, checked, changes = {}, {}, {}
 local chunk = 16
@@ -418,6 +406,21 @@ local function answer(lock, queue, token, lifetime, fences, channel, id, ticket,
 local holder = call('GET', lock)
 local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
+end`;
+const replyPart = `local reply, size = {}, 0
+local function append(ran, answer)
+if ran and not answer.err then
+local count = #answer
+reply[size + 1] = count
+for i = 1, count do
+reply[size + 1 + i] = answer[i]
+end
+size = size + 1 + count
+else
+reply[size + 1] = -1
+reply[size + 2] = type(answer) == 'table' and answer.err or answer
+size = size + 2
+end
 end`;
 const waitersPart = `local queues, wakes = {}, {}
 local mostSilence, mostNotified = 10000, 32
@@ -1138,7 +1141,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '37d58d5f17fb1972348c163c9bb35fc92c55a9ce',
+  sha: 'c2ab5301062225a784df63de4c39d9ab2b61dca9',
   lua:
     clockPart +
     `
@@ -1413,6 +1416,9 @@ return { ourHolders(KEYS[k + 1], true).used }
 end,
 }
 ` +
+    replyPart +
+    `
+` +
     dispatchPart +
     `
 for i = 1, #wakes do
@@ -1434,7 +1440,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '5ff75eeff318bbdabc7b75e932c4bdadfdd22499',
+  sha: '4c4ce2ea2404f20ef4bc1614e47f54681b89e2d6',
   lua:
     clockPart +
     `
@@ -1487,6 +1493,9 @@ raise = function(k, a, keyCount, argCount)
     `
 end,
 }
+` +
+    replyPart +
+    `
 ` +
     dispatchPart +
     `
@@ -1649,6 +1658,127 @@ export function markSlot(
   stop: string | number,
 ): ScriptCall {
   return { script: markSlotScript, keys: [lock, slot], args: [String(token), String(start), String(stop)] };
+}
+
+const plainScript: Script = {
+  name: 'plain',
+  sha: 'e5d23bd8c2ba020f8c2429b9f986f5c3ba4f473f',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+local scripts = {
+acquire = function(k, a, keyCount, argCount)
+` +
+    inBatch(acquire1Part) +
+    `
+` +
+    inBatch(acquire2Part) +
+    `
+end,
+release = function(k, a, keyCount, argCount)
+` +
+    inBatch(release1Part) +
+    `
+` +
+    inBatch(release2Part) +
+    `
+end,
+}
+` +
+    replyPart +
+    `
+local names, words = KEYS, ARGV
+local releases, window, ttl, notAfter, count = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local acquires, fence = (#KEYS - 1) / 2 - releases, KEYS[#KEYS]
+local a = 2 * releases
+local ours, queued, usual, n = {}, 0, {}, 0
+if releases > 0 then
+local held = call('MGET', unpack(names, 1, releases))
+queued = call('EXISTS', unpack(names, releases + 1, a))
+for i = 1, releases do
+if held[i] == words[5 + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+n = n + 1
+ours[n], usual[i] = names[i], true
+end
+end
+end
+local ms, first, areUsual = tonumber(ttl), 0, false
+if acquires > 0 then
+clock()
+queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
+local last = count == 1 and call('GET', fence) or '0'
+areUsual = now <= tonumber(notAfter) and string.find(ttl, '^%d+$') and ms >= 1 and ms <= 9007199254740991
+areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
+if areUsual and count == 1 then
+first = math.max(last + 1, micros)
+areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
+end
+end
+reply, size = { releases + acquires, first, now or 0 }, 3
+local function runAlone(n, script, lock, queue, ...)
+KEYS, ARGV = { lock, queue, fence }, { ... }
+reply[1], reply[size + 1] = reply[1] - 1, n
+size = size + 1
+append(pcall(scripts[script], 0, 0, 3, #ARGV))
+end
+local function acquireAll()
+for i = 1, acquires do
+local lock, queue, token = names[a + i], names[a + acquires + i], words[5 + releases + i]
+local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
+if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
+runAlone(releases + i, 'acquire', lock, queue, token, ttl, notAfter, words[5])
+end
+end
+end
+if not areUsual then
+acquireAll()
+end
+local deleted = n > 0 and attempt('DEL', unpack(ours))
+for i = 1, releases do
+if type(deleted) == 'table' or not usual[i] then
+runAlone(i, 'release', names[i], names[releases + i], words[5 + i], '0', window)
+end
+end
+if areUsual then
+acquireAll()
+end
+return reply`,
+};
+
+/**
+ * release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
+ *
+ * @param key the locks to release, then their queues; the locks to acquire, then their queues
+ * @param fence string: the last fence minted for any lock
+ * @param releases how many locks to release
+ * @param window ms for which they yield, when it is the turn of callers outside the queue
+ * @param lifetime ms until the server frees the acquired locks by itself
+ * @param notAfter server time in ms after which the acquires must change nothing
+ * @param fences 1: mint a fence for each; 0: none
+ * @param token of the locks to release, none of which an acquire here may ask for; then of those to acquire
+ * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
+ */
+export function plain(
+  key: readonly string[],
+  fence: string,
+  releases: string | number,
+  window: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+  fences: string | number,
+  token: readonly string[],
+): ScriptCall {
+  return {
+    script: plainScript,
+    keys: [...key, fence],
+    args: [String(releases), String(window), String(lifetime), String(notAfter), String(fences), ...token],
+  };
 }
 
 const proclaimScript: Script = {
@@ -1864,6 +1994,7 @@ export const scripts: readonly Script[] = [
   extendScript,
   inspectScript,
   markSlotScript,
+  plainScript,
   proclaimScript,
   raiseScript,
   readHolderScript,

@@ -25,6 +25,7 @@ export function callsIn([, script, keyCount, ...words]: readonly string[]): Call
 }
 
 function split(name: string, keys: readonly string[], args: readonly string[]): Call[] {
+  if (name === 'plain') return splitPlain(keys, args);
   if (name !== 'batch') return [{ name: name as ScriptName, keys, args }];
   const calls: Call[] = [];
   for (let keysDone = 0, argsDone = 0; argsDone < args.length; ) {
@@ -40,6 +41,16 @@ function split(name: string, keys: readonly string[], args: readonly string[]): 
     argsDone = argsEnd;
   }
   return calls;
+}
+
+function splitPlain(keys: readonly string[], args: readonly string[]): Call[] {
+  const [releases, , lifetime, notAfter, fences, ...tokens] = args as [string, ...string[]];
+  const count = Number(releases);
+  const locks = tokens.map((_, n) => keys[n < count ? n : count + n]!);
+  return tokens.map((token, n) => {
+    if (n < count) return { name: 'release', keys: [locks[n]!], args: [token] };
+    return { name: 'acquire', keys: [locks[n]!], args: [token, lifetime!, notAfter!, fences!] };
+  });
 }
 
 /** For the proxy's rules and for recordings: does a command acquire, extend, release, alone or in a batch? */

@@ -660,7 +660,7 @@ describe('callers of one tick, who share a script call', () => {
     const leases = await Promise.all(keys.map((key) => withLock.promise(key, { maxRetries: 20 })));
     const commands = await recording.stop();
     expect(together()).to.equal(keys.length);
-    expect(fencesOf(commands)).to.equal(keys.length);
+    expect(fencesOf(commands), 'minted for all at once, and again where it ran again').to.be.within(1, 2);
     for (const [n, key] of keys.entries()) {
       expect(grantsOf(key, commands)).to.equal(1);
       expect(await stage.holder(key)).to.equal(leases[n]!.token);
@@ -704,8 +704,10 @@ describe('callers of one tick, who share a script call', () => {
     expect(await Promise.all(leases.map((lease) => lease.release()))).to.deep.equal(keys.map(() => true));
     const commands = await recording.stop();
     expect(together()).to.equal(keys.length);
-    expect(fencesOf(commands)).to.equal(keys.length);
-    for (const key of keys) expect(grantsOf(key, commands)).to.equal(1);
+    expect(fencesOf(commands), 'minted for all at once, and again where it ran again').to.be.within(1, 2);
+    // The second SET NX is refused.
+    for (const key of keys) expect(grantsOf(key, commands)).to.be.within(1, 2);
+    expect(new Set(leases.map(({ fence }) => fence)).size).to.equal(keys.length);
   });
 
   it('one gives up, the others do not: only its own grant is given back (H8, H36)', async () => {

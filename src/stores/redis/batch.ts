@@ -7,29 +7,21 @@ import { setImmediate } from '../../real-timers';
 import * as scripts from '../../scripts/generated';
 import type { Call, ScriptCall } from '../../scripts/script';
 import { type Moment, now } from '../../store';
+import type { BatchedCall, Send } from './handlers';
+import { arePlain, PlainCall, sendPlain } from './plain';
 import { codeOf, strangeReply } from './replies';
-
-/** What happens with the reply to a call. By callbacks, because each promise on this way is paid for by every lock. */
-export interface ReplyHandler {
-  readonly resolve: (reply: unknown) => void;
-  readonly reject: (error: unknown) => void;
-  /** Monotonic ms until which the call is worth sending again; absent where the handler decides that itself. */
-  readonly deadlineMs?: number;
-}
-
-/** A call, and the handler of its own reply. */
-export interface BatchedCall extends ReplyHandler {
-  readonly call: Call;
-}
-
-export type Send = (call: ScriptCall, handler: ReplyHandler) => void;
 
 /** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
 const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 
+function isCulpritError(error: unknown): boolean {
+  return culpritErrors.has(codeOf(String((error as Error).message)) ?? '');
+}
+
 export class Batch {
   #calls: BatchedCall[] = [];
   #sentAt: Moment | undefined;
+  #isPlainRefused = false;
   readonly #most: number;
   readonly #bySlot: boolean;
   readonly #defer: (flush: () => void) => unknown;
@@ -65,9 +57,20 @@ export class Batch {
     const some = this.#calls.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
     if (this.#calls.length > 0) setImmediate(this.#flush);
-    if (!this.#bySlot || some.length === 1) return sendTogether(some, this.#send);
-    for (const together of bySlot(some)) sendTogether(together, this.#send);
+    if (!this.#bySlot || some.length === 1) return this.#sendTogether(some);
+    for (const together of bySlot(some)) this.#sendTogether(together);
   };
+
+  /** Most batches are plain. A user without the rights for those is served all the same, and asked for them once. */
+  #sendTogether(together: readonly BatchedCall[]): void {
+    if (together.length === 1 || this.#isPlainRefused || !arePlain(together)) return sendTogether(together, this.#send);
+    sendPlain(together, this.#send, (error) => {
+      if (!isCulpritError(error)) return false;
+      this.#isPlainRefused ||= codeOf(String((error as Error).message)) === 'NOPERM';
+      sendTogether(together, this.#send);
+      return true;
+    });
+  }
 }
 
 /** Sends calls of one family now. A single call goes as it is, unless it is a part of a batch by its nature. */
@@ -79,7 +82,7 @@ export function sendTogether(together: readonly BatchedCall[], send: Send): void
   send(combine(...partsOf(together)), {
     resolve: (reply) => distribute(reply, together),
     reject: (error) => {
-      const mayBeOne = together.length > 1 && culpritErrors.has(codeOf(String((error as Error).message)) ?? '');
+      const mayBeOne = together.length > 1 && isCulpritError(error);
       for (const each of together) {
         if (mayBeOne) sendTogether([each], send);
         else each.reject(error);
@@ -96,7 +99,7 @@ function hasOwnScript(call: Call): call is ScriptCall {
 function bySlot(calls: readonly BatchedCall[]): Iterable<BatchedCall[]> {
   const slots = new Map<number, BatchedCall[]>();
   for (const each of calls) {
-    const slot = slotOf(each.call.keys[0]!);
+    const slot = slotOf(each.call instanceof PlainCall ? each.call.key : each.call.keys[0]!);
     const together = slots.get(slot);
     if (together === undefined) slots.set(slot, [each]);
     else together.push(each);

@@ -26,6 +26,7 @@ import {
   type ValueRequest,
 } from '../../store';
 import { ownerOf } from '../../token';
+import { PlainCall } from './plain';
 import { integers, strangeReply } from './replies';
 import type { ServerClock } from './server-clock';
 
@@ -40,9 +41,16 @@ const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', 
 
 /** @param fence The counter that the fence is minted from. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
-  const { keys, token, lifetimeMs, queueAs } = request;
+  const { keys, token, lifetimeMs, queueAs, fences = 1, leastFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
+  const isUsual = queueAs === undefined && pauseMs === undefined && leastFence === undefined && fences === 1;
+  if (isUsual && typeof keys === 'string')
+    return new PlainCall(keys, token, fence, {
+      lifetimeMs: lifetimeMs ?? probationMs,
+      notAfter: Math.ceil(notAfter),
+      fences: fencesOf(request),
+    });
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
@@ -82,11 +90,12 @@ function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
 }
 
 export function releaseCall(
-  { keys, token, ticket = 0, yieldMs = 0, held }: ReleaseRequest,
+  { keys, token, ticket = 0, yieldMs = 0, held, isConfirmed }: ReleaseRequest,
   fence: string,
   next?: AcquireRequest,
 ): Call {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
+  if (isConfirmed && typeof keys === 'string' && ticket === 0) return new PlainCall(keys, token, fence, { yieldMs });
   return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
 }
 

@@ -6,7 +6,7 @@ import type { LockBackendError } from '../../errors';
 import type { Key } from '../../keys';
 import { setImmediate } from '../../real-timers';
 import type { Call } from '../../scripts/script';
-import type { ReplyHandler } from './batch';
+import type { ReplyHandler } from './handlers';
 import { refusal, silence } from './replies';
 
 /** Settled once: by Redis's reply, or by its own deadline. */

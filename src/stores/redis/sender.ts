@@ -1,7 +1,7 @@
 // The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
 import type { ScriptCall } from '../../scripts/script';
-import type { ReplyHandler } from './batch';
 import type { ScriptClient } from './client';
+import type { ReplyHandler } from './handlers';
 import { codeOf, isNoScript } from './replies';
 
 /** Errors of a slot on the move that the client does not follow any further; and the pause before the call is sent again. */

@@ -6,9 +6,11 @@ import { type Key, listOf } from '../../keys';
 import { nextTick, setImmediate } from '../../real-timers';
 import type { Call, ScriptCall } from '../../scripts/script';
 import type { Moment } from '../../store';
-import { Batch, type Send } from './batch';
+import { Batch } from './batch';
 import type { ScriptClient } from './client';
 import { PendingCall, PendingRequest } from './deadlines';
+import type { Send } from './handlers';
+import { PlainCall } from './plain';
 import { notReady } from './replies';
 import { Sender } from './sender';
 
@@ -72,7 +74,7 @@ export class Transport {
           reject(error);
         }
       };
-      const batch = 'lua' in call.script ? this.#batch : this.#sharedBatch;
+      const batch = call instanceof PlainCall || 'lua' in call.script ? this.#batch : this.#sharedBatch;
       batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, this.#onError(keys, reject)));
     });
   }
