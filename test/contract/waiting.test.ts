@@ -183,7 +183,8 @@ describeEach('waiting', (here) => {
       for (const wait of waits) wait.catch(() => {});
       await attemptsAfter(waits[0]!, ...new Array(20).fill(400));
       expect(await pending(Promise.race(waits))).to.equal(true);
-      expect(await line.calls()).to.equal(21); // attempts of the same tick share a request
+      // Attempts of the same tick share a request. A user without the rights of the plain batch learns so by one more.
+      expect(await line.calls()).to.be.within(21, 22);
       await withLock.close();
       for (const wait of waits) await failure(wait);
     });

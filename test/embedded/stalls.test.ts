@@ -102,7 +102,8 @@ describe('the memory store and a blocked event loop', () => {
   it('not lost when the table forgets what is spare', async () => {
     await withLock.run('key', async () => {
       spin(3 * lifetime);
-      for (let n = 0; n < 10_000; n += 1) await (await withLock.promise(`many:${n}`, { fencing: false }))();
+      for (let n = 0; n < 10_000; n += 1)
+        await (await withLock.promise(`many:${n}`, { lifetime: 10_000, fencing: false }))();
       expect(await withLock.tryLock('key')).to.equal(null);
     });
   });

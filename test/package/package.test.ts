@@ -122,9 +122,9 @@ describe('the packed library', function () {
     expect(internals).to.deep.equal([]);
   });
 
-  it('unpacks to less than 500 kB', () => {
+  it('unpacks to less than 600 kB', () => {
     const sizes = filesIn(installed).map((file) => statSync(join(installed, file)).size);
-    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(500_000);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(600_000);
   });
 
   it('needs uuid at run time, and nothing else', () => {
@@ -335,6 +335,6 @@ function filesIn(folder: string): string[] {
 
 /** The packages and files that a compiled program imports, whatever its comments say. */
 function importedBy(program: string): string[] {
-  const imports = /^(?!\s*(?:\*|\/\/)).*?\b(?:require\(|import\(|from |import )["']([^"']+)["']/gm;
+  const imports = /\b(?:require\(|import\(|from ?|import ?)["']([^"']+)["']/g;
   return [...program.matchAll(imports)].map((match) => match[1]!);
 }

@@ -130,6 +130,8 @@ export class FakeRedis {
   }
 
   async #answer(name: string, { keys, arguments: args }: ScriptArguments): Promise<unknown> {
+    // As for a user that lacks the rights of the plain batch: the calls come again, as a batch of the usual kind.
+    if (name === 'plain') throw new Error("NOPERM this user has no permissions to run the 'mget' command");
     const replies = split(name, keys, args).map((call) => this.#run(call));
     if (this.silent) return new Promise(() => {});
     if (this.holding) await new Promise<void>((resolve) => this.#held.push(resolve));

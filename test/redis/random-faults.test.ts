@@ -170,7 +170,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
     const names: string[] = await server.command('KEYS', '*');
     // Whose holder forgot it, and was the last: how often that lock was passed on stays for ten minutes, and nobody in line.
     const lined = names.filter((name) => name.endsWith(':queue'));
-    for (const name of lined) expect(await server.command('ZRANGE', name, 0, -1), told).to.deep.equal(['passes']);
+    for (const name of lined) expect(await server.command('ZRANGE', name, 0, -1), told).to.satisfy(areMarks);
     const fences = names.filter((name) => !lined.includes(name));
     expect(fences, told).to.deep.equal(['redis-exp-lock:fence']);
     for (const name of lined) expect(await server.command('PTTL', name)).to.be.within(1, 3_700_000);
@@ -290,4 +290,9 @@ function randomFrom(seed: number): () => number {
     t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   };
+}
+
+/** What may stay in a queue without entries, until it ends by itself: how often it was handed off, and how callers polled. */
+function areMarks(left: unknown): boolean {
+  return (left as string[]).every((mark) => mark === 'passes' || /^poll \d+ \d+$/.test(mark));
 }

@@ -99,7 +99,7 @@ export async function startReplica(master: RedisServer, options: ServerOptions =
   const inStep = async () =>
     /master_link_status:up/.test(await replica.command('INFO', 'replication')) &&
     new RegExp(`port=${replica.port},state=online`).test(await master.command('INFO', 'replication'));
-  await waitFor(inStep, { what: `replica ${replica.port} to be in step with ${master.port}` });
+  await waitFor(inStep, { what: `replica ${replica.port} to be in step with ${master.port}`, timeoutMs: 30_000 });
   return replica;
 }
 
