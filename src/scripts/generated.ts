@@ -312,18 +312,24 @@ end
 local since, till = now, now + 2 * pause + 100
 local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
 for i = 1, #found, 2 do
+local longest, first, last = nil, nil, nil
 if string.sub(found[i], 1, 5) == 'poll ' then
-local longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+end
 if longest then
 since = math.min(since, first)
 if longest > pause then
 pause, till = longest, last
 end
 end
+end
+local mark = string.format('poll %.0f %.0f', since, till)
+attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
+for i = 1, #found, 2 do
+if string.sub(found[i], 1, 5) == 'poll ' and found[i] ~= mark then
 attempt('ZREM', queue, found[i])
 end
 end
-attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), string.format('poll %.0f %.0f', since, till))
 end
 local function front(queue)
 local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
@@ -972,7 +978,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '968b8194338a58f0deaaba8ab5b97b37db1cd752',
+  sha: '00edc6582a5a6b6060c32e5e408bf8c243874187',
   lua:
     clockPart +
     `
@@ -1092,7 +1098,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '5420e7727b4e4502e748355d1dfe1995eed1de0f',
+  sha: 'c2da9a41d34bcf84f5abeabb15bcccfd752b167d',
   lua:
     clockPart +
     `
@@ -1440,7 +1446,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '4c4ce2ea2404f20ef4bc1614e47f54681b89e2d6',
+  sha: 'f59e450091044563679ec00702db49b912484576',
   lua:
     clockPart +
     `
@@ -1662,7 +1668,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'e5d23bd8c2ba020f8c2429b9f986f5c3ba4f473f',
+  sha: 'a6055afe12c044df011d5caa4ac8ffddc35ee99c',
   lua:
     clockPart +
     `
@@ -1911,7 +1917,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '28528414aee025810f22d577f5e25b9560bd985c',
+  sha: 'b11cdf8c4255ec71deb15b5d1c823b6644140458',
   lua:
     clockPart +
     `

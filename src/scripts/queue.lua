@@ -99,18 +99,25 @@ local function markPoll(queue, pause)
   local since, till = now, now + 2 * pause + 100
   local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
   for i = 1, #found, 2 do
+    local longest, first, last = nil, nil, nil
     if string.sub(found[i], 1, 5) == 'poll ' then
-      local longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
-      if longest then
-        since = math.min(since, first)
-        if longest > pause then
-          pause, till = longest, last
-        end
+      longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+    end
+    if longest then
+      since = math.min(since, first)
+      if longest > pause then
+        pause, till = longest, last
       end
+    end
+  end
+  -- Before the old ones go: a set that was empty for a moment would have lost its end, and stay.
+  local mark = string.format('poll %.0f %.0f', since, till)
+  attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
+  for i = 1, #found, 2 do
+    if string.sub(found[i], 1, 5) == 'poll ' and found[i] ~= mark then
       attempt('ZREM', queue, found[i])
     end
   end
-  attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), string.format('poll %.0f %.0f', since, till))
 end
 
 -- Takes expired entries out, all in front of the first live one, up to 2,048 of them.
