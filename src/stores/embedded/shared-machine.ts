@@ -76,6 +76,7 @@ export function acquireShared(
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
+    all.most = 0; // the scripts keep the token of this change where the number of permits stands
     wake(all, micros, notify);
     return { outcome: 'granted', fence: mine!.fence, others: others.length };
   }
