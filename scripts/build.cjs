@@ -9,8 +9,17 @@ const { transformSync } = require('esbuild');
 const root = join(__dirname, '..');
 const lib = join(root, 'lib');
 
-/** Of a file that is not said to be a module, esbuild keeps the outermost names, and never touches those of properties. */
-const small = { minifyWhitespace: true, minifySyntax: true, minifyIdentifiers: true, lineLimit: 160 };
+/** Outermost names stay in CommonJS. Not `minifySyntax`: Node finds the exports of CommonJS by their plain statements. */
+const small = { minifyWhitespace: true, minifyIdentifiers: true };
+
+/** One line for each function and class, where no text is in between: without spaces it must be the same program. */
+function shrink(program) {
+  const { code } = transformSync(program, small);
+  const lines = code.replace(/([;}])(?=(?:async )?function\*? \w+\(|class \w+)/g, '$1\n');
+  if (transformSync(lines, { minifyWhitespace: true }).code !== code)
+    throw new Error(`a line break changed ${code.slice(0, 200)}`);
+  return lines;
+}
 
 /** Runs the program of a package that is installed here. */
 function run(program, ...args) {
@@ -66,7 +75,7 @@ try {
 
   for (const file of filesIn(fresh).filter((name) => /\.m?js$/.test(name))) {
     const path = join(fresh, file);
-    writeFileSync(path, transformSync(readFileSync(path, 'utf8'), small).code);
+    writeFileSync(path, shrink(readFileSync(path, 'utf8')));
   }
 
   // Each file in one step: a program that uses lib meanwhile finds all of it there, and every file whole.
