@@ -148,11 +148,6 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
 
-  /** Whether its lifetime ended, and it was never released. */
-  get isForgotten(): boolean {
-    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
-  }
-
   get isLost(): boolean {
     return this.#ending?.how === 'lost';
   }
@@ -235,7 +230,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (this.#ending?.releasing !== undefined) return this.#ending.releasing;
     this.check();
     this.#ending ??= new Ending('released');
-    this.#upkeep?.stop();
+    this.#upkeep?.released();
     const reply = this.context.source.release(this);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
@@ -262,6 +257,13 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
       this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
       return undefined;
     }
+  }
+
+  /** Runs `tell` when its lifetime has ended and it was never released. */
+  whenForgotten(tell: () => void): void {
+    this.#ownUpkeep.whenOver(() => {
+      if (this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined) tell();
+    });
   }
 
   releaseRequest(): ReleaseRequest {

@@ -56,6 +56,8 @@ export class Upkeep {
   #isExact = false;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
+  /** Runs out with the validity, unless the lock is released before. */
+  #overdue: NodeJS.Timeout | undefined;
   /** The next attempt to confirm the grant is due then. */
   #confirmation: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
@@ -123,7 +125,7 @@ export class Upkeep {
 
   /** It ends here, and goes on in Redis: a confirmation is sent, once more, whatever becomes of what is held here. */
   letGo(): void {
-    this.stop();
+    this.released();
     if (this.#held.isConfirmed) return;
     const { keys, token, context, clock } = this.#held;
     const { lifetimeMs, commandTimeoutMs } = context.settings;
@@ -160,9 +162,17 @@ export class Upkeep {
     return true;
   }
 
-  /** Notices the end of the validity when it comes. */
+  /** Notices the end of the validity when it comes. What is known of that end stays as it would be without this. */
   watch(): void {
     if (this.#watch === undefined) this.#arm();
+  }
+
+  /** Runs `work` when the validity has ended; never, once it was released or detached. */
+  whenOver(work: () => void): void {
+    const leftMs = this.#held.leftMs();
+    if (leftMs === Number.POSITIVE_INFINITY) return;
+    const check = (): void => (this.#held.check() ? this.whenOver(work) : work());
+    this.#overdue = this.#held.clock.later(check, timerMs(leftMs)).unref();
   }
 
   /** The end of the validity is another one. */
@@ -175,10 +185,16 @@ export class Upkeep {
     // There it is no matter whether this process ran: its renewal had ended.
     if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
     // A timer watched over it, and yet it was not noticed in time: this process did not run.
-    if (this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
+    const isKept = this.#aborter !== undefined || this.#renewal !== undefined;
+    if (isKept && this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
     const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
     if (renewal?.hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
     return renewal === undefined ? 'expired' : 'stalled';
+  }
+
+  released(): void {
+    clearTimeout(this.#overdue);
+    this.stop();
   }
 
   stop(): void {
