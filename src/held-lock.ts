@@ -102,7 +102,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
     if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
-    if (!this.isConfirmed) this.#ownUpkeep.confirm();
+    if (!this.isConfirmed) this.upkeep.confirm();
   }
 
   /** The key as it was given. */
@@ -154,7 +154,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
 
   get signal(): AbortSignal {
     this.check();
-    return this.#ownUpkeep.signal;
+    return this.upkeep.signal;
   }
 
   get observation(): Observation | undefined {
@@ -170,7 +170,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (!holdsAreObserved()) return;
     const observation = new Observation(this);
     this.#ownParticulars.observation = observation;
-    if (observation.hold !== undefined) this.#ownUpkeep.watch();
+    if (observation.hold !== undefined) this.upkeep.watch();
   }
 
   held(): Held | undefined {
@@ -259,13 +259,6 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     }
   }
 
-  /** Runs `tell` when its lifetime has ended and it was never released. */
-  whenForgotten(tell: () => void): void {
-    this.#ownUpkeep.whenOver(() => {
-      if (this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined) tell();
-    });
-  }
-
   releaseRequest(): ReleaseRequest {
     // A change that was requested may be queued.
     return this.#releaseRequest(this.mode !== undefined && this.mode.step > 0 ? -1 : 0);
@@ -273,12 +266,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
 
   async extend(lifetimeMs?: number): Promise<boolean> {
     if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
-    return this.#ownUpkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
-  }
-
-  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
-  startRenewing(lease: object): void {
-    this.#ownUpkeep.startRenewing(lease);
+    return this.upkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
   }
 
   get #ownParticulars(): Particulars {
@@ -286,7 +274,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     return this.#particulars;
   }
 
-  get #ownUpkeep(): Upkeep {
+  /** What looks after it, made when it is first needed. */
+  get upkeep(): Upkeep {
     this.#upkeep ??= new Upkeep(this);
     return this.#upkeep;
   }

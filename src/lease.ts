@@ -79,14 +79,14 @@ export function leaseOf(
   methods: object = leaseMethods,
 ): Lease {
   const lease: Lease = Object.setPrototypeOf(release.bind(held), methods);
-  if (autoExtend) held.startRenewing(lease);
+  if (autoExtend) held.upkeep.startRenewing(lease);
   if (takenAt !== undefined) warnIfForgotten(held, takenAt);
   return lease;
 }
 
 /** Says so when the lifetime has passed and the lock was never released. */
 function warnIfForgotten(held: HeldLock, takenAt: Error): void {
-  held.whenForgotten(() => {
+  held.upkeep.whenForgotten(() => {
     const message = `${describe(held.key)} was never released: its lifetime has freed it`;
     warn({ ...eventOf(held), code: 'never-released', message, error: takenAt });
   });

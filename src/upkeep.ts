@@ -167,11 +167,14 @@ export class Upkeep {
     if (this.#watch === undefined) this.#arm();
   }
 
-  /** Runs `work` when the validity has ended; never, once it was released or detached. */
-  whenOver(work: () => void): void {
+  /** Runs `tell` when its lifetime has ended, and it was neither released nor detached. */
+  whenForgotten(tell: () => void): void {
     const leftMs = this.#held.leftMs();
     if (leftMs === Number.POSITIVE_INFINITY) return;
-    const check = (): void => (this.#held.check() ? this.whenOver(work) : work());
+    const check = (): void => {
+      if (this.#held.check()) this.whenForgotten(tell);
+      else if (this.#held.loss?.reason === 'expired') tell();
+    };
     this.#overdue = this.#held.clock.later(check, timerMs(leftMs)).unref();
   }
 
