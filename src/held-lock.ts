@@ -1,5 +1,5 @@
 // A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
-// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
+// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is released to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
 import { type LockKind, warn } from './events';

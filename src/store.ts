@@ -200,7 +200,7 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
-  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  /** It was granted by message: it is valid for so many ms, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
 }
 
@@ -219,7 +219,7 @@ export interface Holder {
   releaseRequest(): ReleaseRequest;
 }
 
-/** Where a grant came from, and so what a held lock is given back to. */
+/** Where a grant came from, and so what a held lock is released to. */
 export interface GrantSource {
   /**
    * Releases `held`: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The

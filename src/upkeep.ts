@@ -24,7 +24,7 @@ export interface Kept extends Observed {
   readonly ended: boolean;
   readonly isLost: boolean;
   readonly loss: LockLostError | undefined;
-  /** False: only a message has told of the grant so far. */
+  /** False: it was granted by message, and that is not confirmed yet. */
   readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
   held(): Held | undefined;
@@ -107,7 +107,7 @@ export class Upkeep {
   }
 
   /**
-   * Confirms a grant that only a message has told of, as often as it takes: an extension to the lease's own lifetime. No hand-off
+   * Confirms a grant by message, as often as it takes: an extension to the lease's own lifetime. No hand-off
    * goes before that, and no other extension; "no longer ours" ends it as lost.
    */
   confirm(): void {

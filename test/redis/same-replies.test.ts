@@ -1,5 +1,5 @@
 // One state machine in three places: random commands, of every mode and those of a line among them, are answered alike by memory, by shared
-// memory and by Redis, and the same processes are told of grants. Fences and tickets are clock readings, so their order is
+// memory and by Redis, and the same processes are notified of grants. Fences and tickets are clock readings, so their order is
 // compared and not their values; ends are compared to some seconds.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -202,7 +202,7 @@ class Run {
       }
       case 'inspect': {
         const { remaining, fence, ...state } = await this.#store.inspect(this.#keys[each.key]!, commandTimeoutMs);
-        // Of several holders it tells whoever ends last, and two may end in the same millisecond.
+        // Of several holders it tells the one that ends last, and two may end in the same millisecond.
         if (state.mode === 'read' || state.mode === 'permits') state.owner = 'one of them';
         return { ...state, remaining: coarse(remaining), fence: this.#fences.of(fence) };
       }
@@ -285,7 +285,7 @@ class Run {
   }
 
   #told(by: number, which: readonly number[], stands: boolean, reply: AcquireReply): unknown {
-    // How many others wait is told to those who stand in line.
+    // How many others wait is told to queued callers only.
     if (reply.granted) return { fence: this.#fences.of(reply.fence), others: stands ? reply.others : 0 };
     const { position, impossible } = reply;
     if (impossible) return impossible;
@@ -352,7 +352,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
   ];
   for (const [what, commands] of worlds) {
     const seed = process.env.SAME_REPLIES_SEED === undefined ? undefined : Number(process.env.SAME_REPLIES_SEED);
-    it(`${what}: the same replies to any commands, and the same told of grants`, () => sameFor(commands, seed));
+    it(`${what}: the same replies to any commands, and the same messages of grants`, () => sameFor(commands, seed));
   }
 
   async function sameFor(each: fc.Arbitrary<Command>, seed: number | undefined): Promise<void> {

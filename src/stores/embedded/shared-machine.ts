@@ -29,7 +29,7 @@ interface Room {
   only: string | undefined;
 }
 
-/** The same numbers stand in holders.lua, waiters.lua. */
+/** The same numbers are in holders.lua, waiters.lua. */
 const readersPassMicros = 500_000;
 /** So many are notified by one release, and may be admitted before those in front of them have asked. */
 const mostNotified = 32;
