@@ -1147,7 +1147,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'c2ab5301062225a784df63de4c39d9ab2b61dca9',
+  sha: 'f726fece88f2c63b698924d07a96ac1ccf64189d',
   lua:
     clockPart +
     `
@@ -1398,7 +1398,7 @@ if ends == math.huge then
 setEnd(lock)
 end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') then
+if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k + 3]) == ARGV[a + 1] then
 call('DEL', KEYS[k + 3])
 changes[KEYS[k + 3]] = nil
 end

@@ -80,7 +80,7 @@ interface Event extends Timed {
   gone: boolean;
 }
 
-/** Somebody believes that the lock is his. */
+/** A process counts the lock as its own. */
 interface Holder {
   readonly name: string;
   untilMs: number;
@@ -138,7 +138,7 @@ export class World {
     return event;
   }
 
-  /** Mostly short; now and then as long as a patience. */
+  /** Mostly short; now and then as long as a timeout. */
   delayMs(): number {
     return this.chance(0.02) ? this.random() * 200 : 0.1 + this.random() * 2;
   }
@@ -292,7 +292,7 @@ class Connection implements Node {
   }
 
   releaseAndAcquire(): never {
-    throw new Error('nobody stands in line');
+    throw new Error('nobody is queued');
   }
 
   inspect(): Promise<LockState> {
