@@ -1,12 +1,9 @@
 /** Deliberate breaks of the sources, each of which torture or the simulation must catch within its minute, and by what it says. */
 
-export interface Break {
+import type { Alteration } from '../../test/support/altered-tree';
+
+export interface Break extends Alteration {
   readonly name: string;
-  /** In src/. */
-  readonly file: string;
-  /** Stands there exactly once. */
-  readonly from: string;
-  readonly to: string;
   /** The store to torture, or the simulated world to run. */
   readonly caughtAt: { readonly store: string } | { readonly world: string };
   /** What is said when it is caught for the right reason. */
@@ -42,10 +39,10 @@ export const breaks: readonly Break[] = [
     says: exclusion,
   },
   {
-    name: 'the validity goes by the wall clock alone',
-    file: 'validity.ts',
-    from: 'return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs());',
-    to: 'return wallMs + validMs - clock.wallMs() + 0 * monoMs;',
+    name: 'a holder believes beyond the lifetime',
+    file: 'store.ts',
+    from: 'return lifetimeMs * (1 - clockRateShare);',
+    to: 'return lifetimeMs * (2 - clockRateShare);',
     caughtAt: { store: 'redis' },
     says: exclusion,
   },
