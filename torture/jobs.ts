@@ -170,7 +170,7 @@ export class Jobs {
       if (this.#random() < 0.2 && !(await lock.tryLock())) return 'busy';
       if (!lock.locked) await lock.lock();
       // It does not say how long it believes, but that it does: at that moment, and as long as it does not extend.
-      op.hold({ fence: lock.fence, untilMs: lock.locked ? op.nowMs() : askedMs });
+      op.hold({ fence: lock.fence, untilMs: lock.locked ? op.nowMs() : askedMs, overMs: op.nowMs() + lifetime });
       await op.pause();
       if (lock.locked) op.check(op.nowMs());
       op.end();

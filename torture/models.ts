@@ -182,13 +182,13 @@ function queuedByKey(operations: readonly Operation[]): Map<string, Operation[]>
   return waits;
 }
 
-/** When nobody held it. */
+/** When nobody held it, for certain. */
 function gapsOf(holds: readonly Hold[], window: { readonly fromMs: number; readonly toMs: number }) {
   const gaps: { fromMs: number; toMs: number }[] = [];
   let freeMs = window.fromMs;
-  for (const { fromMs, untilMs } of sorted(holds)) {
+  for (const { fromMs, overMs } of [...holds].sort((a, b) => a.fromMs - b.fromMs)) {
     if (fromMs > freeMs && fromMs <= window.toMs) gaps.push({ fromMs: freeMs, toMs: fromMs });
-    freeMs = Math.max(freeMs, untilMs);
+    freeMs = Math.max(freeMs, overMs);
   }
   if (freeMs < window.toMs) gaps.push({ fromMs: freeMs, toMs: window.toMs });
   return gaps;

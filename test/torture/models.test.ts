@@ -254,6 +254,8 @@ describe('torture: the models', () => {
       expect(check(waits(held(new History(), 'a1', 900, 1100), 1500))).to.deep.equal([]);
       expect(check(waits(held(new History(), 'a1', 900, 1100), 2000, false))).to.deep.equal([]);
       expect(check(new History().asks(10, 'b1').holds(1200, 'b1', 1300))).to.deep.equal([]);
+      const uncertain = held(new History(), 'a1', 900, 3000).checks(1000, 'a1', 3000).checks(2900, 'a1', 0);
+      expect(check(waits(uncertain, 3000))).to.deep.equal([]);
     });
   });
 
