@@ -4,9 +4,9 @@
 import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
-import type { LockState, StoreKind } from './state';
+import type { LockState, Slot, StoreKind } from './state';
 
-export { type Clock, type LockState, type Moment, now };
+export { type Clock, type LockState, type Moment, now, type Slot };
 
 /**
  * How a key is to be held that several may hold; without it, a key is a mutex. A holder that upgrades or downgrades keeps its
@@ -24,13 +24,6 @@ export interface Mode {
   readonly most: number;
   /** 0: a new holder. Else the number of this change in place: one that was overtaken by a later one changes nothing. */
   readonly step: number;
-}
-
-/** A piece of the server's time, in ms of the epoch. */
-export interface Slot {
-  readonly index: number;
-  readonly start: number;
-  readonly end: number;
 }
 
 /** The slots of a job that runs once in each. */
@@ -215,7 +208,7 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
-  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  /** It was granted by message: it is valid for so many ms, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
 }
 
@@ -234,7 +227,7 @@ export interface Holder {
   releaseRequest(): ReleaseRequest;
 }
 
-/** Where a grant came from, and so what a held lock is given back to. */
+/** Where a grant came from, and so what a held lock is released to. */
 export interface GrantSource {
   /**
    * Releases `held`: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The

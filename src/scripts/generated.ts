@@ -1157,7 +1157,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '1f5496e021e1070f1b2a2c62579aebb6c222aa61',
+  sha: 'd3ad6919a4ca8d619d0fb62da552cc86c29112a6',
   lua:
     clockPart +
     `
@@ -1416,7 +1416,7 @@ if ends == math.huge then
 setEnd(lock)
 end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') then
+if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k + 3]) == ARGV[a + 1] then
 call('DEL', KEYS[k + 3])
 changes[KEYS[k + 3]] = nil
 end

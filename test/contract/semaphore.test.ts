@@ -86,7 +86,7 @@ describeEach('Semaphore', (here) => {
     expect(await long.release()).to.equal(true);
   });
 
-  it('`lifetime: null`: out until it is given back', async () => {
+  it('`lifetime: null`: out until it is released', async () => {
     if (here.place.isQuorum) return; // refused there: a node may forget
     const lease = await make(2).acquire(1, { lifetime: null });
     const other = await elsewhere(2).acquire(1, { lifetime: 100 });
@@ -121,7 +121,7 @@ describeEach('Semaphore', (here) => {
     await (await elsewhere(5).acquire(5)).release(); // nothing is out: the limit may change
   });
 
-  it('run: renewed, one permit unless told otherwise, given back', async () => {
+  it('run: renewed, one permit unless told otherwise, released', async () => {
     const semaphore = make(2);
     const seen = await semaphore.run({ lifetime: 1_500 }, async (lease) => {
       await sleep(1_900);

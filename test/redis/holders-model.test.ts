@@ -390,7 +390,7 @@ class Together extends Step {
 
 // What may come.
 
-const whoever = fc.nat({ max: 4 });
+const anyone = fc.nat({ max: 4 });
 /** Ends and passes never fall together: Redis's own clock, and so ours, is not exact. */
 const lifetime = fc.constantFrom(2000, 4000, 8000);
 const pass = fc.constantFrom(1500, 2500, 5500).map((ms) => new Pass(ms));
@@ -417,7 +417,7 @@ function togetherOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<St
 
 function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Step>[] {
   const ask = fc.record({
-    who: whoever,
+    who: anyone,
     lifetimeMs: lifetime,
     placed: often,
     late: sometimes,
@@ -426,9 +426,9 @@ function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Ste
   });
   const steps: fc.Arbitrary<Step>[] = [
     ask.map((each) => new AcquireMember(each, false)),
-    fc.tuple(whoever, mode, fc.boolean()).map(([who, how, leaves]) => new ReleaseMember(who, how, leaves)),
+    fc.tuple(anyone, mode, fc.boolean()).map(([who, how, leaves]) => new ReleaseMember(who, how, leaves)),
     fc
-      .tuple(whoever, mode, lifetime, fc.boolean(), sometimes)
+      .tuple(anyone, mode, lifetime, fc.boolean(), sometimes)
       .map(([who, how, ms, exact, late]) => new ExtendMember(who, how, ms, exact, late)),
     pass,
   ];

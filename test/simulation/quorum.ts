@@ -88,7 +88,7 @@ interface Event extends Timed {
   gone: boolean;
 }
 
-/** Somebody believes that the lock is his. */
+/** A process counts the lock as its own. */
 export interface Holder {
   readonly name: string;
   /** undefined: of a mutex. */
@@ -162,7 +162,7 @@ export class World {
     return event;
   }
 
-  /** Mostly short; now and then as long as a patience. */
+  /** Mostly short; now and then as long as a timeout. */
   delayMs(): number {
     return this.chance(0.02) ? this.random() * 200 : 0.1 + this.random() * 2;
   }
@@ -351,7 +351,7 @@ class Connection implements Node {
   }
 
   releaseAndAcquire(): never {
-    throw new Error('nobody stands in line');
+    throw new Error('nobody is queued');
   }
 
   inspect(): Promise<LockState> {

@@ -30,7 +30,7 @@ interface Room {
   only: string | undefined;
 }
 
-/** The same numbers stand in holders.lua, waiters.lua. */
+/** The same numbers are in holders.lua, waiters.lua. */
 const readersPassMicros = 500_000;
 /** So many are notified by one release, and may be admitted before those in front of them have asked. */
 const mostNotified = 32;
@@ -78,6 +78,7 @@ export function acquireShared(
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
+    all.most = 0; // the scripts keep the token of this change where the number of permits stands
     wake(all, micros, notify);
     return { outcome: 'granted', fence: mine!.fence, others: others.length };
   }
