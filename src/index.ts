@@ -16,7 +16,6 @@ import type * as redisLike from './redis-like';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
-import type * as store from './store';
 import * as memory from './stores/embedded/memory';
 import * as sharedMemory from './stores/embedded/shared-memory';
 import type * as terms from './term';
@@ -86,7 +85,7 @@ namespace redisExpLock {
   export type TryRunResult<T> = factory.TryRunResult<T>;
   export type OnceResult<T> = once.OnceResult<T>;
   export type LockState = state.LockState;
-  export type Slot = store.Slot;
+  export type Slot = state.Slot;
   export type Leader = leaders.Leader;
   export type Term = terms.Term;
   export type WithLock = factory.WithLock;

@@ -6,7 +6,7 @@ export interface LockState {
   owner: string | null;
   /** Ms until Redis frees the key by itself; Infinity where it never does; 0 when free. */
   remaining: number;
-  /** How many processes stand in the key's queue. */
+  /** How many processes are in the key's queue. */
   waiters: number;
   /** The last fence minted for this key; 0 where none is remembered. */
   fence: number;
@@ -16,3 +16,10 @@ export interface LockState {
 
 /** What keeps the locks. */
 export type StoreKind = 'redis' | 'quorum' | 'memory' | 'shared-memory';
+
+/** A piece of the server's time, in ms of the epoch. */
+export interface Slot {
+  readonly index: number;
+  readonly start: number;
+  readonly end: number;
+}
