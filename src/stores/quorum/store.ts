@@ -32,6 +32,7 @@ import { now } from '../../store';
 import { givenUp } from '../redis/replies';
 import { type Clock, QuorumNode } from './node';
 import { Nodes } from './nodes';
+import { QuorumOperator } from './operator';
 import { Round, type Verdict } from './round';
 
 const realClock: Clock = {
@@ -47,11 +48,14 @@ const leastTimeoutMs = 10;
 const nearestLeadMs = 1;
 const farthestLeadMs = 100;
 
+const free = { locked: false, owner: null, remaining: 0, waiters: 0, mode: null, holders: [], queue: [] };
+
 export class Quorum implements Store {
   readonly kind = 'quorum';
   readonly keyPrefix: string;
   readonly listen = undefined;
   readonly isQuorum = true;
+  readonly operator: QuorumOperator;
   readonly #nodes: Nodes;
   readonly #clock: Clock;
   /** By token: rounds in which a node has not replied yet. */
@@ -68,6 +72,7 @@ export class Quorum implements Store {
     this.keyPrefix = stores[0]!.keyPrefix;
     this.#clock = clock;
     this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
     const { size, majority } = this.#nodes;
     if (size > 2 && size % 2 === 1) return;
     const survives = size - majority;
@@ -272,7 +277,7 @@ export class Quorum implements Store {
     const fence = fences[states.length < this.#nodes.size ? 0 : this.#nodes.majority - 1]!;
     const last = locked[this.#nodes.majority - 1];
     if (last !== undefined) return { ...last, fence };
-    return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null };
+    return { ...free, fence };
   }
 
   join(): void {

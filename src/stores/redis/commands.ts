@@ -11,7 +11,6 @@ import {
   earlier,
   type Held,
   type HolderText,
-  type LockState,
   type Mode,
   type Moment,
   newsOf,
@@ -25,7 +24,6 @@ import {
   slotAt,
   type ValueRequest,
 } from '../../store';
-import { ownerOf } from '../../token';
 import { PlainCall } from './plain';
 import { integers, strangeReply } from './replies';
 import type { ServerClock } from './server-clock';
@@ -37,7 +35,6 @@ const acquireLength = 4;
 const queuedLength = 6;
 
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
-const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
 /** @param fence The counter that the fence is minted from. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
@@ -171,10 +168,6 @@ export function raiseCall({ keys, token, fence: least }: RaiseRequest, fence: st
   return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
 }
 
-export function inspectCall(key: string, fence: string): ScriptCall {
-  return scripts.inspect(key, fence, companionOf(key, 'queue'));
-}
-
 export function permitsOutCall(key: string): Call {
   return scripts.countPermits(key);
 }
@@ -251,19 +244,4 @@ export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acq
   if (!Array.isArray(reply)) throw strangeReply(reply, keys);
   const count = listOf(keys).length;
   return [reply.slice(0, count), reply.slice(count)];
-}
-
-export function inspectReply(reply: unknown, key: string, token?: string): LockState & { owned?: boolean } {
-  if (!Array.isArray(reply) || reply.length !== 5) throw strangeReply(reply, key);
-  const [holder, leftMs, fence, waiters, kind] = reply as [unknown, number, unknown, number, string];
-  const locked = holder !== null;
-  return {
-    locked,
-    owner: ownerOf(holder),
-    remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
-    waiters,
-    fence: fence === null ? 0 : Number(fence),
-    mode: locked ? (modesByLetter[String(kind)] ?? 'exclusive') : null,
-    ...(token !== undefined && { owned: locked && String(holder) === token }),
-  };
 }

@@ -28,6 +28,7 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { withDeadline } from './deadlines';
+import { RedisOperator } from './operator';
 import { Replicas } from './replicas';
 import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
@@ -61,6 +62,7 @@ class RedisStore implements Store, Node {
   readonly #abandoned = new Abandoned((request) => this.release(request));
   #isEvictionChecked = false;
   #scopes = 0;
+  #operator: RedisOperator | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -214,13 +216,16 @@ class RedisStore implements Store, Node {
     return this.#abandoned.add(request, untilMs);
   }
 
+  get operator(): RedisOperator {
+    this.#operator ??= new RedisOperator(this.#client, this.#transport, () => this.#clock.offsetMs);
+    return this.#operator;
+  }
+
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const reply = await this.#transport.requestAlone(
-      commands.inspectCall(key, this.#fenceKey(key)),
-      key,
-      commandTimeoutMs,
-    );
-    return commands.inspectReply(reply, key, token);
+    const [seen] = await this.operator.inspect([key], commandTimeoutMs);
+    if (seen instanceof LockBackendError) throw seen;
+    const { token: holder, ...state } = seen!;
+    return token === undefined ? state : { ...state, owned: holder === token };
   }
 
   permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
