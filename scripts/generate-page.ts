@@ -13,6 +13,7 @@ export function generate(): string {
   const source = readFileSync(join(folder, 'page.html'), 'utf8');
   const [style, script] = [smaller(source, 'style', 'css'), smaller(source, 'script', 'js')];
   const html = source
+    .replace(/<!-- .*? -->/g, '')
     .replace(/^\s+/gm, '')
     .replace(/(?<=<style>)[\s\S]*?(?=<\/style>)/, () => style)
     .replace(/(?<=<script>)[\s\S]*?(?=<\/script>)/, () => script);

@@ -298,13 +298,18 @@ describe('the live page in Chromium', function () {
   });
 
   it('complained about nothing: no script, style or address was refused', () => {
-    expect(complaints.filter((text) => !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_EMPTY/.test(text))).to.deep.equal([]);
+    expect(complaints.filter((text) => !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_EMPTY/.test(text))).to.deep.equal(
+      [],
+    );
   });
 
   async function violations(): Promise<unknown[]> {
     // By evaluate, which no content security policy concerns.
     const found = await page.evaluate(`${axe}; axe.run(document, { resultTypes: ['violations'] })`);
-    return (found as any).violations.map(({ id, nodes }: any) => [id, nodes.map(({ html }: any) => html)]);
+    return (found as any).violations.map(({ id, nodes }: any) => [
+      id,
+      nodes.map(({ html, failureSummary }: any) => [html, failureSummary]),
+    ]);
   }
 
   function focusedKey(): Promise<string | undefined> {
