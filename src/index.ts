@@ -18,7 +18,6 @@ import type * as redisLike from './redis-like';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
-import type * as store from './store';
 import * as memory from './stores/embedded/memory';
 import * as sharedMemory from './stores/embedded/shared-memory';
 import type * as terms from './term';
@@ -92,7 +91,7 @@ namespace redisExpLock {
   export type LockList = listing.LockList;
   export type ListOptions = listing.ListOptions;
   export type FreeOptions = freeing.FreeOptions;
-  export type Slot = store.Slot;
+  export type Slot = state.Slot;
   export type Leader = leaders.Leader;
   export type Term = terms.Term;
   export type WithLock = factory.WithLock;

@@ -144,7 +144,7 @@ describeEach(
       expect(await failure(one.lead(() => {}, { signal: AbortSignal.abort(reason) }))).to.equal(reason);
     });
 
-    it('H86: signal, while leading: renewed until fn settles, then given back; resolves or rejects as fn does', async () => {
+    it('H86: signal, while leading: renewed until fn settles, then released; resolves or rejects as fn does', async () => {
       for (const how of ['resolves', 'rejects'] as const) {
         const election = newElection({ lifetime: 400 });
         const controller = new AbortController();
@@ -171,7 +171,7 @@ describeEach(
     });
 
     describe('resign()', () => {
-      it('while leading: quietly; resolves once the lock is given back, and not before fn has settled', async () => {
+      it('while leading: quietly; resolves once the lock is released, and not before fn has settled', async () => {
         let settled = false;
         let begun = false;
         const leading = one.lead(async (term) => {

@@ -27,7 +27,7 @@ export interface Place {
   readonly faults: boolean;
   /** Whether another process can be there: if not, `join` gives it a place of its own. */
   readonly shared: boolean;
-  /** What an error says to whoever uses `Here.unconnected`. */
+  /** What an error says to users of `Here.unconnected`. */
   readonly advice: string;
   /** Whether the client sends by itself again, on its next connection, what had no answer on the last (H4). */
   readonly resends: boolean;
@@ -64,7 +64,7 @@ export interface Here {
   holder(key: string): Promise<string | null>;
   /** Ms until the place frees the key by itself; Infinity: never; 0: it is free. */
   leftMs(key: string): Promise<number>;
-  /** A stranger takes the key, whoever had it. */
+  /** A stranger takes the key from any holder. */
   seize(key: string, lifetimeMs?: number | null): Promise<void>;
   /** The holder's key is taken away. */
   remove(key: string): Promise<void>;
@@ -198,7 +198,17 @@ async function dialGlide(url: string): Promise<Way> {
 }
 
 /** What a quorum promises as well. The other suites are about lines, or count to the last command and pause. */
-const ofQuorums = ['acquire', 'detach and adopt', 'extend and validity', 'inspect', 'release', 'run', 'tryRun'];
+const ofQuorums = [
+  'RWLock',
+  'Semaphore',
+  'acquire',
+  'detach and adopt',
+  'extend and validity',
+  'inspect',
+  'release',
+  'run',
+  'tryRun',
+];
 
 /** Runs a suite at every place, or at those that have what it needs. */
 export function describeEach(

@@ -224,7 +224,9 @@ describe('a client of its kind', () => {
       proxy.rule({ match: isAcquire, nth: 1 }, delayReply(200));
       const key = uniqueKey();
       await backendError(withLock.promise(key));
-      await waitFor(async () => (await server.command('EXISTS', key)) === 0, { what: 'what it took to be given back' });
+      await waitFor(async () => (await server.command('EXISTS', key)) === 0, {
+        what: 'what it acquired to be released',
+      });
     });
   });
 

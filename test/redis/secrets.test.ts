@@ -1,5 +1,5 @@
 /**
- * Whoever has a token can release the lock, and errors end up in logs. So none of ours, no event and no warning leads to a token:
+ * A token is enough to release the lock, and errors end up in logs. So none of ours, no event and no warning leads to a token:
  * not by its text, not by its cause, not by a property of any kind at any depth. Every client puts something else into its errors.
  */
 

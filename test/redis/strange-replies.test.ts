@@ -143,7 +143,7 @@ describe('strange and late replies', () => {
       }
     });
 
-    it('H7: a process that stands still between reply and callback: an error, and the key is given back', async () => {
+    it('H7: a process that stands still between reply and callback: an error, and the key is released', async () => {
       let stalls = true;
       // A client whose reply is followed, in the same turn, by something that takes longer than the lifetime.
       const stalling = (work: Promise<unknown>): Promise<unknown> =>

@@ -117,7 +117,7 @@ describe('wire format', () => {
       expect(await holder()).to.equal(null);
     });
 
-    it('lifetime null: a grant that cannot be made permanent is an error, and is given back', async () => {
+    it('lifetime null: a grant that cannot be made permanent is an error, and is released', async () => {
       const { proxy, through } = await proxied();
       const lock = redisExpLock({ redis: through, lifetime: null });
       proxy.afterAnswer({ match: 'script', nth: 1 }, async () => {

@@ -82,7 +82,7 @@ export function arePlain(together: readonly BatchedCall[]): boolean {
   return release === undefined || acquire === undefined || acquire.fences > 0;
 }
 
-/** @param refused Told of an error for all of them; true: they were sent in another way. */
+/** @param refused Gets an error for all of them; true: they were sent in another way. */
 export function sendPlain(together: readonly BatchedCall[], send: Send, refused: (error: unknown) => boolean): void {
   const releases = together.filter(({ call }) => 'yieldMs' in (call as PlainCall).terms);
   const acquires = together.filter(({ call }) => !('yieldMs' in (call as PlainCall).terms));
