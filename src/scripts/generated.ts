@@ -159,6 +159,16 @@ end
 end
 return others
 end
+local function sharesPlace(held, places)
+for place in string.gmatch(places, '%d+') do
+for _, each in pairs(held.of) do
+if string.find(each.group, ',' .. place .. ',', 1, true) then
+return true
+end
+end
+end
+return false
+end
 local function forget(lock, token)
 local held = locks[lock]
 locks[lock] = held and held.whole and without(held, token) or nil
@@ -1058,8 +1068,8 @@ const acquireSharedScript = {
  * @param permits how many we want
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
- * @param group readers of one group share
- * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
+ * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
+ * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be
  * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
@@ -1149,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'dc4974fada4f8c2f1b213704d79bed3bb9b8454c',
+  sha: 'e425fe68028df1596ccef45cb28c77ac28821bae',
   lua:
     clockPart +
     `
@@ -1169,7 +1179,11 @@ local scripts = {
 acquireShared = function(k, a, keyCount, argCount)
 local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] == '1', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
 local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local mayQueue = argCount > 10
+local mayQueue = argCount > 10 and ARGV[a + 11] ~= ''
+local queuedAs, least = token, 0
+if argCount > 14 then
+queuedAs, least = ARGV[a + 15], tonumber(ARGV[a + 16])
+end
 checkLifetime(ARGV[a + 2])
 local ttl = tonumber(ARGV[a + 2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
@@ -1180,15 +1194,16 @@ clock()
 if now > notAfter then
 return { -1, 0, 0, now }
 end
+checkFence(least)
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
 local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
-local queued = find(queue, all, token, ticket, band)
+local queued = find(queue, all, queuedAs, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
 local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
+local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
 asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
@@ -1260,13 +1275,13 @@ return { 1, mine.fence, others, now }
 end
 granted = held.count == 0
 if not upgrade then
-granted = isTurnOf(queue, all, held, asking, most)
+granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
 end
 end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1)
+minted = mint(fence, 1, least)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1327,8 +1342,8 @@ asking.kind,
 permits,
 prefer,
 asking.channel,
-#token
-) .. token .. group
+#queuedAs
+) .. queuedAs .. group
 all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
@@ -1356,6 +1371,9 @@ if not found then
 return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
 end
 mine, ends = found.text, found.ends
+end
+if argCount > 5 and string.sub(mine, 3, 3) ~= ARGV[a + 6] then
+return { 0, now }
 end
 if now > notAfter then
 return { -2, now }
@@ -1421,6 +1439,28 @@ end,
 countPermits = function(k, a, keyCount, argCount)
 clock()
 return { ourHolders(KEYS[k + 1], true).used }
+end,
+raiseShared = function(k, a, keyCount, argCount)
+local least = tonumber(ARGV[a + 2])
+if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+return redis.error_reply('ERR expected a fence')
+end
+clock()
+checkFence(least)
+local lock, mine = KEYS[k + 1], ourHolders(KEYS[k + 1], true).of[ARGV[a + 1]]
+if not mine then
+return { 0 }
+end
+if lastFence(KEYS[k + 2]) < least then
+setFence(KEYS[k + 2], least)
+end
+if mine.kind == 'w' and mine.fence < least then
+local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
+call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+call('ZREM', lock, mine.text)
+locks[lock] = nil
+end
+return { 1 }
 end,
 }
 ` +
@@ -1549,6 +1589,7 @@ const extendSharedScript = {
  * @param lifetime ms from now until its end; 0: never
  * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
  * @param notAfter server time in ms at which the holder stops believing
+ * @param as for one of a quorum, of a writer: w, and where it is not held so, that is as good as gone
  * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
  */
 export function extendShared(
@@ -1559,11 +1600,12 @@ export function extendShared(
   lifetime: string | number,
   exact: string | number,
   notAfter: string | number,
+  as: readonly string[],
 ): Call {
   return {
     script: extendSharedScript,
     keys: [lock, limit],
-    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter)],
+    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter), ...as],
   };
 }
 
@@ -1857,6 +1899,23 @@ export function proclaim(
   };
 }
 
+const raiseSharedScript = {
+  name: 'raiseShared',
+};
+
+/**
+ * as raise, for a lock that several may hold, while the token is one of its holders; a writer's own fence
+ *
+ * @param lock sorted set: one member for each holder
+ * @param fence string: the last fence minted for any lock
+ * @param token the holder's
+ * @param least the fence that every later one must exceed
+ * @returns the call; its reply: [1 it is that large | 0 the token holds nothing: nothing was changed]
+ */
+export function raiseShared(lock: string, fence: string, token: string | number, least: string | number): Call {
+  return { script: raiseSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
+}
+
 const raiseScript: Script = {
   name: 'raise',
   sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
@@ -1903,6 +1962,36 @@ const readHolderScript: Script = {
  */
 export function readHolder(lock: string, value: string): ScriptCall {
   return { script: readHolderScript, keys: [lock, value], args: [] };
+}
+
+const readPlacesScript: Script = {
+  name: 'readPlaces',
+  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    holdersPart +
+    `
+clock()
+local places = {}
+for _, each in pairs(ourHolders(KEYS[1], true).of) do
+places[#places + 1] = each.group
+end
+return places`,
+};
+
+/**
+ * which places of a semaphore on a quorum are taken at this node. Changes nothing.
+ *
+ * @param lock sorted set: one member for each holder
+ * @returns the call; its reply: [of each holder, the places that it has: ",0,3,"]
+ */
+export function readPlaces(lock: string): ScriptCall {
+  return { script: readPlacesScript, keys: [lock], args: [] };
 }
 
 const readValueScript: Script = {
@@ -2040,6 +2129,7 @@ export const scripts: readonly Script[] = [
   proclaimScript,
   raiseScript,
   readHolderScript,
+  readPlacesScript,
   readValueScript,
   releaseScript,
   writeValueScript,

@@ -198,7 +198,17 @@ async function dialGlide(url: string): Promise<Way> {
 }
 
 /** What a quorum promises as well. The other suites are about lines, or count to the last command and pause. */
-const ofQuorums = ['acquire', 'detach and adopt', 'extend and validity', 'inspect', 'release', 'run', 'tryRun'];
+const ofQuorums = [
+  'RWLock',
+  'Semaphore',
+  'acquire',
+  'detach and adopt',
+  'extend and validity',
+  'inspect',
+  'release',
+  'run',
+  'tryRun',
+];
 
 /** Runs a suite at every place, or at those that have what it needs. */
 export function describeEach(

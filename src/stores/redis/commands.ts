@@ -16,6 +16,7 @@ import {
   type Moment,
   newsOf,
   type ProclaimRequest,
+  placesOf,
   type QueueEntry,
   type RaiseRequest,
   type ReleaseReply,
@@ -35,6 +36,8 @@ export const probationMs = 10_000;
 /** Integers in the reply of an acquire, and in that to a queued one. */
 const acquireLength = 4;
 const queuedLength = 6;
+
+const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
 
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
 const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
@@ -123,10 +126,8 @@ function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] 
 
 /** For a key that several may hold. */
 function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
-  const { keys, token, lifetimeMs, queueAs } = request;
+  const { keys, token, lifetimeMs } = request;
   const key = listOf(keys)[0]!;
-  const position =
-    queueAs === undefined ? [] : [queueAs.channel, queueAs.id, String(queueAs.ticket), String(queueAs.silenceMs ?? 0)];
   return scripts.acquireShared(
     key,
     fence,
@@ -142,8 +143,16 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
     mode.most,
     mode.step,
     mode.group,
-    position,
+    placeOf(request),
   );
+}
+
+/** Where it is queued if there is no room; for one of a quorum also as whom, and the least fence. */
+function placeOf({ queueAs, leastFence, token }: AcquireRequest): string[] {
+  if (queueAs === undefined && leastFence === undefined) return [];
+  const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
+  const place = [channel, id, String(ticket), String(silenceMs)];
+  return leastFence === undefined ? place : [...place, whose, leastFence.toFixed(0)];
 }
 
 function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
@@ -160,7 +169,7 @@ function memberOf(token: string, { mode, fence }: Held): string {
 }
 
 export function extendCall(
-  { keys, token, lifetimeMs, exact, held }: ExtendRequest,
+  { keys, token, lifetimeMs, exact, held, strictly }: ExtendRequest,
   fence: string,
   notAfter: number,
 ): Call {
@@ -168,14 +177,17 @@ export function extendCall(
   if (held !== undefined) {
     const key = listOf(keys)[0]!;
     const known = memberOf(token, held);
-    return scripts.extendShared(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+    const as = strictly && held.mode.kind === 'exclusive' ? [letters.exclusive] : [];
+    const life = lifetimeMs ?? 0;
+    return scripts.extendShared(key, companionOf(key, 'limit'), token, known, life, exact ? 1 : 0, limit, as);
   }
   if (!exact && lifetimeMs !== null && typeof keys === 'string')
     return new PlainCall(keys, token, fence, { verb: 'renew', lifetimeMs, notAfter: limit });
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence: least }: RaiseRequest, fence: string): Call {
+export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): Call {
+  if (mode !== undefined) return scripts.raiseShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
   return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
 }
 
@@ -185,6 +197,16 @@ export function inspectCall(key: string, fence: string): ScriptCall {
 
 export function permitsOutCall(key: string): Call {
   return scripts.countPermits(key);
+}
+
+export function readPlacesCall(key: string): ScriptCall {
+  return scripts.readPlaces(key);
+}
+
+/** Of each holder, the places that it has. */
+export function readPlacesReply(reply: unknown, key: string): number[][] {
+  if (!Array.isArray(reply)) throw strangeReply(reply, key);
+  return reply.map((each) => placesOf(String(each)));
 }
 
 export function readValueCall(key: string): ScriptCall {

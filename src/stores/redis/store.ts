@@ -226,6 +226,11 @@ class RedisStore implements Store, Node {
     return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);
   }
 
+  async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
+    const reply = await this.#transport.requestAlone(commands.readPlacesCall(key), key, commandTimeoutMs);
+    return commands.readPlacesReply(reply, key);
+  }
+
   async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {
     const reply = await this.#transport.requestAlone(commands.readValueCall(key), key, commandTimeoutMs);
     return reply === null ? null : String(reply);
