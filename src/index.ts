@@ -61,6 +61,8 @@ namespace redisExpLock {
   export type NodeRedisLike = redisLike.NodeRedisLike;
   export type IORedisLike = redisLike.IORedisLike;
   export type GlideLike = redisLike.GlideLike;
+  export type UpstashLike = redisLike.UpstashLike;
+  export type BunRedisLike = redisLike.BunRedisLike;
   export type Store = redisLike.EmbeddedStore;
   export type MemoryStore = memory.MemoryStore;
   export type MemoryStoreOptions = memory.MemoryStoreOptions;

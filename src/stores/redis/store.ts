@@ -199,7 +199,7 @@ class RedisStore implements Store, Node {
 
   async identify(timeoutMs: number): Promise<Identity> {
     const readiness = this.#client.readiness();
-    if (readiness !== 'ready') throw notReady('', readiness);
+    if (readiness !== 'ready') throw notReady('', readiness, this.#client.advice);
     // No process stays alive for it.
     const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);

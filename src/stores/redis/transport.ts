@@ -107,7 +107,8 @@ export class Transport {
     for (;;) {
       const readiness = this.#client.readiness();
       if (readiness === 'ready') return;
-      if (readiness === 'closed' || performance.now() >= deadlineMs) throw notReady(keys, readiness);
+      if (readiness === 'closed' || performance.now() >= deadlineMs)
+        throw notReady(keys, readiness, this.#client.advice);
       await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
     }
   }
