@@ -425,6 +425,9 @@ return { 0, left or call('PTTL', lock), score, now, before, holder and not isOur
 end`;
 const replyPart = `local reply, size = {}, 0
 local function append(ran, answer)
+if type(answer) == 'number' then
+answer = { answer }
+end
 if ran and not answer.err then
 local count = #answer
 reply[size + 1] = count
@@ -779,13 +782,12 @@ end
 if now > notAfter then
 return { -1, 0, 0, now }
 end
-local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
 local fence = 0
 if count == 1 then
 local last = top or call('GET', KEYS[3]) or '0'
 local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
+fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
 end
 if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
 if count == 1 then
@@ -794,14 +796,14 @@ top = fence
 end
 call('SETNX', KEYS[1], token)
 call('PEXPIRE', KEYS[1], ttl)
-return { 1, fence, 0, now }
+return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
 end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
-holder = i == 1 and holder or call('GET', KEYS[i])
+local holder = call('GET', KEYS[i])
 if not holder then
 free[i] = true
 else
@@ -1108,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'c2da9a41d34bcf84f5abeabb15bcccfd752b167d',
+  sha: '9ab519a8819734a5e84d5b53fa1f2f90c8a3ef55',
   lua:
     clockPart +
     `
@@ -1136,7 +1138,7 @@ const acquireScript: Script = {
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
  * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
- * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+ * @returns the call; its reply: the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
   lock: readonly string[],
@@ -1157,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'e3d9de7b8cfd74a05b831ddaec0fe995a7cb8966',
+  sha: '050f357d8a9cc166fc9c3764b57e7f25b8899cd2',
   lua:
     clockPart +
     `
@@ -1515,7 +1517,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'f59e450091044563679ec00702db49b912484576',
+  sha: 'a0cb7f622f90f5a07c5838bcb072e597c20a6876',
   lua:
     clockPart +
     `
@@ -1876,7 +1878,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'a6055afe12c044df011d5caa4ac8ffddc35ee99c',
+  sha: '3dadef6892ad7ddae64d2a1e88afd475c083b2dd',
   lua:
     clockPart +
     `
@@ -1895,6 +1897,11 @@ acquire = function(k, a, keyCount, argCount)
     inBatch(acquire2Part) +
     `
 end,
+extend = function(k, a, keyCount, argCount)
+` +
+    inBatch(extend1Part) +
+    `
+end,
 release = function(k, a, keyCount, argCount)
 ` +
     inBatch(release1Part) +
@@ -1908,55 +1915,71 @@ end,
     replyPart +
     `
 local names, words = KEYS, ARGV
-local releases, window, ttl, notAfter, count = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local acquires, fence = (#KEYS - 1) / 2 - releases, KEYS[#KEYS]
-local a = 2 * releases
+local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
+local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
 local ours, queued, usual, n = {}, 0, {}, 0
+local function isLifetime(text)
+local ms = tonumber(text)
+return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+end
+local held = known > 0 and call('MGET', unpack(names, 1, known))
+if acquires + renewals > 0 then
+clock()
+end
+local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
+for i = 1, renewals do
+usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+end
 if releases > 0 then
-local held = call('MGET', unpack(names, 1, releases))
-queued = call('EXISTS', unpack(names, releases + 1, a))
-for i = 1, releases do
-if held[i] == words[5 + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+queued = call('EXISTS', unpack(names, known + 1, a))
+for i = renewals + 1, known do
+if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
 n = n + 1
 ours[n], usual[i] = names[i], true
 end
 end
 end
-local ms, first, areUsual = tonumber(ttl), 0, false
+local first, areUsual = 0, false
 if acquires > 0 then
-clock()
 queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
 local last = count == 1 and call('GET', fence) or '0'
-areUsual = now <= tonumber(notAfter) and string.find(ttl, '^%d+$') and ms >= 1 and ms <= 9007199254740991
+areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
 areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
 if areUsual and count == 1 then
 first = math.max(last + 1, micros)
 areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
 end
 end
-reply, size = { releases + acquires, first, now or 0 }, 3
-local function runAlone(n, script, lock, queue, ...)
-KEYS, ARGV = { lock, queue, fence }, { ... }
+reply, size = { known + acquires, first, now or 0 }, 3
+local function runAlone(n, script, keys, ...)
+KEYS, ARGV = keys, { ... }
 reply[1], reply[size + 1] = reply[1] - 1, n
 size = size + 1
-append(pcall(scripts[script], 0, 0, 3, #ARGV))
+append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
 end
 local function acquireAll()
 for i = 1, acquires do
-local lock, queue, token = names[a + i], names[a + acquires + i], words[5 + releases + i]
+local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
 local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
 if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-runAlone(releases + i, 'acquire', lock, queue, token, ttl, notAfter, words[5])
+runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
 end
 end
 end
 if not areUsual then
 acquireAll()
 end
+for i = 1, renewals do
+if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
+runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
+end
+end
 local deleted = n > 0 and attempt('DEL', unpack(ours))
-for i = 1, releases do
+for i = renewals + 1, known do
 if type(deleted) == 'table' or not usual[i] then
-runAlone(i, 'release', names[i], names[releases + i], words[5 + i], '0', window)
+runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
 end
 end
 if areUsual then
@@ -1966,22 +1989,26 @@ return reply`,
 };
 
 /**
- * release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
+ * renew locks, release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
  *
- * @param key the locks to release, then their queues; the locks to acquire, then their queues
+ * @param key the locks to renew; those to release, then their queues; those to acquire, then their queues
  * @param fence string: the last fence minted for any lock
- * @param releases how many locks to release
- * @param window ms for which they yield, when it is the turn of callers outside the queue
+ * @param renewals how many locks to renew
+ * @param releases how many to release
+ * @param later ms from now until the server frees the renewed locks; one that lasts longer already stays as it is
+ * @param window ms for which the released locks yield, when it is the turn of callers outside the queue
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to release, none of which an acquire here may ask for; then of those to acquire
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
   key: readonly string[],
   fence: string,
+  renewals: string | number,
   releases: string | number,
+  later: string | number,
   window: string | number,
   lifetime: string | number,
   notAfter: string | number,
@@ -1991,7 +2018,16 @@ export function plain(
   return {
     script: plainScript,
     keys: [...key, fence],
-    args: [String(releases), String(window), String(lifetime), String(notAfter), String(fences), ...token],
+    args: [
+      String(renewals),
+      String(releases),
+      String(later),
+      String(window),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      ...token,
+    ],
   };
 }
 

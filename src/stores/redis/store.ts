@@ -153,11 +153,9 @@ class RedisStore implements Store, Node {
     for (let resent = false; ; resent = true) {
       const ready = this.#transport.ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
-      // Renewals that come due together are timers of one turn; each would be a tick of its own.
-      await this.#transport.endOfTurn();
       if (!request.begin()) return { outcome: 'late' };
       const sent = now();
-      const call = commands.extendCall(request, this.#clock.serverMs(validUntilMs));
+      const call = commands.extendCall(request, this.#fenceKey(keys), this.#clock.serverMs(validUntilMs));
       const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs, false);
       const extended = commands.extendReply(reply, request, sent, this.#clock);
       if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended;

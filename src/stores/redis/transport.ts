@@ -27,7 +27,6 @@ export class Transport {
   readonly #batch: Batch;
   /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
   readonly #sharedBatch: Batch;
-  #turnEnds: Promise<void> | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -112,16 +111,5 @@ export class Transport {
         throw notReady(keys, readiness, this.#client.advice);
       await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
     }
-  }
-
-  /** Timers that are due together have all run by then. */
-  endOfTurn(): Promise<void> {
-    this.#turnEnds ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#turnEnds = undefined;
-        resolve();
-      });
-    });
-    return this.#turnEnds;
   }
 }
