@@ -170,7 +170,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return void this.#succeed(change.granted(reply));
     const { fence, sent } = reply;
-    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
+    const { mayExecuteUntilMs } = this.#attempts;
+    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs }, undefined, reply.mode);
     if (held.remaining() > 0) return void this.#succeed(held);
     this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
@@ -293,8 +294,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
   }
 
-  #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {
-    const { key, keys, mode, kind, scope, settings, store } = this.#wanted;
+  #heldLock(grant: Grant, queue: GrantSource | undefined, mode = this.#wanted.mode): HeldLock {
+    const { key, keys, kind, scope, settings, store } = this.#wanted;
     const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
     const context = scope.context(settings, store, source, kind);

@@ -90,7 +90,7 @@ export class Election {
    * told as `redis-exp-lock:warning`, `lead-failed`), it campaigns again and calls `fn` anew.
    *
    * @param options `signal`: while campaigning, rejects with its reason. While leading, `term.signal` aborts with that; the lock is
-   *                renewed until `fn` has settled and then given back, and `lead` resolves or rejects as `fn` does.
+   *                renewed until `fn` has settled and then released, and `lead` resolves or rejects as `fn` does.
    * @returns what `fn` resolved to; undefined after `resign()` where it did not lead.
    * @throws {AlreadyAcquiredLockError} this Election campaigns or leads already. It still does.
    * @throws as an acquire, while campaigning: {LockBackendError} Redis refused; {LockClosedError} after `close()`; with `timeout`
@@ -123,7 +123,7 @@ export class Election {
 
   /**
    * Ends what `lead` began, as if its signal had aborted, but quietly: `lead` resolves with what `fn` gives, or undefined. Resolves
-   * once the lock is given back, so once `fn` has settled; at once when `fn` itself calls it, and when there is nothing to resign.
+   * once the lock is released, so once `fn` has settled; at once when `fn` itself calls it, and when there is nothing to resign.
    */
   async resign(): Promise<void> {
     await this.#candidacy?.resign();

@@ -18,7 +18,6 @@ import type * as redisLike from './redis-like';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
 import type * as state from './state';
-import type * as store from './store';
 import * as memory from './stores/embedded/memory';
 import * as sharedMemory from './stores/embedded/shared-memory';
 import type * as terms from './term';
@@ -64,6 +63,8 @@ namespace redisExpLock {
   export type NodeRedisLike = redisLike.NodeRedisLike;
   export type IORedisLike = redisLike.IORedisLike;
   export type GlideLike = redisLike.GlideLike;
+  export type UpstashLike = redisLike.UpstashLike;
+  export type BunRedisLike = redisLike.BunRedisLike;
   export type Store = redisLike.EmbeddedStore;
   export type MemoryStore = memory.MemoryStore;
   export type MemoryStoreOptions = memory.MemoryStoreOptions;
@@ -92,7 +93,7 @@ namespace redisExpLock {
   export type LockList = listing.LockList;
   export type ListOptions = listing.ListOptions;
   export type FreeOptions = freeing.FreeOptions;
-  export type Slot = store.Slot;
+  export type Slot = state.Slot;
   export type Leader = leaders.Leader;
   export type Term = terms.Term;
   export type WithLock = factory.WithLock;

@@ -50,3 +50,10 @@ export interface ListedLock extends LockState {
 
 /** What keeps the locks. */
 export type StoreKind = 'redis' | 'quorum' | 'memory' | 'shared-memory';
+
+/** A piece of the server's time, in ms of the epoch. */
+export interface Slot {
+  readonly index: number;
+  readonly start: number;
+  readonly end: number;
+}

@@ -11,7 +11,7 @@ let used = pool.length;
 const bytes = new Uint8Array(16);
 const random = { random: bytes };
 const text = Buffer.from('00000000-0000-0000-0000-000000000000');
-/** Where the two digits of each byte stand in the text. */
+/** Where the two digits of each byte are in the text. */
 const places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 const digits = Buffer.from('0123456789abcdef');
 

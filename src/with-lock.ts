@@ -13,8 +13,7 @@ import { type CachedOptions, type CloseOptions, type OnceOptions, type Options, 
 import { nextTick } from './real-timers';
 import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './run';
 import { Scope } from './scope';
-import type { LockState } from './state';
-import type { Slot } from './store';
+import type { LockState, Slot } from './state';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;

@@ -159,6 +159,16 @@ end
 end
 return others
 end
+local function sharesPlace(held, places)
+for place in string.gmatch(places, '%d+') do
+for _, each in pairs(held.of) do
+if string.find(each.group, ',' .. place .. ',', 1, true) then
+return true
+end
+end
+end
+return false
+end
 local function forget(lock, token)
 local held = locks[lock]
 locks[lock] = held and held.whole and without(held, token) or nil
@@ -415,6 +425,9 @@ return { 0, left or call('PTTL', lock), score, now, before, holder and not isOur
 end`;
 const replyPart = `local reply, size = {}, 0
 local function append(ran, answer)
+if type(answer) == 'number' then
+answer = { answer }
+end
 if ran and not answer.err then
 local count = #answer
 reply[size + 1] = count
@@ -769,13 +782,12 @@ end
 if now > notAfter then
 return { -1, 0, 0, now }
 end
-local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
 local fence = 0
 if count == 1 then
 local last = top or call('GET', KEYS[3]) or '0'
 local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
+fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
 end
 if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
 if count == 1 then
@@ -784,14 +796,14 @@ top = fence
 end
 call('SETNX', KEYS[1], token)
 call('PEXPIRE', KEYS[1], ttl)
-return { 1, fence, 0, now }
+return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
 end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
-holder = i == 1 and holder or call('GET', KEYS[i])
+local holder = call('GET', KEYS[i])
 if not holder then
 free[i] = true
 else
@@ -1056,8 +1068,8 @@ const acquireSharedScript = {
  * @param permits how many we want
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
- * @param group readers of one group share
- * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
+ * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
+ * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be
  * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
@@ -1098,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'c2da9a41d34bcf84f5abeabb15bcccfd752b167d',
+  sha: '9ab519a8819734a5e84d5b53fa1f2f90c8a3ef55',
   lua:
     clockPart +
     `
@@ -1126,7 +1138,7 @@ const acquireScript: Script = {
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
  * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
- * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+ * @returns the call; its reply: the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
   lock: readonly string[],
@@ -1147,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '9c14e6cae9b89407a1702da97d9527d0959e5db1',
+  sha: '050f357d8a9cc166fc9c3764b57e7f25b8899cd2',
   lua:
     clockPart +
     `
@@ -1167,7 +1179,11 @@ local scripts = {
 acquireShared = function(k, a, keyCount, argCount)
 local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] == '1', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
 local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local mayQueue = argCount > 10
+local mayQueue = argCount > 10 and ARGV[a + 11] ~= ''
+local queuedAs, least = token, 0
+if argCount > 14 then
+queuedAs, least = ARGV[a + 15], tonumber(ARGV[a + 16])
+end
 checkLifetime(ARGV[a + 2])
 local ttl = tonumber(ARGV[a + 2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
@@ -1178,15 +1194,16 @@ clock()
 if now > notAfter then
 return { -1, 0, 0, now }
 end
+checkFence(least)
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
 local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
-local queued = find(queue, all, token, ticket, band)
+local queued = find(queue, all, queuedAs, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
 local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
+local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
 asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
@@ -1258,13 +1275,13 @@ return { 1, mine.fence, others, now }
 end
 granted = held.count == 0
 if not upgrade then
-granted = isTurnOf(queue, all, held, asking, most)
+granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
 end
 end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1)
+minted = mint(fence, 1, least)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1325,8 +1342,8 @@ asking.kind,
 permits,
 prefer,
 asking.channel,
-#token
-) .. token .. group
+#queuedAs
+) .. queuedAs .. group
 all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
@@ -1354,6 +1371,9 @@ if not found then
 return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
 end
 mine, ends = found.text, found.ends
+end
+if argCount > 5 and string.sub(mine, 3, 3) ~= ARGV[a + 6] then
+return { 0, now }
 end
 if now > notAfter then
 return { -2, now }
@@ -1398,7 +1418,7 @@ if ends == math.huge then
 setEnd(lock)
 end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') then
+if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k + 3]) == ARGV[a + 1] then
 call('DEL', KEYS[k + 3])
 changes[KEYS[k + 3]] = nil
 end
@@ -1419,6 +1439,28 @@ end,
 countPermits = function(k, a, keyCount, argCount)
 clock()
 return { ourHolders(KEYS[k + 1], true).used }
+end,
+raiseShared = function(k, a, keyCount, argCount)
+local least = tonumber(ARGV[a + 2])
+if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+return redis.error_reply('ERR expected a fence')
+end
+clock()
+checkFence(least)
+local lock, mine = KEYS[k + 1], ourHolders(KEYS[k + 1], true).of[ARGV[a + 1]]
+if not mine then
+return { 0 }
+end
+if lastFence(KEYS[k + 2]) < least then
+setFence(KEYS[k + 2], least)
+end
+if mine.kind == 'w' and mine.fence < least then
+local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
+call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+call('ZREM', lock, mine.text)
+locks[lock] = nil
+end
+return { 1 }
 end,
 freeShared = function(k, a, keyCount, argCount)
 clock()
@@ -1475,7 +1517,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'f59e450091044563679ec00702db49b912484576',
+  sha: 'a0cb7f622f90f5a07c5838bcb072e597c20a6876',
   lua:
     clockPart +
     `
@@ -1612,6 +1654,7 @@ const extendSharedScript = {
  * @param lifetime ms from now until its end; 0: never
  * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
  * @param notAfter server time in ms at which the holder stops believing
+ * @param as for one of a quorum, of a writer: w, and where it is not held so, that is as good as gone
  * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
  */
 export function extendShared(
@@ -1622,11 +1665,12 @@ export function extendShared(
   lifetime: string | number,
   exact: string | number,
   notAfter: string | number,
+  as: readonly string[],
 ): Call {
   return {
     script: extendSharedScript,
     keys: [lock, limit],
-    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter)],
+    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter), ...as],
   };
 }
 
@@ -1834,7 +1878,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'a6055afe12c044df011d5caa4ac8ffddc35ee99c',
+  sha: '3dadef6892ad7ddae64d2a1e88afd475c083b2dd',
   lua:
     clockPart +
     `
@@ -1853,6 +1897,11 @@ acquire = function(k, a, keyCount, argCount)
     inBatch(acquire2Part) +
     `
 end,
+extend = function(k, a, keyCount, argCount)
+` +
+    inBatch(extend1Part) +
+    `
+end,
 release = function(k, a, keyCount, argCount)
 ` +
     inBatch(release1Part) +
@@ -1866,55 +1915,71 @@ end,
     replyPart +
     `
 local names, words = KEYS, ARGV
-local releases, window, ttl, notAfter, count = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local acquires, fence = (#KEYS - 1) / 2 - releases, KEYS[#KEYS]
-local a = 2 * releases
+local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
+local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
 local ours, queued, usual, n = {}, 0, {}, 0
+local function isLifetime(text)
+local ms = tonumber(text)
+return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+end
+local held = known > 0 and call('MGET', unpack(names, 1, known))
+if acquires + renewals > 0 then
+clock()
+end
+local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
+for i = 1, renewals do
+usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+end
 if releases > 0 then
-local held = call('MGET', unpack(names, 1, releases))
-queued = call('EXISTS', unpack(names, releases + 1, a))
-for i = 1, releases do
-if held[i] == words[5 + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+queued = call('EXISTS', unpack(names, known + 1, a))
+for i = renewals + 1, known do
+if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
 n = n + 1
 ours[n], usual[i] = names[i], true
 end
 end
 end
-local ms, first, areUsual = tonumber(ttl), 0, false
+local first, areUsual = 0, false
 if acquires > 0 then
-clock()
 queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
 local last = count == 1 and call('GET', fence) or '0'
-areUsual = now <= tonumber(notAfter) and string.find(ttl, '^%d+$') and ms >= 1 and ms <= 9007199254740991
+areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
 areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
 if areUsual and count == 1 then
 first = math.max(last + 1, micros)
 areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
 end
 end
-reply, size = { releases + acquires, first, now or 0 }, 3
-local function runAlone(n, script, lock, queue, ...)
-KEYS, ARGV = { lock, queue, fence }, { ... }
+reply, size = { known + acquires, first, now or 0 }, 3
+local function runAlone(n, script, keys, ...)
+KEYS, ARGV = keys, { ... }
 reply[1], reply[size + 1] = reply[1] - 1, n
 size = size + 1
-append(pcall(scripts[script], 0, 0, 3, #ARGV))
+append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
 end
 local function acquireAll()
 for i = 1, acquires do
-local lock, queue, token = names[a + i], names[a + acquires + i], words[5 + releases + i]
+local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
 local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
 if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-runAlone(releases + i, 'acquire', lock, queue, token, ttl, notAfter, words[5])
+runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
 end
 end
 end
 if not areUsual then
 acquireAll()
 end
+for i = 1, renewals do
+if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
+runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
+end
+end
 local deleted = n > 0 and attempt('DEL', unpack(ours))
-for i = 1, releases do
+for i = renewals + 1, known do
 if type(deleted) == 'table' or not usual[i] then
-runAlone(i, 'release', names[i], names[releases + i], words[5 + i], '0', window)
+runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
 end
 end
 if areUsual then
@@ -1924,22 +1989,26 @@ return reply`,
 };
 
 /**
- * release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
+ * renew locks, release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
  *
- * @param key the locks to release, then their queues; the locks to acquire, then their queues
+ * @param key the locks to renew; those to release, then their queues; those to acquire, then their queues
  * @param fence string: the last fence minted for any lock
- * @param releases how many locks to release
- * @param window ms for which they yield, when it is the turn of callers outside the queue
+ * @param renewals how many locks to renew
+ * @param releases how many to release
+ * @param later ms from now until the server frees the renewed locks; one that lasts longer already stays as it is
+ * @param window ms for which the released locks yield, when it is the turn of callers outside the queue
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to release, none of which an acquire here may ask for; then of those to acquire
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
   key: readonly string[],
   fence: string,
+  renewals: string | number,
   releases: string | number,
+  later: string | number,
   window: string | number,
   lifetime: string | number,
   notAfter: string | number,
@@ -1949,7 +2018,16 @@ export function plain(
   return {
     script: plainScript,
     keys: [...key, fence],
-    args: [String(releases), String(window), String(lifetime), String(notAfter), String(fences), ...token],
+    args: [
+      String(renewals),
+      String(releases),
+      String(later),
+      String(window),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      ...token,
+    ],
   };
 }
 
@@ -2007,6 +2085,23 @@ export function proclaim(
   };
 }
 
+const raiseSharedScript = {
+  name: 'raiseShared',
+};
+
+/**
+ * as raise, for a lock that several may hold, while the token is one of its holders; a writer's own fence
+ *
+ * @param lock sorted set: one member for each holder
+ * @param fence string: the last fence minted for any lock
+ * @param token the holder's
+ * @param least the fence that every later one must exceed
+ * @returns the call; its reply: [1 it is that large | 0 the token holds nothing: nothing was changed]
+ */
+export function raiseShared(lock: string, fence: string, token: string | number, least: string | number): Call {
+  return { script: raiseSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
+}
+
 const raiseScript: Script = {
   name: 'raise',
   sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
@@ -2053,6 +2148,36 @@ const readHolderScript: Script = {
  */
 export function readHolder(lock: string, value: string): ScriptCall {
   return { script: readHolderScript, keys: [lock, value], args: [] };
+}
+
+const readPlacesScript: Script = {
+  name: 'readPlaces',
+  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    holdersPart +
+    `
+clock()
+local places = {}
+for _, each in pairs(ourHolders(KEYS[1], true).of) do
+places[#places + 1] = each.group
+end
+return places`,
+};
+
+/**
+ * which places of a semaphore on a quorum are taken at this node. Changes nothing.
+ *
+ * @param lock sorted set: one member for each holder
+ * @returns the call; its reply: [of each holder, the places that it has: ",0,3,"]
+ */
+export function readPlaces(lock: string): ScriptCall {
+  return { script: readPlacesScript, keys: [lock], args: [] };
 }
 
 const readProcessesScript: Script = {
@@ -2234,6 +2359,7 @@ export const scripts: readonly Script[] = [
   proclaimScript,
   raiseScript,
   readHolderScript,
+  readPlacesScript,
   readProcessesScript,
   readValueScript,
   registerScript,

@@ -5,16 +5,11 @@ import type { promisify } from 'node:util';
 import type ours = require('../../src/index');
 import type face = require('./face');
 
-// ---- not built yet: what builds it takes it out of here
-
-/** Without UpstashLike and BunRedisLike: then face.RedisLike. */
-type Client = face.NodeRedisLike | face.IORedisLike | face.GlideLike | face.Store;
-
 // ---- what callers give
 
 /** The face's options of any kind, as far as they are built. */
 type Built<T> = Omit<T, 'redis'>;
-type Given = Built<face.Options> & { redis?: Client | readonly Client[] | undefined };
+type Given = Built<face.Options> & { redis?: face.RedisLike | readonly face.RedisLike[] | undefined };
 
 export const options = (given: Given): ours.Options => given;
 export const waitOptions = (given: face.WaitOptions): ours.WaitOptions => given;
@@ -30,7 +25,9 @@ export const nodeRedis = (given: face.NodeRedisLike): ours.NodeRedisLike => give
 export const ioredis = (given: face.IORedisLike): ours.IORedisLike => given;
 export const glide = (given: face.GlideLike): ours.GlideLike => given;
 export const key = (given: face.Key): ours.Key => given;
-export const redis = (given: Client): ours.RedisLike => given;
+export const upstash = (given: face.UpstashLike): ours.UpstashLike => given;
+export const bun = (given: face.BunRedisLike): ours.BunRedisLike => given;
+export const redis = (given: face.RedisLike): ours.RedisLike => given;
 export const callback = (given: face.LockCallback): ours.LockCallback => given;
 
 // ---- what they keep in a variable of our type

@@ -78,11 +78,14 @@ export class Machine {
   }
 
   /** Lets the last fence of locks that are still `token`'s be at least so large. */
-  raise(keys: readonly string[], token: string, least: number, micros: number): boolean {
+  raise(keys: readonly string[], token: string, least: number, micros: number, mode?: Mode): boolean {
     const nowMs = Math.floor(micros / 1000);
     checkFence(least, nowMs);
     const rows = keys.map((key) => this.#row(key, nowMs));
-    if (rows.some((row) => row.token !== token)) return false;
+    const mine = mode && this.holders(keys[0]!, micros).find((each) => each.token === token);
+    if (mode === undefined ? rows.some((row) => row.token !== token) : mine === undefined) return false;
+    // What readers share after a downgrade.
+    if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
     this.#rows.fence = Math.max(this.#rows.fence, least);
     return true;
   }
@@ -95,11 +98,13 @@ export class Machine {
     notAfterMs: number,
     micros: number,
     mode?: Mode,
+    strictly = false,
   ): Extended {
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
       const shared = this.#shared(keys[0]!, nowMs);
-      return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, mode.kind === 'exclusive');
+      const isWriter = mode.kind === 'exclusive';
+      return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, isWriter, strictly && isWriter);
     }
     const rows = keys.map((key) => this.#row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
@@ -146,7 +151,7 @@ export class Machine {
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
     return acquireShared(
       row.shared,
-      () => this.#mint(1, micros),
+      (least) => this.#mint(1, micros, least),
       command,
       micros,
       notifyEach(this.#publish, key),

@@ -15,6 +15,8 @@ export interface ScriptClient {
   /** What the client was configured to put before every key; '' for nothing. Counts as part of each lock's key. */
   readonly keyPrefix: string;
   readiness(): Readiness;
+  /** What is said of a client that is 'closed'; absent: that it has to be connected. */
+  readonly advice?: string | undefined;
   /** Keys by their whole names: none is put before them. */
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;

@@ -27,7 +27,6 @@ export class Transport {
   readonly #batch: Batch;
   /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
   readonly #sharedBatch: Batch;
-  #turnEnds: Promise<void> | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -108,19 +107,9 @@ export class Transport {
     for (;;) {
       const readiness = this.#client.readiness();
       if (readiness === 'ready') return;
-      if (readiness === 'closed' || performance.now() >= deadlineMs) throw notReady(keys, readiness);
+      if (readiness === 'closed' || performance.now() >= deadlineMs)
+        throw notReady(keys, readiness, this.#client.advice);
       await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
     }
-  }
-
-  /** Timers that are due together have all run by then. */
-  endOfTurn(): Promise<void> {
-    this.#turnEnds ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#turnEnds = undefined;
-        resolve();
-      });
-    });
-    return this.#turnEnds;
   }
 }
