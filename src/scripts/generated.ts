@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'e425fe68028df1596ccef45cb28c77ac28821bae',
+  sha: '050f357d8a9cc166fc9c3764b57e7f25b8899cd2',
   lua:
     clockPart +
     `
@@ -1462,6 +1462,35 @@ locks[lock] = nil
 end
 return { 1 }
 end,
+freeShared = function(k, a, keyCount, argCount)
+clock()
+local lock, queue, id, count = KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], 0
+local tokens = {}
+for token, each in pairs(ourHolders(lock, true).of) do
+if string.sub(redis.sha1hex(token), 1, #id) == id then
+tokens[#tokens + 1] = each
+end
+end
+for _, each in ipairs(tokens) do
+call('ZREM', lock, each.text)
+forget(lock, each.token)
+attempt('PUBLISH', ARGV[a + 2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
+if string.find(each.text, '^1 r 1 [1-9]') then
+call('DEL', KEYS[k + 3])
+changes[KEYS[k + 3]] = nil
+end
+count = count + 1
+end
+if count > 0 then
+setEnd(lock)
+pcall(function()
+if call('ZCARD', queue) > 0 then
+wakeLater(lock, queue, KEYS[k + 3])
+end
+end)
+end
+return { count }
+end,
 }
 ` +
     replyPart +
@@ -1575,6 +1604,42 @@ export function countPermits(lock: string): Call {
   return { script: countPermitsScript, keys: [lock], args: [] };
 }
 
+const enlistScript: Script = {
+  name: 'enlist',
+  sha: 'f3efc2db38704cace5e40df35acd6834dedb3a39',
+  lua: `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '0' then
+redis.call('ZREM', KEYS[1], ARGV[1])
+else
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+if ARGV[3] ~= '' then
+redis.pcall('PUBLISH', ARGV[3], ARGV[1])
+end
+return { 1 }`,
+};
+
+/**
+ * let a process be found that has written down what it holds; or take it off the list.
+ *
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+ * @param id of the process
+ * @param ttl ms after which it counts as gone; 0: now
+ * @param channel where it is told that something changed; '': nothing did
+ * @returns the call; its reply: [1]
+ */
+export function enlist(
+  processes: string,
+  id: string | number,
+  ttl: string | number,
+  channel: string | number,
+): ScriptCall {
+  return { script: enlistScript, keys: [processes], args: [String(id), String(ttl), String(channel)] };
+}
+
 const extendSharedScript = {
   name: 'extendShared',
 };
@@ -1635,46 +1700,147 @@ export function extend(
   return { script: extendScript, keys: lock, args: [String(token), String(lifetime), String(exact), String(notAfter)] };
 }
 
-const inspectScript: Script = {
-  name: 'inspect',
-  sha: '23bf53345e0789c040ac2e8f165cf5216ec2ca5e',
-  lua: `local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
-local left = redis.call('PTTL', KEYS[1])
-if type(holder) == 'table' then
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local first = redis.pcall('ZRANGE', KEYS[1], 0, 15)
-if first.err then
-return holder
-end
-local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-first[#first + 1] = last[1]
-for i = 1, #first do
-if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
-return redis.error_reply('FOREIGN this sorted set has a member that is not of redis-exp-lock')
-end
-end
-local length, rest
-kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-holder, left = false, -2
-if tonumber(last[2]) > now then
-holder = string.sub(rest, 1, tonumber(length))
-left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
-end
-end
-return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }`,
+const freeSharedScript = {
+  name: 'freeShared',
 };
 
 /**
- * what Redis knows of a lock. Changes nothing.
+ * take a lock that several may hold away from one of its holders, or from all, for an operator, and wake its queue.
+ *
+ * @param lock sorted set: one member for each holder
+ * @param queue sorted set: the queue of the lock
+ * @param limit string: how many permits the lock has
+ * @param id how the SHA-1 of the holder's token begins; '': all that hold it
+ * @param channel where a holder hears that it lost the lock
+ * @returns the call; its reply: [how many were taken away]
+ */
+export function freeShared(
+  lock: string,
+  queue: string,
+  limit: string,
+  id: string | number,
+  channel: string | number,
+): Call {
+  return { script: freeSharedScript, keys: [lock, queue, limit], args: [String(id), String(channel)] };
+}
+
+const freeScript: Script = {
+  name: 'free',
+  sha: '53862ce6aae82f2f64fb840e1e8a21c98c0fc8c5',
+  lua:
+    clockPart +
+    `
+local holder = attempt('GET', KEYS[1])
+if type(holder) == 'table' then
+return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
+end
+local hash = holder and redis.sha1hex(holder)
+if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
+return { 0 }
+end
+call('DEL', KEYS[1])
+attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. KEYS[1])
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+local function handOff()
+clock()
+if call('ZCARD', KEYS[2]) > 0 then
+call('ZREM', KEYS[2], 'passes')
+grant(KEYS[1], KEYS[3], KEYS[2], nil, 0, true)
+end
+end
+pcall(handOff)
+return { 1 }`,
+};
+
+/**
+ * take a lock away from its holder, for an operator, and hand it off to its queue.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock
+ * @param fence string: the last fence minted for any lock
+ * @param id how the SHA-1 of the holder's token begins; '': whoever has it
+ * @param channel where the holder hears that it lost the lock
+ * @returns the call; its reply: [1 freed | 0 it is not held, or by another one: nothing was changed | -1 several may hold it: nothing was changed]
+ */
+export function free(
+  lock: string,
+  queue: string,
+  fence: string,
+  id: string | number,
+  channel: string | number,
+): ScriptCall {
+  return { script: freeScript, keys: [lock, queue, fence], args: [String(id), String(channel)] };
+}
+
+const inspectScript: Script = {
+  name: 'inspect',
+  sha: '235dd3fb3ff9b10f8282a69f966ee6873d361ba8',
+  lua: `local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+local function shared(lock, left)
+local first = redis.pcall('ZRANGE', lock, 0, 15)
+if first.err then
+return nil, first.err
+end
+local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+first[#first + 1] = last[1]
+for i = 1, #first do
+if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
+return nil, 'FOREIGN this sorted set has a member that is not of redis-exp-lock'
+end
+end
+local kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+if tonumber(last[2]) <= now then
+return { false, -2, 0, kind, {} }
+end
+local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
+end
+local locks = (#KEYS - 1) / 2
+local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
+for i = 1, locks do
+local holder = redis.pcall('GET', KEYS[i])
+local left = redis.call('PTTL', KEYS[i])
+local state, refusal
+if type(holder) == 'table' then
+state, refusal = shared(KEYS[i], left)
+refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
+else
+state = { holder, left, 0, 'm', {} }
+end
+if state then
+state[3] = redis.call('ZCOUNT', KEYS[locks + i], 0, '+inf')
+state[6] = state[3] == 0 and {}
+or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+end
+reply[i + 2] = state or refusal
+end
+return reply`,
+};
+
+/**
+ * what Redis knows of locks. Changes nothing.
  *
  * @param lock string: the holder's token; or a sorted set of its holders
+ * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param queue sorted set: its queue
- * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
+ * @param most so many holders and entries of each lock are told one by one
+ * @returns the call; its reply: [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
-export function inspect(lock: string, fence: string, queue: string): ScriptCall {
-  return { script: inspectScript, keys: [lock, fence, queue], args: [] };
+export function inspect(
+  lock: readonly string[],
+  queue: readonly string[],
+  fence: string,
+  most: string | number,
+): ScriptCall {
+  return { script: inspectScript, keys: [...lock, ...queue, fence], args: [String(most)] };
 }
 
 const markSlotScript: Script = {
@@ -1865,6 +2031,26 @@ export function plain(
   };
 }
 
+const processesScript: Script = {
+  name: 'processes',
+  sha: 'e7ccb5c9327850f6ba65650ed6043e6917f5d1cf',
+  lua: `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
+table.insert(ids, 1, now)
+return ids`,
+};
+
+/**
+ * which processes have written down what they hold. Changes nothing.
+ *
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+ * @returns the call; its reply: [server time in ms, then their ids]
+ */
+export function processes(processes: string): ScriptCall {
+  return { script: processesScript, keys: [processes], args: [] };
+}
+
 const proclaimScript: Script = {
   name: 'proclaim',
   sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
@@ -1994,6 +2180,22 @@ export function readPlaces(lock: string): ScriptCall {
   return { script: readPlacesScript, keys: [lock], args: [] };
 }
 
+const readProcessesScript: Script = {
+  name: 'readProcesses',
+  sha: 'b272298fae5e83182e7719c6be8d1ef76a62465f',
+  lua: "return redis.call('MGET', unpack(KEYS))",
+};
+
+/**
+ * what processes have written down. Changes nothing.
+ *
+ * @param process string: what it holds and waits for, as JSON
+ * @returns the call; its reply: [for each the text, or nil]
+ */
+export function readProcesses(process: readonly string[]): ScriptCall {
+  return { script: readProcessesScript, keys: process, args: [] };
+}
+
 const readValueScript: Script = {
   name: 'readValue',
   sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
@@ -2008,6 +2210,31 @@ const readValueScript: Script = {
  */
 export function readValue(value: string): ScriptCall {
   return { script: readValueScript, keys: [value], args: [] };
+}
+
+const registerScript: Script = {
+  name: 'register',
+  sha: 'db9a8c214969ae26873c88b69747c1202a4ce54c',
+  lua: `if ARGV[1] == '=' then
+return { redis.call('PEXPIRE', KEYS[1], ARGV[2]) }
+elseif ARGV[1] == '' then
+redis.call('DEL', KEYS[1])
+else
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+end
+return { 1 }`,
+};
+
+/**
+ * write down what a process holds and waits for, so that others can list it.
+ *
+ * @param process string: what it holds and waits for, as JSON
+ * @param text that; '': it does neither any more; '=': the same as before
+ * @param ttl ms after which it counts as gone
+ * @returns the call; its reply: [1 done | 0 there was nothing that could stay as before]
+ */
+export function register(process: string, text: string | number, ttl: string | number): ScriptCall {
+  return { script: registerScript, keys: [process], args: [String(text), String(ttl)] };
 }
 
 const releaseSharedScript = {
@@ -2122,15 +2349,20 @@ export const scripts: readonly Script[] = [
   acquireScript,
   batchSharedScript,
   batchScript,
+  enlistScript,
   extendScript,
+  freeScript,
   inspectScript,
   markSlotScript,
   plainScript,
+  processesScript,
   proclaimScript,
   raiseScript,
   readHolderScript,
   readPlacesScript,
+  readProcessesScript,
   readValueScript,
+  registerScript,
   releaseScript,
   writeValueScript,
 ];

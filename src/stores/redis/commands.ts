@@ -11,7 +11,6 @@ import {
   earlier,
   type Held,
   type HolderText,
-  type LockState,
   type Mode,
   type Moment,
   newsOf,
@@ -26,7 +25,6 @@ import {
   slotAt,
   type ValueRequest,
 } from '../../store';
-import { ownerOf } from '../../token';
 import { PlainCall } from './plain';
 import { integers, strangeReply } from './replies';
 import type { ServerClock } from './server-clock';
@@ -40,7 +38,6 @@ const queuedLength = 6;
 const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
 
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
-const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
 /** @param fence The counter that the fence is minted from. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
@@ -191,10 +188,6 @@ export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fen
   return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
 }
 
-export function inspectCall(key: string, fence: string): ScriptCall {
-  return scripts.inspect(key, fence, companionOf(key, 'queue'));
-}
-
 export function permitsOutCall(key: string): Call {
   return scripts.countPermits(key);
 }
@@ -210,7 +203,11 @@ export function readPlacesReply(reply: unknown, key: string): number[][] {
 }
 
 export function readValueCall(key: string): ScriptCall {
-  return scripts.readValue(companionOf(key, 'value'));
+  return readTextCall(companionOf(key, 'value'));
+}
+
+export function readTextCall(key: string): ScriptCall {
+  return scripts.readValue(key);
 }
 
 export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): Call {
@@ -300,19 +297,4 @@ export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acq
   if (!Array.isArray(reply)) throw strangeReply(reply, keys);
   const count = listOf(keys).length;
   return [reply.slice(0, count), reply.slice(count)];
-}
-
-export function inspectReply(reply: unknown, key: string, token?: string): LockState & { owned?: boolean } {
-  if (!Array.isArray(reply) || reply.length !== 5) throw strangeReply(reply, key);
-  const [holder, leftMs, fence, waiters, kind] = reply as [unknown, number, unknown, number, string];
-  const locked = holder !== null;
-  return {
-    locked,
-    owner: ownerOf(holder),
-    remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
-    waiters,
-    fence: fence === null ? 0 : Number(fence),
-    mode: locked ? (modesByLetter[String(kind)] ?? 'exclusive') : null,
-    ...(token !== undefined && { owned: locked && String(holder) === token }),
-  };
 }

@@ -79,11 +79,11 @@ export class Transport {
   }
 
   /** The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. */
-  async requestAlone(call: ScriptCall, key: string, timeoutMs: number): Promise<unknown> {
-    const ready = this.ready(key, timeoutMs);
+  async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
+    const ready = this.ready(keys, timeoutMs);
     if (ready !== undefined) await ready;
     return new Promise((resolve, reject) => {
-      this.#sender.send(call, new PendingRequest(key, timeoutMs, true, resolve, reject));
+      this.#sender.send(call, new PendingRequest(keys, timeoutMs, keepsAlive, resolve, reject));
     });
   }
 
