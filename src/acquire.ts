@@ -125,13 +125,17 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
   }
 
+  get awaited(): Wanted {
+    return this.#wanted;
+  }
+
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
     if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
-    this.#wanted.scope.waiting.add(this);
+    this.#wanted.scope.beginWait(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
@@ -324,7 +328,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#stopOpening?.();
     if (this.#onAbort !== undefined) this.#wanted.settings.signal?.removeEventListener('abort', this.#onAbort);
     this.#shared?.leave();
-    this.#wanted.scope.waiting.delete(this);
+    this.#wanted.scope.endWait(this);
   }
 
   #abandon(): void {

@@ -28,7 +28,7 @@ export class Semaphore {
   /** How many permits there are. */
   readonly permits: number;
   readonly #settings: Settings;
-  readonly #scope = new Scope();
+  readonly #scope: Scope;
 
   /**
    * @param key     Redis key of 1 to 1024 bytes.
@@ -40,6 +40,7 @@ export class Semaphore {
   constructor(key: string, permits: number, options: LockOptions) {
     checkValue('permits', permitsRule, permits);
     this.#settings = settle(options);
+    this.#scope = new Scope(this.#settings.register);
     lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
     this.key = key;
     this.permits = permits;

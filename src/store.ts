@@ -4,6 +4,7 @@
 import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
+import type { Operator } from './operator';
 import type { LockState, Slot, StoreKind } from './state';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
@@ -296,6 +297,8 @@ export interface Store {
     | undefined;
   /** With a token also whether that holds the key. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
+  /** What an operator does here, and what is written down for one. */
+  readonly operator: Operator;
   /** How many permits are out, by the server's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
   /** What is cached beside a lock; null: nothing. */
@@ -324,7 +327,8 @@ export interface Store {
 
 /** A store that can be one of a quorum. */
 export interface Node
-  extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  readonly operator?: Operator;
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
@@ -342,6 +346,8 @@ export interface Identity {
   readonly runId: string;
   /** For how long it has surely been running. */
   readonly uptimeMs: number;
+  /** An operator has said of this very run that it is its server's first, with nothing to forget. */
+  readonly isNew: boolean;
 }
 
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */

@@ -5,17 +5,10 @@ import type { promisify } from 'node:util';
 import type ours = require('../../src/index');
 import type face = require('./face');
 
-// ---- not built yet: what builds it takes it out of here
-
-type LaterOptions = 'register';
-type LaterState = 'holders' | 'queue';
-/** `inspect` as long as its state is not whole. */
-type LaterMethods = 'list' | 'free' | 'inspect';
-
 // ---- what callers give
 
 /** The face's options of any kind, as far as they are built. */
-type Built<T> = Omit<T, 'redis' | LaterOptions>;
+type Built<T> = Omit<T, 'redis'>;
 type Given = Built<face.Options> & { redis?: face.RedisLike | readonly face.RedisLike[] | undefined };
 
 export const options = (given: Given): ours.Options => given;
@@ -56,7 +49,7 @@ interface Calls {
   (key: face.Key, options: Given, callback: (err: Error | null) => void): void;
   readonly [promisify.custom]: (key: face.Key, options?: Given) => Promise<face.Lease>;
 }
-type Methods = Omit<face.WithLock, typeof promisify.custom | LaterMethods>;
+type Methods = Omit<face.WithLock, typeof promisify.custom>;
 
 export const factory = (of: typeof ours): ((config?: Given) => ours.WithLock) => of;
 export const withLock = (of: ours.WithLock): Calls & Methods => of;
@@ -68,10 +61,13 @@ export const leader = (of: ours.Leader): face.Leader => of;
 export const term = (of: ours.Term): face.Term => of;
 export const onceResult = (of: ours.OnceResult<string>): face.OnceResult<string> => of;
 export const slot = (of: ours.Slot): face.Slot => of;
-export const lockState = (of: ours.LockState): Omit<face.LockState, LaterState> => of;
-
-export const inspect = (of: ours.WithLock['inspect']): ((key: string) => Promise<Omit<face.LockState, LaterState>>) =>
-  of;
+export const lockState = (of: ours.LockState): face.LockState => of;
+export const listedLock = (of: ours.ListedLock): face.ListedLock => of;
+export const holderState = (of: ours.HolderState): face.HolderState => of;
+export const waiterState = (of: ours.WaiterState): face.WaiterState => of;
+export const lockList = (of: ours.LockList): face.LockList => of;
+export const listOptions = (given: face.ListOptions): ours.ListOptions => given;
+export const freeOptions = (given: face.FreeOptions): ours.FreeOptions => given;
 
 export const lock = (of: ours.Lock): face.Lock => of;
 export const Lock = (of: typeof ours.Lock): typeof face.Lock => of;

@@ -1,5 +1,5 @@
 // What a majority says of a lock, without changing it.
-import type { LockState } from '../../store';
+import type { HolderState, LockState } from '../../state';
 import type { Nodes } from './nodes';
 
 /** Held where so many hold it, for as long as so many will, under the last fence that so many know. */
@@ -19,6 +19,16 @@ export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutM
   const fences = states.map((state) => state.fence).sort((a, b) => b - a);
   const fence = fences[states.length < nodes.size ? 0 : nodes.majority - 1]!;
   const last = locked[nodes.majority - 1];
-  if (last !== undefined) return { ...last, fence };
-  return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null };
+  const holders = holdersOf(states, nodes.majority);
+  if (last !== undefined) return { ...last, fence, holders };
+  return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null, holders, queue: [] };
+}
+
+/** Those that so many nodes know, each for as long as so many will. */
+function holdersOf(states: readonly LockState[], majority: number): HolderState[] {
+  const byId = new Map<string, HolderState[]>();
+  for (const holder of states.flatMap((state) => state.holders)) {
+    byId.set(holder.id, [...(byId.get(holder.id) ?? []), holder]);
+  }
+  return [...byId.values()].flatMap((same) => same.sort((a, b) => b.remaining - a.remaining)[majority - 1] ?? []);
 }

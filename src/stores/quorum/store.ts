@@ -33,6 +33,7 @@ import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
 import { type Clock, QuorumNode } from './node';
 import { Nodes } from './nodes';
+import { QuorumOperator } from './operator';
 import { placesOut, withPlaces } from './places';
 import { inspectMajority } from './reads';
 import { Round, type Verdict } from './round';
@@ -55,6 +56,7 @@ export class Quorum implements Store {
   readonly keyPrefix: string;
   readonly listen = undefined;
   readonly isQuorum = true;
+  readonly operator: QuorumOperator;
   readonly #nodes: Nodes;
   readonly #clock: Clock;
   /** By token: rounds in which a node has not replied yet. */
@@ -71,6 +73,7 @@ export class Quorum implements Store {
     this.keyPrefix = stores[0]!.keyPrefix;
     this.#clock = clock;
     this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
     const { size, majority } = this.#nodes;
     if (size > 2 && size % 2 === 1) return;
     const survives = size - majority;
@@ -135,7 +138,7 @@ export class Quorum implements Store {
   }
 
   #round(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
-    const duplicate = this.#nodes.duplicate(request.keys);
+    const duplicate = this.#nodes.review(this.#longestMs, request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
     const sent = this.#clock.now();
     if (!request.begin()) return Promise.reject(givenUp(request.keys));

@@ -30,6 +30,8 @@ export interface ScriptClient {
   readonly relocate?: ((key: string) => void) | undefined;
   /** The reply to INFO server; rejects where that is not permitted. Of a cluster, one node's. */
   serverInfo(): Promise<string>;
+  /** What sends any command to each master; absent where the client cannot say which there are. */
+  readonly masters?: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
   /** Goes up with each new connection; absent where that cannot be known. */
   readonly generation?: (() => number) | undefined;
   /** A connection of our own to the node that has a key, for WAIT. @throws {TypeError} where such a client has none to give. */

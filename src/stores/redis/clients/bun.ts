@@ -22,6 +22,7 @@ export function bun(client: Foreign): ScriptClient {
     async serverInfo() {
       return String(await run('INFO', 'server'));
     },
+    masters: async () => [([name, ...words]) => client.send(name, words)],
     nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);

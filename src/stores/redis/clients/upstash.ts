@@ -30,6 +30,7 @@ export function upstash(client: Foreign): ScriptClient {
     async serverInfo() {
       return String(await run('INFO', 'server'));
     },
+    masters: hasMethods(client.client, 'request') ? async () => [(words) => run(...words)] : undefined,
     nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);
