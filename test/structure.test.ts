@@ -20,8 +20,8 @@ const rooms: readonly (readonly string[])[] = [
   ['redlock', 'redis-semaphore'],
   ['compat/'],
   // Each for a package that is loaded when it is used: the library needs nothing of them.
-  ['otel', 'prometheus'],
-  ['metering', 'peer'],
+  ['otel', 'prometheus', 'page'],
+  ['metering', 'peer', 'page/'],
   ['index'],
   ['lock', 'rw-lock', 'semaphore', 'election', 'host-lock', 'cached', 'once', 'with-lock'],
   ['run', 'adopt', 'candidacy', 'term', 'leaders', 'list', 'listing', 'free'],
