@@ -13,6 +13,9 @@ const engine = 'stores/embedded/sqlite.ts';
 
 /** Top to bottom; a file imports from rooms below its own, and from its own. */
 const rooms: readonly (readonly string[])[] = [
+  // The command line.
+  ['cli'],
+  ['cli/'],
   // The shims for other libraries' programs, and what they share: the library needs nothing of them.
   ['redlock', 'redis-semaphore'],
   ['compat/'],
