@@ -58,7 +58,7 @@ export class Election {
   readonly id: string;
   readonly #value: string;
   readonly #settings: Settings;
-  readonly #scope = new Scope();
+  readonly #scope: Scope;
   readonly #store: Store;
   readonly #key: string;
   readonly #observers = new Set<AbortController>();
@@ -73,6 +73,7 @@ export class Election {
     const [own, given] = takeOwn(options, { id: idRule, value: valueRule });
     const { id = ourId(), value = '' } = own as { id?: string; value?: string };
     const settings = settle(given, electionDefaults);
+    this.#scope = new Scope(settings.register);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);
     if (!settings.fencing) throw optionError('fencing', 'true: the fence is the number of the term', false);
     this.#settings = { ...endless(settings), owner: settings.owner ?? id };

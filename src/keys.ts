@@ -10,6 +10,8 @@ const companions = ['queue', 'value', 'limit', 'slot'] as const;
 type Companion = (typeof companions)[number];
 /** The counter that all fences of a server come from; in a cluster there is one for each slot. */
 export const fenceKey = 'redis-exp-lock:fence';
+/** @internal Where an operator says of a new quorum's server that it has nothing to forget: its `run_id`. */
+export const newServerKey = `${fenceKey}:new`;
 
 const looksLikeCompanion = new RegExp(`:(?:fence|${companions.join('|')})\\.?$|^${fenceKey}:`);
 const maxKeyBytes = 1024;
@@ -75,6 +77,11 @@ export function lockKey(key: unknown, prefix: string): string {
     );
   }
   return full;
+}
+
+/** @internal Whether a key of Redis may be a lock: it is none of ours beside one. */
+export function mayBeLock(key: string): boolean {
+  return !looksLikeCompanion.test(key) && key !== '' && Buffer.byteLength(key) <= maxKeyBytes;
 }
 
 /** @internal The companion key of a lock key, in the same cluster slot. */

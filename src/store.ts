@@ -4,6 +4,7 @@
 import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
+import type { Operator } from './operator';
 import type { LockState, Slot, StoreKind } from './state';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
@@ -16,7 +17,7 @@ export interface Mode {
   /** A reader, which shares; a writer, which excludes all; or a holder of permits. */
   readonly kind: 'shared' | 'exclusive' | 'counted';
   readonly prefer: 'writer' | 'reader' | 'fair';
-  /** Readers share with their own group. */
+  /** Readers share with their own group; permits on a quorum: the places that they are (`placesText`). */
   readonly group: string;
   /** How many are wanted; 1 for readers and writers. */
   readonly permits: number;
@@ -75,6 +76,8 @@ export interface QueueEntry {
   readonly ticket: number;
   /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
   readonly silenceMs?: number | undefined;
+  /** Whose entry it is, on a quorum, where each attempt has a token of its own. Default: the token of the request. */
+  readonly token?: string | undefined;
 }
 
 /** The channel of an entry that cannot be notified: its waiter polls. */
@@ -100,6 +103,8 @@ export type AcquireReply =
       readonly sent: Moment;
       readonly others?: number;
       readonly slot?: Slot | undefined;
+      /** How it is held, where the store knows more than was asked for. */
+      readonly mode?: Mode | undefined;
     }
   | {
       readonly granted: false;
@@ -129,6 +134,8 @@ export interface ExtendRequest {
   readonly begin: () => boolean;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
+  /** For one of a quorum: a writer that is not held as one there is `missing`. */
+  readonly strictly?: boolean | undefined;
 }
 
 /** `late`: it was not sent any more, or ran after the holder's validity had ended; nothing was changed. */
@@ -158,6 +165,8 @@ export interface RaiseRequest {
   /** What every later fence must exceed. */
   readonly fence: number;
   readonly commandTimeoutMs: number;
+  /** Not for a mutex. */
+  readonly mode?: Mode | undefined;
 }
 
 export type ReleaseReply = 'released' | 'missing' | 'taken';
@@ -288,6 +297,8 @@ export interface Store {
     | undefined;
   /** With a token also whether that holds the key. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
+  /** What an operator does here, and what is written down for one. */
+  readonly operator: Operator;
   /** How many permits are out, by the server's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
   /** What is cached beside a lock; null: nothing. */
@@ -314,13 +325,16 @@ export interface Store {
   readonly isQuorum?: boolean | undefined;
 }
 
-/** A store that can be one of a quorum, for locks of one holder. */
+/** A store that can be one of a quorum. */
 export interface Node
-  extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  readonly operator?: Operator;
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
   identify(timeoutMs: number): Promise<Identity>;
+  /** Of each holder of a semaphore, the places that it has. */
+  readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]>;
   /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
   readonly generation: (() => number) | undefined;
   /** Its clock less our monotonic one, in ms: never more than that really is. */
@@ -332,6 +346,8 @@ export interface Identity {
   readonly runId: string;
   /** For how long it has surely been running. */
   readonly uptimeMs: number;
+  /** An operator has said of this very run that it is its server's first, with nothing to forget. */
+  readonly isNew: boolean;
 }
 
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */
@@ -345,6 +361,15 @@ export function trustedMs(lifetimeMs: number): number {
 /** The yield window of a lock: one pause of the callers outside its queue. */
 export function yieldMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
+}
+
+/** Places of a semaphore on a quorum, as they are kept with their holder. */
+export function placesText(places: readonly number[]): string {
+  return `,${places.join(',')},`;
+}
+
+export function placesOf(text: string): number[] {
+  return (text.match(/\d+/g) ?? []).map(Number);
 }
 
 /** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */

@@ -20,7 +20,6 @@ import { newNonce, newToken } from '../token';
 import {
   type Answer,
   type Entry,
-  fencesInBlock,
   Queue,
   type QueueKey,
   type QueuePort,
@@ -63,6 +62,8 @@ export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
   /** Where grants of keys that several may hold come from. */
   readonly shared: GrantSource;
+  /** Called when an operator has taken a lock away: its key, and the SHA-1 of its holder's token. */
+  onFreed: ((key: string, hash: string) => void) | undefined;
   readonly #store: Store;
   readonly #timers: SharedTimers;
   readonly #queues = new Map<string, Queue>();
@@ -76,8 +77,9 @@ export class Queues implements QueuePort {
   constructor(store: Store, listen: NonNullable<Store['listen']>) {
     this.#store = store;
     this.#timers = new SharedTimers(clockOf(store));
-    this.wakeUps = new WakeUps(listen, {
+    this.wakeUps = new WakeUps(listen, store.listensAlone === true, {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
+      freed: (key, hash) => this.onFreed?.(key, hash),
       gap: () => {
         for (const queue of this.#queues.values()) queue.gap();
       },
@@ -129,7 +131,7 @@ export class Queues implements QueuePort {
 
   newEntry(owner: string | undefined): Entry {
     const id = this.wakeUps.newId();
-    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
   }
 
   newNonce(): string {
@@ -170,7 +172,7 @@ export class Queues implements QueuePort {
     void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
+  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: Entry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
     const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;
@@ -179,7 +181,7 @@ export class Queues implements QueuePort {
       token,
       lifetimeMs,
       fencing,
-      fences: fencesInBlock,
+      fences,
       minReplicas: 0,
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.

@@ -175,7 +175,11 @@ describeEach('extend and validity', (here) => {
     });
 
     beforeEach(() => {
-      clock = sinon.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'], now: Date.now() });
+      clock = sinon.useFakeTimers({
+        toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'],
+        now: Date.now(),
+        shouldClearNativeTimers: true,
+      });
       timers = libraryTimers();
       withLock = redisExpLock({ redis: line, lifetime: 10_000 });
     });

@@ -57,11 +57,12 @@ describeEach('RWLock', (here) => {
 
     it('readers of one phase share a fence; a writer’s is larger, and the next phase’s larger still', async () => {
       const [a, b] = [await make().acquireRead(), await elsewhere().acquireRead()];
-      expect(a.fence).to.equal(b.fence).and.greaterThan(0);
+      // On a quorum, nodes whose clocks are not known yet may each mint one.
+      if (!here.place.isQuorum) expect(a.fence).to.equal(b.fence).and.greaterThan(0);
       await a.release();
       await b.release();
       const writer = await make().acquireWrite();
-      expect(writer.fence).to.be.greaterThan(a.fence);
+      expect(writer.fence).to.be.greaterThan(Math.max(a.fence, b.fence));
       await writer.release();
       const later = await make().acquireRead();
       expect(later.fence).to.be.greaterThan(writer.fence);
@@ -128,6 +129,7 @@ describeEach('RWLock', (here) => {
     });
 
     it('`lifetime: null`: until it is released, beside one that ends; and then nothing stays', async () => {
+      if (here.place.isQuorum) return; // refused there: a node may forget
       const forever = await make().acquireRead({ lifetime: null });
       const other = await elsewhere({ autoExtend: false }).acquireRead({ lifetime: 1000 });
       expect([forever.remaining(), await here.leftMs(key)]).to.deep.equal([
@@ -226,7 +228,8 @@ describeEach('RWLock', (here) => {
       await Promise.all(all);
       return seen;
     }
-    const hears = (): boolean => !here.place.name.startsWith('Valkey GLIDE');
+    // The nodes of a quorum have queues of their own, and a vote that was in vain costs the place at that node.
+    const hears = (): boolean => !here.place.polls && !here.place.isQuorum;
 
     it("'fair': in order of arrival", async () => {
       if (hears()) expect(await order('fair', ['r', 'w', 'r', 'w'])).to.equal('r0w1r2w3');

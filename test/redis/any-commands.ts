@@ -12,7 +12,7 @@ import {
   type Store,
   slotAt,
 } from '../../src/store';
-import { newToken } from '../../src/token';
+import { idOf, newToken } from '../../src/token';
 import { uniqueKey } from '../support/redis';
 
 export type Command =
@@ -41,6 +41,7 @@ export type Command =
       readonly fences: number;
     }
   | { readonly do: 'inspect'; readonly key: number }
+  | { readonly do: 'free'; readonly who: number; readonly key: number }
   | {
       readonly do: 'acquire member';
       readonly who: number;
@@ -98,6 +99,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   fc.record({ do: fc.constant('release' as const), who, keys, ticket: fc.constantFrom(0, -1) }),
   fc.record({ do: fc.constant('pass' as const), who, next: who, key, lifetime, fences }),
   fc.record({ do: fc.constant('inspect' as const), key }),
+  fc.record({ do: fc.constant('free' as const), who, key }),
   fc.record({ do: fc.constant('write value' as const), who, key, text: fc.constantFrom('', '"ü"', '{"a":1}') }),
   fc.record({ do: fc.constant('read value' as const), key }),
 );
@@ -140,6 +142,7 @@ function ofMembers(mode: fc.Arbitrary<Mode>): fc.Arbitrary<Command> {
     },
     { weight: 1, arbitrary: fc.constant({ do: 'count permits' as const }) },
     { weight: 1, arbitrary: fc.record({ do: fc.constant('inspect' as const), key: fc.constant(memberKey) }) },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('free' as const), who, key: fc.constant(memberKey) }) },
   );
 }
 
@@ -193,11 +196,23 @@ export class Run {
         return [result, this.#told(each.next, [each.key], true, next)];
       }
       case 'inspect': {
-        const { remaining, fence, ...state } = await this.#store.inspect(this.#keys[each.key]!, commandTimeoutMs);
+        const { remaining, fence, holders, queue, ...state } = await this.#store.inspect(
+          this.#keys[each.key]!,
+          commandTimeoutMs,
+        );
         // Of several holders it tells the one that ends last, and two may end in the same millisecond.
         if (state.mode === 'read' || state.mode === 'permits') state.owner = 'one of them';
-        return { ...state, remaining: coarse(remaining), fence: this.#fences[each.key]!.of(fence) };
+        const held = holders.map((one) => ({ ...one, id: this.#whoseId(one.id), remaining: coarse(one.remaining) }));
+        return {
+          ...state,
+          remaining: coarse(remaining),
+          fence: this.#fences[each.key]!.of(fence),
+          holders: held.sort((a, b) => a.id - b.id),
+          queue: queue.map((one) => ({ ...one, waitingMs: coarse(one.waitingMs) })),
+        };
       }
+      case 'free':
+        return this.#store.operator.free(this.#keys[each.key]!, idOf(this.#tokens[each.who]!), commandTimeoutMs);
       case 'acquire member': {
         const { who: by, mode, stands } = each;
         // A token asks for the same each time, and not anew once it was changed in place.
@@ -253,6 +268,10 @@ export class Run {
 
   owns(text: string): boolean {
     return this.#keys.some((each) => text.includes(each));
+  }
+
+  #whoseId(id: string): number {
+    return this.#tokens.findIndex((token) => idOf(token) === id);
   }
 
   #claim(by: number, which: readonly number[]) {

@@ -12,7 +12,7 @@ export const shortCuts: readonly ShortCut[] = [
   {
     name: 'acquire: one free lock without a queue',
     file: 'scripts/acquire.lua',
-    from: "if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then",
+    from: "if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then",
     to: 'if false then',
   },
   {

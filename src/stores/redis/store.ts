@@ -3,7 +3,7 @@
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../errors';
 import { noLock, warn, warningsWanted } from '../../events';
-import { describe, fenceKey, fenceKeyBeside, type Key, listOf, slotOf } from '../../keys';
+import { describe, fenceKey, fenceKeyBeside, type Key, listOf, newServerKey, slotOf } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -28,10 +28,14 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { withDeadline } from './deadlines';
+import { RedisOperator } from './operator';
 import { Replicas } from './replicas';
 import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
 import { Transport } from './transport';
+
+/** Of a server that has run for longer than any lifetime it is of no interest whether it was new. */
+const newMs = 86_400_000;
 
 const stores = new WeakMap<object, RedisStore>();
 
@@ -61,6 +65,7 @@ class RedisStore implements Store, Node {
   readonly #abandoned = new Abandoned((request) => this.release(request));
   #isEvictionChecked = false;
   #scopes = 0;
+  #operator: RedisOperator | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -151,11 +156,9 @@ class RedisStore implements Store, Node {
     for (let resent = false; ; resent = true) {
       const ready = this.#transport.ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
-      // Renewals that come due together are timers of one turn; each would be a tick of its own.
-      await this.#transport.endOfTurn();
       if (!request.begin()) return { outcome: 'late' };
       const sent = now();
-      const call = commands.extendCall(request, this.#clock.serverMs(validUntilMs));
+      const call = commands.extendCall(request, this.#fenceKey(keys), this.#clock.serverMs(validUntilMs));
       const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs, false);
       const extended = commands.extendReply(reply, request, sent, this.#clock);
       if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended;
@@ -201,31 +204,50 @@ class RedisStore implements Store, Node {
 
   async identify(timeoutMs: number): Promise<Identity> {
     const readiness = this.#client.readiness();
-    if (readiness !== 'ready') throw notReady('', readiness);
+    if (readiness !== 'ready') throw notReady('', readiness, this.#client.advice);
     // No process stays alive for it.
     const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
     // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
     const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);
-    return { runId: /run_id:(\w+)/.exec(text)?.[1] ?? '', uptimeMs };
+    const runId = /run_id:(\w+)/.exec(text)?.[1] ?? '';
+    return { runId, uptimeMs, isNew: uptimeMs < newMs && (await this.#isMarkedNew(runId, timeoutMs)) };
+  }
+
+  /** A cluster has no one server of which that could be said. */
+  async #isMarkedNew(runId: string, timeoutMs: number): Promise<boolean> {
+    if (this.#client.clustered || runId === '') return false;
+    const call = commands.readTextCall(newServerKey);
+    return this.#transport.requestAlone(call, newServerKey, timeoutMs).then(
+      (reply) => reply === runId,
+      () => false,
+    );
   }
 
   abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
     return this.#abandoned.add(request, untilMs);
   }
 
+  get operator(): RedisOperator {
+    this.#operator ??= new RedisOperator(this.#client, this.#transport, () => this.#clock.offsetMs);
+    return this.#operator;
+  }
+
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const reply = await this.#transport.requestAlone(
-      commands.inspectCall(key, this.#fenceKey(key)),
-      key,
-      commandTimeoutMs,
-    );
-    return commands.inspectReply(reply, key, token);
+    const [seen] = await this.operator.see([key], commandTimeoutMs);
+    if (seen instanceof LockBackendError) throw seen;
+    const { token: holder, state } = seen!;
+    return token === undefined ? state : { ...state, owned: holder === token };
   }
 
   permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
     const call = commands.permitsOutCall(key);
     return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);
+  }
+
+  async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
+    const reply = await this.#transport.requestAlone(commands.readPlacesCall(key), key, commandTimeoutMs);
+    return commands.readPlacesReply(reply, key);
   }
 
   async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {
