@@ -10,6 +10,8 @@ import { describeEach } from './places';
 
 type Options = redisExpLock.Options;
 
+const stateNames = ['key', 'locked', 'owner', 'remaining', 'waiters', 'fence', 'mode', 'holders', 'queue'];
+
 describeEach('operating', (here) => {
   let key: string;
   const locks: redisExpLock.WithLock[] = [];
@@ -89,6 +91,8 @@ describeEach('operating', (here) => {
       expect(all.map((each) => each.key).sort()).to.deep.equal([`${key}*[a]?\\1`, `${key}*[a]?\\2`]);
       expect(all.find((each) => each.key.endsWith('1'))).to.include({ locked: true, owner: 'me', mode: 'exclusive' });
       expect(list.coverage()).to.include({ scanned: true });
+      for (const each of all) expect(JSON.stringify(all)).not.to.contain((await here.holder(each.key))!.slice(-36));
+      expect(Object.keys(all[0]!)).to.have.members(stateNames);
     });
 
     it('its signal ends it', async () => {
