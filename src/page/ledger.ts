@@ -16,7 +16,7 @@ export interface RowHolder {
   readonly exact: boolean;
   /** Null: no end. */
   readonly until: number | null;
-  /** The longest that was left at any time: how long its lease is, as far as was seen. */
+  /** How long its lease is: the longest that was left at any time, up to the next usual length. */
   readonly span: number;
 }
 
@@ -65,6 +65,8 @@ const sameMs = 400;
 /** A free lock is granted to its queue at once; a lost message is healed within a second. */
 const stuckMs = 3_000;
 const hourMs = 3_600_000;
+
+const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);
 
 const worst: readonly Badge[] = ['queue stuck', 'holder silent', 'no end', 'foreign'];
 
@@ -175,9 +177,14 @@ function holderOf(holder: SeenHolder, old: Row | undefined, nowMs: number, isFir
     holder.heldMs === undefined ? (same?.exact ? same.since : undefined) : Math.round(nowMs - holder.heldMs);
   const since = same !== undefined && isSame(same.since, known ?? same.since) ? same.since : (known ?? nowMs);
   const exact = known !== undefined || (same?.exact ?? !isFirst);
-  const span = Math.max(same?.span ?? 1, end === null ? 1 : Math.round(remaining));
+  const span = Math.max(same?.span ?? 1, end === null ? 1 : leaseOf(remaining));
   // A longer lease is news by its end already.
   return { id, owner, kind, permits, since, exact, until, span: until === same?.until ? same!.span : span };
+}
+
+/** A lease is seen when a part of it is over already: people choose round ones. */
+function leaseOf(remainingMs: number): number {
+  return usualMs.find((ms) => ms >= remainingMs) ?? Math.ceil(remainingMs / hourMs) * hourMs;
 }
 
 function waiterOf({ owner, kind, waitingMs }: SeenWaiter, old: Row | undefined, nowMs: number): RowWaiter {

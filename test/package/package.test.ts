@@ -128,8 +128,9 @@ describe('the packed library', function () {
     const programs = filesIn(installed).filter((file) => /\.m?js$/.test(file));
     const imported = programs.flatMap((file) => importedBy(readFileSync(join(installed, file), 'utf8')));
     const packages = imported.filter((name) => !name.startsWith('.') && !name.startsWith('node:'));
-    // The last two by subpaths of their own, when they are used.
-    expect([...new Set(packages)].sort()).to.deep.equal(['@opentelemetry/api', 'prom-client', 'uuid']);
+    // Those that are no dependency by subpaths of their own, when they are used.
+    const peers = ['@nestjs/common', '@opentelemetry/api', 'prom-client'];
+    expect([...new Set(packages)].sort()).to.deep.equal([...peers, 'uuid']);
     expect(Object.keys(manifest.dependencies)).to.deep.equal(['uuid']);
   });
 
@@ -195,6 +196,20 @@ describe('the packed library', function () {
     const resolveClient = "try { require.resolve('redis') } catch (err) { console.log(err.code) }";
     const printed = await node(project, '--eval', `require('redis-exp-lock'); ${resolveClient}`);
     expect(printed).to.equal('MODULE_NOT_FOUND\n');
+  });
+
+  it('has a subpath for NestJS, by require and by import; without its package a decorator says what to install', async () => {
+    const use = `
+      console.log(Object.keys(subpath).filter((name) => name !== 'default').sort().join());
+      console.log(typeof subpath.LockModule.forRoot({}).module, subpath.currentLease());
+      try { subpath.InjectLock(); } catch (err) { console.log(err.code, err.message); }`;
+    const told = `InjectLock,LockModule,Locked,Once,currentLease
+function undefined
+MODULE_NOT_FOUND redis-exp-lock/nestjs needs a package: npm install @nestjs/common @nestjs/core
+`;
+    const load = (how: string): string => `const subpath = ${how}('redis-exp-lock/nestjs');${use}`;
+    expect(await node(project, '--eval', load('require'))).to.equal(told);
+    expect(await node(project, '--input-type=module', '--eval', load('await import'))).to.equal(told);
   });
 
   it('has subpaths for OpenTelemetry and Prometheus, by require and by import; without their packages they say what to install', async () => {

@@ -408,6 +408,19 @@ describe('the live page', () => {
       await withLock.close({ drain: false });
     });
 
+    it('tells what was lost in the last hour by processes that register, before anybody looked, too', async () => {
+      const withLock = redisExpLock({ redis: client, prefix: 'loss:', register: true, lifetime: 300 });
+      const kept = await withLock.promise('kept', { lifetime: 60_000 });
+      const lost = await withLock.promise('taken', { autoExtend: true });
+      await client.del('loss:taken');
+      await waitFor(() => lost.signal.aborted, { what: 'the loss to be noticed' });
+      mounted = lockPage({ redis: client, prefix: 'loss:' });
+      const viewer = look();
+      await waitFor(() => viewer.text().includes('"lost":1,'), { what: 'the loss to be told' });
+      await viewer.leave();
+      await kept();
+    });
+
     it('a token is in nothing that it sends, nor is a host, nor what an error says', async () => {
       const withLock = redisExpLock({
         redis: client,
