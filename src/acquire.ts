@@ -143,9 +143,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
     }
-    // One attempt ends by itself: a deadline that is later than that matters only to a wait that goes on after it.
-    const endsByItself = this.#attempts.count > 0 && timeoutMs! > attemptsInOne * this.commandTimeoutMs;
-    if (!endsByItself) this.#armDeadline();
+    // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
+    if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#armDeadline();
   }
 
   granted(grant: Grant): HeldLock {
@@ -238,13 +237,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
     if (this.#deadlineMs === Number.POSITIVE_INFINITY || this.#deadline !== undefined) return;
-    const leftMs = this.#deadlineMs - this.#clock.nowMs();
-    const onDeadline = (): void => {
+    const leftMs = Math.min(Math.ceil(this.#deadlineMs - this.#clock.nowMs()), longestTimerMs);
+    this.#deadline = this.#clock.later(() => {
       this.#deadline = undefined;
       if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
-    };
-    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    }, leftMs);
   }
 
   #attempt(): void {
