@@ -1,6 +1,5 @@
 // serve: the live page, for this host alone.
 import { createServer } from 'node:http';
-import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { type CommandLine, integerOf } from './command-line';
 import { placeOf } from './connect';
@@ -14,7 +13,7 @@ export async function serve(line: CommandLine): Promise<number> {
   const port = integerOf(line, 'port', 65_535) ?? defaultPort;
   placeOf(line);
   return withSession(line, {}, async ({ connection, prefix }) => {
-    const { lockPage } = createRequire(__filename)('../page');
+    const { lockPage } = await import('../page.js');
     const page = lockPage({ redis: connection.redis, prefix, actions: line.values.actions === true });
     const server = createServer((request, response) => {
       page(request, response, () => {

@@ -118,6 +118,15 @@ describeEach('operating', (here) => {
       await waitFor(async () => (await registered()).length === 0, { what: 'nothing to be registered' });
       expect(await listed(other)).to.deep.equal([]);
     });
+
+    it('a short lease is listed although it was renewed since it was written down', async () => {
+      const one = lockAt(here.redis, { register: true, prefix: key, lifetime: 400 });
+      const other = lockAt(here.elsewhere, { prefix: key });
+      await one.run(':short', async () => {
+        await sleep(700);
+        expect(await listed(other)).to.have.length(1);
+      });
+    });
   });
 
   it('what is waited for is listed with those that wait, whoever holds it', async () => {

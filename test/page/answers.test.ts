@@ -394,7 +394,7 @@ describe('the live page', () => {
       await Promise.all(Array.from({ length: 1000 }, (_, n) => withLock.promise(`k${n}`)));
       mounted = lockPage({ redis: client, prefix: 'many:' });
       const viewer = look();
-      await waitFor(() => viewer.text().includes('"total":1000,'), { what: 'all rows' });
+      await waitFor(() => /"total":1000\b/.test(viewer.text()), { what: 'all rows' });
       const { laddr: _, addr } = Object.fromEntries(
         String(await client.sendCommand(['CLIENT', 'INFO']))
           .split(' ')
@@ -406,6 +406,19 @@ describe('the live page', () => {
       expect(commands.length).to.be.above(0).and.below(10);
       await viewer.leave();
       await withLock.close({ drain: false });
+    });
+
+    it('tells what was lost in the last hour by processes that register, before anybody looked, too', async () => {
+      const withLock = redisExpLock({ redis: client, prefix: 'loss:', register: true, lifetime: 300 });
+      const kept = await withLock.promise('kept', { lifetime: 60_000 });
+      const lost = await withLock.promise('taken', { autoExtend: true });
+      await client.del('loss:taken');
+      await waitFor(() => lost.signal.aborted, { what: 'the loss to be noticed' });
+      mounted = lockPage({ redis: client, prefix: 'loss:' });
+      const viewer = look();
+      await waitFor(() => /"lost":1\b/.test(viewer.text()), { what: 'the loss to be told' });
+      await viewer.leave();
+      await kept();
     });
 
     it('a token is in nothing that it sends, nor is a host, nor what an error says', async () => {

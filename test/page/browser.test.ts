@@ -1,6 +1,8 @@
 // The live page in a real Chromium, before a real Redis: what a person sees, and what a person can do.
-import { readFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Locator, Page } from 'playwright-core';
 import redisExpLock from '../../src/index';
@@ -118,8 +120,8 @@ describe('the live page in Chromium', function () {
       expect(cells[5]).to.equal('1');
       void wait.then((release) => release());
     });
-    await client.del(['shop:by-others', 'shop:for-ever', '{shop:stuck}:queue', 'redis-exp-lock:1:process:x']);
-    await client.zRem('redis-exp-lock:1:processes', 'x');
+    await client.del(['shop:by-others', 'shop:for-ever', '{shop:stuck}:queue']);
+    await forget('x');
     await row('shop:stuck').waitFor({ state: 'detached' });
   });
 
@@ -316,13 +318,84 @@ describe('the live page in Chromium', function () {
     return page.evaluate('document.activeElement.dataset.key');
   }
 
+  it('looks like its pictures in docs/images, which UPDATE_SCREENSHOTS=1 takes anew', async () => {
+    await pretend('picture', scene(Date.now()));
+    await client.set('shop:legacy-export', 'what another library wrote', { PX: lifetime });
+    await open();
+    await row('shop:legacy-export').waitFor();
+    await row('shop:invoice:2026-11').click();
+    await picture('page.png', { width: 1060, height: 500 }, 'light');
+    await open();
+    await row('shop:legacy-export').waitFor();
+    await picture('page-on-a-phone.png', { width: 360, height: 640 }, 'dark');
+    await page.setViewportSize({ width: 1180, height: 640 });
+    await page.emulateMedia({ colorScheme: 'light', reducedMotion: 'reduce' });
+    await forget('picture');
+    await client.del('shop:legacy-export');
+  });
+
+  async function picture(name: string, size: { width: number; height: number }, colorScheme: 'light' | 'dark') {
+    await page.setViewportSize(size);
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const taken = await page.screenshot();
+    const file = join(__dirname, '../../docs/images', name);
+    if (process.env.UPDATE_SCREENSHOTS) writeFileSync(file, taken);
+    // A picture of nothing is small, and the repository has room for small ones only.
+    expect(taken.length, name).to.be.within(15_000, 80_000);
+    expect(statSync(file).size, name).to.be.within(15_000, 80_000);
+  }
+
+  /** What a process writes down that holds and waits for these. */
+  async function pretend(id: string, record: object): Promise<void> {
+    await client.set(`redis-exp-lock:1:process:${id}`, JSON.stringify({ id, host: 'h', pid: 1, held: [], ...record }));
+    await client.zAdd('redis-exp-lock:1:processes', { score: Date.now() + 60_000, value: id });
+  }
+
+  async function forget(id: string): Promise<void> {
+    await client.del(`redis-exp-lock:1:process:${id}`);
+    await client.zRem('redis-exp-lock:1:processes', id);
+  }
+
   /** What a process leaves that stands still while it waits: by what it wrote it is alive, and nobody serves it. */
   async function leaveWaiter(key: string): Promise<void> {
     const nowMs = Date.now();
     const value = `1 ${nowMs + 9_500} x 1000 1 - y_00000000-0000-4000-8000-000000000000`;
     await client.zAdd(`{${key}}:queue`, { score: nowMs * 1000, value });
     const waiting = [{ key, kind: 'exclusive', since: nowMs, owner: 'y', permits: 1 }];
-    await client.set('redis-exp-lock:1:process:x', JSON.stringify({ id: 'x', host: 'h', pid: 1, held: [], waiting }));
-    await client.zAdd('redis-exp-lock:1:processes', { score: nowMs + 60_000, value: 'x' });
+    await pretend('x', { waiting });
   }
 });
+
+/** A morning in a shop. */
+function scene(nowMs: number): object {
+  const minute = 60_000;
+  const held = (key: string, owner: string, heldMs: number, leftMs: number | null, kind = 'exclusive', permits = 1) => {
+    const id = createHash('sha1')
+      .update(key + owner)
+      .digest('hex')
+      .slice(0, 8);
+    const until = leftMs === null ? null : nowMs + leftMs;
+    return { key: `shop:${key}`, kind, fence: 1, since: nowMs - heldMs, id, owner, permits, until };
+  };
+  const waits = (key: string, owner: string, waitedMs: number, kind = 'exclusive') => {
+    return { key: `shop:${key}`, kind, since: nowMs - waitedMs, owner, permits: 1 };
+  };
+  return {
+    held: [
+      held('invoice:2026-11', 'billing-7', 4.3 * minute, 25_000),
+      held('migration', 'deploy-118', 124 * minute, null),
+      held('scheduler', 'scheduler-b', 1563 * minute, 11_000),
+      held('prices', 'web-1', 3_200, 7_000, 'read'),
+      held('prices', 'web-4', 2_100, 8_100, 'read'),
+      held('render-farm', 'render-2', 42_000, 12_000, 'permits', 2),
+      held('cart:0f4c2a77', 'web-2', 360, 9_600),
+    ],
+    waiting: [
+      waits('invoice:2026-11', 'billing-2', 68_000),
+      waits('invoice:2026-11', 'billing-9', 31_000),
+      waits('prices', 'pricing-1', 900, 'write'),
+      waits('legacy-export', 'export-1', 4_000),
+    ],
+    lost: [{ key: 'shop:cart:b1d09e11', id: '5f6c937d', at: nowMs - 20 * minute }],
+  };
+}
