@@ -3,9 +3,13 @@
 //
 // It asks, and then is granted; or it failed, and releases what it has while it learns why; or it is over: its token was
 // released, or its caller gave up.
+//
+// It asks a bare majority first: nearly always that is enough, and a lock that is released at once costs the others nothing. They
+// are asked when one of the first refuses, or after a moment, because one is slow or because the lock is held: then also a
+// majority that loses a node holds it.
 import type { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
-import type { QuorumNode } from './node';
+import type { Clock, QuorumNode } from './node';
 import type { Nodes } from './nodes';
 
 /** How it ended. `wroteBack`: the nodes had minted different fences. */
@@ -20,6 +24,7 @@ export class Round {
   readonly #nodes: Nodes;
   /** The largest lifetime in use. */
   readonly #longestMs: number;
+  readonly #clock: Clock;
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
@@ -27,6 +32,9 @@ export class Round {
   readonly #fences = new Map<QuorumNode, number>();
   /** Nodes that have not answered yet. */
   readonly #open = new Set<QuorumNode>();
+  /** Nodes that are not asked yet. */
+  #rest: readonly QuorumNode[] = [];
+  #timer: unknown;
   readonly #raising = new Set<QuorumNode>();
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
@@ -49,22 +57,61 @@ export class Round {
     request: AcquireRequest,
     nodes: Nodes,
     longestMs: number,
+    clock: Clock,
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
-    this.#request = { ...request, begin: () => this.#phase !== 'over' && request.begin() };
+    // Whoever has the lock wants it at the other nodes too; until then its caller may have given up.
+    const begin = (): boolean => this.#phase === 'granted' || (this.#phase !== 'over' && request.begin());
+    this.#request = { ...request, begin };
     this.#nodes = nodes;
     this.#longestMs = longestMs;
+    this.#clock = clock;
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
     if (onVerdict === undefined) this.#phase = 'granted';
   }
 
-  /** @param skipped Why the others are not asked. */
-  ask(nodes: readonly QuorumNode[], skipped: readonly LockBackendError[], sentMs: number): void {
-    const { commandTimeoutMs } = this.#request;
-    this.#mayExecuteUntilMs = sentMs + commandTimeoutMs;
+  /**
+   * @param rest    Asked after `restAfterMs`, or when one of the first refuses.
+   * @param skipped Why others are not asked.
+   */
+  start(
+    first: readonly QuorumNode[],
+    rest: readonly QuorumNode[],
+    skipped: readonly LockBackendError[],
+    restAfterMs: number,
+  ): void {
     this.#errors.push(...skipped);
+    this.#rest = rest;
+    if (rest.length > 0) this.#timer = this.#clock.setTimer(() => this.#onTimer(), restAfterMs);
+    this.#ask(first);
+  }
+
+  /** Asks those that are not asked yet. */
+  askAll(): void {
+    if (this.#rest.length > 0) this.#askRest();
+  }
+
+  #onTimer(): void {
+    if (this.#phase === 'asking') for (const node of this.#open) node.isLast = true;
+    this.#askRest();
+  }
+
+  #askRest(): void {
+    const rest = this.#rest;
+    this.#dropRest();
+    this.#ask(rest);
+  }
+
+  #dropRest(): void {
+    if (this.#rest.length > 0) this.#clock.clearTimer(this.#timer);
+    this.#rest = [];
+  }
+
+  #ask(nodes: readonly QuorumNode[]): void {
+    const { commandTimeoutMs } = this.#request;
+    this.#mayExecuteUntilMs = this.#clock.now().monoMs + commandTimeoutMs;
     for (const node of nodes) this.#open.add(node);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
@@ -90,20 +137,32 @@ export class Round {
     return this.#open.has(node);
   }
 
+  /** The nodes that were not asked, and will not be. */
+  settle(): readonly QuorumNode[] {
+    const rest = this.#rest;
+    this.#dropRest();
+    this.#checkDone();
+    return rest;
+  }
+
   /** The token was released, with these replies to come; or it is given up, and released here. */
   end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
+    this.#dropRest();
     this.#releases = releases;
     if (releases === undefined) this.#releaseAll();
     if (wasAsking) this.#onVerdict({ is: 'over' });
+    this.#checkDone();
   }
 
   #granted(node: QuorumNode, fence: number): void {
     this.#holders.set(node, 0);
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
-    if (guard) this.#errors.push(guard);
-    else {
+    if (guard) {
+      this.#errors.push(guard);
+      node.isLast = true;
+    } else {
       this.#votes += 1;
       this.#fences.set(node, fence);
     }
@@ -135,13 +194,21 @@ export class Round {
   #decide(): void {
     if (this.#phase === 'asking') {
       if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
-      else if (this.#fences.size + this.#open.size < this.#nodes.majority) {
+      else if (this.#fences.size + this.#open.size + this.#rest.length < this.#nodes.majority) {
         this.#phase = 'failed';
         this.#releaseAll();
       }
     }
     if (this.#phase === 'failed') this.#explain();
-    if (this.#open.size + this.#writing === 0) this.#onDone();
+    // Undecided: the first do not do.
+    const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
+    if (isUndecided && this.#open.size + this.#writing === 0 && this.#rest.length > 0) this.#askRest();
+    this.#checkDone();
+  }
+
+  #checkDone(): void {
+    if (this.#phase === 'over') this.#dropRest();
+    if (this.#open.size + this.#writing + this.#rest.length === 0) this.#onDone();
   }
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
