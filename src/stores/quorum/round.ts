@@ -35,11 +35,11 @@ export class Round {
   /** Nodes that are not asked yet. */
   #rest: readonly QuorumNode[] = [];
   #timer: unknown;
-  readonly #raising = new Set<QuorumNode>();
+  #raising: Set<QuorumNode> | undefined;
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
   /** Nodes that had no room: the caller may be queued there. */
-  readonly #queued = new Set<QuorumNode>();
+  #queued: QuorumNode[] | undefined;
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
@@ -172,7 +172,7 @@ export class Round {
   #busy(node: QuorumNode, leftMs: number): void {
     this.#votes += 1;
     this.#lefts.push(leftMs);
-    this.#queued.add(node);
+    this.#queued = [...(this.#queued ?? []), node];
     if (this.#phase === 'granted') this.#leaveQueues();
     this.#answered(node);
   }
@@ -219,15 +219,16 @@ export class Round {
     if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
       this.#leaveQueues();
-      return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising.size > 0 });
+      return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
     for (const [node, fence] of this.#fences) {
-      if (fence < this.#fence && !this.#raising.has(node)) this.#raise(node, this.#fence);
+      if (fence < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
     }
   }
 
   #raise(node: QuorumNode, fence: number): void {
     const { keys, token, mode, commandTimeoutMs } = this.#request;
+    this.#raising ??= new Set();
     this.#raising.add(node);
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
@@ -275,8 +276,9 @@ export class Round {
   /** Its caller holds the lock: the nodes that had no room need not keep its place in their queues. */
   #leaveQueues(): void {
     const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
-    this.#queued.clear();
+    if (whose === undefined || this.#queued === undefined) return;
+    for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
+    this.#queued = undefined;
   }
 
   #releaseOf(token: string, ticket = 0): ReleaseRequest {

@@ -68,6 +68,8 @@ export class Quorum implements Store {
   #isIdentified = false;
   #longestMs = 0;
   #leadMs = 2 * nearestLeadMs;
+  /** The last fence that was proposed. */
+  #proposed = 0;
   /** How long a grant takes, on average. */
   #tookMs = 0;
   #fencing = false;
@@ -197,8 +199,11 @@ export class Quorum implements Store {
 
   /** Ahead of every clock by the time it gets there, if all goes well. */
   #leastFence({ monoMs }: Moment): number {
-    const aheadMs = Math.max(...this.#nodes.all.map(({ store }) => store.serverOffsetMs)) + this.#leadMs;
-    return Math.floor((monoMs + aheadMs) * 1000);
+    let offsetMs = Number.NEGATIVE_INFINITY;
+    for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.serverOffsetMs);
+    // Each round its own: where many are sent together, not all nodes are sent all of them.
+    this.#proposed = Math.max(this.#proposed + 1, Math.floor((monoMs + offsetMs + this.#leadMs) * 1000));
+    return this.#proposed;
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
@@ -239,7 +244,7 @@ export class Quorum implements Store {
     const round = this.#rounds.get(request.token);
     const unasked = round?.settle() ?? [];
     const mayHold = unasked.length === 0 ? this.#nodes.all : this.#nodes.all.filter((node) => !unasked.includes(node));
-    const responsive = this.#nodes.responsive.filter((node) => mayHold.includes(node));
+    const responsive = unasked.length === 0 ? this.#nodes.responsive : mayHold.filter((node) => !node.isSilent);
     const releases = new Map(responsive.map((node) => [node, node.store.release(request)] as const));
     round?.end(releases);
     for (const node of mayHold) if (!releases.has(node)) node.abandon(request, 0);
