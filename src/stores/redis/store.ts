@@ -234,9 +234,9 @@ class RedisStore implements Store, Node {
   }
 
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const [seen] = await this.operator.inspect([key], commandTimeoutMs);
+    const [seen] = await this.operator.see([key], commandTimeoutMs);
     if (seen instanceof LockBackendError) throw seen;
-    const { token: holder, ...state } = seen!;
+    const { token: holder, state } = seen!;
     return token === undefined ? state : { ...state, owned: holder === token };
   }
 
