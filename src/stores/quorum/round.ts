@@ -11,6 +11,7 @@ import type { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
 import type { Clock, QuorumNode } from './node';
 import type { Nodes } from './nodes';
+import { Reserve } from './reserve';
 
 /** How it ended. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -32,9 +33,7 @@ export class Round {
   readonly #fences = new Map<QuorumNode, number>();
   /** Nodes that have not answered yet. */
   readonly #open = new Set<QuorumNode>();
-  /** Nodes that are not asked yet. */
-  #rest: readonly QuorumNode[] = [];
-  #timer: unknown;
+  readonly #reserve: Reserve;
   #raising: Set<QuorumNode> | undefined;
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
@@ -67,6 +66,7 @@ export class Round {
     this.#nodes = nodes;
     this.#longestMs = longestMs;
     this.#clock = clock;
+    this.#reserve = new Reserve(clock);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
     if (onVerdict === undefined) this.#phase = 'granted';
@@ -83,30 +83,18 @@ export class Round {
     restAfterMs: number,
   ): void {
     this.#errors.push(...skipped);
-    this.#rest = rest;
-    if (rest.length > 0) this.#timer = this.#clock.setTimer(() => this.#onTimer(), restAfterMs);
+    this.#reserve.keep(rest, restAfterMs, () => this.#onLate());
     this.#ask(first);
   }
 
   /** Asks those that are not asked yet. */
   askAll(): void {
-    if (this.#rest.length > 0) this.#askRest();
+    if (this.#reserve.size > 0) this.#ask(this.#reserve.take());
   }
 
-  #onTimer(): void {
+  #onLate(): void {
     if (this.#phase === 'asking') for (const node of this.#open) node.isLast = true;
-    this.#askRest();
-  }
-
-  #askRest(): void {
-    const rest = this.#rest;
-    this.#dropRest();
-    this.#ask(rest);
-  }
-
-  #dropRest(): void {
-    if (this.#rest.length > 0) this.#clock.clearTimer(this.#timer);
-    this.#rest = [];
+    this.askAll();
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
@@ -139,8 +127,7 @@ export class Round {
 
   /** The nodes that were not asked, and will not be. */
   settle(): readonly QuorumNode[] {
-    const rest = this.#rest;
-    this.#dropRest();
+    const rest = this.#reserve.take();
     this.#checkDone();
     return rest;
   }
@@ -149,7 +136,6 @@ export class Round {
   end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
-    this.#dropRest();
     this.#releases = releases;
     if (releases === undefined) this.#releaseAll();
     if (wasAsking) this.#onVerdict({ is: 'over' });
@@ -194,7 +180,7 @@ export class Round {
   #decide(): void {
     if (this.#phase === 'asking') {
       if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
-      else if (this.#fences.size + this.#open.size + this.#rest.length < this.#nodes.majority) {
+      else if (this.#fences.size + this.#open.size + this.#reserve.size < this.#nodes.majority) {
         this.#phase = 'failed';
         this.#releaseAll();
       }
@@ -202,13 +188,13 @@ export class Round {
     if (this.#phase === 'failed') this.#explain();
     // Undecided: the first do not do.
     const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
-    if (isUndecided && this.#open.size + this.#writing === 0 && this.#rest.length > 0) this.#askRest();
+    if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
     this.#checkDone();
   }
 
   #checkDone(): void {
-    if (this.#phase === 'over') this.#dropRest();
-    if (this.#open.size + this.#writing + this.#rest.length === 0) this.#onDone();
+    if (this.#phase === 'over') this.#reserve.take();
+    if (this.#open.size + this.#writing + this.#reserve.size === 0) this.#onDone();
   }
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
