@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Bank } from './bank.mjs';
 import { audit, auditHolds, histogram } from './ledger.mjs';
 import { readOptions } from './options.mjs';
+import { openPage } from './page.mjs';
 import { chart, slice, svg } from './picture.mjs';
 import { finishLine, number, Progress, say, show, style, table, width } from './screen.mjs';
 import { Elsewhere, enter, findServer, Sorry } from './server.mjs';
@@ -52,6 +53,7 @@ async function story() {
   say(`${options.workers} processes move money between ${options.accounts} accounts, twice for ${options.seconds} s.`);
   say('Each transfer reads two balances, thinks for 1 to 4 ms, and writes both back.');
   say(`Server: ${server.line}`, 'dim');
+  if (options.page) say(`Page: ${await openPage({ redis, prefix: setup.prefix }, closing)}`, 'dim');
   show();
 
   const without = await phase('unlocked', { bank, team });
@@ -68,7 +70,17 @@ async function story() {
   };
   tellFigures(figures);
   if (figures.locked.done > 0) tellHolds(figures.holds);
-  return tellVerdict(figures);
+  const exitCode = tellVerdict(figures);
+  tellHowToWatch(server);
+  return exitCode;
+}
+
+/** Its own server ends with it: the next run has another port. */
+function tellHowToWatch({ url, own }) {
+  const inTerminal = `npx redis-exp-lock top '{redis-exp-lock-demo' --scan${own ? ` --url ${url}` : ''}`;
+  say('Watch the next one on a live page: npm start -- --page', 'dim');
+  if (url !== undefined) say(`or, while it runs, in a second terminal: ${inTerminal}`, 'dim');
+  show();
 }
 
 /** The same story, told by another Node; it ends with us. Resolves its exit code. */
