@@ -90,6 +90,9 @@ export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T>
   });
 }
 
+/** An attempt takes no longer than so many times `commandTimeout`: twice a client that is not ready, and a reply. */
+const attemptsInOne = 4;
+
 class Acquisition implements Attempting, Waiter, Cancellable {
   before: Cancellable | undefined;
   after: Cancellable | undefined;
@@ -140,7 +143,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
     }
-    if (this.#deadlineMs !== Number.POSITIVE_INFINITY) this.#armDeadline();
+    // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
+    if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#armDeadline();
   }
 
   granted(grant: Grant): HeldLock {
@@ -232,12 +236,13 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - this.#clock.nowMs();
-    const onDeadline = (): void => {
+    if (this.#deadlineMs === Number.POSITIVE_INFINITY || this.#deadline !== undefined) return;
+    const leftMs = Math.min(Math.ceil(this.#deadlineMs - this.#clock.nowMs()), longestTimerMs);
+    this.#deadline = this.#clock.later(() => {
+      this.#deadline = undefined;
       if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
-    };
-    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    }, leftMs);
   }
 
   #attempt(): void {
@@ -279,6 +284,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
+    this.#armDeadline();
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }
