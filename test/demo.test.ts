@@ -47,19 +47,30 @@ describe('the demo', function () {
       Number(row(demo, 'transfers done')[1]!.replace(',', '')),
     );
     expect(sentences(demo), demo.output()).to.contain('With withLock nothing was lost');
-    expect(sentences(demo)).to.contain('npx redis-exp-lock top').and.to.contain('npm start -- --page');
     expect(demo.output(), 'escape codes without a terminal').not.to.contain('\x1b');
     expect(readFileSync(drawing, 'utf8')).to.match(/^<svg.*worker 3.*<\/svg>\s*$/s);
     await nothingIsLeftOf(demo);
   });
 
   it('ends its workers and its server on Ctrl-C, which a terminal sends to all of them', async () => {
-    const demo = start(['--seconds', '30', '--page']);
+    const demo = start(['--seconds', '30']);
     await waitFor(() => /without a lock +\d/.test(demo.output()), { what: 'the first news of the demo' });
-    const [address] = /http:\/\/127\.0\.0\.1:\d+\//.exec(demo.output())!;
-    expect(await (await fetch(address)).text()).to.contain('<html');
     process.kill(-demo.pid, 'SIGINT');
     expect(await demo.end()).to.equal(130, demo.output());
+    await nothingIsLeftOf(demo);
+  });
+
+  it('shows its locks on the page beside it with --page, and ends that, too', async () => {
+    const demo = start(['--seconds', '2', '--workers', '3', '--page']);
+    const url = await waitFor(() => /Page: (\S+)/.exec(demo.output())?.[1], { what: 'the page', timeoutMs: 40_000 });
+    const response = await fetch(`${url}events`);
+    let text = '';
+    for await (const chunk of response.body!) {
+      text += Buffer.from(chunk).toString();
+      if (/"key":"\{redis-exp-lock-demo:\w+\}:bankAccount"/.test(text)) break;
+    }
+    expect(text).to.include('bankAccount');
+    expect(await demo.end()).to.equal(0, demo.output());
     await nothingIsLeftOf(demo);
   });
 
