@@ -18,13 +18,26 @@ import {
   type GrantSource,
   type Mode,
   type QueueEntry,
+  trustedMs,
 } from './store';
 import { AcquireTrace, type Effort, tracesAcquires } from './trace';
 import { type Attempting, Attempts, type Once } from './wait/attempt';
-import { type Position, tooLate, type Waiter } from './wait/queue';
+import type { Fetch, Fetcher, ShareWaiter } from './wait/place';
+import { fencesInBlock, type Position, tooLate } from './wait/queue';
 import type { Queues } from './wait/queues';
 import { SharedWaiter } from './wait/shared-waiter';
-import { abortReason, deadlock, enclosingLock, isEndless, refusalOf, timedOut, tooMany, type Wanted } from './wanted';
+import {
+  abortReason,
+  deadlock,
+  enclosingLock,
+  isEndless,
+  memberTerms,
+  queuesOf,
+  refusalOf,
+  timedOut,
+  tooMany,
+  type Wanted,
+} from './wanted';
 
 /** What is to be acquired. */
 export interface Terms {
@@ -90,7 +103,7 @@ export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T>
   });
 }
 
-class Acquisition implements Attempting, Waiter, Cancellable {
+class Acquisition implements Attempting, ShareWaiter, Cancellable {
   before: Cancellable | undefined;
   after: Cancellable | undefined;
   readonly commandTimeoutMs: number;
@@ -130,7 +143,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
-    if (this.isSettled) return;
+    if (this.isSettled || this.#wanted.fetcher !== undefined) return;
     this.#wanted.scope.waiting.add(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
@@ -139,8 +152,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (this.#deadlineMs !== Number.POSITIVE_INFINITY) this.#armDeadline();
   }
 
-  granted(grant: Grant): HeldLock {
-    return this.#succeed(this.#heldLock(grant, this.#position!.queue));
+  granted(grant: Grant, source?: GrantSource): HeldLock {
+    return this.#succeed(this.#heldLock(grant, source));
+  }
+
+  fetch(fetcher: Fetcher): Fetch {
+    return fetchFor(this.#wanted, fetcher);
   }
 
   failed(error: LockBackendError): void {
@@ -149,6 +166,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   troubled(error: LockBackendError | undefined): void {
     this.#failure = error && (forKey(error, this.#wanted.key) as LockBackendError);
+    this.#wanted.fetcher?.busy(this.#failure);
   }
 
   /** Ends the wait now, whatever it is doing. */
@@ -159,30 +177,44 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   onReply(reply: AcquireReply, token: string): void {
-    const { key, settings, change } = this.#wanted;
+    const { key, settings, change, fetcher } = this.#wanted;
     this.#failure = undefined;
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return void this.#succeed(change.granted(reply));
-    const { fence, sent } = reply;
-    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
+    const { fence, sent, others = 0 } = reply;
+    const grant = { token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs };
+    const tookMs = this.#clock.nowMs() - sent.monoMs;
+    if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {
+      this.#settle();
+      return fetcher.granted(this, grant, others);
+    }
+    const held = this.#heldLock(grant, undefined);
     if (held.remaining() > 0) return void this.#succeed(held);
-    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
+    this.troubled(tooLate(key, tookMs, settings.lifetimeMs));
     this.#abandon();
     this.#next();
   }
 
   onFailure(error: unknown): void {
     if (!(error instanceof LockBackendError)) return this.#fail(error);
-    this.#failure = error;
+    this.troubled(error);
     if (error.retryable) this.#next();
     else this.#fail(error);
   }
 
   #begin(): void {
-    const own = isEndless(this.#wanted.settings) ? enclosingLock(this.#wanted) : undefined;
-    if (own?.isEndless) return this.#fail(deadlock(this.#wanted.key, own));
+    const { key, keys, settings, scope, store, mode, fetcher } = this.#wanted;
+    const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.#wanted) : undefined;
+    if (own?.isEndless) return this.#fail(deadlock(key, own));
+    if (mode?.kind === 'exclusive') scope.sharing(store).close(keys as string);
+    const terms = memberTerms(this.#wanted);
+    if (terms !== undefined) {
+      const position = scope.sharing(store).position(terms, this);
+      this.#position = position;
+      return position.queue.join(position);
+    }
     const queues = queuesOf(this.#wanted);
     if (queues?.wakeUps.isOpen) this.#enqueue(queues);
     // Behind those that wait for the same already, until a wake-up would be heard.
@@ -264,6 +296,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     const { change } = this.#wanted;
     if (change !== undefined && reply.impossible !== undefined) return this.#fail(change.refused(reply.impossible));
     this.#shared?.busy(reply);
+    this.#wanted.fetcher?.busy(undefined);
     this.#next();
   }
 
@@ -290,11 +323,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {
-    const { key, keys, mode, kind, scope, settings, store } = this.#wanted;
-    const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
-    const context = scope.context(settings, store, source, kind);
-    return new HeldLock(grant, { key, keys, retries, context, mode });
+    return heldLock(this.#wanted, grant, queue, retries);
   }
 
   #succeed(held: HeldLock): HeldLock {
@@ -342,14 +372,28 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 }
 
+function heldLock(wanted: Wanted, grant: Grant, queue: GrantSource | undefined, retries: number): HeldLock {
+  const { key, keys, mode, kind, scope, settings, store } = wanted;
+  const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
+  return new HeldLock(grant, { key, keys, retries, context: scope.context(settings, store, source, kind), mode });
+}
+
+/** An acquisition of no caller in particular: what it is granted goes to those that wait together. */
+function fetchFor(wanted: Wanted, fetcher: Fetcher): Fetch {
+  const settings = {
+    ...wanted.settings,
+    timeoutMs: undefined,
+    maxRetries: Number.POSITIVE_INFINITY,
+    signal: undefined,
+  };
+  const fences = wanted.mode!.kind === 'counted' ? fencesInBlock : undefined;
+  const failed = (error: unknown): void => fetcher.failed(fetch, error as LockBackendError);
+  const fetch = new Acquisition({ ...wanted, settings, fences, trace: undefined, fetcher }, () => {}, failed);
+  fetch.start();
+  return fetch;
+}
+
 function warnOfPolling(wanted: Wanted, error: unknown): void {
   const message = `${describe(wanted.key)} is polled for: no message can be heard`;
   warn({ ...lockEvent(wanted), code: 'no-wake-ups', message, error });
-}
-
-/** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
-function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
-  const { queued, lifetimeMs, minReplicas } = settings;
-  const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
-  return isQueued ? scope.queues(store) : undefined;
 }

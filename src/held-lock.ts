@@ -22,11 +22,12 @@ import {
   type Grant,
   type GrantSource,
   type Held,
-  type Holder,
+  type Member,
   type Mode,
   type Moment,
   type ReleaseReply,
   type ReleaseRequest,
+  type Sharer,
   type Slot,
   type Store,
   yieldMs,
@@ -61,6 +62,7 @@ class Particulars {
   retries = 0;
   mayExecuteUntilMs = 0;
   mode: Mode | undefined;
+  member: Member | undefined;
   observation: Observation | undefined;
 }
 
@@ -77,10 +79,11 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
+export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
-  readonly token: string;
+  /** Another one where it has left a member that others share. */
+  token: string;
   /** Another one after a change in place. */
   fence: number;
   readonly keys: Key;
@@ -102,6 +105,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
     if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
+    if (grant.member !== undefined) this.#ownParticulars.member = grant.member;
     if (!this.isConfirmed) this.#ownUpkeep.confirm();
   }
 
@@ -122,6 +126,11 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   /** How it is held, where several may hold the key. */
   get mode(): Mode | undefined {
     return this.#particulars?.mode;
+  }
+
+  /** What it shares with other holders of this process; undefined: nothing. */
+  get member(): Member | undefined {
+    return this.#particulars?.member;
   }
 
   get ended(): boolean {
@@ -179,8 +188,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   }
 
   held(): Held | undefined {
-    const { mode, fence } = this;
-    return mode && { mode, fence };
+    const { mode, member = this } = this;
+    return mode && { mode, fence: member.fence };
   }
 
   check(): boolean {
@@ -215,6 +224,17 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.#validity = this.#validity.uncertain(asked, lifetimeMs, untilMs);
   }
 
+  parted(token: string, fence: number, sent: Moment): void {
+    Object.assign(this, { token, fence });
+    this.#particulars!.member = undefined;
+    this.confirm(sent, this.context.settings.lifetimeMs, false);
+  }
+
+  /** Leaves the member that it shares. */
+  part(): Promise<void> {
+    return this.#ownUpkeep.part();
+  }
+
   /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
@@ -226,7 +246,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.#ending = new Ending('lost');
     this.#upkeep?.stop();
     this.context.onEnd(this);
-    this.context.source.lost(this);
+    (this.member ?? this.context.source).lost(this);
     noteLoss(this, this.#ending, reason);
     this.#upkeep?.abort(this.#ending.loss!);
   }
@@ -236,7 +256,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.check();
     this.#ending ??= new Ending('released');
     this.#upkeep?.stop();
-    const reply = this.context.source.release(this);
+    const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
+    const reply = this.member === undefined ? send() : this.member.release(this, send);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
     return releasing;
@@ -320,7 +341,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
 
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, token, done } = this;
+    const { keys, done } = this;
+    const { token } = this.member ?? this;
     const isConfirmed = ticket === 0 && !this.#mayExecute();
     const held = this.held();
     return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };

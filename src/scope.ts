@@ -9,6 +9,7 @@ import type { RedisLike } from './redis-like';
 import type { GrantSource, Holder, ReleaseReply, Store } from './store';
 import { storeOf } from './stores/open';
 import { type Queues, queuesOf } from './wait/queues';
+import { Sharing } from './wait/sharing';
 import { WeakList } from './weak-list';
 
 const smallestSweep = 64;
@@ -32,6 +33,7 @@ export class Scope {
   readonly #stores = new WeakList<Store>();
   readonly #queues = new WeakList<Queues>();
   readonly #storesOfClients = new WeakMap<object, Store>();
+  readonly #sharings = new WeakMap<Store, Sharing>();
   /** The last one of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
@@ -66,6 +68,16 @@ export class Scope {
       queues.wakeUps.join();
     }
     return queues;
+  }
+
+  /** Where callers of this scope wait together for what several may hold. */
+  sharing(store: Store): Sharing {
+    let sharing = this.#sharings.get(store);
+    if (sharing === undefined) {
+      sharing = new Sharing(store);
+      this.#sharings.set(store, sharing);
+    }
+    return sharing;
   }
 
   /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */

@@ -2,7 +2,7 @@
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
 import { type Clock, type Moment, now, systemClock } from './clock';
-import type { LockBackendError } from './errors';
+import type { LockBackendError, LossReason } from './errors';
 import type { Key } from './keys';
 import type { LockState, Slot, StoreKind } from './state';
 
@@ -63,6 +63,8 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** For one of a quorum, which is not queued: the least that the fence may be. */
   readonly leastFence?: number | undefined;
+  /** Of a reader that shares a member: that member. While it is there, there is room beside it, whoever waits. */
+  readonly beside?: { readonly token: string; readonly held: Held } | undefined;
   /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
   readonly slots?: Slots | undefined;
 }
@@ -202,6 +204,8 @@ export interface Grant {
   readonly mayExecuteUntilMs: number;
   /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
+  /** Of a key that several may hold: what it is held by together with others of this process. */
+  readonly member?: Member | undefined;
 }
 
 /** A held lock, as what granted it sees it. */
@@ -228,6 +232,33 @@ export interface GrantSource {
   release(held: Holder): ReleaseReply | Promise<ReleaseReply>;
   /** `held` was lost, and is not released: others may go on. */
   lost(held: Holder): void;
+}
+
+/** What Redis keeps of one holder of a key that several may hold; holders of one process share it, or have it one after the other. */
+export interface Member {
+  readonly token: string;
+  readonly fence: number;
+  /** `held` ends. `send` releases the member in Redis: not while another holder has it. */
+  release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
+  /** `held` was lost, and is not released: others may go on. */
+  lost(held: Sharer): void;
+  /** Extends it for all of them. */
+  extend(request: ExtendRequest): Promise<ExtendReply>;
+  /**
+   * Gives `held` a member of its own; at once where it shares this one with no other. No extension of it is in flight.
+   *
+   * @throws {LockBackendError} (rejects) no answer. It shares this one as before.
+   */
+  part(held: Sharer): Promise<void>;
+}
+
+/** A held lock, as its member sees it. */
+export interface Sharer extends Holder {
+  /** Notices the end of its validity. True while it is held. */
+  check(): boolean;
+  lose(reason: LossReason): void;
+  /** It shares no member any more: what Redis keeps has this token and fence, and lasts for its lifetime from `sent` at least. */
+  parted(token: string, fence: number, sent: Moment): void;
 }
 
 /** A subscription. */

@@ -6,7 +6,7 @@ import { describe, type Key } from './keys';
 import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
 import { Renewal, shortestMs, timerMs } from './renewal';
-import { type Clock, earlier, type Held, type Moment, now, type Store } from './store';
+import { type Clock, earlier, type Held, type Member, type Moment, now, type Sharer, type Store } from './store';
 
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
 const stallMs = 50;
@@ -14,10 +14,9 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 
 /** What is looked after: a held lock. */
-export interface Kept extends Observed {
+export interface Kept extends Observed, Sharer {
   readonly key: Key;
   readonly keys: Key;
-  readonly token: string;
   readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
   readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
@@ -28,14 +27,12 @@ export interface Kept extends Observed {
   readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
   held(): Held | undefined;
-  /** Notices the end of the validity. True while it is ours. */
-  check(): boolean;
-  leftMs(): number;
+  /** What it shares with others, and is extended together with them. */
+  readonly member: Member | undefined;
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
   /** An extension, requested at `asked`, was not answered, and may still execute until `untilMs`. */
   uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
-  lose(reason: LossReason): void;
   releaseQuietly(): Promise<unknown>;
 }
 
@@ -90,9 +87,15 @@ export class Upkeep {
 
   /** Sets the end to `lifetimeMs` from now, even if it is sooner. */
   async extend(lifetimeMs: number | null): Promise<boolean> {
-    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    await this.#idle();
     this.#isExact = true;
     return this.#alone(() => this.#extendExactly(lifetimeMs));
+  }
+
+  /** Leaves the member that it shares. No extension of that is in flight then, which would count for it afterwards. */
+  async part(): Promise<void> {
+    await this.#idle();
+    await this.#alone(() => this.#part());
   }
 
   /** Sets the end to the lease's own lifetime from now, unless it is later already. */
@@ -194,6 +197,18 @@ export class Upkeep {
     this.#aborter?.abort(loss);
   }
 
+  async #idle(): Promise<void> {
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+  }
+
+  async #part(): Promise<boolean> {
+    const { member, key } = this.#held;
+    await member?.part(this.#held).catch((error) => {
+      throw forKey(error, key);
+    });
+    return true;
+  }
+
   /** Runs `work` as the one extension in flight. */
   #alone(work: () => Promise<boolean>): Promise<boolean> {
     const extending = work().finally(() => {
@@ -205,6 +220,8 @@ export class Upkeep {
 
   async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
     const held = this.#held;
+    // A member that is shared has one end, its lifetime after the last extension.
+    if (lifetimeMs !== held.context.settings.lifetimeMs) await this.#part();
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
     const asked = now(this.#held.clock);
@@ -225,7 +242,7 @@ export class Upkeep {
     const { lifetimeMs, exact, validUntilMs } = extension;
     const begin = (): boolean => this.#held.check();
     const request = { ...extension, keys, token, held: this.#held.held(), begin };
-    const reply = await context.store.extend(request).catch((error) => {
+    const reply = await (this.#held.member ?? context.store).extend(request).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) this.#held.uncertain(asked, lifetimeMs, validUntilMs);
       throw forKey(error, key);
     });

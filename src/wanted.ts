@@ -9,6 +9,8 @@ import type { Scope } from './scope';
 import type { AcquireReply } from './store';
 import type { AcquireTrace } from './trace';
 import type { KeptToken, Target } from './wait/attempt';
+import type { Fetcher, MemberTerms } from './wait/place';
+import type { Queues } from './wait/queues';
 
 /** All that an acquisition is for. */
 export interface Wanted extends Target {
@@ -17,6 +19,8 @@ export interface Wanted extends Target {
   readonly change: Change | undefined;
   /** Where somebody listens. */
   readonly trace: AcquireTrace | undefined;
+  /** Of no caller in particular: for those that wait together. */
+  readonly fetcher?: Fetcher | undefined;
 }
 
 /** A change in place: what becomes of its answers. */
@@ -45,6 +49,22 @@ export function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, si
 export function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
   if (change !== undefined) return undefined;
   return enclosingLocks().find((held) => excludes(held, store, keys, mode));
+}
+
+/** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
+export function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
+  const { queued, lifetimeMs, minReplicas } = settings;
+  const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
+  return isQueued ? scope.queues(store) : undefined;
+}
+
+/** What those have in common that this wait may be shared with; undefined: it goes its own way. */
+export function memberTerms({ keys, settings, store, mode, change, fetcher }: Wanted): MemberTerms | undefined {
+  const { queued, lifetimeMs, minReplicas, fencing, owner } = settings;
+  const isShared = queued && lifetimeMs !== null && minReplicas === 0 && store.kind === 'redis';
+  if (!isShared || change !== undefined || fetcher !== undefined) return undefined;
+  if (mode === undefined || mode.kind === 'exclusive') return undefined;
+  return { key: keys as string, lifetimeMs, fencing, owner, mode };
 }
 
 export function timedOut(wanted: Wanted, how: string): LockTimeoutError {

@@ -152,7 +152,7 @@ export class Machine {
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
     return acquireShared(
       row.shared,
-      () => this.#mint(1, micros),
+      (count) => this.#mint(count, micros),
       command,
       micros,
       notifyEach(this.#publish, key),

@@ -121,10 +121,8 @@ function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] 
 
 /** For a key that several may hold. */
 function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
-  const { keys, token, lifetimeMs, queueAs } = request;
+  const { keys, token, lifetimeMs } = request;
   const key = listOf(keys)[0]!;
-  const position =
-    queueAs === undefined ? [] : [queueAs.channel, queueAs.id, String(queueAs.ticket), String(queueAs.silenceMs ?? 0)];
   return scripts.acquireShared(
     key,
     fence,
@@ -133,15 +131,20 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
     token,
     lifetimeMs ?? probationMs,
     Math.ceil(notAfter),
-    fencesOf(request) > 0 ? 1 : 0,
+    fencesOf(request),
     letters[mode.kind],
     mode.prefer[0]!,
     mode.permits,
     mode.most,
     mode.step,
     mode.group,
-    position,
+    placeOf(request),
   );
+}
+
+function placeOf({ queueAs, beside }: AcquireRequest): string[] {
+  if (beside !== undefined) return [memberOf(beside.token, beside.held)];
+  return queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(queueAs.silenceMs ?? 0)] : [];
 }
 
 function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
