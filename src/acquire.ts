@@ -6,20 +6,12 @@
 // is told that it was granted, or leaves. Where there are no wake-ups it polls: attempts, with pauses (wait/attempt.ts).
 import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from './errors';
 import { type LockKind, lockEvent, warn } from './events';
-import { HeldLock } from './held-lock';
+import type { HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
+import type { Granted } from './member';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import {
-  type AcquireReply,
-  type Clock,
-  clockOf,
-  type Grant,
-  type GrantSource,
-  type Mode,
-  type QueueEntry,
-  trustedMs,
-} from './store';
+import { type AcquireReply, type Clock, clockOf, type GrantSource, type Mode, trustedMs } from './store';
 import { AcquireTrace, type Effort, tracesAcquires } from './trace';
 import { type Attempting, Attempts, type Once } from './wait/attempt';
 import type { Fetch, Fetcher, ShareWaiter } from './wait/place';
@@ -30,8 +22,9 @@ import {
   abortReason,
   deadlock,
   enclosingLock,
+  heldLock,
   isEndless,
-  memberTerms,
+  placeFor,
   queuesOf,
   refusalOf,
   timedOut,
@@ -138,13 +131,17 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
   }
 
+  get awaited(): Wanted {
+    return this.#wanted;
+  }
+
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
     if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled || this.#wanted.fetcher !== undefined) return;
-    this.#wanted.scope.waiting.add(this);
+    this.#wanted.scope.beginWait(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
@@ -152,7 +149,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     if (this.#deadlineMs !== Number.POSITIVE_INFINITY) this.#armDeadline();
   }
 
-  granted(grant: Grant, source?: GrantSource): HeldLock {
+  granted(grant: Granted, source?: GrantSource): HeldLock {
     return this.#succeed(this.#heldLock(grant, source));
   }
 
@@ -190,7 +187,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
       this.#settle();
       return fetcher.granted(this, grant, others);
     }
-    const held = this.#heldLock(grant, undefined);
+    const held = this.#heldLock(grant, undefined, reply.mode);
     if (held.remaining() > 0) return void this.#succeed(held);
     this.troubled(tooLate(key, tookMs, settings.lifetimeMs));
     this.#abandon();
@@ -205,16 +202,12 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 
   #begin(): void {
-    const { key, keys, settings, scope, store, mode, fetcher } = this.#wanted;
+    const { key, settings, fetcher } = this.#wanted;
     const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.#wanted) : undefined;
     if (own?.isEndless) return this.#fail(deadlock(key, own));
-    if (mode?.kind === 'exclusive') scope.sharing(store).close(keys as string);
-    const terms = memberTerms(this.#wanted);
-    if (terms !== undefined) {
-      const position = scope.sharing(store).position(terms, this);
-      this.#position = position;
-      return position.queue.join(position);
-    }
+    const place = placeFor(this.#wanted, this);
+    this.#position = place;
+    if (place !== undefined) return place.queue.join(place);
     const queues = queuesOf(this.#wanted);
     if (queues?.wakeUps.isOpen) this.#enqueue(queues);
     // Behind those that wait for the same already, until a wake-up would be heard.
@@ -268,28 +261,20 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 
   #attempt(): void {
-    if (this.#shared !== undefined) return this.#attempts.make(this.#place(this.#shared), undefined);
+    if (this.#shared === undefined && this.#attempts.count === 0) return this.#attempts.make(undefined, undefined);
+    const isLast = this.#isLast;
+    const polls = !isLast && (this.#isDeaf || queuesOf(this.#wanted) === undefined);
+    const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
+    if (this.#shared !== undefined)
+      return this.#attempts.make(isLast ? undefined : this.#shared.place(pauseMs), undefined);
     // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
-    const polls = this.#attempts.count > 0 && !this.#isLast && this.#polls;
-    this.#attempts.make(undefined, polls ? this.#attempts.nextPauseMs() : undefined);
-  }
-
-  /** Where it is queued, for a key that several may hold, if this attempt is in vain and another will follow. */
-  #place(shared: SharedWaiter): QueueEntry | undefined {
-    if (this.#isLast) return undefined;
-    if (shared.isSubscribed) return shared.entry();
-    // A waiter that is to be woken makes sure first that it would hear.
-    return this.#polls ? shared.pollingEntry(this.#attempts.nextPauseMs()) : undefined;
+    this.#attempts.make(undefined, pauseMs);
   }
 
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.#wanted.settings;
     return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
-  }
-
-  get #polls(): boolean {
-    return this.#isDeaf || queuesOf(this.#wanted) === undefined;
   }
 
   #onBusy(reply: AcquireReply & { granted: false }): void {
@@ -322,9 +307,9 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
   }
 
-  #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {
+  #heldLock(grant: Granted, queue: GrantSource | undefined, mode = this.#wanted.mode): HeldLock {
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
-    return heldLock(this.#wanted, grant, queue, retries);
+    return heldLock(this.#wanted, grant, { source: queue, mode, retries });
   }
 
   #succeed(held: HeldLock): HeldLock {
@@ -353,7 +338,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#stopOpening?.();
     if (this.#onAbort !== undefined) this.#wanted.settings.signal?.removeEventListener('abort', this.#onAbort);
     this.#shared?.leave();
-    this.#wanted.scope.waiting.delete(this);
+    this.#wanted.scope.endWait(this);
   }
 
   #abandon(): void {
@@ -370,12 +355,6 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const wasQueued = this.#position !== undefined || this.#shared?.isSubscribed;
     return timedOut(this.#wanted, wasQueued ? 'it was queued' : `attempts: ${this.#attempts.count}`);
   }
-}
-
-function heldLock(wanted: Wanted, grant: Grant, queue: GrantSource | undefined, retries: number): HeldLock {
-  const { key, keys, mode, kind, scope, settings, store } = wanted;
-  const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
-  return new HeldLock(grant, { key, keys, retries, context: scope.context(settings, store, source, kind), mode });
 }
 
 /** An acquisition of no caller in particular: what it is granted goes to those that wait together. */

@@ -1,10 +1,11 @@
 // A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
-// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
+// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is released to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
 import { type LockKind, warn } from './events';
 import { describe, type Key, listOf } from './keys';
 import type { Linked } from './linked-list';
+import type { Granted, Member, Sharer } from './member';
 import {
   eventOf,
   holdsAreObserved,
@@ -15,19 +16,16 @@ import {
   tellLost,
   tellRelease,
 } from './observation';
-import { checkValue, lifetimeRule, type Settings } from './options';
+import type { Settings } from './options';
 import {
   type Clock,
   clockOf,
-  type Grant,
   type GrantSource,
   type Held,
-  type Member,
   type Mode,
   type Moment,
   type ReleaseReply,
   type ReleaseRequest,
-  type Sharer,
   type Slot,
   type Store,
   yieldMs,
@@ -95,7 +93,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   #upkeep: Upkeep | undefined;
   #ending: Ending | undefined;
 
-  constructor(grant: Grant, details: GrantDetails) {
+  constructor(grant: Granted, details: GrantDetails) {
     this.token = grant.token;
     this.fence = grant.fence;
     this.keys = details.keys;
@@ -106,7 +104,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
     if (grant.member !== undefined) this.#ownParticulars.member = grant.member;
-    if (!this.isConfirmed) this.#ownUpkeep.confirm();
+    if (!this.isConfirmed) this.upkeep.confirm();
   }
 
   /** The key as it was given. */
@@ -157,18 +155,13 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
 
-  /** Whether its lifetime ended, and it was never released. */
-  get isForgotten(): boolean {
-    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
-  }
-
   get isLost(): boolean {
     return this.#ending?.how === 'lost';
   }
 
   get signal(): AbortSignal {
     this.check();
-    return this.#ownUpkeep.signal;
+    return this.upkeep.signal;
   }
 
   get observation(): Observation | undefined {
@@ -184,7 +177,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     if (!holdsAreObserved()) return;
     const observation = new Observation(this);
     this.#ownParticulars.observation = observation;
-    if (observation.hold !== undefined) this.#ownUpkeep.watch();
+    if (observation.hold !== undefined) this.upkeep.watch();
   }
 
   held(): Held | undefined {
@@ -230,11 +223,6 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     this.confirm(sent, this.context.settings.lifetimeMs, false);
   }
 
-  /** Leaves the member that it shares. */
-  part(): Promise<void> {
-    return this.#ownUpkeep.part();
-  }
-
   /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
@@ -255,7 +243,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     if (this.#ending?.releasing !== undefined) return this.#ending.releasing;
     this.check();
     this.#ending ??= new Ending('released');
-    this.#upkeep?.stop();
+    this.#upkeep?.released();
     const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
     const reply = this.member === undefined ? send() : this.member.release(this, send);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
@@ -290,22 +278,13 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     return this.#releaseRequest(this.mode !== undefined && this.mode.step > 0 ? -1 : 0);
   }
 
-  async extend(lifetimeMs?: number): Promise<boolean> {
-    if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
-    return this.#ownUpkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
-  }
-
-  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
-  startRenewing(lease: object): void {
-    this.#ownUpkeep.startRenewing(lease);
-  }
-
   get #ownParticulars(): Particulars {
     this.#particulars ??= new Particulars();
     return this.#particulars;
   }
 
-  get #ownUpkeep(): Upkeep {
+  /** What looks after it, made when it is first needed. */
+  get upkeep(): Upkeep {
     this.#upkeep ??= new Upkeep(this);
     return this.#upkeep;
   }

@@ -5,10 +5,12 @@
 import * as election from './election';
 import * as errors from './errors';
 import type * as events from './events';
+import type * as freeing from './free';
 import * as hostLock from './host-lock';
 import type * as keys from './keys';
 import type * as leaders from './leaders';
 import type * as lease from './lease';
+import type * as listing from './list';
 import * as lock from './lock';
 import type * as once from './once';
 import type * as options from './options';
@@ -61,6 +63,8 @@ namespace redisExpLock {
   export type NodeRedisLike = redisLike.NodeRedisLike;
   export type IORedisLike = redisLike.IORedisLike;
   export type GlideLike = redisLike.GlideLike;
+  export type UpstashLike = redisLike.UpstashLike;
+  export type BunRedisLike = redisLike.BunRedisLike;
   export type Store = redisLike.EmbeddedStore;
   export type MemoryStore = memory.MemoryStore;
   export type MemoryStoreOptions = memory.MemoryStoreOptions;
@@ -83,6 +87,12 @@ namespace redisExpLock {
   export type TryRunResult<T> = factory.TryRunResult<T>;
   export type OnceResult<T> = once.OnceResult<T>;
   export type LockState = state.LockState;
+  export type HolderState = state.HolderState;
+  export type WaiterState = state.WaiterState;
+  export type ListedLock = state.ListedLock;
+  export type LockList = listing.LockList;
+  export type ListOptions = listing.ListOptions;
+  export type FreeOptions = freeing.FreeOptions;
   export type Slot = state.Slot;
   export type Leader = leaders.Leader;
   export type Term = terms.Term;

@@ -2,8 +2,9 @@
 // A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
 // not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
 import { type Clock, type Moment, now, systemClock } from './clock';
-import type { LockBackendError, LossReason } from './errors';
+import type { LockBackendError } from './errors';
 import type { Key } from './keys';
+import type { Operator } from './operator';
 import type { LockState, Slot, StoreKind } from './state';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
@@ -16,7 +17,7 @@ export interface Mode {
   /** A reader, which shares; a writer, which excludes all; or a holder of permits. */
   readonly kind: 'shared' | 'exclusive' | 'counted';
   readonly prefer: 'writer' | 'reader' | 'fair';
-  /** Readers share with their own group. */
+  /** Readers share with their own group; permits on a quorum: the places that they are (`placesText`). */
   readonly group: string;
   /** How many are wanted; 1 for readers and writers. */
   readonly permits: number;
@@ -77,6 +78,8 @@ export interface QueueEntry {
   readonly ticket: number;
   /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
   readonly silenceMs?: number | undefined;
+  /** Whose entry it is, on a quorum, where each attempt has a token of its own. Default: the token of the request. */
+  readonly token?: string | undefined;
 }
 
 /** The channel of an entry that cannot be notified: its waiter polls. */
@@ -102,6 +105,8 @@ export type AcquireReply =
       readonly sent: Moment;
       readonly others?: number;
       readonly slot?: Slot | undefined;
+      /** How it is held, where the store knows more than was asked for. */
+      readonly mode?: Mode | undefined;
     }
   | {
       readonly granted: false;
@@ -131,6 +136,8 @@ export interface ExtendRequest {
   readonly begin: () => boolean;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
+  /** For one of a quorum: a writer that is not held as one there is `missing`. */
+  readonly strictly?: boolean | undefined;
 }
 
 /** `late`: it was not sent any more, or ran after the holder's validity had ended; nothing was changed. */
@@ -160,6 +167,8 @@ export interface RaiseRequest {
   /** What every later fence must exceed. */
   readonly fence: number;
   readonly commandTimeoutMs: number;
+  /** Not for a mutex. */
+  readonly mode?: Mode | undefined;
 }
 
 export type ReleaseReply = 'released' | 'missing' | 'taken';
@@ -202,10 +211,8 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
-  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  /** It was granted by message: it is valid for so many ms, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
-  /** Of a key that several may hold: what it is held by together with others of this process. */
-  readonly member?: Member | undefined;
 }
 
 /** A held lock, as what granted it sees it. */
@@ -223,7 +230,7 @@ export interface Holder {
   releaseRequest(): ReleaseRequest;
 }
 
-/** Where a grant came from, and so what a held lock is given back to. */
+/** Where a grant came from, and so what a held lock is released to. */
 export interface GrantSource {
   /**
    * Releases `held`: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
@@ -232,33 +239,6 @@ export interface GrantSource {
   release(held: Holder): ReleaseReply | Promise<ReleaseReply>;
   /** `held` was lost, and is not released: others may go on. */
   lost(held: Holder): void;
-}
-
-/** What Redis keeps of one holder of a key that several may hold; holders of one process share it, or have it one after the other. */
-export interface Member {
-  readonly token: string;
-  readonly fence: number;
-  /** `held` ends. `send` releases the member in Redis: not while another holder has it. */
-  release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
-  /** `held` was lost, and is not released: others may go on. */
-  lost(held: Sharer): void;
-  /** Extends it for all of them. */
-  extend(request: ExtendRequest): Promise<ExtendReply>;
-  /**
-   * Gives `held` a member of its own; at once where it shares this one with no other. No extension of it is in flight.
-   *
-   * @throws {LockBackendError} (rejects) no answer. It shares this one as before.
-   */
-  part(held: Sharer): Promise<void>;
-}
-
-/** A held lock, as its member sees it. */
-export interface Sharer extends Holder {
-  /** Notices the end of its validity. True while it is held. */
-  check(): boolean;
-  lose(reason: LossReason): void;
-  /** It shares no member any more: what Redis keeps has this token and fence, and lasts for its lifetime from `sent` at least. */
-  parted(token: string, fence: number, sent: Moment): void;
 }
 
 /** A subscription. */
@@ -319,6 +299,8 @@ export interface Store {
     | undefined;
   /** With a token also whether that holds the key. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
+  /** What an operator does here, and what is written down for one. */
+  readonly operator: Operator;
   /** How many permits are out, by the server's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
   /** What is cached beside a lock; null: nothing. */
@@ -345,13 +327,16 @@ export interface Store {
   readonly isQuorum?: boolean | undefined;
 }
 
-/** A store that can be one of a quorum, for locks of one holder. */
+/** A store that can be one of a quorum. */
 export interface Node
-  extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  readonly operator?: Operator;
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
   identify(timeoutMs: number): Promise<Identity>;
+  /** Of each holder of a semaphore, the places that it has. */
+  readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]>;
   /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
   readonly generation: (() => number) | undefined;
   /** Its clock less our monotonic one, in ms: never more than that really is. */
@@ -376,6 +361,15 @@ export function trustedMs(lifetimeMs: number): number {
 /** The yield window of a lock: one pause of the callers outside its queue. */
 export function yieldMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
+}
+
+/** Places of a semaphore on a quorum, as they are kept with their holder. */
+export function placesText(places: readonly number[]): string {
+  return `,${places.join(',')},`;
+}
+
+export function placesOf(text: string): number[] {
+  return (text.match(/\d+/g) ?? []).map(Number);
 }
 
 /** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */

@@ -39,7 +39,7 @@ export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive'
 }
 
 async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
-  if (held.member !== undefined) await held.part();
+  if (held.member !== undefined) await held.upkeep.part();
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };
@@ -60,7 +60,8 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
       return gone(held, 'was released meanwhile');
     },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
-      held.changed(mode, fence);
+      // The nodes of a quorum know fences of their own.
+      held.changed(mode, mode.kind === 'shared' ? held.fence : fence);
       held.confirm(sent, lifetimeMs, false);
       return held;
     },

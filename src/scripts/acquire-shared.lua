@@ -14,13 +14,17 @@
 -- ARGV   permits   how many we want
 -- ARGV   most      how many there are
 -- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
--- ARGV   group     readers of one group share
--- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); or of a reader that has shared a member: that member, beside which there is room for its own
+-- ARGV   group     readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
+-- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
 -- REPLY  [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] ~= '0', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 -- What comes after our arguments is the next call's: only their number says whether the caller is to be queued.
-local mayQueue = #ARGV > 11
+local mayQueue = #ARGV > 11 and ARGV[11] ~= ''
+local queuedAs, least = token, 0
+if #ARGV > 14 then
+  queuedAs, least = ARGV[15], tonumber(ARGV[16])
+end
 checkLifetime(ARGV[2])
 local ttl = tonumber(ARGV[2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
@@ -31,15 +35,16 @@ clock()
 if now > notAfter then
   return { -1, 0, 0, now }
 end
+checkFence(least)
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
 local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[13]) or 0
-local queued = find(queue, all, token, ticket, band)
+local queued = find(queue, all, queuedAs, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
 local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
+local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
 asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
@@ -51,7 +56,7 @@ local apart = others
 if kind == 'r' and others > 0 and all.whole then
   for band = 1, 3 do
     for _, each in ipairs(all[band].list) do
-      local isBeside = each.kind == 'r' and each.group == group and each.token ~= token
+      local isBeside = each.kind == 'r' and each.group == group and each ~= queued
       apart = apart - (isBeside and 1 or 0)
     end
   end
@@ -129,7 +134,7 @@ if not granted then
   end
   granted = held.count == 0
   if not upgrade then
-    granted = isTurnOf(queue, all, held, asking, most)
+    granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
   end
   -- Where that reads, no writer is in, and none gets in before both have left.
   local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
@@ -141,7 +146,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1)
+    minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1, least)
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
@@ -204,8 +209,8 @@ asking.text = string.format(
   permits,
   prefer,
   asking.channel,
-  #token
-) .. token .. group
+  #queuedAs
+) .. queuedAs .. group
 all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then

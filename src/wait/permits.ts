@@ -5,7 +5,8 @@
 // Where others of the same lock object wait on other terms, all queue in Redis, each with its own entry: so nobody is passed.
 import type { LockBackendError } from '../errors';
 import { LinkedList } from '../linked-list';
-import type { ExtendReply, ExtendRequest, Grant, Member, ReleaseReply, Sharer } from '../store';
+import type { Member, Sharer } from '../member';
+import type { ExtendReply, ExtendRequest, Grant, ReleaseReply } from '../store';
 import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } from './place';
 import { handOffsAlone, handOffsAmongOthers } from './queue';
 

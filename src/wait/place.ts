@@ -1,7 +1,17 @@
 // The contract between those that wait together for a key that several may hold, and what they wait with: a place, where members are
 // fetched for them (readers.ts, permits.ts).
 import type { LockBackendError } from '../errors';
-import type { AcquireReply, AcquireRequest, ExtendReply, ExtendRequest, Grant, Mode, ReleaseRequest } from '../store';
+import type { Granted } from '../member';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  ExtendReply,
+  ExtendRequest,
+  Grant,
+  Holder,
+  Mode,
+  ReleaseRequest,
+} from '../store';
 import type { Position, QueueKey, Waiter } from './queue';
 
 /** What is the same for all that wait in one place. */
@@ -11,6 +21,7 @@ export interface MemberTerms extends QueueKey {
 
 /** A caller that waits in such a place. */
 export interface ShareWaiter extends Waiter {
+  granted(grant: Granted): Holder;
   /** Begins to fetch a member, as this caller would wait for it, until it is granted or given up. Answers later, never at once. */
   fetch(fetcher: Fetcher): Fetch;
 }

@@ -6,15 +6,14 @@
 // own, which never ends later than what Redis confirmed for the member.
 import type { LockBackendError, LossReason } from '../errors';
 import { LinkedList } from '../linked-list';
+import type { Member, Sharer } from '../member';
 import {
   type ExtendReply,
   type ExtendRequest,
   type Grant,
   type Held,
-  type Member,
   type Moment,
   type ReleaseReply,
-  type Sharer,
   trustedMs,
 } from '../store';
 import { newToken } from '../token';

@@ -1,7 +1,7 @@
 /**
  * Ten thousand random rounds of acquire, extend, release and abort, through connections that break, lose replies and stutter;
  * and then nothing is left: no key but the fences, no listener, no timer, no connection. While they run, no two leases of a
- * key believe at the same time, and the fences rise in the order of the grants.
+ * key are valid at the same time, and the fences rise in the order of the grants.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
@@ -66,7 +66,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
     await server.discard();
   });
 
-  it('no two believe at once, fences rise, and nothing is left behind (H2, H3, H8, H16, H22, H36)', async () => {
+  it('no two valid holders at once, fences rise, and nothing is left behind (H2, H3, H8, H16, H22, H36)', async () => {
     await sleep(0); // mocha sets its own timer once the test has begun
     const timers = new Timers();
     const before = {

@@ -5,7 +5,7 @@
 // writers that prefer writers; all others. `phase` is the time of the last writer's grant: a writer that is preferred passes all
 // others that came after it, so each is passed once, and no stream of writers starves it. Readers that are preferred pass what has
 // waited for less than half a second, so no stream of readers starves a writer.
-import type { Mode, QueueEntry } from '../../store';
+import { type Mode, placesOf, type QueueEntry } from '../../store';
 import type { Acquired, Extended, Publish, Released } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
@@ -17,6 +17,7 @@ export interface SharedCommand {
   readonly notAfterMs: number;
   readonly fences: number;
   readonly queueAs?: QueueEntry | undefined;
+  readonly leastFence?: number | undefined;
   readonly mode: Mode;
   /** The token of a member that this reader has shared: while that is there, there is room for its own. */
   readonly beside?: string | undefined;
@@ -31,7 +32,7 @@ interface Room {
   only: string | undefined;
 }
 
-/** The same numbers stand in holders.lua, waiters.lua. */
+/** The same numbers are in holders.lua, waiters.lua. */
 const readersPassMicros = 500_000;
 /** So many are notified by one release, and may be admitted before those in front of them have asked. */
 const mostNotified = 32;
@@ -43,8 +44,8 @@ export class LimitError extends Error {}
 
 export function acquireShared(
   all: Shared,
-  mint: (count: number) => number,
-  { token, lifetimeMs, notAfterMs, fences: count, queueAs, mode, beside }: SharedCommand,
+  mint: (count: number, least: number) => number,
+  { token, lifetimeMs, notAfterMs, fences: count, queueAs, leastFence = 0, mode, beside }: SharedCommand,
   micros: number,
   notify: (channel: string, ids: string[]) => void,
   silenceMs: (before: number, wantedMs: number | undefined) => number,
@@ -65,7 +66,8 @@ export function acquireShared(
   if (kind === 'counted' && isKnown && all.most !== most && all.most !== 0) {
     throw new LimitError(`LIMIT this semaphore has ${all.most} permits, not ${most}`);
   }
-  const queued = live.find((each) => each.token === token);
+  const queuedAs = queueAs?.token ?? token;
+  const queued = live.find((each) => each.token === queuedAs);
   const others = live.filter((each) => each !== queued);
   const apart = others.filter((each) => kind !== 'shared' || each.kind !== kind || each.group !== group).length;
   if (upgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade')) return { outcome: 'deadlock' };
@@ -95,19 +97,20 @@ export function acquireShared(
     permits,
     prefer,
     channel: queueAs?.channel ?? '',
-    token,
+    token: queuedAs,
     group,
   };
   const before = others.filter((each) => byScore(each, asking) < 0).length;
   const granted = upgrade
     ? held.length === 0
-    : isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros) ||
+    : (!(kind === 'counted' && sharesPlace(held, group)) &&
+        isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros)) ||
       held.some((each) => each.kind === 'shared' && each.token === beside);
   if (granted) {
     let fence = 0;
     if (count > 0) {
       if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) fence = mint(kind === 'counted' ? count : 1);
+      if (fence === 0) fence = mint(kind === 'counted' ? count : 1, leastFence);
     }
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.queue = others;
@@ -134,10 +137,12 @@ export function extendShared(
   notAfterMs: number,
   micros: number,
   wasWriter: boolean,
+  mustBeWriter: boolean,
 ): Extended {
   const nowMs = Math.floor(micros / 1000);
   const mine = all.holders.find((each) => each.token === token && each.endMs > nowMs);
   if (mine === undefined) return loss(all, nowMs, wasWriter);
+  if (mustBeWriter && mine.kind !== 'exclusive') return 'missing';
   if (nowMs > notAfterMs) return 'late';
   if (exact || mine.endMs < nowMs + lifetimeMs) mine.endMs = nowMs + lifetimeMs;
   return 'extended';
@@ -236,6 +241,12 @@ function* inOrder({ queue, phase }: Shared, micros: number): Generator<SharedEnt
     bands[bandOf(first)]!.shift();
     yield first;
   }
+}
+
+/** On a quorum permits are so many places, each with one holder: whether one of these is taken. */
+function sharesPlace(held: readonly SharedHolder[], group: string): boolean {
+  const places = placesOf(group);
+  return held.some((each) => placesOf(each.group).some((place) => places.includes(place)));
 }
 
 function roomOf(holders: readonly SharedHolder[]): Room {
