@@ -90,14 +90,14 @@ export class Upkeep {
 
   /** Sets the end to `lifetimeMs` from now, even if it is sooner. */
   async extend(lifetimeMs: number | null): Promise<boolean> {
-    await this.#idle();
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
     this.#isExact = true;
     return this.#alone(() => this.#extendExactly(lifetimeMs));
   }
 
   /** Leaves the member that it shares. No extension of that is in flight then, which would count for it afterwards. */
   async part(): Promise<void> {
-    await this.#idle();
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
     await this.#alone(() => this.#part());
   }
 
@@ -217,10 +217,6 @@ export class Upkeep {
     this.#aborter?.abort(loss);
   }
 
-  async #idle(): Promise<void> {
-    while (this.#extending !== undefined) await this.#extending.catch(() => {});
-  }
-
   async #part(): Promise<boolean> {
     const { member, key } = this.#held;
     await member?.part(this.#held).catch((error) => {
@@ -241,7 +237,7 @@ export class Upkeep {
   async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
     const held = this.#held;
     // A member that is shared has one end, its lifetime after the last extension.
-    if (lifetimeMs !== held.context.settings.lifetimeMs) await this.#part();
+    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await this.#part();
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
     const asked = now(this.#held.clock);
