@@ -29,7 +29,10 @@ export interface Lease {
   readonly key: Key;
   /** The same as a list. */
   readonly keys: readonly string[];
-  /** What Redis holds for us. A secret: it is all that releasing the lock takes. Not enumerable. */
+  /**
+   * What Redis holds for us. A secret: it is all that releasing the lock takes. Not enumerable. Readers that share a holder in Redis
+   * have one each, and Redis that of the first.
+   */
   readonly token: string;
   /** The fencing token: larger with each grant of the key. Hand it to what you write to. 0 with `fencing: false`. */
   readonly fence: number;
