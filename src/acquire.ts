@@ -96,6 +96,9 @@ export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T>
   });
 }
 
+/** An attempt takes no longer than so many times `commandTimeout`: twice a client that is not ready, and a reply. */
+const attemptsInOne = 4;
+
 class Acquisition implements Attempting, ShareWaiter, Cancellable {
   before: Cancellable | undefined;
   after: Cancellable | undefined;
@@ -107,7 +110,6 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
-  /** For a key that several may hold. */
   readonly #shared: SharedWaiter | undefined;
   #deadlineMs = Number.POSITIVE_INFINITY;
   #deadline: NodeJS.Timeout | undefined;
@@ -146,7 +148,8 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
     }
-    if (this.#deadlineMs !== Number.POSITIVE_INFINITY) this.#armDeadline();
+    // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
+    if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#armDeadline();
   }
 
   granted(grant: Granted, source?: GrantSource): HeldLock {
@@ -252,23 +255,22 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    const leftMs = this.#deadlineMs - this.#clock.nowMs();
-    const onDeadline = (): void => {
+    if (this.#deadlineMs === Number.POSITIVE_INFINITY || this.#deadline !== undefined) return;
+    const leftMs = Math.min(Math.ceil(this.#deadlineMs - this.#clock.nowMs()), longestTimerMs);
+    this.#deadline = this.#clock.later(() => {
+      this.#deadline = undefined;
       if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
       else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
-    };
-    this.#deadline = this.#clock.later(onDeadline, Math.min(Math.ceil(leftMs), longestTimerMs));
+    }, leftMs);
   }
 
   #attempt(): void {
     if (this.#shared === undefined && this.#attempts.count === 0) return this.#attempts.make(undefined, undefined);
-    const isLast = this.#isLast;
-    const polls = !isLast && (this.#isDeaf || queuesOf(this.#wanted) === undefined);
+    const polls = !this.#isLast && (this.#isDeaf || queuesOf(this.#wanted) === undefined);
     const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
-    if (this.#shared !== undefined)
-      return this.#attempts.make(isLast ? undefined : this.#shared.place(pauseMs), undefined);
+    const place = this.#isLast ? undefined : this.#shared?.place(pauseMs);
     // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
-    this.#attempts.make(undefined, pauseMs);
+    this.#attempts.make(place, this.#shared === undefined ? pauseMs : undefined);
   }
 
   /** Whether no attempt would follow the one that is made now. */
@@ -292,6 +294,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
+    this.#armDeadline();
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }

@@ -19,6 +19,7 @@ interface Held {
   readonly group?: string;
   readonly permits?: number;
   readonly untilMs: number;
+  readonly overMs?: number;
 }
 
 export class Operation {
@@ -55,8 +56,8 @@ export class Operation {
     return leftMs > 0 ? beforeMs + leftMs : 0;
   }
 
-  hold({ kind = 'mutex', fence, group = '', permits = 0, untilMs }: Held): void {
-    this.#diary.write({ e: 'hold', id: this.id, kind, fence, group, permits, until: untilMs });
+  hold({ kind = 'mutex', fence, group = '', permits = 0, untilMs, overMs }: Held): void {
+    this.#diary.write({ e: 'hold', id: this.id, kind, fence, group, permits, until: untilMs, over: overMs });
   }
 
   check(until: number): void {
@@ -118,10 +119,14 @@ export class Operation {
     this.check(this.until(lease));
   }
 
-  /** A while under a signal. It is believed in when the timers that are due have run, and it has not aborted. */
+  /**
+   * A while under a signal. It is believed in when it has not aborted, although all timers that are due have run: those are the ones
+   * that the event loop finds when it next looks at the clock, a turn later.
+   */
   async watch(signal: AbortSignal): Promise<void> {
     await sleep(10);
     const atMs = nowMs();
+    await turn();
     await turn();
     if (!signal.aborted) this.check(atMs);
   }

@@ -1,0 +1,220 @@
+// What was seen becomes rows: with times of the clock instead of ms that are left, so that a row is the same as long as nothing
+// happened to its lock; with badges; and with what only shows over time: since when, how long a lease is, what was lost.
+import type { Seen, SeenHolder, SeenLock, SeenWaiter } from './source';
+
+/** What is wrong with a lock, the worst first. */
+export type Badge = 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
+
+/** Times are ms of the epoch, by the clock of this process. */
+export interface RowHolder {
+  readonly id: string;
+  readonly owner: string | null;
+  readonly kind: string;
+  readonly permits: number;
+  readonly since: number;
+  /** False: it may have been held for longer. */
+  readonly exact: boolean;
+  /** Null: no end. */
+  readonly until: number | null;
+  /** How long its lease is: the longest that was left at any time, up to the next usual length. */
+  readonly span: number;
+}
+
+export interface RowWaiter {
+  readonly owner: string | null;
+  readonly kind: string;
+  readonly since: number;
+}
+
+export interface Row {
+  readonly key: string;
+  readonly kind: string;
+  /** The first ones; `more` says how many others there are. */
+  readonly holders: readonly RowHolder[];
+  readonly more: number;
+  readonly queue: readonly RowWaiter[];
+  readonly waiters: number;
+  readonly badges: readonly Badge[];
+}
+
+export interface Summary {
+  readonly held: number;
+  readonly waiting: number;
+  /** Since when the oldest holder holds. */
+  readonly oldest: number | null;
+  readonly exact: boolean;
+  /** In the last hour. */
+  readonly lost: number;
+  /** Rows there are; not more than `mostRows` are shown. */
+  readonly total: number;
+  readonly coverage: string;
+}
+
+type Figures = Pick<Summary, 'held' | 'waiting' | 'total' | 'coverage'>;
+
+interface Judged {
+  readonly lock: SeenLock;
+  readonly badges: readonly Badge[];
+}
+
+interface Entry {
+  readonly row: Row;
+  readonly text: string;
+}
+
+export const mostRows = 1000;
+const mostHolders = 16;
+const mostWaiters = 50;
+/** Two readings of the same moment differ by less: a lease that was renewed by less counts as the same. */
+const sameMs = 400;
+/** A free lock is granted to its queue at once; a lost message is healed within a second. */
+const stuckMs = 3_000;
+const hourMs = 3_600_000;
+
+const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);
+
+const worst: readonly Badge[] = ['queue stuck', 'holder silent', 'no end', 'foreign'];
+
+export class Ledger {
+  #entries = new Map<string, Entry>();
+  /** Since when locks are free while somebody waits. */
+  #idle = new Map<string, number>();
+  /** By key and holder, when it was lost. */
+  readonly #losses = new Map<string, number>();
+  #figures: Figures = { held: 0, waiting: 0, total: 0, coverage: '' };
+
+  /**
+   * Takes in what was seen.
+   *
+   * @param isFirst What was there before is not known.
+   * @returns the rows that are new or another, and the keys that are gone.
+   */
+  update(seen: Seen, nowMs: number, isFirst: boolean): { rows: Row[]; gone: string[]; isNews: boolean } {
+    const { locks, losses, coverage } = seen;
+    const before = this.#entries;
+    this.#idle = new Map(locks.filter(isIdle).map(({ key }) => [key, this.#idle.get(key) ?? nowMs]));
+    const entries = this.#worstOf(locks, nowMs).map((each) => entryOf(each, before.get(each.lock.key), nowMs, isFirst));
+    this.#entries = new Map(entries.map((entry) => [entry.row.key, entry]));
+    for (const { key, id, agoMs } of losses) this.lost(key, id, nowMs - agoMs);
+    if (!isFirst) for (const { row } of before.values()) this.#noticeLosses(row, nowMs);
+    const rows = entries.filter(({ row, text }) => before.get(row.key)?.text !== text).map(({ row }) => row);
+    const gone = [...before.keys()].filter((key) => !this.#entries.has(key));
+    const figures = figuresOf(locks, coverage);
+    const isNews = rows.length > 0 || gone.length > 0 || JSON.stringify(figures) !== JSON.stringify(this.#figures);
+    this.#figures = figures;
+    return { rows, gone, isNews };
+  }
+
+  /** Those that are shown: of very many the ones with the most trouble. */
+  #worstOf(locks: readonly SeenLock[], nowMs: number): Judged[] {
+    const judged = locks.map((lock) => ({ lock, badges: badgesOf(lock, this.#idle.get(lock.key), nowMs) }));
+    return judged.length <= mostRows ? judged : judged.sort(byTrouble).slice(0, mostRows);
+  }
+
+  rows(): Row[] {
+    return [...this.#entries.values()].map(({ row }) => row);
+  }
+
+  /** A holder lost its lock. It counts once, whoever tells. */
+  lost(key: string, id: string, atMs: number): void {
+    const name = `${id} ${key}`;
+    if (!this.#losses.has(name)) this.#losses.set(name, atMs);
+  }
+
+  summary(nowMs: number): Summary {
+    for (const [name, atMs] of this.#losses) if (nowMs - atMs >= hourMs) this.#losses.delete(name);
+    const holders = this.rows().flatMap((row) => row.holders);
+    const oldest = holders.reduce<RowHolder | undefined>(
+      (a, b) => (a === undefined || b.since < a.since ? b : a),
+      undefined,
+    );
+    const { since = null, exact = true } = oldest ?? {};
+    return { ...this.#figures, oldest: since, exact, lost: this.#losses.size };
+  }
+
+  /** A silent holder, when its lease is over, can tell nobody. */
+  #noticeLosses(old: Row, nowMs: number): void {
+    if (!old.badges.includes('holder silent')) return;
+    const still = new Set(this.#entries.get(old.key)?.row.holders.map(({ id }) => id));
+    for (const { id } of old.holders) if (!still.has(id)) this.lost(old.key, id, nowMs);
+  }
+}
+
+function figuresOf(locks: readonly SeenLock[], coverage: string): Figures {
+  const held = locks.filter(({ holders }) => holders.length > 0).length;
+  const waiting = locks.reduce((sum, { waiters }) => sum + waiters, 0);
+  return { held, waiting, total: locks.length, coverage };
+}
+
+function isIdle({ holders, waiters }: SeenLock): boolean {
+  return holders.length === 0 && waiters > 0;
+}
+
+function byTrouble(a: Judged, b: Judged): number {
+  return troubleOf(a) - troubleOf(b) || b.lock.waiters - a.lock.waiters || longestHold(b.lock) - longestHold(a.lock);
+}
+
+function troubleOf({ badges }: Judged): number {
+  return badges.length === 0 ? worst.length : worst.indexOf(badges[0]!);
+}
+
+function longestHold({ holders }: SeenLock): number {
+  return Math.max(0, ...holders.map(({ heldMs = 0 }) => heldMs));
+}
+
+function entryOf({ lock, badges }: Judged, before: Entry | undefined, nowMs: number, isFirst: boolean): Entry {
+  const old = before?.row;
+  const holders = lock.holders.slice(0, mostHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
+  const row: Row = {
+    key: lock.key,
+    kind: lock.kind,
+    holders: holders.sort((a, b) => a.since - b.since),
+    more: Math.max(0, lock.holders.length - mostHolders),
+    queue: lock.queue.slice(0, mostWaiters).map((waiter) => waiterOf(waiter, old, nowMs)),
+    waiters: lock.waiters,
+    badges,
+  };
+  return { row, text: JSON.stringify(row) };
+}
+
+function holderOf(holder: SeenHolder, old: Row | undefined, nowMs: number, isFirst: boolean): RowHolder {
+  const { id, owner, kind, permits, remaining } = holder;
+  const same = old?.holders.find((each) => each.id === id);
+  const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(nowMs + remaining);
+  const until = same !== undefined && isSame(same.until, end) ? same.until : end;
+  const known =
+    holder.heldMs === undefined ? (same?.exact ? same.since : undefined) : Math.round(nowMs - holder.heldMs);
+  const since = same !== undefined && isSame(same.since, known ?? same.since) ? same.since : (known ?? nowMs);
+  const exact = known !== undefined || (same?.exact ?? !isFirst);
+  const span = Math.max(same?.span ?? 1, end === null ? 1 : leaseOf(remaining));
+  // A longer lease is news by its end already.
+  return { id, owner, kind, permits, since, exact, until, span: until === same?.until ? same!.span : span };
+}
+
+/** A lease is seen when a part of it is over already: people choose round ones. */
+function leaseOf(remainingMs: number): number {
+  return usualMs.find((ms) => ms >= remainingMs) ?? Math.ceil(remainingMs / hourMs) * hourMs;
+}
+
+function waiterOf({ owner, kind, waitingMs }: SeenWaiter, old: Row | undefined, nowMs: number): RowWaiter {
+  const since = Math.round(nowMs - waitingMs);
+  const same = old?.queue.find((each) => each.owner === owner && each.kind === kind && isSame(each.since, since));
+  return same ?? { owner, kind, since };
+}
+
+function isSame(a: number | null, b: number | null): boolean {
+  return a === null || b === null ? a === b : Math.abs(a - b) < sameMs;
+}
+
+function badgesOf(lock: SeenLock, idleSince: number | undefined, nowMs: number): Badge[] {
+  const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
+  const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;
+  const isHopeless = lock.waiters > 0 && endless && (lock.isSilent || lock.isForeign);
+  const has: Record<Badge, boolean> = {
+    'queue stuck': isFreeForLong || isHopeless,
+    'holder silent': lock.isSilent,
+    'no end': endless,
+    foreign: lock.isForeign,
+  };
+  return worst.filter((badge) => has[badge]);
+}
