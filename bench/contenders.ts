@@ -186,7 +186,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
   'simple-redis-mutex': {
     package: 'simple-redis-mutex',
     peer: true,
-    // It is told of releases by Pub/Sub; the pause is that of its safety net.
+    // It is notified of releases by Pub/Sub; the pause is that of its safety net.
     settings: (contended) =>
       contended
         ? [10_000, 1000].map((retryMs) => ({ client: 'node-redis', retryMs, commandTimeoutMs: waitMs }))

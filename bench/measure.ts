@@ -4,7 +4,7 @@
 //
 // Commands are counted by the server (INFO commandstats). That, like total_commands_processed, counts what scripts call as
 // well; so in one rehearsal of each contender MONITOR, which marks those, tells which commands it sends and which its scripts
-// call, and is checked against commandstats call by call. A round of which that leaves a doubt is marked `atMost`.
+// call, and is checked against commandstats call by call. A round that this leaves uncertain is marked `atMost`.
 //
 // Invariant: a round in which two held the same lock ends the bench, and no process outlives its round.
 

@@ -331,7 +331,7 @@ async function memory({ locks: count }: JobOf<'memory'>, locks: Locks, admin: Ad
   return {
     nodeBytes: (after.node - before.node) / count,
     redisBytes: (after.redis - before.redis) / count,
-    // Each is held by whoever took it, or Redis would have fewer keys. `held` is read here so that it lives until now.
+    // Each is held by the loop that acquired it, or Redis would have fewer keys. `held` is read here so that it lives until now.
     violations: Math.max(0, held.length - keys),
   };
 }

@@ -129,7 +129,7 @@ export const scenarios: readonly Scenario[] = [
   {
     name: 'sequential',
     warmUpMs: steadyMs,
-    title: 'One lock taken and given back, one after the other',
+    title: 'One lock taken and released, one after the other',
     text: 'One process, one key, nobody else wants it. Speed against the raw pair on the same client.',
     rows: rowsOf([...everybody, 'async-mutex'], pairs(1)),
     columns: ['micros', 'cpuMicros', 'commands'],
@@ -146,7 +146,7 @@ export const scenarios: readonly Scenario[] = [
     name: 'flight',
     warmUpMs: steadyMs,
     title: '256 in flight',
-    text: 'One process, 256 loops that each take and give back a key of their own: pairs a second.',
+    text: 'One process, 256 loops that each take and release a key of their own: pairs a second.',
     rows: rowsOf(everybody, pairs(256)),
     columns: ['perSecond', 'cpuMicros', 'commands'],
     floor: toRaw,
@@ -166,7 +166,7 @@ export const scenarios: readonly Scenario[] = [
   },
   {
     name: 'hold-0',
-    title: '100 waiters in one process, given back at once',
+    title: '100 waiters in one process, released at once',
     text: '100 ask for one key at once and each takes it once, again and again: acquisitions a second. async-mutex is the bound.',
     rows: rowsOf(['raw node-redis', ...peers, 'async-mutex', we], burst(100, 0)),
     columns: ['perSecond', 'commands', 'cpuMicros'],
@@ -370,7 +370,7 @@ export const scenarios: readonly Scenario[] = [
   {
     name: 'memory-waiters',
     title: 'The memory store, 100 waiters',
-    text: '100 ask for one key at once and each takes it once, given back at once; no Redis.',
+    text: '100 ask for one key at once and each takes it once, released at once; no Redis.',
     rows: rowsOf([inMemory, 'async-mutex'], burst(100, 0)),
     columns: ['perSecond', 'cpuMicros'],
     floor: () => 'async-mutex',

@@ -33,7 +33,7 @@ export const number = (value, digits = 0) =>
 
 let isLineOpen = false;
 
-/** Leaves a line that was being rewritten, so that what comes next does not stand in it. */
+/** Leaves a line that was being rewritten, so that what comes next is not written into it. */
 export function finishLine() {
   if (isLineOpen) out.write('\n');
   isLineOpen = false;

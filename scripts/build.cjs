@@ -1,5 +1,6 @@
-// src to lib: programs without comments and needless spaces, all names as they are, so that a stack can be read; declarations
-// with comments, and only where the faces lead to them. The package is a fourth smaller for it.
+// src to lib: programs without comments and needless spaces, with short names for what is local or private; files, functions,
+// classes and their other methods keep theirs, so that a stack can be read, and lines are short, since a crash prints one.
+// Declarations with comments, and only where the faces lead to them.
 const { execFileSync } = require('node:child_process');
 const { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } = require('node:fs');
 const { dirname, join, relative, resolve } = require('node:path');
@@ -7,6 +8,18 @@ const { transformSync } = require('esbuild');
 
 const root = join(__dirname, '..');
 const lib = join(root, 'lib');
+
+/** Outermost names stay in CommonJS. Not `minifySyntax`: Node finds the exports of CommonJS by their plain statements. */
+const small = { minifyWhitespace: true, minifyIdentifiers: true };
+
+/** One line for each function and class, where no text is in between: without spaces it must be the same program. */
+function shrink(program) {
+  const { code } = transformSync(program, small);
+  const lines = code.replace(/([;}])(?=(?:async )?function\*? \w+\(|class \w+)/g, '$1\n');
+  if (transformSync(lines, { minifyWhitespace: true }).code !== code)
+    throw new Error(`a line break changed ${code.slice(0, 200)}`);
+  return lines;
+}
 
 /** Runs the program of a package that is installed here. */
 function run(program, ...args) {
@@ -62,7 +75,7 @@ try {
 
   for (const file of filesIn(fresh).filter((name) => /\.m?js$/.test(name))) {
     const path = join(fresh, file);
-    writeFileSync(path, transformSync(readFileSync(path, 'utf8'), { minifyWhitespace: true }).code);
+    writeFileSync(path, shrink(readFileSync(path, 'utf8')));
   }
 
   // Each file in one step: a program that uses lib meanwhile finds all of it there, and every file whole.

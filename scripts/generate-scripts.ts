@@ -27,12 +27,12 @@ interface Source {
   within: boolean;
 }
 
-/** The whole of generated.ts, from the .lua files as they are now. */
-export function generate(): string {
+/** The whole of generated.ts, from the .lua files as they are now. @param edit For a test: what to make of a file's text. */
+export function generate(edit: (file: string, text: string) => string = (_, text) => text): string {
   const texts = readdirSync(folder)
     .filter((file) => file.endsWith('.lua'))
     .sort()
-    .map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')] as const);
+    .map((file) => [file.slice(0, -'.lua'.length), edit(file, readFileSync(join(folder, file), 'utf8'))] as const);
   const all = new Map(texts);
   const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [camelCase(name), strip(text)]));
   for (const [name, text] of texts) {

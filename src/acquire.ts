@@ -125,13 +125,17 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
   }
 
+  get awaited(): Wanted {
+    return this.#wanted;
+  }
+
   start(): void {
     const { timeoutMs, signal } = this.#wanted.settings;
     if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
     if (this.isSettled) return;
-    this.#wanted.scope.waiting.add(this);
+    this.#wanted.scope.beginWait(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
@@ -166,7 +170,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return void this.#succeed(change.granted(reply));
     const { fence, sent } = reply;
-    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs }, undefined);
+    const { mayExecuteUntilMs } = this.#attempts;
+    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs }, undefined, reply.mode);
     if (held.remaining() > 0) return void this.#succeed(held);
     this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
     this.#abandon();
@@ -289,8 +294,8 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
   }
 
-  #heldLock(grant: Grant, queue: GrantSource | undefined): HeldLock {
-    const { key, keys, mode, kind, scope, settings, store } = this.#wanted;
+  #heldLock(grant: Grant, queue: GrantSource | undefined, mode = this.#wanted.mode): HeldLock {
+    const { key, keys, kind, scope, settings, store } = this.#wanted;
     const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
     const context = scope.context(settings, store, source, kind);
@@ -323,7 +328,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#stopOpening?.();
     if (this.#onAbort !== undefined) this.#wanted.settings.signal?.removeEventListener('abort', this.#onAbort);
     this.#shared?.leave();
-    this.#wanted.scope.waiting.delete(this);
+    this.#wanted.scope.endWait(this);
   }
 
   #abandon(): void {

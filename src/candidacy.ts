@@ -2,7 +2,7 @@
 // to settle, give the lock back, and after a loss campaign again. It knows neither locks nor Redis: what it leads under is
 // handed in, so that the simulation runs this very loop in worlds of its own.
 //
-// Invariant: nothing is given back, and no campaign begins, while the function runs.
+// Invariant: nothing is released, and no campaign begins, while the function runs.
 import { abortReason } from './wanted';
 
 /** What was won in a campaign: a lock, and the term that begins with it. */
@@ -50,7 +50,7 @@ export class Candidacy<Term> {
     this.#stop.abort(reason);
   }
 
-  /** Resolves once the lock is given back; at once where the function itself calls it. */
+  /** Resolves once the lock is released; at once where the function itself calls it. */
   async resign(): Promise<void> {
     this.#isResigned ||= !this.#stop.signal.aborted;
     this.stop(Object.assign(new Error('the candidate resigned'), { name: 'AbortError', code: 'ABORT_ERR' }));
@@ -94,7 +94,7 @@ export class Candidacy<Term> {
     }
   }
 
-  /** Runs `fn` for one term. Told to stop, or lost, it is waited for; only then the lock is given back. */
+  /** Runs `fn` for one term. Told to stop, or lost, it is waited for; only then the lock is released. */
   async #serve<T>(
     won: Won<Term>,
     fn: (term: Term) => T | PromiseLike<T>,

@@ -58,7 +58,7 @@ export class Election {
   readonly id: string;
   readonly #value: string;
   readonly #settings: Settings;
-  readonly #scope = new Scope();
+  readonly #scope: Scope;
   readonly #store: Store;
   readonly #key: string;
   readonly #observers = new Set<AbortController>();
@@ -73,6 +73,7 @@ export class Election {
     const [own, given] = takeOwn(options, { id: idRule, value: valueRule });
     const { id = ourId(), value = '' } = own as { id?: string; value?: string };
     const settings = settle(given, electionDefaults);
+    this.#scope = new Scope(settings.register);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);
     if (!settings.fencing) throw optionError('fencing', 'true: the fence is the number of the term', false);
     this.#settings = { ...endless(settings), owner: settings.owner ?? id };
@@ -89,7 +90,7 @@ export class Election {
    * told as `redis-exp-lock:warning`, `lead-failed`), it campaigns again and calls `fn` anew.
    *
    * @param options `signal`: while campaigning, rejects with its reason. While leading, `term.signal` aborts with that; the lock is
-   *                renewed until `fn` has settled and then given back, and `lead` resolves or rejects as `fn` does.
+   *                renewed until `fn` has settled and then released, and `lead` resolves or rejects as `fn` does.
    * @returns what `fn` resolved to; undefined after `resign()` where it did not lead.
    * @throws {AlreadyAcquiredLockError} this Election campaigns or leads already. It still does.
    * @throws as an acquire, while campaigning: {LockBackendError} Redis refused; {LockClosedError} after `close()`; with `timeout`
@@ -122,7 +123,7 @@ export class Election {
 
   /**
    * Ends what `lead` began, as if its signal had aborted, but quietly: `lead` resolves with what `fn` gives, or undefined. Resolves
-   * once the lock is given back, so once `fn` has settled; at once when `fn` itself calls it, and when there is nothing to resign.
+   * once the lock is released, so once `fn` has settled; at once when `fn` itself calls it, and when there is nothing to resign.
    */
   async resign(): Promise<void> {
     await this.#candidacy?.resign();

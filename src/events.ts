@@ -1,5 +1,6 @@
 // What others may listen to, through node:diagnostics_channel, and what each event says: acquires are traced in trace.ts, held locks
-// told of in observation.ts, warnings here. Nothing is built or measured unless somebody listens, and a listener that throws cannot reach the lock: diagnostics_channel reports it as an uncaught exception of its own.
+// published in observation.ts, warnings here. Nothing is built or measured unless somebody listens, and a listener that throws
+// cannot reach the lock: diagnostics_channel reports it as an uncaught exception of its own.
 import { channel } from 'node:diagnostics_channel';
 import { environmentVariable } from './environment';
 import type { LossReason } from './errors';

@@ -1,5 +1,5 @@
 // A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
-// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is given back to where
+// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is released to where
 // its grant came from, whatever that is. All timers of a held lock end with it.
 import { forKey, LockLostError, type LossReason } from './errors';
 import { type LockKind, warn } from './events';
@@ -102,7 +102,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
     if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
-    if (!this.isConfirmed) this.#ownUpkeep.confirm();
+    if (!this.isConfirmed) this.upkeep.confirm();
   }
 
   /** The key as it was given. */
@@ -148,18 +148,13 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
 
-  /** Whether its lifetime ended, and it was never released. */
-  get isForgotten(): boolean {
-    return this.#ending?.loss?.reason === 'expired' && this.#ending.releasing === undefined;
-  }
-
   get isLost(): boolean {
     return this.#ending?.how === 'lost';
   }
 
   get signal(): AbortSignal {
     this.check();
-    return this.#ownUpkeep.signal;
+    return this.upkeep.signal;
   }
 
   get observation(): Observation | undefined {
@@ -175,7 +170,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (!holdsAreObserved()) return;
     const observation = new Observation(this);
     this.#ownParticulars.observation = observation;
-    if (observation.hold !== undefined) this.#ownUpkeep.watch();
+    if (observation.hold !== undefined) this.upkeep.watch();
   }
 
   held(): Held | undefined {
@@ -235,7 +230,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (this.#ending?.releasing !== undefined) return this.#ending.releasing;
     this.check();
     this.#ending ??= new Ending('released');
-    this.#upkeep?.stop();
+    this.#upkeep?.released();
     const reply = this.context.source.release(this);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
@@ -271,12 +266,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
 
   async extend(lifetimeMs?: number): Promise<boolean> {
     if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
-    return this.#ownUpkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
-  }
-
-  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
-  startRenewing(lease: object): void {
-    this.#ownUpkeep.startRenewing(lease);
+    return this.upkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
   }
 
   get #ownParticulars(): Particulars {
@@ -284,7 +274,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     return this.#particulars;
   }
 
-  get #ownUpkeep(): Upkeep {
+  /** What looks after it, made when it is first needed. */
+  get upkeep(): Upkeep {
     this.#upkeep ??= new Upkeep(this);
     return this.#upkeep;
   }

@@ -77,6 +77,11 @@ export function lockKey(key: unknown, prefix: string): string {
   return full;
 }
 
+/** @internal Whether a key of Redis may be a lock: it is none of ours beside one. */
+export function mayBeLock(key: string): boolean {
+  return !looksLikeCompanion.test(key) && key !== '' && Buffer.byteLength(key) <= maxKeyBytes;
+}
+
 /** @internal The companion key of a lock key, in the same cluster slot. */
 export function companionOf(key: string, name: Companion): string {
   const tag = key.includes('}') ? hashTag(key) : null;

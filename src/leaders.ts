@@ -109,7 +109,7 @@ function isSame(one: Leader | null, other: Leader | null): boolean {
   return one.id === other.id && one.value === other.value && one.term === other.term;
 }
 
-/** Which token, for whoever may not know it. */
+/** Which token, for those that may not know it. */
 function nameOf(token: string): string {
   return createHash('sha1').update(token).digest('hex').slice(0, 8);
 }

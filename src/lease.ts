@@ -6,7 +6,6 @@ import type { HeldLock } from './held-lock';
 import { describe, type Key, listOf } from './keys';
 import { eventOf } from './observation';
 import { nextTick } from './real-timers';
-import { timerMs } from './renewal';
 
 export type { DetachedLease };
 
@@ -80,21 +79,17 @@ export function leaseOf(
   methods: object = leaseMethods,
 ): Lease {
   const lease: Lease = Object.setPrototypeOf(release.bind(held), methods);
-  if (autoExtend) held.startRenewing(lease);
+  if (autoExtend) held.upkeep.startRenewing(lease);
   if (takenAt !== undefined) warnIfForgotten(held, takenAt);
   return lease;
 }
 
 /** Says so when the lifetime has passed and the lock was never released. */
 function warnIfForgotten(held: HeldLock, takenAt: Error): void {
-  if (held.leftMs() === Number.POSITIVE_INFINITY) return;
-  const check = (): void => {
-    if (held.check()) return warnIfForgotten(held, takenAt);
-    if (!held.isForgotten) return;
+  held.upkeep.whenForgotten(() => {
     const message = `${describe(held.key)} was never released: its lifetime has freed it`;
     warn({ ...eventOf(held), code: 'never-released', message, error: takenAt });
-  };
-  held.clock.later(check, timerMs(held.leftMs())).unref();
+  });
 }
 
 /** What a lease does when it is called. Bound, not closed over: that takes half the memory. */

@@ -32,7 +32,7 @@ export class Lock {
   /** The key as it was given. */
   readonly key: Key;
   readonly #settings: Settings;
-  readonly #scope = new Scope();
+  readonly #scope: Scope;
   /** What was granted last. */
   #taken: Taken | undefined;
 
@@ -42,6 +42,7 @@ export class Lock {
    */
   constructor(key: Key, options: LockOptions) {
     this.#settings = settle(options, lockDefaults);
+    this.#scope = new Scope(this.#settings.register);
     this.key = ownKey(key);
     lockKeys(this.key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
   }

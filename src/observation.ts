@@ -1,4 +1,4 @@
-// What is told of a held lock, from its grant to its end. `redis-exp-lock:hold` is for our own instruments (otel.ts, prometheus.ts)
+// What is published about a held lock, from its grant to its end. `redis-exp-lock:hold` is for our own instruments (otel.ts, prometheus.ts)
 // and no part of the public face: it says of each held lock once that it began, and once that it ended, with the same object, and
 // lets a function that runs under it be wrapped.
 //
@@ -33,7 +33,7 @@ export type HoldMessage =
   /** A function is about to run under it: what `run` is set to runs instead. */
   | { readonly phase: 'run'; readonly hold: Hold; run: () => Promise<unknown> };
 
-/** A held lock, as it is told of. */
+/** A held lock, as it is published. */
 export interface Observed {
   readonly keys: Observable['keys'];
   readonly mode: Observable['mode'];

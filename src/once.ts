@@ -9,7 +9,7 @@ import { heldLockOf, type Lease } from './lease';
 import { integer, type OnceOptions, type Rule, type Settings, settle, takeOwn } from './options';
 import { runUnder, tryLease } from './run';
 import type { Scope } from './scope';
-import type { Slot } from './store';
+import type { Slot } from './state';
 
 /** What `once` resolves to. */
 export type OnceResult<T> =

@@ -47,6 +47,11 @@ export interface Options extends WaitOptions {
   minReplicas?: number | undefined;
   /** Ms before a silent Redis counts as an unknown outcome. Default 1000; integer ≥ 1. */
   commandTimeout?: number | undefined;
+  /**
+   * Write down what this process holds and waits for, within 250 ms of a change and every 2 s, for `withLock.list` and the tools;
+   * and let holders hear at once of a lock that `withLock.free` took away. Of the factory, or of a lock object; not of a call. Default false.
+   */
+  register?: boolean | undefined;
 }
 
 /** For an object that is one lock: as of the factory, but that `redis` is needed. */
@@ -121,6 +126,7 @@ export interface Settings {
   readonly fencing: boolean;
   readonly minReplicas: number;
   readonly commandTimeoutMs: number;
+  readonly register: boolean;
 }
 
 /** @internal The longest delay that a Node timer can keep; longer ones fire at once. */
@@ -175,8 +181,15 @@ export const signalRule: Rule = {
     typeof value.removeEventListener === 'function',
   possible: always,
 };
-const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
+/** @internal */
+export const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
 
+/** @internal */
+export const prefixRule: Rule = {
+  expected: 'well-formed text',
+  kind: isString,
+  possible: (value: string) => value.isWellFormed(),
+};
 /** @internal */
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` };
 
@@ -215,13 +228,14 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
     possible: (value: string) => value.length >= 1 && value.length <= 256 && value.isWellFormed(),
   },
   name: textRule,
-  prefix: { expected: 'well-formed text', kind: isString, possible: (value: string) => value.isWellFormed() },
+  prefix: prefixRule,
   fencing: flag,
   minReplicas: { ...integer(0, 1000), expected: 'a whole number of replicas, 0 to 1000' },
   commandTimeout: {
     ...integer(1, longestTimerMs),
     expected: `a whole number of milliseconds, 1 to ${longestTimerMs}`,
   },
+  register: flag,
 };
 
 /** @internal */
@@ -245,6 +259,7 @@ export const defaults: Settings = {
   fencing: true,
   minReplicas: 0,
   commandTimeoutMs: 1000,
+  register: false,
 };
 
 /**
@@ -276,6 +291,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     fencing: given.fencing ?? base.fencing,
     minReplicas: given.minReplicas ?? base.minReplicas,
     commandTimeoutMs: given.commandTimeout ?? base.commandTimeoutMs,
+    register: given.register ?? base.register,
   };
   // The nearest level that gives `timeout` or `maxRetries` decides how to wait; what a farther level gave is not mixed in.
   if (given.timeout !== undefined || given.maxRetries !== undefined) {

@@ -19,8 +19,19 @@ export interface GlideLike {
   invokeScript(...args: any[]): Promise<any>;
 }
 
+/** @upstash/redis, over HTTP. No message comes that way: waiting polls. */
+export interface UpstashLike {
+  eval(...args: any[]): Promise<any>;
+  evalsha(...args: any[]): Promise<any>;
+}
+
+/** Bun's own client, RedisClient. Closed by its owner; if it was not connected, its first lock connects it. */
+export interface BunRedisLike {
+  send(command: string, args: string[]): Promise<any>;
+}
+
 /** A client of Redis. */
-export type ClientLike = NodeRedisLike | IORedisLike | GlideLike;
+export type ClientLike = NodeRedisLike | IORedisLike | GlideLike | UpstashLike | BunRedisLike;
 
 /** Made by memoryStore() and sharedMemoryStore(); goes into the option `redis`. */
 export interface EmbeddedStore {

@@ -6,6 +6,7 @@ import { warn } from './events';
 import { describe, type Key } from './keys';
 import { eventOf, type Observed } from './observation';
 import { longestTimerMs, type Settings } from './options';
+import { setImmediate } from './real-timers';
 import type { Clock } from './store';
 
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
@@ -68,9 +69,9 @@ export class Renewal {
   schedule(pauseMs = this.#pauseMs()): void {
     const gridMs = Math.max(1, Math.floor(this.#lifetimeMs / 30));
     const nowMs = this.#held.clock.nowMs();
-    const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
+    const dueMs = spread(Math.floor((nowMs + pauseMs) / gridMs) * gridMs, gridMs);
     clearTimeout(this.#timer);
-    this.#timer = this.#held.clock.later(() => this.#renew(), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+    this.#timer = this.#held.clock.later(() => renewSoon(this), timerMs(Math.max(dueMs - nowMs, 1))).unref();
   }
 
   #pauseMs(): number {
@@ -80,7 +81,8 @@ export class Renewal {
     return spareMs > 0 ? spareMs : leftMs / 3;
   }
 
-  #renew(): void {
+  /** Now, if it is still to be renewed. */
+  renew(): void {
     if (!this.isOn || !this.#held.check()) return;
     if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
     if (this.#extender.isExtending) return this.schedule(shortestMs);
@@ -106,4 +108,31 @@ export class Renewal {
 /** As a delay that a timer can keep. */
 export function timerMs(ms: number): number {
   return Math.min(Math.max(Math.ceil(ms), 0), longestTimerMs);
+}
+
+/** Timers that fire in one ms; those of very many locks would hold up the event loop by themselves. */
+const mostInMs = 256;
+let crowd = { dueMs: 0, size: 0 };
+
+/** Where more are due together than fill two batches, the others are due a ms later for each two batches, within their grid. */
+function spread(dueMs: number, gridMs: number): number {
+  if (crowd.dueMs !== dueMs) crowd = { dueMs, size: 0 };
+  crowd.size += 1;
+  return dueMs + (Math.floor(crowd.size / mostInMs) % gridMs);
+}
+
+/** What one turn of the event loop renews: a full batch. Ten thousand at once would stop it for a tenth of a second. */
+const mostInTurn = 128;
+let due: Renewal[] = [];
+
+/** Together with all others that are due in this turn, or in a later one when those are too many. */
+function renewSoon(renewal: Renewal): void {
+  if (due.push(renewal) === 1) setImmediate(renewDue);
+}
+
+function renewDue(): void {
+  const some = due.slice(0, mostInTurn);
+  due = due.slice(mostInTurn);
+  if (due.length > 0) setImmediate(renewDue);
+  for (const renewal of some) renewal.renew();
 }

@@ -61,7 +61,7 @@ export class RWLock {
   readonly #settings: Settings;
   readonly #prefer: Mode['prefer'];
   readonly #readers: string;
-  readonly #scope = new Scope();
+  readonly #scope: Scope;
 
   /**
    * @param key     Redis key of 1 to 1024 bytes.
@@ -74,6 +74,7 @@ export class RWLock {
   constructor(key: string, options: RWLockOptions) {
     const [own, given] = takeOwn(options, ownRules);
     this.#settings = settleOwn(given, rwDefaults);
+    this.#scope = new Scope(this.#settings.register);
     this.#prefer = (own.prefer as Mode['prefer'] | undefined) ?? 'writer';
     this.#readers = (own.readers as string | undefined) ?? '';
     lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);

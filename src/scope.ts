@@ -3,11 +3,14 @@
 import { LockClosedError, optionError } from './errors';
 import type { LockKind } from './events';
 import type { HeldLock, LeaseContext } from './held-lock';
+import { type Key, listOf } from './keys';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
 import type { RedisLike } from './redis-like';
-import type { GrantSource, Holder, ReleaseReply, Store } from './store';
+import { holdsOf, type RegisteredHold, type RegisteredWait, type Registry, registryOf, waitsOf } from './registry';
+import { clockOf, type GrantSource, type Holder, type Mode, type ReleaseReply, type Store } from './store';
 import { storeOf } from './stores/open';
+import { hashOf } from './token';
 import { type Queues, queuesOf } from './wait/queues';
 import { WeakList } from './weak-list';
 
@@ -15,10 +18,20 @@ const smallestSweep = 64;
 
 /** A wait that can be ended from outside. */
 export interface Cancellable extends Linked<Cancellable> {
+  /** What it waits for. */
+  readonly awaited: Awaited;
   giveUp(error: unknown): void;
 }
 
+export interface Awaited {
+  readonly keys: Key;
+  readonly mode: Mode | undefined;
+  readonly settings: Settings;
+  readonly store: Store;
+}
+
 const scopes = new WeakMap<LeaseContext, Scope>();
+const scopesOfStores = new WeakMap<Store, WeakList<Scope>>();
 
 /** The scope of what is held in a context. */
 export function scopeOf(context: LeaseContext): Scope {
@@ -26,17 +39,25 @@ export function scopeOf(context: LeaseContext): Scope {
 }
 
 export class Scope {
-  readonly waiting = new LinkedList<Cancellable>();
+  readonly #waiting = new LinkedList<Cancellable>();
   readonly #held = new LinkedList<HeldLock>();
   /** Not kept by us: a store goes with its client. */
   readonly #stores = new WeakList<Store>();
   readonly #queues = new WeakList<Queues>();
+  readonly #registries = new WeakList<Registry>();
   readonly #storesOfClients = new WeakMap<object, Store>();
   /** The last one of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
   #closing: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
+  /** Since when what is held, or waits, does so: monotonic ms. Only where that is written down. */
+  readonly #since: WeakMap<object, number> | undefined;
+
+  /** @param registers What is held and waits here is written down, for those that list it. */
+  constructor(registers = false) {
+    if (registers) this.#since = new WeakMap();
+  }
 
   get closed(): boolean {
     return this.#closing !== undefined;
@@ -55,6 +76,8 @@ export class Scope {
       store.join();
     }
     this.#storesOfClients.set(client, store);
+    if (!scopesOfStores.has(store)) scopesOfStores.set(store, new WeakList());
+    scopesOfStores.get(store)!.add(this);
     return store;
   }
 
@@ -64,6 +87,7 @@ export class Scope {
     if (queues !== undefined && !this.#queues.has(queues)) {
       this.#queues.add(queues);
       queues.wakeUps.join();
+      queues.onFreed ??= (key, hash) => loseFreed(store, key, hash);
     }
     return queues;
   }
@@ -82,7 +106,44 @@ export class Scope {
   add(held: HeldLock): void {
     this.#held.add(held);
     held.begin();
+    if (this.#since !== undefined) this.#changed(held, held.context.store);
     if (this.#held.size >= this.#sweepAt) this.#sweep();
+  }
+
+  beginWait(wait: Cancellable): void {
+    this.#waiting.add(wait);
+    if (this.#since !== undefined) this.#changed(wait, wait.awaited.store);
+  }
+
+  endWait(wait: Cancellable): void {
+    this.#waiting.delete(wait);
+    if (this.#since !== undefined) registryOf(wait.awaited.store).changed();
+  }
+
+  holds(store: Store, offsetMs: number): RegisteredHold[] {
+    return [...this.#held]
+      .filter((held) => held.context.store === store && !held.ended)
+      .flatMap((held) => holdsOf(held, this.#since!.get(held)!, offsetMs));
+  }
+
+  waits(store: Store, offsetMs: number): RegisteredWait[] {
+    return [...this.#waiting]
+      .filter(({ awaited }) => awaited.store === store)
+      .flatMap((wait) => waitsOf(wait.awaited, this.#since!.get(wait)!, offsetMs));
+  }
+
+  /** It is held, or waits, from now on. Its process can be told that an operator took it away. */
+  #changed(one: object, store: Store): void {
+    this.#since!.set(one, clockOf(store).nowMs());
+    const registry = registryOf(store);
+    if (!this.#registries.has(registry)) {
+      this.#registries.add(registry);
+      registry.join(this);
+      this.queues(store)
+        ?.wakeUps.open('')
+        .catch(() => {});
+    }
+    registry.changed();
   }
 
   /** One of the locks held here that is as wanted. Checks them one by one: for a message, not for a decision. */
@@ -106,10 +167,11 @@ export class Scope {
     try {
       // Let `closed` be seen before anything reacts to the rejections.
       await undefined;
-      for (const wait of [...this.waiting])
+      for (const wait of [...this.#waiting])
         wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
       await this.#drain(drainMs);
       await Promise.all([...this.#held].map(forceRelease));
+      await Promise.all(this.#registries.all().map((registry) => registry.part(this)));
       await Promise.all(this.#stores.all().map((store) => store.leave()));
       for (const queues of this.#queues.all()) queues.wakeUps.part();
     } finally {
@@ -141,6 +203,7 @@ export class Scope {
 
   #remove(held: HeldLock): void {
     this.#held.delete(held);
+    if (this.#since !== undefined) registryOf(held.context.store).changed();
     this.#onChange?.();
   }
 
@@ -149,6 +212,13 @@ export class Scope {
     for (const held of [...this.#held]) held.check();
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
   }
+}
+
+/** An operator has taken a lock away. */
+function loseFreed(store: Store, key: string, hash: string): void {
+  const isFreed = (held: HeldLock): boolean =>
+    held.context.store === store && listOf(held.keys).includes(key) && hashOf(held.token) === hash;
+  for (const scope of scopesOfStores.get(store)?.all() ?? []) scope.find(isFreed)?.lose('taken');
 }
 
 /** Ends it although its holder did not: the signal says `closed`, the key is released. */

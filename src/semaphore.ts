@@ -28,17 +28,19 @@ export class Semaphore {
   /** How many permits there are. */
   readonly permits: number;
   readonly #settings: Settings;
-  readonly #scope = new Scope();
+  readonly #scope: Scope;
 
   /**
    * @param key     Redis key of 1 to 1024 bytes.
    * @param permits How many there are; integer ≥ 1. All processes have to agree: a call with another number, while any permit is
    *                out or waited for, rejects with a LockBackendError with `redisCode: 'LIMIT'`.
-   * @param options As of the factory; `redis` is needed. One Redis: on several, permits above 1 are not sound.
+   * @param options As of the factory; `redis` is needed. On a quorum permits are so many places: an acquire takes two round trips,
+   *                and of callers that choose the same place at once one is told that it is busy.
    */
   constructor(key: string, permits: number, options: LockOptions) {
     checkValue('permits', permitsRule, permits);
-    this.#settings = settle(refuseQuorum(options, permits));
+    this.#settings = settle(options);
+    this.#scope = new Scope(this.#settings.register);
     lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
     this.key = key;
     this.permits = permits;
@@ -52,7 +54,7 @@ export class Semaphore {
    * @throws as `withLock.promise`. Nothing is held then.
    */
   async acquire(permits = 1, options?: Options): Promise<Lease> {
-    return this.#acquire(permits, settle(refuseQuorum(options, this.permits), this.#settings), false);
+    return this.#acquire(permits, settle(options, this.#settings), false);
   }
 
   /** Runs `fn` with `permits` of them (default 1), renewed while it runs; as `withLock.run`. */
@@ -61,7 +63,7 @@ export class Semaphore {
   async run<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
     const [own, given] = takeOwn(options, { permits: permitsRule });
-    const settings = settle(refuseQuorum(given, this.permits), this.#settings);
+    const settings = settle(given, this.#settings);
     const lease = await this.#acquire((own.permits as number | undefined) ?? 1, settings, true);
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
   }
@@ -95,11 +97,4 @@ export class Semaphore {
     const mode: Mode = { kind: 'counted', prefer: 'fair', group: '', permits, most: this.permits, step: 0 };
     return acquireLease(this.key, settings, this.#scope, { autoExtend, mode });
   }
-}
-
-/** A majority of servers can agree on one holder, not on how many there are. */
-function refuseQuorum<T>(options: T, permits: number): T {
-  const { redis } = (options ?? {}) as Options;
-  if (!Array.isArray(redis) || permits === 1) return options;
-  throw optionError('redis', 'one Redis: more than one permit is not sound on a quorum', redis);
 }

@@ -4,9 +4,10 @@
 import { type Clock, type Moment, now, systemClock } from './clock';
 import type { LockBackendError } from './errors';
 import type { Key } from './keys';
-import type { LockState, StoreKind } from './state';
+import type { Operator } from './operator';
+import type { LockState, Slot, StoreKind } from './state';
 
-export { type Clock, type LockState, type Moment, now };
+export { type Clock, type LockState, type Moment, now, type Slot };
 
 /**
  * How a key is to be held that several may hold; without it, a key is a mutex. A holder that upgrades or downgrades keeps its
@@ -16,7 +17,7 @@ export interface Mode {
   /** A reader, which shares; a writer, which excludes all; or a holder of permits. */
   readonly kind: 'shared' | 'exclusive' | 'counted';
   readonly prefer: 'writer' | 'reader' | 'fair';
-  /** Readers share with their own group. */
+  /** Readers share with their own group; permits on a quorum: the places that they are (`placesText`). */
   readonly group: string;
   /** How many are wanted; 1 for readers and writers. */
   readonly permits: number;
@@ -24,13 +25,6 @@ export interface Mode {
   readonly most: number;
   /** 0: a new holder. Else the number of this change in place: one that was overtaken by a later one changes nothing. */
   readonly step: number;
-}
-
-/** A piece of the server's time, in ms of the epoch. */
-export interface Slot {
-  readonly index: number;
-  readonly start: number;
-  readonly end: number;
 }
 
 /** The slots of a job that runs once in each. */
@@ -82,6 +76,8 @@ export interface QueueEntry {
   readonly ticket: number;
   /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
   readonly silenceMs?: number | undefined;
+  /** Whose entry it is, on a quorum, where each attempt has a token of its own. Default: the token of the request. */
+  readonly token?: string | undefined;
 }
 
 /** The channel of an entry that cannot be notified: its waiter polls. */
@@ -107,6 +103,8 @@ export type AcquireReply =
       readonly sent: Moment;
       readonly others?: number;
       readonly slot?: Slot | undefined;
+      /** How it is held, where the store knows more than was asked for. */
+      readonly mode?: Mode | undefined;
     }
   | {
       readonly granted: false;
@@ -136,6 +134,8 @@ export interface ExtendRequest {
   readonly begin: () => boolean;
   /** Not for a mutex. */
   readonly held?: Held | undefined;
+  /** For one of a quorum: a writer that is not held as one there is `missing`. */
+  readonly strictly?: boolean | undefined;
 }
 
 /** `late`: it was not sent any more, or ran after the holder's validity had ended; nothing was changed. */
@@ -165,6 +165,8 @@ export interface RaiseRequest {
   /** What every later fence must exceed. */
   readonly fence: number;
   readonly commandTimeoutMs: number;
+  /** Not for a mutex. */
+  readonly mode?: Mode | undefined;
 }
 
 export type ReleaseReply = 'released' | 'missing' | 'taken';
@@ -207,7 +209,7 @@ export interface Grant {
   readonly sent: Moment;
   /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
   readonly mayExecuteUntilMs: number;
-  /** Only a message has told of it so far: it is valid for so many ms, unless the store confirms it. */
+  /** It was granted by message: it is valid for so many ms, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
 }
 
@@ -226,7 +228,7 @@ export interface Holder {
   releaseRequest(): ReleaseRequest;
 }
 
-/** Where a grant came from, and so what a held lock is given back to. */
+/** Where a grant came from, and so what a held lock is released to. */
 export interface GrantSource {
   /**
    * Releases `held`: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
@@ -295,6 +297,8 @@ export interface Store {
     | undefined;
   /** With a token also whether that holds the key. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
+  /** What an operator does here, and what is written down for one. */
+  readonly operator: Operator;
   /** How many permits are out, by the server's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
   /** What is cached beside a lock; null: nothing. */
@@ -321,13 +325,16 @@ export interface Store {
   readonly isQuorum?: boolean | undefined;
 }
 
-/** A store that can be one of a quorum, for locks of one holder. */
+/** A store that can be one of a quorum. */
 export interface Node
-  extends Omit<Store, 'kind' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+  readonly operator?: Operator;
   /** False: not all of the keys are the token's any more, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
   /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
   identify(timeoutMs: number): Promise<Identity>;
+  /** Of each holder of a semaphore, the places that it has. */
+  readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]>;
   /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
   readonly generation: (() => number) | undefined;
   /** Its clock less our monotonic one, in ms: never more than that really is. */
@@ -352,6 +359,15 @@ export function trustedMs(lifetimeMs: number): number {
 /** The yield window of a lock: one pause of the callers outside its queue. */
 export function yieldMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
+}
+
+/** Places of a semaphore on a quorum, as they are kept with their holder. */
+export function placesText(places: readonly number[]): string {
+  return `,${places.join(',')},`;
+}
+
+export function placesOf(text: string): number[] {
+  return (text.match(/\d+/g) ?? []).map(Number);
 }
 
 /** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */

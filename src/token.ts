@@ -1,6 +1,6 @@
 // Who holds a lock, in Redis's words: an unguessable token, never used again once a release for it was sent. Ours end as their
 // uuid begins, so that a script can tell them from those of clients whose release wakes no queued process.
-import { randomFillSync } from 'node:crypto';
+import { createHash, randomFillSync } from 'node:crypto';
 import { v4 as uuid } from 'uuid';
 
 const uuidLength = 36;
@@ -11,7 +11,7 @@ let used = pool.length;
 const bytes = new Uint8Array(16);
 const random = { random: bytes };
 const text = Buffer.from('00000000-0000-0000-0000-000000000000');
-/** Where the two digits of each byte stand in the text. */
+/** Where the two digits of each byte are in the text. */
 const places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 const digits = Buffer.from('0123456789abcdef');
 
@@ -50,4 +50,14 @@ export function isOurs(token: string): boolean {
 export function ownerOf(holder: unknown): string | null {
   const match = /^(.+)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/s.exec(String(holder));
   return match?.[1] ?? null;
+}
+
+/** What names a holder to others: nobody can tell its token from that. */
+export function hashOf(token: string): string {
+  return createHash('sha1').update(token).digest('hex');
+}
+
+/** How a holder is shown: the first 8 digits of that. */
+export function idOf(token: string): string {
+  return hashOf(token).slice(0, 8);
 }

@@ -59,7 +59,8 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
       return gone(held, 'was released meanwhile');
     },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
-      held.changed(mode, fence);
+      // The nodes of a quorum know fences of their own.
+      held.changed(mode, mode.kind === 'shared' ? held.fence : fence);
       held.confirm(sent, lifetimeMs, false);
       return held;
     },

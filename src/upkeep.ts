@@ -24,7 +24,7 @@ export interface Kept extends Observed {
   readonly ended: boolean;
   readonly isLost: boolean;
   readonly loss: LockLostError | undefined;
-  /** False: only a message has told of the grant so far. */
+  /** False: it was granted by message, and that is not confirmed yet. */
   readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
   held(): Held | undefined;
@@ -56,6 +56,8 @@ export class Upkeep {
   #isExact = false;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
+  /** Runs out with the validity, unless the lock is released before. */
+  #overdue: NodeJS.Timeout | undefined;
   /** The next attempt to confirm the grant is due then. */
   #confirmation: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
@@ -105,7 +107,7 @@ export class Upkeep {
   }
 
   /**
-   * Confirms a grant that only a message has told of, as often as it takes: an extension to the lease's own lifetime. No hand-off
+   * Confirms a grant by message, as often as it takes: an extension to the lease's own lifetime. No hand-off
    * goes before that, and no other extension; "no longer ours" ends it as lost.
    */
   confirm(): void {
@@ -123,7 +125,7 @@ export class Upkeep {
 
   /** It ends here, and goes on in Redis: a confirmation is sent, once more, whatever becomes of what is held here. */
   letGo(): void {
-    this.stop();
+    this.released();
     if (this.#held.isConfirmed) return;
     const { keys, token, context, clock } = this.#held;
     const { lifetimeMs, commandTimeoutMs } = context.settings;
@@ -160,9 +162,20 @@ export class Upkeep {
     return true;
   }
 
-  /** Notices the end of the validity when it comes. */
+  /** Notices the end of the validity when it comes. What is known of that end stays as it would be without this. */
   watch(): void {
     if (this.#watch === undefined) this.#arm();
+  }
+
+  /** Runs `tell` when its lifetime has ended, and it was neither released nor detached. */
+  whenForgotten(tell: () => void): void {
+    const leftMs = this.#held.leftMs();
+    if (leftMs === Number.POSITIVE_INFINITY) return;
+    const check = (): void => {
+      if (this.#held.check()) this.whenForgotten(tell);
+      else if (this.#held.loss?.reason === 'expired') tell();
+    };
+    this.#overdue = this.#held.clock.later(check, timerMs(leftMs)).unref();
   }
 
   /** The end of the validity is another one. */
@@ -175,10 +188,16 @@ export class Upkeep {
     // There it is no matter whether this process ran: its renewal had ended.
     if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
     // A timer watched over it, and yet it was not noticed in time: this process did not run.
-    if (this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
+    const isKept = this.#aborter !== undefined || this.#renewal !== undefined;
+    if (isKept && this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
     const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
     if (renewal?.hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
     return renewal === undefined ? 'expired' : 'stalled';
+  }
+
+  released(): void {
+    clearTimeout(this.#overdue);
+    this.stop();
   }
 
   stop(): void {

@@ -17,7 +17,7 @@ interface UncertainEnd {
 export class Validity {
   /** Before what Redis last confirmed was sent. */
   readonly sent: Moment;
-  /** The lifetime that it confirmed; `null`: no end; 0: none so far, only a message has told of the grant. */
+  /** The lifetime that it confirmed; `null`: no end; 0: none so far, it was granted by message. */
   readonly lifetimeMs: number | null;
   /** Where the end is not simply the lifetime after `sent`. */
   readonly #otherEnd: Moment | undefined;

@@ -4,15 +4,16 @@ import { promisify } from 'node:util';
 import * as adoption from './adopt';
 import * as cache from './cached';
 import { forKey } from './errors';
+import { type FreeOptions, freeLock } from './free';
 import { type Key, lockKey } from './keys';
 import type { DetachedLease, Lease } from './lease';
+import { type ListOptions, type LockList, lockList } from './list';
 import * as slots from './once';
 import { type CachedOptions, type CloseOptions, type OnceOptions, type Options, settle, settleDrain } from './options';
 import { nextTick } from './real-timers';
 import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './run';
 import { Scope } from './scope';
-import type { LockState } from './state';
-import type { Slot } from './store';
+import type { LockState, Slot } from './state';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
@@ -118,6 +119,24 @@ export interface WithLock {
    */
   inspect(key: string): Promise<LockState>;
   /**
+   * All locks, as far as they are known: each with its full key, in no order. From what processes with `register: true` have
+   * written down; with `scan: true` by looking at every key, which takes at most 2 % of the server's time, and needs a prefix.
+   * On memoryStore() and sharedMemoryStore() all are known. `coverage()` says, at the end, what was looked at.
+   *
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: at once, an impossible option, or `scan` without a prefix.
+   * @throws {LockBackendError} (the iteration) the store could not be asked, or the client cannot list keys; or the signal's reason.
+   */
+  list(options?: ListOptions): LockList;
+  /**
+   * Takes the lock away from the holder with this `id`, if that still has it; the next in the queue is served in the same step.
+   * The holder's `signal` aborts (`reason: 'taken'`): at once where its process waits for locks or has `register`, else at its
+   * next renewal. Of several holders just that one. True: it was freed; false: that one no longer has it, and nothing changed.
+   *
+   * @param options `id`: 8 hex digits, as `inspect` shows them. `force: true`: whoever has it, all holders.
+   * @throws {LockBackendError} Redis gave no usable answer. It may have been freed.
+   */
+  free(key: string, options: FreeOptions): Promise<boolean>;
+  /**
    * Ends this factory: new calls and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
    * released with its signal aborted (`closed`). Resolves when nothing is left. Never closes the Redis client.
    */
@@ -132,7 +151,7 @@ export interface WithLock {
  */
 export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
-  const scope = new Scope();
+  const scope = new Scope(base.register);
 
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
@@ -193,12 +212,32 @@ export function redisExpLock(config?: Options): WithLock {
     }
   }
 
+  function list(options?: ListOptions): LockList {
+    return lockList(options, base, scope);
+  }
+
+  async function free(key: string, options: FreeOptions): Promise<boolean> {
+    return freeLock(key, options, base, scope);
+  }
+
   async function close(options?: CloseOptions): Promise<void> {
     return scope.close(settleDrain(options));
   }
 
   Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, { promise, tryLock, run, tryRun, once, adopt, cached, inspect, close }) as WithLock;
+  return Object.assign(withLock, {
+    promise,
+    tryLock,
+    run,
+    tryRun,
+    once,
+    adopt,
+    cached,
+    inspect,
+    list,
+    free,
+    close,
+  }) as WithLock;
 }
 
 function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {

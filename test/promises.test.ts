@@ -35,7 +35,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
     ],
   },
   'one Redis': {
-    'no two holders with unexpired validity': ['test/redis/model.test.ts', 'never two holders who believe'],
+    'no two holders with unexpired validity': ['test/redis/model.test.ts', 'never two valid holders'],
     "free at most `lifetime` after the holder's death": [
       'test/process/exit.test.ts',
       'frees its key within its lifetime',
@@ -71,7 +71,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       'test/redis/cluster.test.ts',
       'keys of several slots: an error that names them',
     ],
-    'taking or giving back a lock in the moments in which its own slot moves (both wait)': [
+    'taking or releasing a lock in the moments in which its own slot moves (both wait)': [
       changes,
       'acquire and release wait until it has moved',
     ],

@@ -501,7 +501,7 @@ describe('support: child processes', () => {
     expect(await exited(child)).to.deep.equal({ code: null, signal: 'SIGKILL' });
   });
 
-  it('who waits for a message of a child that died gets its last words', async () => {
+  it('waiting for a message of a child that died rejects with its last words', async () => {
     const child = startChild(script);
     await child.receive();
     child.send({});

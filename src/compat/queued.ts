@@ -127,7 +127,7 @@ export class QueuedCall {
     }
   }
 
-  /** What was passed on inside the process is valid from Redis's last confirmation on: redlock's callers expect all of it. */
+  /** What was handed off inside the process is valid from Redis's last confirmation on: redlock's callers expect all of it. */
   async #renewed(lease: Lease): Promise<Lease | undefined> {
     if (lease.remaining() > this.#lifetime * 0.98) return lease;
     // Where it is not known whether it was extended, what is left counts.

@@ -14,13 +14,17 @@
 -- ARGV   permits   how many we want
 -- ARGV   most      how many there are
 -- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
--- ARGV   group     readers of one group share
--- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
+-- ARGV   group     readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
+-- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be
 -- REPLY  [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 -- What comes after our arguments is the next call's: only their number says whether the caller is to be queued.
-local mayQueue = #ARGV > 10
+local mayQueue = #ARGV > 10 and ARGV[11] ~= ''
+local queuedAs, least = token, 0
+if #ARGV > 14 then
+  queuedAs, least = ARGV[15], tonumber(ARGV[16])
+end
 checkLifetime(ARGV[2])
 local ttl = tonumber(ARGV[2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
@@ -31,15 +35,16 @@ clock()
 if now > notAfter then
   return { -1, 0, 0, now }
 end
+checkFence(least)
 local lock, fence, queue, limit = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
 local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[13]) or 0
-local queued = find(queue, all, token, ticket, band)
+local queued = find(queue, all, queuedAs, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
 local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
+local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
 asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
@@ -118,7 +123,7 @@ if not granted then
   end
   granted = held.count == 0
   if not upgrade then
-    granted = isTurnOf(queue, all, held, asking, most)
+    granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
   end
 end
 
@@ -127,7 +132,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, 1)
+    minted = mint(fence, 1, least)
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
@@ -190,8 +195,8 @@ asking.text = string.format(
   permits,
   prefer,
   asking.channel,
-  #token
-) .. token .. group
+  #queuedAs
+) .. queuedAs .. group
 all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then

@@ -10,7 +10,7 @@
 -- ARGV   place[]   of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
 --                  many ms it may be silent before it expires (default: by its position); of others:
 --                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until it asks again
--- REPLY  [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+-- REPLY  the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
   local ms = tonumber(ttl)
@@ -32,14 +32,13 @@ if now > notAfter then
 end
 
 -- Nearly every call ends here: one lock, free, no queue. The same as what follows, without its functions and tables, which
--- would cost more than the work.
-local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+-- would cost more than the work; and one integer says it all.
+if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local fence = 0
   if count == 1 then
     local last = top or call('GET', KEYS[3]) or '0'
     local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-    fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
+    fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
   end
   if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
     if count == 1 then
@@ -48,7 +47,7 @@ if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and 
     end
     call('SETNX', KEYS[1], token)
     call('PEXPIRE', KEYS[1], ttl)
-    return { 1, fence, 0, now }
+    return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
   end
 end
 -- THEN mint queue
@@ -57,7 +56,7 @@ local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
-  holder = i == 1 and holder or call('GET', KEYS[i])
+  local holder = call('GET', KEYS[i])
   if not holder then
     free[i] = true
   else

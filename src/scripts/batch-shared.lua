@@ -1,5 +1,5 @@
 -- batch-shared: run calls on locks that several may hold, as batch does. One call is a batch of one.
--- INCLUDE acquire-shared extend-shared release-shared count-permits
+-- INCLUDE acquire-shared extend-shared release-shared count-permits raise-shared free-shared
 -- KEYS   key[]   the keys of all calls, one after the other
 -- ARGV   part[]  for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
 -- REPLY  [for each call how many integers it answers, and they; or -1 and the text of its error]

@@ -8,6 +8,7 @@
 -- ARGV   lifetime  ms from now until its end; 0: never
 -- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
 -- ARGV   notAfter  server time in ms at which the holder stops believing
+-- ARGV   as[]      for one of a quorum, of a writer: w, and where it is not held so, that is as good as gone
 -- REPLY  [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact, notAfter = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
@@ -23,6 +24,9 @@ if not ends or ends <= now then
     return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
   end
   mine, ends = found.text, found.ends
+end
+if #ARGV > 5 and string.sub(mine, 3, 3) ~= ARGV[6] then
+  return { 0, now }
 end
 if now > notAfter then
   return { -2, now }

@@ -159,6 +159,16 @@ end
 end
 return others
 end
+local function sharesPlace(held, places)
+for place in string.gmatch(places, '%d+') do
+for _, each in pairs(held.of) do
+if string.find(each.group, ',' .. place .. ',', 1, true) then
+return true
+end
+end
+end
+return false
+end
 local function forget(lock, token)
 local held = locks[lock]
 locks[lock] = held and held.whole and without(held, token) or nil
@@ -415,6 +425,9 @@ return { 0, left or call('PTTL', lock), score, now, before, holder and not isOur
 end`;
 const replyPart = `local reply, size = {}, 0
 local function append(ran, answer)
+if type(answer) == 'number' then
+answer = { answer }
+end
 if ran and not answer.err then
 local count = #answer
 reply[size + 1] = count
@@ -769,13 +782,12 @@ end
 if now > notAfter then
 return { -1, 0, 0, now }
 end
-local holder = call('GET', KEYS[1])
-if not holder and #KEYS == 3 and call('ZCARD', KEYS[2]) == 0 and count <= 1 and mayCheck then
+if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
 local fence = 0
 if count == 1 then
 local last = top or call('GET', KEYS[3]) or '0'
 local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-fence = string.find(last, '^%d+$') and math.max(last + 1, micros, least)
+fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
 end
 if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
 if count == 1 then
@@ -784,14 +796,14 @@ top = fence
 end
 call('SETNX', KEYS[1], token)
 call('PEXPIRE', KEYS[1], ttl)
-return { 1, fence, 0, now }
+return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
 end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
-holder = i == 1 and holder or call('GET', KEYS[i])
+local holder = call('GET', KEYS[i])
 if not holder then
 free[i] = true
 else
@@ -1056,8 +1068,8 @@ const acquireSharedScript = {
  * @param permits how many we want
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
- * @param group readers of one group share
- * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position)
+ * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
+ * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be
  * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
@@ -1098,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'c2da9a41d34bcf84f5abeabb15bcccfd752b167d',
+  sha: '9ab519a8819734a5e84d5b53fa1f2f90c8a3ef55',
   lua:
     clockPart +
     `
@@ -1126,7 +1138,7 @@ const acquireScript: Script = {
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
  * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
- * @returns the call; its reply: [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+ * @returns the call; its reply: the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
   lock: readonly string[],
@@ -1147,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'c2ab5301062225a784df63de4c39d9ab2b61dca9',
+  sha: '050f357d8a9cc166fc9c3764b57e7f25b8899cd2',
   lua:
     clockPart +
     `
@@ -1167,7 +1179,11 @@ local scripts = {
 acquireShared = function(k, a, keyCount, argCount)
 local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] == '1', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
 local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local mayQueue = argCount > 10
+local mayQueue = argCount > 10 and ARGV[a + 11] ~= ''
+local queuedAs, least = token, 0
+if argCount > 14 then
+queuedAs, least = ARGV[a + 15], tonumber(ARGV[a + 16])
+end
 checkLifetime(ARGV[a + 2])
 local ttl = tonumber(ARGV[a + 2])
 local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
@@ -1178,15 +1194,16 @@ clock()
 if now > notAfter then
 return { -1, 0, 0, now }
 end
+checkFence(least)
 local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
 local all = queueOf(queue)
 local upgrade = step > 0 and kind == 'w'
 local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
-local queued = find(queue, all, token, ticket, band)
+local queued = find(queue, all, queuedAs, ticket, band)
 ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
 local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = token, group = group }
+local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
 asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
@@ -1258,13 +1275,13 @@ return { 1, mine.fence, others, now }
 end
 granted = held.count == 0
 if not upgrade then
-granted = isTurnOf(queue, all, held, asking, most)
+granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
 end
 end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1)
+minted = mint(fence, 1, least)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1325,8 +1342,8 @@ asking.kind,
 permits,
 prefer,
 asking.channel,
-#token
-) .. token .. group
+#queuedAs
+) .. queuedAs .. group
 all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
 call('PEXPIRE', queue, mostSilence)
 if kind == 'p' and known == 0 then
@@ -1354,6 +1371,9 @@ if not found then
 return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
 end
 mine, ends = found.text, found.ends
+end
+if argCount > 5 and string.sub(mine, 3, 3) ~= ARGV[a + 6] then
+return { 0, now }
 end
 if now > notAfter then
 return { -2, now }
@@ -1398,7 +1418,7 @@ if ends == math.huge then
 setEnd(lock)
 end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') then
+if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k + 3]) == ARGV[a + 1] then
 call('DEL', KEYS[k + 3])
 changes[KEYS[k + 3]] = nil
 end
@@ -1419,6 +1439,57 @@ end,
 countPermits = function(k, a, keyCount, argCount)
 clock()
 return { ourHolders(KEYS[k + 1], true).used }
+end,
+raiseShared = function(k, a, keyCount, argCount)
+local least = tonumber(ARGV[a + 2])
+if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+return redis.error_reply('ERR expected a fence')
+end
+clock()
+checkFence(least)
+local lock, mine = KEYS[k + 1], ourHolders(KEYS[k + 1], true).of[ARGV[a + 1]]
+if not mine then
+return { 0 }
+end
+if lastFence(KEYS[k + 2]) < least then
+setFence(KEYS[k + 2], least)
+end
+if mine.kind == 'w' and mine.fence < least then
+local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
+call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+call('ZREM', lock, mine.text)
+locks[lock] = nil
+end
+return { 1 }
+end,
+freeShared = function(k, a, keyCount, argCount)
+clock()
+local lock, queue, id, count = KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], 0
+local tokens = {}
+for token, each in pairs(ourHolders(lock, true).of) do
+if string.sub(redis.sha1hex(token), 1, #id) == id then
+tokens[#tokens + 1] = each
+end
+end
+for _, each in ipairs(tokens) do
+call('ZREM', lock, each.text)
+forget(lock, each.token)
+attempt('PUBLISH', ARGV[a + 2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
+if string.find(each.text, '^1 r 1 [1-9]') then
+call('DEL', KEYS[k + 3])
+changes[KEYS[k + 3]] = nil
+end
+count = count + 1
+end
+if count > 0 then
+setEnd(lock)
+pcall(function()
+if call('ZCARD', queue) > 0 then
+wakeLater(lock, queue, KEYS[k + 3])
+end
+end)
+end
+return { count }
 end,
 }
 ` +
@@ -1446,7 +1517,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'f59e450091044563679ec00702db49b912484576',
+  sha: 'a0cb7f622f90f5a07c5838bcb072e597c20a6876',
   lua:
     clockPart +
     `
@@ -1533,6 +1604,42 @@ export function countPermits(lock: string): Call {
   return { script: countPermitsScript, keys: [lock], args: [] };
 }
 
+const enlistScript: Script = {
+  name: 'enlist',
+  sha: 'f3efc2db38704cace5e40df35acd6834dedb3a39',
+  lua: `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '0' then
+redis.call('ZREM', KEYS[1], ARGV[1])
+else
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+if ARGV[3] ~= '' then
+redis.pcall('PUBLISH', ARGV[3], ARGV[1])
+end
+return { 1 }`,
+};
+
+/**
+ * let a process be found that has written down what it holds; or take it off the list.
+ *
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+ * @param id of the process
+ * @param ttl ms after which it counts as gone; 0: now
+ * @param channel where it is told that something changed; '': nothing did
+ * @returns the call; its reply: [1]
+ */
+export function enlist(
+  processes: string,
+  id: string | number,
+  ttl: string | number,
+  channel: string | number,
+): ScriptCall {
+  return { script: enlistScript, keys: [processes], args: [String(id), String(ttl), String(channel)] };
+}
+
 const extendSharedScript = {
   name: 'extendShared',
 };
@@ -1547,6 +1654,7 @@ const extendSharedScript = {
  * @param lifetime ms from now until its end; 0: never
  * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
  * @param notAfter server time in ms at which the holder stops believing
+ * @param as for one of a quorum, of a writer: w, and where it is not held so, that is as good as gone
  * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
  */
 export function extendShared(
@@ -1557,11 +1665,12 @@ export function extendShared(
   lifetime: string | number,
   exact: string | number,
   notAfter: string | number,
+  as: readonly string[],
 ): Call {
   return {
     script: extendSharedScript,
     keys: [lock, limit],
-    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter)],
+    args: [String(token), String(known), String(lifetime), String(exact), String(notAfter), ...as],
   };
 }
 
@@ -1591,46 +1700,147 @@ export function extend(
   return { script: extendScript, keys: lock, args: [String(token), String(lifetime), String(exact), String(notAfter)] };
 }
 
-const inspectScript: Script = {
-  name: 'inspect',
-  sha: '23bf53345e0789c040ac2e8f165cf5216ec2ca5e',
-  lua: `local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
-local left = redis.call('PTTL', KEYS[1])
-if type(holder) == 'table' then
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local first = redis.pcall('ZRANGE', KEYS[1], 0, 15)
-if first.err then
-return holder
-end
-local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
-first[#first + 1] = last[1]
-for i = 1, #first do
-if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
-return redis.error_reply('FOREIGN this sorted set has a member that is not of redis-exp-lock')
-end
-end
-local length, rest
-kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-holder, left = false, -2
-if tonumber(last[2]) > now then
-holder = string.sub(rest, 1, tonumber(length))
-left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
-end
-end
-return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }`,
+const freeSharedScript = {
+  name: 'freeShared',
 };
 
 /**
- * what Redis knows of a lock. Changes nothing.
+ * take a lock that several may hold away from one of its holders, or from all, for an operator, and wake its queue.
+ *
+ * @param lock sorted set: one member for each holder
+ * @param queue sorted set: the queue of the lock
+ * @param limit string: how many permits the lock has
+ * @param id how the SHA-1 of the holder's token begins; '': all that hold it
+ * @param channel where a holder hears that it lost the lock
+ * @returns the call; its reply: [how many were taken away]
+ */
+export function freeShared(
+  lock: string,
+  queue: string,
+  limit: string,
+  id: string | number,
+  channel: string | number,
+): Call {
+  return { script: freeSharedScript, keys: [lock, queue, limit], args: [String(id), String(channel)] };
+}
+
+const freeScript: Script = {
+  name: 'free',
+  sha: '53862ce6aae82f2f64fb840e1e8a21c98c0fc8c5',
+  lua:
+    clockPart +
+    `
+local holder = attempt('GET', KEYS[1])
+if type(holder) == 'table' then
+return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
+end
+local hash = holder and redis.sha1hex(holder)
+if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
+return { 0 }
+end
+call('DEL', KEYS[1])
+attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. KEYS[1])
+` +
+    mintPart +
+    `
+` +
+    queuePart +
+    `
+local function handOff()
+clock()
+if call('ZCARD', KEYS[2]) > 0 then
+call('ZREM', KEYS[2], 'passes')
+grant(KEYS[1], KEYS[3], KEYS[2], nil, 0, true)
+end
+end
+pcall(handOff)
+return { 1 }`,
+};
+
+/**
+ * take a lock away from its holder, for an operator, and hand it off to its queue.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock
+ * @param fence string: the last fence minted for any lock
+ * @param id how the SHA-1 of the holder's token begins; '': whoever has it
+ * @param channel where the holder hears that it lost the lock
+ * @returns the call; its reply: [1 freed | 0 it is not held, or by another one: nothing was changed | -1 several may hold it: nothing was changed]
+ */
+export function free(
+  lock: string,
+  queue: string,
+  fence: string,
+  id: string | number,
+  channel: string | number,
+): ScriptCall {
+  return { script: freeScript, keys: [lock, queue, fence], args: [String(id), String(channel)] };
+}
+
+const inspectScript: Script = {
+  name: 'inspect',
+  sha: '235dd3fb3ff9b10f8282a69f966ee6873d361ba8',
+  lua: `local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+local function shared(lock, left)
+local first = redis.pcall('ZRANGE', lock, 0, 15)
+if first.err then
+return nil, first.err
+end
+local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+first[#first + 1] = last[1]
+for i = 1, #first do
+if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
+return nil, 'FOREIGN this sorted set has a member that is not of redis-exp-lock'
+end
+end
+local kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+if tonumber(last[2]) <= now then
+return { false, -2, 0, kind, {} }
+end
+local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
+end
+local locks = (#KEYS - 1) / 2
+local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
+for i = 1, locks do
+local holder = redis.pcall('GET', KEYS[i])
+local left = redis.call('PTTL', KEYS[i])
+local state, refusal
+if type(holder) == 'table' then
+state, refusal = shared(KEYS[i], left)
+refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
+else
+state = { holder, left, 0, 'm', {} }
+end
+if state then
+state[3] = redis.call('ZCOUNT', KEYS[locks + i], 0, '+inf')
+state[6] = state[3] == 0 and {}
+or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+end
+reply[i + 2] = state or refusal
+end
+return reply`,
+};
+
+/**
+ * what Redis knows of locks. Changes nothing.
  *
  * @param lock string: the holder's token; or a sorted set of its holders
+ * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param queue sorted set: its queue
- * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
+ * @param most so many holders and entries of each lock are told one by one
+ * @returns the call; its reply: [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
-export function inspect(lock: string, fence: string, queue: string): ScriptCall {
-  return { script: inspectScript, keys: [lock, fence, queue], args: [] };
+export function inspect(
+  lock: readonly string[],
+  queue: readonly string[],
+  fence: string,
+  most: string | number,
+): ScriptCall {
+  return { script: inspectScript, keys: [...lock, ...queue, fence], args: [String(most)] };
 }
 
 const markSlotScript: Script = {
@@ -1668,7 +1878,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'a6055afe12c044df011d5caa4ac8ffddc35ee99c',
+  sha: '3dadef6892ad7ddae64d2a1e88afd475c083b2dd',
   lua:
     clockPart +
     `
@@ -1687,6 +1897,11 @@ acquire = function(k, a, keyCount, argCount)
     inBatch(acquire2Part) +
     `
 end,
+extend = function(k, a, keyCount, argCount)
+` +
+    inBatch(extend1Part) +
+    `
+end,
 release = function(k, a, keyCount, argCount)
 ` +
     inBatch(release1Part) +
@@ -1700,55 +1915,71 @@ end,
     replyPart +
     `
 local names, words = KEYS, ARGV
-local releases, window, ttl, notAfter, count = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local acquires, fence = (#KEYS - 1) / 2 - releases, KEYS[#KEYS]
-local a = 2 * releases
+local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
+local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
 local ours, queued, usual, n = {}, 0, {}, 0
+local function isLifetime(text)
+local ms = tonumber(text)
+return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+end
+local held = known > 0 and call('MGET', unpack(names, 1, known))
+if acquires + renewals > 0 then
+clock()
+end
+local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
+for i = 1, renewals do
+usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+end
 if releases > 0 then
-local held = call('MGET', unpack(names, 1, releases))
-queued = call('EXISTS', unpack(names, releases + 1, a))
-for i = 1, releases do
-if held[i] == words[5 + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+queued = call('EXISTS', unpack(names, known + 1, a))
+for i = renewals + 1, known do
+if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
 n = n + 1
 ours[n], usual[i] = names[i], true
 end
 end
 end
-local ms, first, areUsual = tonumber(ttl), 0, false
+local first, areUsual = 0, false
 if acquires > 0 then
-clock()
 queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
 local last = count == 1 and call('GET', fence) or '0'
-areUsual = now <= tonumber(notAfter) and string.find(ttl, '^%d+$') and ms >= 1 and ms <= 9007199254740991
+areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
 areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
 if areUsual and count == 1 then
 first = math.max(last + 1, micros)
 areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
 end
 end
-reply, size = { releases + acquires, first, now or 0 }, 3
-local function runAlone(n, script, lock, queue, ...)
-KEYS, ARGV = { lock, queue, fence }, { ... }
+reply, size = { known + acquires, first, now or 0 }, 3
+local function runAlone(n, script, keys, ...)
+KEYS, ARGV = keys, { ... }
 reply[1], reply[size + 1] = reply[1] - 1, n
 size = size + 1
-append(pcall(scripts[script], 0, 0, 3, #ARGV))
+append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
 end
 local function acquireAll()
 for i = 1, acquires do
-local lock, queue, token = names[a + i], names[a + acquires + i], words[5 + releases + i]
+local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
 local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
 if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-runAlone(releases + i, 'acquire', lock, queue, token, ttl, notAfter, words[5])
+runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
 end
 end
 end
 if not areUsual then
 acquireAll()
 end
+for i = 1, renewals do
+if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
+runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
+end
+end
 local deleted = n > 0 and attempt('DEL', unpack(ours))
-for i = 1, releases do
+for i = renewals + 1, known do
 if type(deleted) == 'table' or not usual[i] then
-runAlone(i, 'release', names[i], names[releases + i], words[5 + i], '0', window)
+runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
 end
 end
 if areUsual then
@@ -1758,22 +1989,26 @@ return reply`,
 };
 
 /**
- * release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
+ * renew locks, release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
  *
- * @param key the locks to release, then their queues; the locks to acquire, then their queues
+ * @param key the locks to renew; those to release, then their queues; those to acquire, then their queues
  * @param fence string: the last fence minted for any lock
- * @param releases how many locks to release
- * @param window ms for which they yield, when it is the turn of callers outside the queue
+ * @param renewals how many locks to renew
+ * @param releases how many to release
+ * @param later ms from now until the server frees the renewed locks; one that lasts longer already stays as it is
+ * @param window ms for which the released locks yield, when it is the turn of callers outside the queue
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to release, none of which an acquire here may ask for; then of those to acquire
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
   key: readonly string[],
   fence: string,
+  renewals: string | number,
   releases: string | number,
+  later: string | number,
   window: string | number,
   lifetime: string | number,
   notAfter: string | number,
@@ -1783,8 +2018,37 @@ export function plain(
   return {
     script: plainScript,
     keys: [...key, fence],
-    args: [String(releases), String(window), String(lifetime), String(notAfter), String(fences), ...token],
+    args: [
+      String(renewals),
+      String(releases),
+      String(later),
+      String(window),
+      String(lifetime),
+      String(notAfter),
+      String(fences),
+      ...token,
+    ],
   };
+}
+
+const processesScript: Script = {
+  name: 'processes',
+  sha: 'e7ccb5c9327850f6ba65650ed6043e6917f5d1cf',
+  lua: `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
+table.insert(ids, 1, now)
+return ids`,
+};
+
+/**
+ * which processes have written down what they hold. Changes nothing.
+ *
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+ * @returns the call; its reply: [server time in ms, then their ids]
+ */
+export function processes(processes: string): ScriptCall {
+  return { script: processesScript, keys: [processes], args: [] };
 }
 
 const proclaimScript: Script = {
@@ -1819,6 +2083,23 @@ export function proclaim(
     keys: [lock, value],
     args: [String(token), String(text), String(ttl), String(channel), String(message)],
   };
+}
+
+const raiseSharedScript = {
+  name: 'raiseShared',
+};
+
+/**
+ * as raise, for a lock that several may hold, while the token is one of its holders; a writer's own fence
+ *
+ * @param lock sorted set: one member for each holder
+ * @param fence string: the last fence minted for any lock
+ * @param token the holder's
+ * @param least the fence that every later one must exceed
+ * @returns the call; its reply: [1 it is that large | 0 the token holds nothing: nothing was changed]
+ */
+export function raiseShared(lock: string, fence: string, token: string | number, least: string | number): Call {
+  return { script: raiseSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
 }
 
 const raiseScript: Script = {
@@ -1869,6 +2150,52 @@ export function readHolder(lock: string, value: string): ScriptCall {
   return { script: readHolderScript, keys: [lock, value], args: [] };
 }
 
+const readPlacesScript: Script = {
+  name: 'readPlaces',
+  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
+  lua:
+    clockPart +
+    `
+` +
+    mintPart +
+    `
+` +
+    holdersPart +
+    `
+clock()
+local places = {}
+for _, each in pairs(ourHolders(KEYS[1], true).of) do
+places[#places + 1] = each.group
+end
+return places`,
+};
+
+/**
+ * which places of a semaphore on a quorum are taken at this node. Changes nothing.
+ *
+ * @param lock sorted set: one member for each holder
+ * @returns the call; its reply: [of each holder, the places that it has: ",0,3,"]
+ */
+export function readPlaces(lock: string): ScriptCall {
+  return { script: readPlacesScript, keys: [lock], args: [] };
+}
+
+const readProcessesScript: Script = {
+  name: 'readProcesses',
+  sha: 'b272298fae5e83182e7719c6be8d1ef76a62465f',
+  lua: "return redis.call('MGET', unpack(KEYS))",
+};
+
+/**
+ * what processes have written down. Changes nothing.
+ *
+ * @param process string: what it holds and waits for, as JSON
+ * @returns the call; its reply: [for each the text, or nil]
+ */
+export function readProcesses(process: readonly string[]): ScriptCall {
+  return { script: readProcessesScript, keys: process, args: [] };
+}
+
 const readValueScript: Script = {
   name: 'readValue',
   sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
@@ -1883,6 +2210,31 @@ const readValueScript: Script = {
  */
 export function readValue(value: string): ScriptCall {
   return { script: readValueScript, keys: [value], args: [] };
+}
+
+const registerScript: Script = {
+  name: 'register',
+  sha: 'db9a8c214969ae26873c88b69747c1202a4ce54c',
+  lua: `if ARGV[1] == '=' then
+return { redis.call('PEXPIRE', KEYS[1], ARGV[2]) }
+elseif ARGV[1] == '' then
+redis.call('DEL', KEYS[1])
+else
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+end
+return { 1 }`,
+};
+
+/**
+ * write down what a process holds and waits for, so that others can list it.
+ *
+ * @param process string: what it holds and waits for, as JSON
+ * @param text that; '': it does neither any more; '=': the same as before
+ * @param ttl ms after which it counts as gone
+ * @returns the call; its reply: [1 done | 0 there was nothing that could stay as before]
+ */
+export function register(process: string, text: string | number, ttl: string | number): ScriptCall {
+  return { script: registerScript, keys: [process], args: [String(text), String(ttl)] };
 }
 
 const releaseSharedScript = {
@@ -1997,14 +2349,20 @@ export const scripts: readonly Script[] = [
   acquireScript,
   batchSharedScript,
   batchScript,
+  enlistScript,
   extendScript,
+  freeScript,
   inspectScript,
   markSlotScript,
   plainScript,
+  processesScript,
   proclaimScript,
   raiseScript,
   readHolderScript,
+  readPlacesScript,
+  readProcessesScript,
   readValueScript,
+  registerScript,
   releaseScript,
   writeValueScript,
 ];

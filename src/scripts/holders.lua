@@ -166,6 +166,18 @@ local function without(held, token)
   return others
 end
 
+-- On a quorum permits are so many places, each with one holder: whether one of these is taken.
+local function sharesPlace(held, places)
+  for place in string.gmatch(places, '%d+') do
+    for _, each in pairs(held.of) do
+      if string.find(each.group, ',' .. place .. ',', 1, true) then
+        return true
+      end
+    end
+  end
+  return false
+end
+
 -- A holder is gone. Of holders that are only known in part, nothing is known then.
 local function forget(lock, token)
   local held = locks[lock]

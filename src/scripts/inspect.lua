@@ -1,31 +1,52 @@
--- inspect: what Redis knows of a lock. Changes nothing.
--- KEYS   lock   string: the holder's token; or a sorted set of its holders
--- KEYS   fence  string: the last fence minted for any lock
--- KEYS   queue  sorted set: its queue
--- REPLY  [token or nil, ms left (-1 never ends, -2 free), last fence or nil, how many are queued, m a mutex, or the kind of its holder: r, w, p]
-local holder, kind = redis.pcall('GET', KEYS[1]), 'm'
-local left = redis.call('PTTL', KEYS[1])
-if type(holder) == 'table' then
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local first = redis.pcall('ZRANGE', KEYS[1], 0, 15)
+-- inspect: what Redis knows of locks. Changes nothing.
+-- KEYS   lock[]   string: the holder's token; or a sorted set of its holders
+-- KEYS   queue[]  sorted set: the queue of the lock in the same place
+-- KEYS   fence    string: the last fence minted for any lock
+-- ARGV   most     so many holders and entries of each lock are told one by one
+-- REPLY  [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+
+local function shared(lock, left)
+  local first = redis.pcall('ZRANGE', lock, 0, 15)
   if first.err then
-    return holder
+    return nil, first.err
   end
   -- The one that ends last.
-  local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+  local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   first[#first + 1] = last[1]
   for i = 1, #first do
     if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
-      return redis.error_reply('FOREIGN this sorted set has a member that is not of redis-exp-lock')
+      return nil, 'FOREIGN this sorted set has a member that is not of redis-exp-lock'
     end
   end
-  local length, rest
-  kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-  holder, left = false, -2
-  if tonumber(last[2]) > now then
-    holder = string.sub(rest, 1, tonumber(length))
-    left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+  local kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+  if tonumber(last[2]) <= now then
+    return { false, -2, 0, kind, {} }
   end
+  local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+  return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
 end
-return { holder, left, redis.call('GET', KEYS[2]), redis.call('ZCOUNT', KEYS[3], 0, '+inf'), kind }
+
+local locks = (#KEYS - 1) / 2
+local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
+for i = 1, locks do
+  local holder = redis.pcall('GET', KEYS[i])
+  local left = redis.call('PTTL', KEYS[i])
+  local state, refusal
+  if type(holder) == 'table' then
+    state, refusal = shared(KEYS[i], left)
+    refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
+  else
+    state = { holder, left, 0, 'm', {} }
+  end
+  if state then
+    state[3] = redis.call('ZCOUNT', KEYS[locks + i], 0, '+inf')
+    state[6] = state[3] == 0 and {}
+      or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+  end
+  reply[i + 2] = state or refusal
+end
+return reply

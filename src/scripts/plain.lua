@@ -1,38 +1,54 @@
--- plain: release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
--- INCLUDE acquire release
--- KEYS   key[]     the locks to release, then their queues; the locks to acquire, then their queues
+-- plain: renew locks, release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
+-- INCLUDE acquire extend release
+-- KEYS   key[]     the locks to renew; those to release, then their queues; those to acquire, then their queues
 -- KEYS   fence     string: the last fence minted for any lock
--- ARGV   releases  how many locks to release
--- ARGV   window    ms for which they yield, when it is the turn of callers outside the queue
+-- ARGV   renewals  how many locks to renew
+-- ARGV   releases  how many to release
+-- ARGV   later     ms from now until the server frees the renewed locks; one that lasts longer already stays as it is
+-- ARGV   window    ms for which the released locks yield, when it is the turn of callers outside the queue
 -- ARGV   lifetime  ms until the server frees the acquired locks by itself
 -- ARGV   notAfter  server time in ms after which the acquires must change nothing
 -- ARGV   fences    1: mint a fence for each; 0: none
--- ARGV   token[]   of the locks to release, none of which an acquire here may ask for; then of those to acquire
+-- ARGV   token[]   of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
 -- REPLY  [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
 -- THEN reply
 -- All is read first; what is written then cannot be refused for a right that is missing. A call with a queue, a busy lock, a lock that
 -- is no longer ours, or a counter that is damaged, runs as the script that it would be by itself, in its turn.
 local names, words = KEYS, ARGV
-local releases, window, ttl, notAfter, count = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local acquires, fence = (#KEYS - 1) / 2 - releases, KEYS[#KEYS]
-local a = 2 * releases
+local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
+local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
 local ours, queued, usual, n = {}, 0, {}, 0
+
+local function isLifetime(text)
+  local ms = tonumber(text)
+  return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+end
+
+local held = known > 0 and call('MGET', unpack(names, 1, known))
+if acquires + renewals > 0 then
+  clock()
+end
+-- Before 7.0 nothing but a look at each could keep a later end.
+local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
+for i = 1, renewals do
+  usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+end
 if releases > 0 then
-  local held = call('MGET', unpack(names, 1, releases))
-  queued = call('EXISTS', unpack(names, releases + 1, a))
-  for i = 1, releases do
-    if held[i] == words[5 + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+  queued = call('EXISTS', unpack(names, known + 1, a))
+  for i = renewals + 1, known do
+    if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
       n = n + 1
       ours[n], usual[i] = names[i], true
     end
   end
 end
-local ms, first, areUsual = tonumber(ttl), 0, false
+local first, areUsual = 0, false
 if acquires > 0 then
-  clock()
   queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
   local last = count == 1 and call('GET', fence) or '0'
-  areUsual = now <= tonumber(notAfter) and string.find(ttl, '^%d+$') and ms >= 1 and ms <= 9007199254740991
+  areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
   areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
   -- The counter before the locks: when memory is missing, nothing was written yet.
   if areUsual and count == 1 then
@@ -40,21 +56,21 @@ if acquires > 0 then
     areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
   end
 end
-reply, size = { releases + acquires, first, now or 0 }, 3
+reply, size = { known + acquires, first, now or 0 }, 3
 
-local function runAlone(n, script, lock, queue, ...)
-  KEYS, ARGV = { lock, queue, fence }, { ... }
+local function runAlone(n, script, keys, ...)
+  KEYS, ARGV = keys, { ... }
   reply[1], reply[size + 1] = reply[1] - 1, n
   size = size + 1
-  append(pcall(scripts[script], 0, 0, 3, #ARGV))
+  append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
 end
 
 local function acquireAll()
   for i = 1, acquires do
-    local lock, queue, token = names[a + i], names[a + acquires + i], words[5 + releases + i]
+    local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
     local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
     if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-      runAlone(releases + i, 'acquire', lock, queue, token, ttl, notAfter, words[5])
+      runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
     end
   end
 end
@@ -63,10 +79,15 @@ end
 if not areUsual then
   acquireAll()
 end
+for i = 1, renewals do
+  if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
+    runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
+  end
+end
 local deleted = n > 0 and attempt('DEL', unpack(ours))
-for i = 1, releases do
+for i = renewals + 1, known do
   if type(deleted) == 'table' or not usual[i] then
-    runAlone(i, 'release', names[i], names[releases + i], words[5 + i], '0', window)
+    runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
   end
 end
 if areUsual then

@@ -30,7 +30,7 @@ if ends then
     setEnd(lock)
   end
 end
-if ends and string.find(mine, '^1 r 1 [1-9]') then
+if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[3]) == ARGV[1] then
   call('DEL', KEYS[3])
   changes[KEYS[3]] = nil
 end

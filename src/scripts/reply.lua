@@ -2,6 +2,9 @@
 local reply, size = {}, 0
 
 local function append(ran, answer)
+  if type(answer) == 'number' then
+    answer = { answer }
+  end
   if ran and not answer.err then
     local count = #answer
     reply[size + 1] = count

@@ -18,7 +18,7 @@ export interface ScriptCall extends Call {
   readonly script: Script;
 }
 
-/** A script that is one function of a batch: it reads its keys and arguments where they stand in a longer list. */
+/** A script that is one function of a batch: it reads its keys and arguments from where they begin in a longer list. */
 export function inBatch(lua: string): string {
   return lua
     .replaceAll('#KEYS', 'keyCount')

@@ -68,6 +68,8 @@ export class Attempts {
   #isSent = false;
   #nextPauseMs: (() => number) | undefined;
   #plannedPauseMs: number | undefined;
+  /** What it is queued as on a quorum, where each attempt has a token of its own. */
+  #queuedAs: string | undefined;
   /** What the token is queued with; -1 where that is not known. */
   #ticket = -1;
   #pause: NodeJS.Timeout | undefined;
@@ -94,7 +96,7 @@ export class Attempts {
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
     const isPlain = queueAs === undefined && pauseMs === undefined;
-    const request = isPlain ? this.#request : { ...this.#request, queueAs, pauseMs };
+    const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
     // A caller with a signal may give up before the end of the turn.
     if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request);
     store.acquire(request).then(
@@ -140,9 +142,18 @@ export class Attempts {
     const { store, change } = this.#target;
     if (change !== undefined) change.revert(this.#request!, this.mayExecuteUntilMs);
     else void store.abandon(this.#releaseRequest(this.#request!.token), this.mayExecuteUntilMs);
+    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs);
+    this.#queuedAs = undefined;
     this.mayExecuteUntilMs = 0;
     this.#ticket = -1;
     this.#request = undefined;
+  }
+
+  #asSame(queueAs: QueueEntry): QueueEntry {
+    const { store, change, settings } = this.#target;
+    if (!store.isQuorum || change !== undefined) return queueAs;
+    this.#queuedAs ??= newToken(settings.owner);
+    return { ...queueAs, token: this.#queuedAs };
   }
 
   #newRequest(): AcquireRequest {

@@ -63,6 +63,8 @@ export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
   /** Where grants of keys that several may hold come from. */
   readonly shared: GrantSource;
+  /** Called when an operator has taken a lock away: its key, and the SHA-1 of its holder's token. */
+  onFreed: ((key: string, hash: string) => void) | undefined;
   readonly #store: Store;
   readonly #timers: SharedTimers;
   readonly #queues = new Map<string, Queue>();
@@ -76,8 +78,9 @@ export class Queues implements QueuePort {
   constructor(store: Store, listen: NonNullable<Store['listen']>) {
     this.#store = store;
     this.#timers = new SharedTimers(clockOf(store));
-    this.wakeUps = new WakeUps(listen, {
+    this.wakeUps = new WakeUps(listen, store.listensAlone === true, {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
+      freed: (key, hash) => this.onFreed?.(key, hash),
       gap: () => {
         for (const queue of this.#queues.values()) queue.gap();
       },

@@ -2,6 +2,7 @@
 // the first entry is sent, so that no wake-up falls between the two; when it was closed for a while, every waiter is woken.
 
 import { v4 as uuid } from 'uuid';
+import { freedChannel } from '../operator';
 import { setImmediate } from '../real-timers';
 import type { Listening, Store } from '../store';
 import { refusal } from '../stores/redis/replies';
@@ -36,6 +37,8 @@ interface Subscriber {
 /** What else is woken on the channel. */
 interface Others {
   wake(id: string, key: string, wakeUp: WakeUp): void;
+  /** An operator has taken a lock away. */
+  freed(key: string, hash: string): void;
   /** Wake-ups may have been missed. */
   gap(): void;
 }
@@ -43,6 +46,7 @@ interface Others {
 export class WakeUps {
   readonly channel = channelPrefix + uuid();
   readonly #listen: NonNullable<Store['listen']>;
+  readonly #listensAlone: boolean;
   readonly #others: Others;
   readonly #subscribers = new Map<string, Subscriber>();
   /** How many wait for the channel to open, for each key. */
@@ -52,8 +56,10 @@ export class WakeUps {
   #ids = 0;
   #scopes = 0;
 
-  constructor(listen: NonNullable<Store['listen']>, others: Others) {
+  /** @param listensAlone What is told to all that listen is heard on the own channel. */
+  constructor(listen: NonNullable<Store['listen']>, listensAlone: boolean, others: Others) {
     this.#listen = listen;
+    this.#listensAlone = listensAlone;
     this.#others = others;
   }
 
@@ -70,7 +76,7 @@ export class WakeUps {
   /** Resolves once a wake-up for `key` would be heard. Rejects where the channel cannot be heard; the next call tries again. */
   async open(key: string): Promise<void> {
     this.#awaited.set(key, (this.#awaited.get(key) ?? 0) + 1);
-    this.#opening ??= this.#listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
+    this.#opening ??= this.#listenToAll();
     const opening = this.#opening;
     try {
       await opening;
@@ -84,6 +90,23 @@ export class WakeUps {
       if (others > 0) this.#awaited.set(key, others);
       else this.#awaited.delete(key);
     }
+  }
+
+  /** Also where operators tell what they have taken away: without that, a holder learns of it at its next renewal. */
+  async #listenToAll(): Promise<Listening> {
+    const own = this.#listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
+    const freed = this.#listensAlone ? undefined : this.#listen(freedChannel, this.#onMessage, () => {});
+    freed?.catch(() => {});
+    const { close } = await own;
+    return {
+      close: () => {
+        close();
+        freed?.then(
+          (listening) => listening.close(),
+          () => {},
+        );
+      },
+    };
   }
 
   /**
@@ -151,12 +174,13 @@ export class WakeUps {
   }
 
   /**
-   * `<id>[,<id>…] <key>`, or `<id>.<nonce>[=<fence>] <key>`: the key comes last, so that whatever it contains cannot be taken for
+   * `<id>[,<id>…] <key>`, or `<id>.<nonce>[=<fence>] <key>`; of a lock that was taken away `!<SHA-1 of its token> <key>`. The key comes last, so that whatever it contains cannot be taken for
    * anything else.
    */
   readonly #onMessage = (text: string): void => {
     const ids = text.slice(0, text.indexOf(' '));
     const key = text.slice(ids.length + 1);
+    if (ids.startsWith('!')) return this.#others.freed(key, ids.slice(1));
     for (const word of ids.split(',')) {
       const [, id = word, nonce, fence] = entryText.exec(word) ?? [];
       const subscriber = this.#subscribers.get(id);

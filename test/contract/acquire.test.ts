@@ -157,7 +157,7 @@ describeEach('acquire', (here) => {
   });
 
   describe('fences', () => {
-    it('a fence is a safe integer and rises with each grant, whoever is granted', async () => {
+    it('a fence is a safe integer and rises with each grant, whatever process is granted', async () => {
       let last = 0;
       for (let n = 0; n < 20; n++) {
         const lease = await (n % 2 ? withLock : other).promise(key);
@@ -183,7 +183,7 @@ describeEach('acquire', (here) => {
   });
 
   describe('several keys', () => {
-    it('all are held under one token and one fence, and given back together', async () => {
+    it('all are held under one token and one fence, and released together', async () => {
       const keys = [`${key}:b`, `${key}:a`];
       const lease = await withLock.promise(keys);
       expect(lease.key).to.deep.equal(keys);
@@ -311,7 +311,7 @@ describeEach('acquire', (here) => {
       const error = await failure(redisExpLock({ redis: here.unconnected() }).tryLock(key));
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error.message).to.contain(here.place.advice);
-      expect(error.retryable).to.equal(false);
+      expect(error.retryable).to.equal(here.place.hidesState === true);
     });
   });
 
@@ -411,7 +411,7 @@ describeEach('acquire', (here) => {
   if (!here.place.faults) return;
 
   describe('replies that come late', () => {
-    it('H6: a grant that took longer than its lifetime is not given out, and is given back', async () => {
+    it('H6: a grant that took longer than its lifetime is not given out, and is released', async () => {
       const line = await here.line();
       line.proxy.rule({ match: 'script', nth: 1 }, delayReply(400));
       const late = redisExpLock({ redis: line.redis, lifetime: 300 });
@@ -450,7 +450,7 @@ describeEach('acquire', (here) => {
       expect(lease.remaining()).to.be.within(9_001, 10_000);
     });
 
-    it('H5: a reply that never comes: an error, and what was granted is given back', async () => {
+    it('H5: a reply that never comes: an error, and what was granted is released', async () => {
       const line = await here.line();
       const { fence } = await withLock.inspect(key);
       line.proxy.halfOpen();
@@ -497,26 +497,27 @@ describeEach('acquire', (here) => {
       const held = holdRequest();
       line.proxy.rule({ match: 'script', nth: 1 }, held);
       const abort = new AbortController();
-      const ghost = redisExpLock({ redis: line.redis, lifetime: 60_000 });
-      const waiting = ghost.promise(key, { signal: abort.signal });
+      const other = redisExpLock({ redis: line.redis, lifetime: 60_000 });
+      const waiting = other.promise(key, { signal: abort.signal });
       await held.arrived;
       abort.abort();
       expect((await failure(waiting)).name).to.equal('AbortError');
       held.release();
-      await ghost.close(); // ends when what was abandoned is dealt with
+      await other.close(); // ends when what was abandoned is dealt with
       expect(await here.holder(key)).to.equal(null);
     });
   });
 
   it('H8: an attempt that was given up while the client was still connecting is not made at all', async () => {
+    if (here.place.connectionless) return;
     const line = await here.line();
-    const ghost = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 5_000 });
-    await (await ghost.promise(key))();
+    const other = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 5_000 });
+    await (await other.promise(key))();
     line.proxy.refuse();
     line.proxy.resetAll();
     await waitFor(() => line.proxy.open === 0);
     const abort = new AbortController();
-    const waiting = ghost.promise(key, { signal: abort.signal });
+    const waiting = other.promise(key, { signal: abort.signal });
     await sleep(20);
     abort.abort();
     await failure(waiting);

@@ -1,4 +1,4 @@
-// `detach` and `adopt`: a lock is taken here and given back there. In between nobody else has it, and nobody renews it.
+// `detach` and `adopt`: a lock is taken here and released there. In between nobody else has it, and nobody renews it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
@@ -109,14 +109,14 @@ describeEach('detach and adopt', (here) => {
       expect(await here.holder(`${key}:2`)).to.equal(tried.ran && tried.value.token);
     });
 
-    it('is not waited for by close, nor given back by it', async () => {
+    it('is not waited for by close, nor released by it', async () => {
       const lease = await withLock.promise(key);
       const { token } = lease.detach();
       await withLock.close();
       expect(await here.holder(key)).to.equal(token);
     });
 
-    it('leaves those that wait here waiting, and they get it once it is given back there', async () => {
+    it('leaves those that wait here waiting, and they get it once it is released there', async () => {
       const first = await withLock.promise(key, { timeout: 5_000 });
       const second = withLock.promise(key, { timeout: 5_000 });
       const third = withLock.promise(key, { timeout: 5_000 });
@@ -177,7 +177,7 @@ describeEach('detach and adopt', (here) => {
       expect(next.fence).to.be.greaterThan(lease.fence);
     });
 
-    it('never shortens what Redis has: it believes in its own lifetime, and the later end stays', async () => {
+    it('never shortens what Redis has: it counts on its own lifetime, and the later end stays', async () => {
       const detached = (await withLock.promise(key, { lifetime: 30_000 })).detach();
       const adopted = (await worker.adopt(detached, { lifetime: 1_000 }))!;
       expect(adopted.remaining()).to.be.within(1, 1_000);
@@ -219,7 +219,7 @@ describeEach('detach and adopt', (here) => {
       }
     });
 
-    it('no longer held: null, and whoever has it now is left alone', async () => {
+    it('no longer held: null, and the present holder is left alone', async () => {
       const lease = await withLock.promise(key, { lifetime: 500 });
       const detached = lease.detach();
       await waitFor(async () => (await here.holder(key)) === null, { what: 'the end of its lifetime' });
@@ -320,7 +320,7 @@ describeEach('detach and adopt', (here) => {
         expect(await adopted.release()).to.equal(true);
       });
 
-      it('an `extend` without an answer might shorten what the adopter believes: refused until it is known', async () => {
+      it('an `extend` without an answer might shorten what the adopter counts on: refused until it is known', async () => {
         const line = await here.line();
         const far = redisExpLock({ redis: line.redis, lifetime: 10_000, commandTimeout: 300 });
         const lease = await far.promise(key);

@@ -38,7 +38,7 @@ describeEach('cached', (here) => {
     expect(await far.cached(key, { ttl }, slow)).to.deep.equal({ loads: 2 });
   });
 
-  it('a loader that throws leaves nothing stored, and the next in line loads', async () => {
+  it('a loader that throws leaves nothing stored, and the next in the queue loads', async () => {
     const error = new Error('no database');
     const bad = near.cached(key, { ttl }, async () => {
       await sleep(30);
@@ -83,7 +83,7 @@ describeEach('cached', (here) => {
     expect(await far.cached(key, { ttl }, slow)).to.deep.equal({ loads: 1 });
   });
 
-  it('what cannot be JSON is refused, and the lock given back', async () => {
+  it('what cannot be JSON is refused, and the lock released', async () => {
     expect(await failure(near.cached(key, { ttl }, () => 5n as unknown))).to.be.instanceOf(TypeError);
     expect(await here.holder(key)).to.equal(null);
   });
@@ -105,7 +105,7 @@ describeEach('cached', (here) => {
     expect(await Promise.all([ask('a:'), ask('b:'), ask('a:')])).to.deep.equal(['a:', 'b:', 'a:']);
   });
 
-  it('a caller’s own patience ends its own wait alone', async () => {
+  it('a caller’s own timeout ends its own wait alone', async () => {
     const loading = near.cached(key, { ttl }, async () => {
       await sleep(300);
       return slow();

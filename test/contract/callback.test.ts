@@ -259,7 +259,7 @@ describeEach('the callback form', (here) => {
     });
   });
 
-  it('H7: a grant that was over before the callback could run is an error, and the key is given back', async () => {
+  it('H7: a grant that was over before the callback could run is an error, and the key is released', async () => {
     const short = redisExpLock({ redis: here.redis, lifetime: 500 });
     // Runs between the reply and the callback, and takes longer than the lifetime.
     const stall = { asyncStart: () => spin(600) };

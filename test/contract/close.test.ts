@@ -1,4 +1,4 @@
-// The end of a factory: who comes is refused, who waits is told, who holds is awaited, and nothing is left behind.
+// The end of a factory: new calls are refused, waiters are rejected, holders are awaited, and nothing is left behind.
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
@@ -44,7 +44,7 @@ describeEach('close', (here) => {
     expect(await line.calls()).to.equal(0);
   });
 
-  it('who waits is told at once', async () => {
+  it('waiters are rejected at once', async () => {
     await here.seize(key);
     const waits = [
       failure(withLock.promise(key, { timeout: hourMs })),
@@ -198,7 +198,7 @@ describeEach('close', (here) => {
     expect(await (await other.promise(key))()).to.equal(true);
   });
 
-  it('nobody is told of it as a crash', async () => {
+  it('it is reported as no crash', async () => {
     await here.seize(`${key}:busy`);
     const { exceptions, rejections } = await uncaught(async () => {
       void withLock(`${key}:busy`, { timeout: hourMs }, () => {});

@@ -7,9 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { EmbeddedStore } from '../../src/redis-like';
+import { neverMs } from '../../src/stores/embedded/inspection';
 import { handleOf, MemoryTable } from '../../src/stores/embedded/memory';
 import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
-import { neverMs, standFor, type Table, tableOf } from '../../src/stores/embedded/store';
+import { standFor, tableOf } from '../../src/stores/embedded/store';
+import type { Table } from '../../src/stores/embedded/table';
 import { noEngine } from '../embedded/engine';
 import type { Here, Line, Place } from './places';
 
@@ -114,8 +116,7 @@ class EmbeddedHere implements Here {
   }
 
   async leftMs(key: string): Promise<number> {
-    const { leftMs } = this.#table.run((machine, micros) => machine.inspect(key, micros));
-    return leftMs > neverMs / 2 ? Number.POSITIVE_INFINITY : Math.max(leftMs, 0);
+    return this.#table.run((machine, micros) => Math.max(machine.inspect(key, micros).remaining, 0));
   }
 
   async seize(key: string, lifetimeMs: number | null = 60_000): Promise<void> {

@@ -55,7 +55,7 @@ describe('queued: hand-off', function () {
       const [first, waiting, line] = await two();
       expect(await first.release()).to.equal(true);
       const second = await waiting;
-      expect(second.token, 'passed on without a word to Redis').to.equal(first.token);
+      expect(second.token, 'handed off without a word to Redis').to.equal(first.token);
       expect(second.fence).to.be.greaterThan(first.fence);
       const before = line.proxy.count('script');
       expect(await first.extend(1)).to.equal(false);

@@ -1,11 +1,15 @@
 // `inspect`: what the place knows of a key. It asks, and changes nothing.
+import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
-import { describeEach } from './places';
+import { describeEach, stranger } from './places';
 
-const free = { locked: false, owner: null, remaining: 0, waiters: 0, fence: 0, mode: null };
+/** As redis-cli users work it out: printf %s "$token" | sha1sum. */
+const idOf = (token: string): string => createHash('sha1').update(token).digest('hex').slice(0, 8);
+
+const free = { locked: false, owner: null, remaining: 0, waiters: 0, fence: 0, mode: null, holders: [], queue: [] };
 
 describeEach('inspect', (here) => {
   let key: string;
@@ -33,6 +37,10 @@ describeEach('inspect', (here) => {
         waiters: 0,
         fence: lease.fence,
         mode: 'exclusive',
+        holders: [
+          { id: idOf(lease.token), owner: 'billing_1', kind: 'exclusive', permits: 1, remaining: state.remaining },
+        ],
+        queue: [],
       });
     }
     expect(await here.holder(key)).to.equal(lease.token);
@@ -104,6 +112,10 @@ describeEach('inspect', (here) => {
       waiters: 0,
       fence,
       mode: 'exclusive',
+      holders: [
+        { id: idOf(stranger), owner: null, kind: 'exclusive', permits: 1, remaining: Number.POSITIVE_INFINITY },
+      ],
+      queue: [],
     });
   });
 

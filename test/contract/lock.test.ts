@@ -36,7 +36,7 @@ describeEach('Lock', (here) => {
     await usual.unlock();
   });
 
-  it('unlock of what was never acquired, or has expired: false, and whoever has it now is left alone', async () => {
+  it('unlock of what was never acquired, or has expired: false, and the present holder is left alone', async () => {
     expect(await lock.unlock()).to.equal(false);
     await lock.lock();
     await here.seize(key);
@@ -94,7 +94,7 @@ describeEach('Lock', (here) => {
     await lock.unlock();
   });
 
-  it('synchronize: the attempts go in, the result comes out, the lock is given back', async () => {
+  it('synchronize: the attempts go in, the result comes out, the lock is released', async () => {
     expect(await lock.synchronize((attempts) => [attempts, lock.locked])).to.deep.equal([1, true]);
     expect(lock.locked).to.equal(false);
     const error = new Error('mine');

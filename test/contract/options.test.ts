@@ -26,7 +26,7 @@ const halfSignals = [
 const refuse = (): never => {
   throw new Error('mine');
 };
-/** Whoever looks at one of these has an exception. */
+/** Reading one of these throws. */
 const touchy: [name: string, value: unknown][] = [
   ['an inspect.custom that throws', { [inspect.custom]: refuse }],
   ['a toString that throws', { toString: refuse, valueOf: refuse, [Symbol.toPrimitive]: refuse }],

@@ -57,7 +57,7 @@ const ofTest = new AsyncLocalStorage<unknown>();
 
 /**
  * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire. Clients have timers of
- * their own, and what other tests left behind goes on reconnecting and releasing: so whoever set it must be in src, in a
+ * their own, and what other tests left behind goes on reconnecting and releasing: so what set it must be in src, in a
  * step that began after this call. Call it in the test, or in a hook that waits for nothing. For a fake clock, once it is
  * installed: when that is restored this is gone too.
  */
@@ -106,7 +106,7 @@ export async function uncaught(work: () => unknown): Promise<{ exceptions: unkno
   ];
   try {
     await work();
-    await turn(); // both are told of at the end of a turn
+    await turn(); // both are reported at the end of a turn
     await turn();
   } finally {
     for (const undo of restore) undo();

@@ -12,6 +12,7 @@ import type redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
+import { startBridge } from '../support/upstash';
 import { embeddedPlaces, stranger } from './embedded-places';
 import { quorum } from './quorum-place';
 
@@ -27,10 +28,16 @@ export interface Place {
   readonly faults: boolean;
   /** Whether another process can be there: if not, `join` gives it a place of its own. */
   readonly shared: boolean;
-  /** What an error says to whoever uses `Here.unconnected`. */
+  /** What an error says to users of `Here.unconnected`. */
   readonly advice: string;
   /** Whether the client sends by itself again, on its next connection, what had no answer on the last (H4). */
   readonly resends: boolean;
+  /** A client that was closed looks like one that connects again. */
+  readonly hidesState?: true | undefined;
+  /** Each request is by itself: there is no connection whose end a client could notice. */
+  readonly connectionless?: true | undefined;
+  /** No message comes over it: waiting polls. */
+  readonly polls?: true | undefined;
   /** Why it cannot be tried here; its suites are pending. */
   readonly pending?: string | undefined;
   /** Several servers that know nothing of each other. */
@@ -64,7 +71,7 @@ export interface Here {
   holder(key: string): Promise<string | null>;
   /** Ms until the place frees the key by itself; Infinity: never; 0: it is free. */
   leftMs(key: string): Promise<number>;
-  /** A stranger takes the key, whoever had it. */
+  /** A stranger takes the key from any holder. */
   seize(key: string, lifetimeMs?: number | null): Promise<void>;
   /** The holder's key is taken away. */
   remove(key: string): Promise<void>;
@@ -100,11 +107,21 @@ export const redisPlaces: readonly Place[] = [
   oneRedis('node-redis 6', dialNodeRedis('redis')),
   oneRedis('node-redis 5', dialNodeRedis('redis-5')),
   oneRedis('node-redis 4', dialNodeRedis('redis-4')),
-  oneRedis('ioredis 6', dialIORedis('ioredis'), true),
-  oneRedis('ioredis 5', dialIORedis('ioredis-5'), true),
-  oneRedis('iovalkey', dialIORedis('iovalkey'), true),
-  oneRedis('Valkey GLIDE', dialGlide),
+  oneRedis('ioredis 6', dialIORedis('ioredis'), { resends: true }),
+  oneRedis('ioredis 5', dialIORedis('ioredis-5'), { resends: true }),
+  oneRedis('iovalkey', dialIORedis('iovalkey'), { resends: true }),
+  oneRedis('Valkey GLIDE', dialGlide, { polls: true }),
+  oneRedis('Upstash', dialUpstash, {
+    connectionless: true,
+    polls: true,
+    resends: true,
+    advice: 'no url or no token',
+  }),
 ];
+
+/** Where the tests themselves run on Bun: the client that it brings. */
+const bunPlaces =
+  'Bun' in globalThis ? [oneRedis('Bun’s RedisClient', dialBun, { hidesState: true, advice: 'not connected' })] : [];
 
 /** The lines of docs/operations.md, for any key: the whole suite is run with these rights, and no more. */
 const leastRights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
@@ -117,18 +134,20 @@ function asUser(dial: Dial): Dial {
 /** One of them with the least rights, and where there is no Redis. */
 export const places: readonly Place[] = [
   ...redisPlaces.filter(({ name }) => !name.startsWith('node-redis 5')),
-  oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), false, leastRights),
+  oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), {}, leastRights),
   ...embeddedPlaces,
+  ...bunPlaces,
   quorum,
 ];
 
-function oneRedis(client: string, dial: Dial, resends = false, rights: readonly string[] = []): Place {
+function oneRedis(client: string, dial: Dial, particular: Partial<Place> = {}, rights: readonly string[] = []): Place {
   const place: Place = {
     name: `${client}, one Redis`,
     faults: true,
     shared: true,
     advice: 'await client.connect()',
-    resends,
+    resends: false,
+    ...particular,
     create: () => new OneRedis(place, dial, rights),
     async join(address) {
       const way = await dial(address);
@@ -197,8 +216,69 @@ async function dialGlide(url: string): Promise<Way> {
   };
 }
 
+/** Over HTTP, by a bridge in this process. Its requests are counted where they leave, so that none is overtaken by a ping. */
+async function dialUpstash(url: string): Promise<Way> {
+  const { Redis } = require('@upstash/redis');
+  const bridge = await startBridge(url);
+  const client = new Redis({ url: bridge.url, token: bridge.token, retry: { retries: 5, backoff: () => 20 } });
+  await client.ping(); // the first request of a process takes a while
+  let sent = bridge.arrived;
+  client.use((request: unknown, next: (request: unknown) => unknown) => {
+    sent += 1;
+    return next(request);
+  });
+  return {
+    redis: client,
+    async ping() {
+      while (bridge.arrived < sent) await turn(); // no timer, whose clock may be a test's
+      return client.ping();
+    },
+    isReady: () => client.ping().then(Boolean, () => false),
+    unconnected: () => withoutAdvice(() => new Redis({ url: '', token: '' })),
+    close: () => bridge.close(),
+  };
+}
+
+/** One that cannot connect stands for one that nobody has connected: the library would. */
+async function dialBun(url: string): Promise<Way> {
+  const { RedisClient } = (globalThis as any).Bun;
+  const client = new RedisClient(url, { maxRetries: 1000 });
+  await client.connect();
+  return {
+    redis: client,
+    ping: () => client.ping(),
+    isReady: () => client.connected && Promise.race([client.ping().then(Boolean, () => false), sleep(100, false)]),
+    unconnected: () => new RedisClient('redis://127.0.0.1:1', { maxRetries: 1 }),
+    close: () => client.close(),
+  };
+}
+
+/** It says so on the console when it is made. */
+function withoutAdvice<T>(make: () => T): T {
+  const { warn } = console;
+  console.warn = () => {};
+  try {
+    return make();
+  } finally {
+    console.warn = warn;
+  }
+}
+
+/** Every suite at every place; otherwise those over HTTP run the suites of quorums only, as each costs as much as on any other client. */
+const isWhole = process.env.REDIS_EXP_LOCK_CONTRACT === 'whole';
+
 /** What a quorum promises as well. The other suites are about lines, or count to the last command and pause. */
-const ofQuorums = ['acquire', 'detach and adopt', 'extend and validity', 'inspect', 'release', 'run', 'tryRun'];
+const ofQuorums = [
+  'RWLock',
+  'Semaphore',
+  'acquire',
+  'detach and adopt',
+  'extend and validity',
+  'inspect',
+  'release',
+  'run',
+  'tryRun',
+];
 
 /** Runs a suite at every place, or at those that have what it needs. */
 export function describeEach(
@@ -206,7 +286,8 @@ export function describeEach(
   suite: (here: Here) => void,
   has: (place: Place) => boolean = ({ isQuorum }) => !isQuorum || ofQuorums.includes(title),
 ): void {
-  for (const place of places.filter(has)) {
+  const isRun = (place: Place) => has(place) && (isWhole || !place.connectionless || ofQuorums.includes(title));
+  for (const place of places.filter(isRun)) {
     describe(`${title}, on ${place.name}`, () => {
       if (place.pending !== undefined) {
         it(place.pending);

@@ -152,7 +152,7 @@ describe('queued: order and fairness', function () {
       expect(await lease.release()).to.equal(true);
       over = true;
       await Promise.all(users);
-      // 64 grants, each passed on 8 times at most: a few rounds of that, should a moment be missed.
+      // 64 grants, each handed off 8 times at most: a few rounds of that, should a moment be missed.
       expect(grants).to.be.at.most(10 * 64 * 9);
       await scene.nothingLeft();
     });

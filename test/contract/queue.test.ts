@@ -18,7 +18,7 @@ describeEach(
     const scene = new Scene(here);
     let line: Line;
 
-    if (here.place.name.startsWith('Valkey GLIDE')) {
+    if (here.place.polls) {
       it('without a subscription a wait polls, and gets the lock all the same (H27)', async () => {
         const held = await scene.lock(here.elsewhere).promise(scene.key);
         const waiting = scene.lock(here.redis).promise(scene.key);
@@ -186,7 +186,7 @@ describeEach(
     });
 
     describe('H35: close()', () => {
-      it('ends with waiters in line; nothing of them is left: no entry, no channel, no connection, no timer', async () => {
+      it('ends with waiters in the queue; nothing of them is left: no entry, no channel, no connection, no timer', async () => {
         const { setTimeout, clearTimeout } = globalThis;
         const timers = libraryTimers();
         try {
@@ -212,7 +212,7 @@ describeEach(
         }
       });
 
-      it('ends while the channel is still being opened, and who waits there later is told all the same', async () => {
+      it('ends while the channel is still being opened, and a later waiter is notified all the same', async () => {
         const held = await scene.lock(here.redis).promise(scene.key);
         const subscribe = holdRequest();
         line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
@@ -225,7 +225,7 @@ describeEach(
         await sleep(30); // that it is confirmed now must not count for anybody
         const waiting = scene.lock(line.redis).promise(scene.key);
         await scene.queued(1);
-        expect(line.proxy.count('SUBSCRIBE'), 'a new channel for who waits now').to.equal(2);
+        expect(line.proxy.count('SUBSCRIBE'), 'a new channel for the present waiters').to.equal(2);
         await held.release();
         expect(await (await waiting).release()).to.equal(true);
       });
@@ -265,7 +265,7 @@ describeEach(
         });
       }
 
-      it('while the channel is being opened: it rejects at once, and never stands in line', async () => {
+      it('while the channel is being opened: it rejects at once, and is never queued', async () => {
         const subscribe = holdRequest();
         line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
         const waiting = start();
@@ -280,7 +280,7 @@ describeEach(
         await gone();
       });
 
-      it('while it stands in line: its entry goes', async () => {
+      it('while it is queued: its entry goes', async () => {
         const waiting = start();
         await scene.queued(1);
         abort.abort();
@@ -288,7 +288,7 @@ describeEach(
         await gone();
       });
 
-      it('granted, and not told of it yet: the lock goes on to the next', async () => {
+      it('granted, and not notified yet: the lock goes on to the next', async () => {
         line.proxy.rule({ match: 'SUBSCRIBE' }, loseMessages);
         const waiting = start();
         await scene.queued(1);
@@ -305,7 +305,7 @@ describeEach(
         await scene.nothingLeft();
       });
 
-      it('afterwards: it has no effect on what is held, nor on who waits behind it', async () => {
+      it('afterwards: it has no effect on what is held, nor on the waiters behind it', async () => {
         const lock = scene.lock(line.redis);
         const first = lock.promise(scene.key, { signal: abort.signal });
         const second = lock.promise(scene.key);
@@ -331,7 +331,7 @@ describeEach(
         ],
       ];
       for (const [what, code, spoil] of spoilt) {
-        it(`${what}: waiters fail by name (${code}), and the holder gives back as ever`, async () => {
+        it(`${what}: waiters fail by name (${code}), and the holder releases as ever`, async () => {
           const held = await scene.lock(here.redis).promise(scene.key);
           await spoil(scene);
           const error = await failure(scene.lock(line.redis).promise(scene.key));

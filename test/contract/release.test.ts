@@ -1,4 +1,4 @@
-// Giving back: one script call, one answer to all who ask, and nobody else's key touched.
+// Releasing: one script call, one answer to all that ask, and nobody else's key touched.
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { answer, holdReply, holdRequest } from '../support/fault-proxy';
@@ -115,7 +115,7 @@ describeEach('release', (here) => {
       for (let n = 0; n < 10; n++) {
         const lease = await withLock.promise(key);
         const [extended, released] = await Promise.all([lease.extend(20_000), lease()]);
-        expect(extended).to.equal(false); // given back meanwhile
+        expect(extended).to.equal(false); // released meanwhile
         expect(released).to.equal(true);
         expect(await here.holder(key)).to.equal(null);
       }
@@ -156,7 +156,7 @@ describeEach('release', (here) => {
       expect(await here.holder(key)).to.equal(stranger);
     });
 
-    it('several keys of which one is lost: false, the others are given back, and the stranger’s is left alone', async () => {
+    it('several keys of which one is lost: false, the others are released, and the stranger’s is left alone', async () => {
       const keys = [`${key}:a`, `${key}:b`];
       const lease = await withLock.promise(keys);
       await here.seize(keys[1]!);

@@ -60,7 +60,7 @@ describeEach('run', (here) => {
       expect(await line.calls()).to.equal(0);
     });
 
-    it('what it rejects with, or throws, is what run rejects with, and the lock is given back', async () => {
+    it('what it rejects with, or throws, is what run rejects with, and the lock is released', async () => {
       const mine = new Error('mine');
       expect(await failure(withLock.run(key, () => Promise.reject(mine)))).to.equal(mine);
       expect(await here.holder(key)).to.equal(null);

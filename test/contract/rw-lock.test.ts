@@ -27,7 +27,7 @@ describeEach('RWLock', (here) => {
   const once = { maxRetries: 0 };
   const busy = (promise: Promise<unknown>) =>
     failure(promise).then((error) => expect(error.code).to.equal('ERR_LOCK_ATTEMPTS'));
-  /** Until it has asked, and stands in line. */
+  /** Until its request was answered, and it is queued. */
   async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
     waiting.catch(() => {});
     const look = redisExpLock({ redis: here.redis });
@@ -57,11 +57,12 @@ describeEach('RWLock', (here) => {
 
     it('readers of one phase share a fence; a writer’s is larger, and the next phase’s larger still', async () => {
       const [a, b] = [await make().acquireRead(), await elsewhere().acquireRead()];
-      expect(a.fence).to.equal(b.fence).and.greaterThan(0);
+      // On a quorum, nodes whose clocks are not known yet may each mint one.
+      if (!here.place.isQuorum) expect(a.fence).to.equal(b.fence).and.greaterThan(0);
       await a.release();
       await b.release();
       const writer = await make().acquireWrite();
-      expect(writer.fence).to.be.greaterThan(a.fence);
+      expect(writer.fence).to.be.greaterThan(Math.max(a.fence, b.fence));
       await writer.release();
       const later = await make().acquireRead();
       expect(later.fence).to.be.greaterThan(writer.fence);
@@ -127,7 +128,8 @@ describeEach('RWLock', (here) => {
       await (await make().acquireWrite(once)).release();
     });
 
-    it('`lifetime: null`: until it is given back, beside one that ends; and then nothing stays', async () => {
+    it('`lifetime: null`: until it is released, beside one that ends; and then nothing stays', async () => {
+      if (here.place.isQuorum) return; // refused there: a node may forget
       const forever = await make().acquireRead({ lifetime: null });
       const other = await elsewhere({ autoExtend: false }).acquireRead({ lifetime: 1000 });
       expect([forever.remaining(), await here.leftMs(key)]).to.deep.equal([
@@ -208,7 +210,7 @@ describeEach('RWLock', (here) => {
       it(`H37: 'reader': past ${what}`, async () => expect(await newcomer({ prefer: 'reader' }, wait)).to.equal(true));
     }
 
-    /** Who waits behind a writer, in the order in which they are let in. */
+    /** The waiters behind a writer, in the order in which they are admitted. */
     async function order(prefer: Options['prefer'], waiters: readonly ('r' | 'w')[]): Promise<string> {
       const holder = await make({ prefer }).acquireWrite();
       let seen = '';
@@ -226,7 +228,8 @@ describeEach('RWLock', (here) => {
       await Promise.all(all);
       return seen;
     }
-    const hears = (): boolean => !here.place.name.startsWith('Valkey GLIDE');
+    // The nodes of a quorum have queues of their own, and a vote that was in vain costs the place at that node.
+    const hears = (): boolean => !here.place.polls && !here.place.isQuorum;
 
     it("'fair': in order of arrival", async () => {
       if (hears()) expect(await order('fair', ['r', 'w', 'r', 'w'])).to.equal('r0w1r2w3');
@@ -241,7 +244,7 @@ describeEach('RWLock', (here) => {
     });
   });
 
-  describe('H43: who waits no more is in nobody’s way', () => {
+  describe('H43: a caller that waits no more is in nobody’s way', () => {
     it('a writer that gave up: a reader gets in at once', async () => {
       const reader = await make().acquireRead();
       for (const wait of [{ timeout: 100 }, { maxRetries: 3, retryTimeout: 10 }]) {
@@ -404,7 +407,7 @@ describeEach('RWLock', (here) => {
       expect(await mine.release()).to.equal(true);
     });
 
-    it('of what was lost, or given back: an error, and nothing is taken', async () => {
+    it('of what was lost, or released: an error, and nothing is taken', async () => {
       const mine = await make().acquireRead();
       await here.remove(key);
       expect(await failure(mine.upgrade())).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing' });
@@ -415,7 +418,7 @@ describeEach('RWLock', (here) => {
     });
   });
 
-  it('read and write: renewed, given back, with the function’s own result or error', async () => {
+  it('read and write: renewed, released, with the function’s own result or error', async () => {
     const lock = make();
     expect(await lock.read((lease) => lease.mode)).to.equal('read');
     expect(await lock.write({ lifetime: 1_500 }, (lease) => sleep(1_900, lease.mode))).to.equal('write');

@@ -86,7 +86,8 @@ describeEach('Semaphore', (here) => {
     expect(await long.release()).to.equal(true);
   });
 
-  it('`lifetime: null`: out until it is given back', async () => {
+  it('`lifetime: null`: out until it is released', async () => {
+    if (here.place.isQuorum) return; // refused there: a node may forget
     const lease = await make(2).acquire(1, { lifetime: null });
     const other = await elsewhere(2).acquire(1, { lifetime: 100 });
     await sleep(200);
@@ -120,7 +121,7 @@ describeEach('Semaphore', (here) => {
     await (await elsewhere(5).acquire(5)).release(); // nothing is out: the limit may change
   });
 
-  it('run: renewed, one permit unless told otherwise, given back', async () => {
+  it('run: renewed, one permit unless told otherwise, released', async () => {
     const semaphore = make(2);
     const seen = await semaphore.run({ lifetime: 1_500 }, async (lease) => {
       await sleep(1_900);
@@ -130,17 +131,9 @@ describeEach('Semaphore', (here) => {
     expect(await semaphore.available()).to.equal(2);
   });
 
-  it('H67: several servers: refused by name where there is more than one permit', async () => {
-    const quorum = [here.redis, here.elsewhere] as unknown as redisExpLock.RedisLike;
-    const error = thrown(() => new Semaphore(key, 2, { redis: quorum }));
-    expect(error).to.include({ code: 'ERR_LOCK_OPTION' });
-    expect(error.message).to.contain('quorum');
-    expect(await failure(make(2).acquire(1, { redis: quorum }))).to.include({ code: 'ERR_LOCK_OPTION' });
-  });
-
   it('H30: a herd of 200 waiters costs a constant number of commands per release', async function () {
     this.timeout(60_000);
-    if (here.place.name.startsWith('Valkey GLIDE')) return; // it cannot hear, and counts
+    if (here.place.polls || here.place.isQuorum) return; // no message is heard there, and they poll
     const line = await here.line();
     const semaphore = new Semaphore(key, 2, { redis: line.redis, lifetime: 30_000, commandTimeout: 20_000 });
     const holders = [await semaphore.acquire(1), await semaphore.acquire(1)];

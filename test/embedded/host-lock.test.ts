@@ -63,7 +63,7 @@ describeWithEngine('HostLock', function () {
       }
     });
 
-    it('H48: after it expired, unlock is false and leaves whoever has it now alone', async () => {
+    it('H48: after it expired, unlock is false and leaves the present holder alone', async () => {
       const lock = new HostLock(name, { lifetime: 20 });
       await lock.lock(key);
       await waitFor(async () => !(await withLock.inspect(key)).locked);
@@ -228,7 +228,7 @@ describeWithEngine('HostLock', function () {
       await collect(async () => !(await withLock.inspect(key)).locked);
     });
 
-    it('frees its own key only: not that of whoever has it by then', async () => {
+    it('frees its own key only: not that of the holder by then', async () => {
       let gone = false;
       const watch = new FinalizationRegistry(() => {
         gone = true;

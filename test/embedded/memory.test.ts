@@ -35,7 +35,7 @@ describe('the memory store', () => {
     for (const [n, fence] of fences.entries()) if (n > 0) expect(fence).to.be.greaterThan(fences[n - 1]!);
   });
 
-  it('who waits is woken by the release, and asks for nothing meanwhile', async () => {
+  it('a waiter is woken by the release, and requests nothing meanwhile', async () => {
     const store = memoryStore();
     const [one, two] = [redisExpLock({ redis: store }), redisExpLock({ redis: store })];
     const lease = await one.promise('key', { lifetime: 60_000 });
@@ -87,7 +87,7 @@ describe('the memory store', () => {
     expect(second.fence).to.be.greaterThan(first.fence);
   });
 
-  it('whoever believes in a lock until its last part of a ms is not yet followed by another', async () => {
+  it('a lock that is valid until its last part of a ms has no other holder before', async () => {
     const clock = sinon.useFakeTimers();
     try {
       clock.tick(0.5); // the store's ms and those of the wall clock do not begin together
@@ -122,7 +122,7 @@ describe('the memory store', () => {
   });
 
   describe('on demand', () => {
-    it('`expire` ends a hold: the next in line has it, the holder learns at its next extension', async () => {
+    it('`expire` ends a lock: the next in the queue has it, the holder learns at its next extension', async () => {
       const store = memoryStore();
       const withLock = redisExpLock({ redis: store, lifetime: 60_000 });
       const lease = await withLock.promise('key');
@@ -191,7 +191,7 @@ describe('the memory store', () => {
     for (const lease of [...held, many]) expect(await lease()).to.equal(true);
   });
 
-  it('does not forget readers, permits, who waits for them, or what is cached; and forgets them when they are over', async () => {
+  it('does not forget readers, permits, their waiters, or what is cached; and forgets them when they are over', async () => {
     const store = memoryStore();
     const withLock = redisExpLock({ redis: store, lifetime: 60_000 });
     const rw = new redisExpLock.RWLock('rw', { redis: store, lifetime: 60_000 });

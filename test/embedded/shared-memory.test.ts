@@ -64,12 +64,12 @@ describeWithEngine('shared memory', function () {
       await lease!();
     });
 
-    it('who waits in another process is woken by the release, and not by a timer of its own', async () => {
+    it('a waiter in another process is woken by the release, and not by a timer of its own', async () => {
       const withLock = redisExpLock({ redis: open('woken'), lifetime: 60_000 });
       const waiter = worker('wait', 'woken', 'key');
       const lease = await withLock.promise('key');
       expect(await waiter.receive()).to.equal('waiting');
-      await waitFor(async () => (await withLock.inspect('key')).waiters === 1, { what: 'the waiter to stand in line' });
+      await waitFor(async () => (await withLock.inspect('key')).waiters === 1, { what: 'the waiter to be queued' });
       const releasedAt = Date.now();
       await lease();
       const { held, at } = await waiter.receive();
@@ -78,7 +78,7 @@ describeWithEngine('shared memory', function () {
       await kill9(waiter);
     });
 
-    it('H29: who is first in line and is killed costs those behind one bounded delay', async () => {
+    it('H29: a killed first waiter costs those behind one bounded delay', async () => {
       const withLock = redisExpLock({ redis: open('dead head'), lifetime: 60_000 });
       const lease = await withLock.promise('key');
       const dead = worker('wait', 'dead head', 'key');
@@ -154,7 +154,7 @@ describeWithEngine('shared memory', function () {
       expect(await (await withLock.promise('once more'))()).to.equal(true);
     });
 
-    it('does not fill up with locks that were given back', async () => {
+    it('does not fill up with locks that were released', async () => {
       const withLock = redisExpLock({ redis: open('often'), lifetime: 60_000 });
       const kept = await withLock.promise('kept');
       for (let n = 0; n < 6000; n++) await (await withLock.promise(`${'y'.repeat(1000)}:${n}`))();

@@ -1,6 +1,7 @@
 // What the events say of every way in which an acquire can end, and of what is held then.
 import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
+import sinon from 'sinon';
 import redisExpLock from '../../src/index';
 import { failure, published, thrown } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
@@ -98,6 +99,46 @@ describe('events', () => {
     expect(lost).to.include({ reason: 'expired' });
     expect(released).to.have.length(1);
     expect(released[0].heldMs).to.equal(lost.heldMs);
+  });
+
+  describe('on a clock of the test', () => {
+    let clock: sinon.SinonFakeTimers;
+
+    beforeEach(() => {
+      clock = sinon.useFakeTimers();
+    });
+
+    afterEach(() => clock.restore());
+
+    it('the watch for locks that are never released ends with the release', async () => {
+      const withLock = redisExpLock({ redis: redisExpLock.memoryStore(), lifetime: 60_000 });
+      const warnings = await published('redis-exp-lock:warning', async () => {
+        const atFirst = clock.countTimers();
+        const released = await withLock.promise('k');
+        const detached = await withLock.promise('other');
+        expect(clock.countTimers()).to.be.greaterThan(atFirst);
+        await released();
+        detached.detach();
+        expect(clock.countTimers()).to.equal(atFirst);
+        await clock.tickAsync(120_000);
+      });
+      expect(warnings).to.deep.equal([]);
+    });
+
+    it('why a lock was lost does not depend on instruments that listen', async () => {
+      const reasons: string[] = [];
+      for (const channel of ['redis-exp-lock:lost', 'redis-exp-lock:hold']) {
+        const withLock = redisExpLock({ redis: redisExpLock.memoryStore(), lifetime: 500 });
+        await published(channel, async () => {
+          const lease = await withLock.promise('k');
+          clock.jump(1000); // as if this process had not run
+          const [loss] = await published('redis-exp-lock:release', () => lease());
+          expect(loss).to.include({ released: false });
+          reasons.push(await lease.signal.reason.reason);
+        });
+      }
+      expect(reasons).to.deep.equal(['expired', 'expired']);
+    });
   });
 
   it('a wrong argument is no event', async () => {

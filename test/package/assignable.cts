@@ -5,20 +5,11 @@ import type { promisify } from 'node:util';
 import type ours = require('../../src/index');
 import type face = require('./face');
 
-// ---- not built yet: what builds it takes it out of here
-
-type LaterOptions = 'register';
-type LaterState = 'holders' | 'queue';
-/** `inspect` as long as its state is not whole. */
-type LaterMethods = 'list' | 'free' | 'inspect';
-/** Without UpstashLike and BunRedisLike: then face.RedisLike. */
-type Client = face.NodeRedisLike | face.IORedisLike | face.GlideLike | face.Store;
-
 // ---- what callers give
 
 /** The face's options of any kind, as far as they are built. */
-type Built<T> = Omit<T, 'redis' | LaterOptions>;
-type Given = Built<face.Options> & { redis?: Client | readonly Client[] | undefined };
+type Built<T> = Omit<T, 'redis'>;
+type Given = Built<face.Options> & { redis?: face.RedisLike | readonly face.RedisLike[] | undefined };
 
 export const options = (given: Given): ours.Options => given;
 export const waitOptions = (given: face.WaitOptions): ours.WaitOptions => given;
@@ -34,7 +25,9 @@ export const nodeRedis = (given: face.NodeRedisLike): ours.NodeRedisLike => give
 export const ioredis = (given: face.IORedisLike): ours.IORedisLike => given;
 export const glide = (given: face.GlideLike): ours.GlideLike => given;
 export const key = (given: face.Key): ours.Key => given;
-export const redis = (given: Client): ours.RedisLike => given;
+export const upstash = (given: face.UpstashLike): ours.UpstashLike => given;
+export const bun = (given: face.BunRedisLike): ours.BunRedisLike => given;
+export const redis = (given: face.RedisLike): ours.RedisLike => given;
 export const callback = (given: face.LockCallback): ours.LockCallback => given;
 
 // ---- what they keep in a variable of our type
@@ -56,7 +49,7 @@ interface Calls {
   (key: face.Key, options: Given, callback: (err: Error | null) => void): void;
   readonly [promisify.custom]: (key: face.Key, options?: Given) => Promise<face.Lease>;
 }
-type Methods = Omit<face.WithLock, typeof promisify.custom | LaterMethods>;
+type Methods = Omit<face.WithLock, typeof promisify.custom>;
 
 export const factory = (of: typeof ours): ((config?: Given) => ours.WithLock) => of;
 export const withLock = (of: ours.WithLock): Calls & Methods => of;
@@ -68,10 +61,13 @@ export const leader = (of: ours.Leader): face.Leader => of;
 export const term = (of: ours.Term): face.Term => of;
 export const onceResult = (of: ours.OnceResult<string>): face.OnceResult<string> => of;
 export const slot = (of: ours.Slot): face.Slot => of;
-export const lockState = (of: ours.LockState): Omit<face.LockState, LaterState> => of;
-
-export const inspect = (of: ours.WithLock['inspect']): ((key: string) => Promise<Omit<face.LockState, LaterState>>) =>
-  of;
+export const lockState = (of: ours.LockState): face.LockState => of;
+export const listedLock = (of: ours.ListedLock): face.ListedLock => of;
+export const holderState = (of: ours.HolderState): face.HolderState => of;
+export const waiterState = (of: ours.WaiterState): face.WaiterState => of;
+export const lockList = (of: ours.LockList): face.LockList => of;
+export const listOptions = (given: face.ListOptions): ours.ListOptions => given;
+export const freeOptions = (given: face.FreeOptions): ours.FreeOptions => given;
 
 export const lock = (of: ours.Lock): face.Lock => of;
 export const Lock = (of: typeof ours.Lock): typeof face.Lock => of;

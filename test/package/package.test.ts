@@ -41,10 +41,7 @@ const shims: { [entry: string]: string[] } = {
   ],
 };
 /** What the face names and a later version brings; and what the face has no name for. */
-const laterNames = [
-  'FreeOptions',
-  ...['LockList', 'ListOptions', 'ListedLock', 'HolderState', 'WaiterState', 'UpstashLike', 'BunRedisLike'],
-];
+const laterNames: string[] = [];
 const ownNames = [
   ...['AcquireEvent', 'ExtendEvent', 'LockEvent', 'LockEvents', 'LockKind', 'LossReason', 'LostEvent'],
   ...['MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],

@@ -1,6 +1,6 @@
 /**
  * The ends of processes: what keeps one alive (a pending wait, a pending close) and what does not (a lock), what a killed one
- * leaves behind, and what a development process is told of a lock that was forgotten.
+ * leaves behind, and what a development process is warned of: a lock that was forgotten.
  */
 
 import { join } from 'node:path';
@@ -37,10 +37,10 @@ describe('the end of a process', function () {
 
   describe('H35: no lock keeps a process alive', () => {
     const scenes = {
-      unref: 'two locks renewed and watched, never given back, and the client unreferenced',
-      destroy: 'two locks renewed and watched, never given back, and the client destroyed',
+      unref: 'two locks renewed and watched, never released, and the client unreferenced',
+      destroy: 'two locks renewed and watched, never released, and the client destroyed',
       extending: 'an extension under way, and the client unreferenced',
-      released: 'a lock that was renewed, watched and given back, and the client unreferenced',
+      released: 'a lock that was renewed, watched and released, and the client unreferenced',
     };
     let processes: Record<string, NodeChild>;
     let base: string;
@@ -84,7 +84,7 @@ describe('the end of a process', function () {
     expect(await direct.exists(keys)).to.equal(0);
   });
 
-  it('H35: a pending close() ends, with holders that never give back, and the process with it', async () => {
+  it('H35: a pending close() ends, with holders that never release, and the process with it', async () => {
     const closing = startChild(child('leaving.ts'), [url, key, 'closing']);
     expect(await closing.receive()).to.equal('held');
     expect(await closing.receive()).to.equal('closed');
@@ -92,7 +92,7 @@ describe('the end of a process', function () {
     expect(await direct.exists([key, `${key}:long`])).to.equal(0);
   });
 
-  it('H35: a pending close() ends, with a grant that was given up to give back first, and the process with it', async () => {
+  it('H35: a pending close() ends, with a grant that was given up to release first, and the process with it', async () => {
     const closing = startChild(child('leaving.ts'), [url, key, 'abandoned']);
     expect(await closing.receive()).to.equal('held');
     expect(await closing.receive()).to.equal('closed');
@@ -151,7 +151,7 @@ describe('the end of a process', function () {
     client.destroy();
   });
 
-  describe('H69: a lock that is never given back', () => {
+  describe('H69: a lock that is never released', () => {
     const environments = { promise: 'development', callback: 'development', quiet: 'production' };
     let processes: Record<string, NodeChild>;
     let base: string;
@@ -168,7 +168,7 @@ describe('the end of a process', function () {
     });
 
     for (const form of ['promise', 'callback']) {
-      it(`a development process is told of it, by name, and where it was taken (${form})`, async () => {
+      it(`a development process is warned, by name, with the place where it was acquired (${form})`, async () => {
         const process = processes[form]!;
         expect((await exited(process)).code).to.equal(0, process.output());
         const output = process.output();
@@ -176,7 +176,7 @@ describe('the end of a process', function () {
           .to.contain('RedisExpLockWarning')
           .and.to.contain(JSON.stringify(`${base}:${form}`));
         expect(output.match(/never released/g), 'once').to.have.length(1);
-        expect(output, 'the one that was given back').not.to.contain('given-back');
+        expect(output, 'the one that was released').not.to.contain('given-back');
         expect(await direct.exists(`${base}:${form}`)).to.equal(0);
         expect(output, 'where it was taken').to.match(/takeAndForget.*forgetful\.ts/);
       });

@@ -1,5 +1,5 @@
 /**
- * Readers, writers and permits among processes: who stands in line and is killed there is in the way of nobody beyond its own short
+ * Readers, writers and permits among processes: a waiter that is killed in the queue delays the others by no more than its own short
  * deadline, five of them no longer than one. A crowd that waits costs a constant number of commands for each release.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -56,7 +56,7 @@ describe('readers, writers and permits among processes', function () {
             const states = await Promise.all(names.map((each) => look.inspect(`${base}:${each}`)));
             return states.every((state) => state.waiters === waiters);
           },
-          { what: `${waiters} to stand in each line`, timeoutMs: 30_000 },
+          { what: `${waiters} to be in each queue`, timeoutMs: 30_000 },
         );
 
       const held = [await written.acquireRead(), await counted.acquireRead(), await permits.acquire(1)];

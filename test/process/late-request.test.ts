@@ -161,12 +161,12 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 describe('a client that is stopped with the reply in its buffer (H6, H18)', () => {
   const stage = useStage();
 
-  it('does not believe a grant that it reads after its lifetime, and leaves the next holder alone (H6, H18)', async () => {
+  it('does not count a grant that it reads after its lifetime, and leaves the next holder alone (H6, H18)', async () => {
     const { server, proxy, key } = stage;
     const child = await startCaller(proxy.url);
     let granted: string | null = null;
     const frozen = new Promise<void>((resolve) => {
-      // The reply is passed on to a process that stands still.
+      // The reply is forwarded to a process that stands still.
       proxy.afterAnswer({ match: isAcquire, nth: 1 }, async () => {
         granted = await stage.holder();
         await stop(child);

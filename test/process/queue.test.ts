@@ -45,7 +45,7 @@ describe('the line among processes', function () {
   function stands(processes: number): Promise<unknown> {
     const queue = companionOf(key, 'queue');
     return waitFor(async () => (await client.zCount(queue, 0, '+inf')) === processes, {
-      what: `${processes} processes in line`,
+      what: `${processes} queued processes`,
     });
   }
 
@@ -76,7 +76,7 @@ describe('the line among processes', function () {
       return all;
     }
 
-    /** All of them stand in line, behind a holder of ours. */
+    /** All of them are queued, behind a holder of ours. */
     async function standInLine(users: number, holdMs = 0): Promise<redisExpLock.Lease> {
       const held = await withLock.promise(key);
       for (const each of children) each.send({ key, users, holdMs });
@@ -84,7 +84,7 @@ describe('the line among processes', function () {
       return held;
     }
 
-    it('H30, H32: 200 waiters: a few commands for all, in turn, nobody passed over', async () => {
+    it('H30, H32: 200 waiters: a few commands for all, in turn, none left out', async () => {
       const usersEach = 40;
       const held = await standInLine(usersEach);
       const before = await commandStats(client);
@@ -104,7 +104,7 @@ describe('the line among processes', function () {
         run = grants[n - 1]?.who === who ? run + 1 : 1;
         left[who]! -= 1;
         const othersWait = left.some((waiting, other) => other !== who && waiting > 0);
-        // One grant, passed on eight times. Alone in line for a moment, because the others are about to ask again, it may be more.
+        // One grant, handed off eight times. Alone in the queue for a moment, because the others are about to ask again, it may be more.
         if (othersWait) expect(run, `in a row, grant ${n}`).to.be.at.most(1 + 64);
       });
       for (const [who, { fences }] of all.entries()) {

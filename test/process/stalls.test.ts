@@ -84,7 +84,7 @@ describe('stalls', function () {
         }),
       );
       expect(error).to.include({ code: 'ERR_LOCK_LOST', reason: 'stalled', result: 'result' });
-      expect(await direct.exists(key), 'given back').to.equal(0);
+      expect(await direct.exists(key), 'released').to.equal(0);
     });
 
     it('a stall shorter than what is left is no loss', async () => {
@@ -139,7 +139,7 @@ describe('stalls', function () {
       expect(kept.ttlMs).to.be.at.most(60_000);
     });
 
-    it('whoever has it now is left alone', async () => {
+    it('the present holder is left alone', async () => {
       expect(await direct.get(keys[1]!)).to.equal('stranger');
     });
 
@@ -192,7 +192,7 @@ describe('stalls', function () {
 
     it('who listens is told all the same', () => {
       expect(report.callbackErrors).to.equal(1);
-      expect(report.lost.slice(0, 4), 'given back by us').to.deep.equal([null, null, null, null]);
+      expect(report.lost.slice(0, 4), 'released by us').to.deep.equal([null, null, null, null]);
       // 'stalled' where the machine was too busy to notice the end in time.
       for (const reason of report.lost.slice(4)) expect(reason).to.be.oneOf(['unreachable', 'stalled']);
       expect(report.lost).to.have.length(7);

@@ -83,7 +83,7 @@ describe('a client of its kind', () => {
   }
 
   describe('what is no client', () => {
-    const supported = ['node-redis', 'ioredis', 'Valkey GLIDE'];
+    const supported = ['node-redis', 'ioredis', 'Valkey GLIDE', '@upstash/redis', 'RedisClient'];
 
     async function isRefused(redis: any): Promise<void> {
       const error = await rejectionOf(redisExpLock({ redis }).promise(uniqueKey()));
@@ -111,6 +111,11 @@ describe('a client of its kind', () => {
     it('ioredis: a pipeline is refused', async () => {
       for (const kind of ioredisKinds) await isRefused((await ioredis(kind)).pipeline());
     });
+  });
+
+  it('Bun’s client, or what has its `send`: works (the contract suites run on it in integrations)', async () => {
+    const client = await ioredis('ioredis-5');
+    await worksThrough({ send: (command: string, args: string[]) => client.call(command, args) });
   });
 
   describe('NOSCRIPT (H53)', () => {
@@ -167,7 +172,7 @@ describe('a client of its kind', () => {
   });
 
   describe('the offline queue (H3)', () => {
-    for (const place of redisPlaces.filter(({ name }) => !name.includes('GLIDE'))) {
+    for (const place of redisPlaces.filter(({ name, connectionless }) => !name.includes('GLIDE') && !connectionless)) {
       it(`${place.name}: nothing is left to it while the client is disconnected; the error says so`, async () => {
         const proxy = await startProxy(server.port);
         closing.push(() => proxy.stop());
@@ -224,7 +229,9 @@ describe('a client of its kind', () => {
       proxy.rule({ match: isAcquire, nth: 1 }, delayReply(200));
       const key = uniqueKey();
       await backendError(withLock.promise(key));
-      await waitFor(async () => (await server.command('EXISTS', key)) === 0, { what: 'what it took to be given back' });
+      await waitFor(async () => (await server.command('EXISTS', key)) === 0, {
+        what: 'what it acquired to be released',
+      });
     });
   });
 

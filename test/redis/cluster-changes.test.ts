@@ -152,7 +152,7 @@ describe('a cluster of six that changes under locks', () => {
 
   describe('all of it', () => {
     for (const { name } of hearing) {
-      it(`${name}: who stands in line is told, whichever node has the lock (H27)`, async () => {
+      it(`${name}: a queued caller is notified, whichever node has the lock (H27)`, async () => {
         const [mine, others] = locksOf(name, { retryTimeout: 1 });
         for (let nodes = new Set<RedisServer>(); nodes.size < 3; ) {
           const key = uniqueKey();
@@ -162,7 +162,7 @@ describe('a cluster of six that changes under locks', () => {
           const held = await mine.promise(key);
           const recording = await recordCommands(node);
           const waiting = others.promise(key, { timeout: 10_000 });
-          await waitFor(async () => (await others.inspect(key)).waiters === 1, { what: 'somebody in line' });
+          await waitFor(async () => (await others.inspect(key)).waiters === 1, { what: 'a queued waiter' });
           await sleep(100);
           await held();
           await (await waiting)();
@@ -198,7 +198,7 @@ describe('a cluster of six that changes under locks', () => {
       await Promise.all(locks.map((lock) => lock.close()));
     });
 
-    it('resharding: locks that are held and renewed meanwhile are all kept, and given back (H56)', async function () {
+    it('resharding: locks that are held and renewed meanwhile are all kept, and released (H56)', async function () {
       this.timeout(30_000);
       const held: { name: string; lease: redisExpLock.Lease; key: string }[] = [];
       for (const { name } of kinds) {
@@ -280,7 +280,7 @@ describe('a cluster of six that changes under locks', () => {
         const leftMs = lease.remaining();
         await waitFor(() => lease.remaining() > leftMs, { what: `${name} to renew` });
         expect(await others.tryLock(key), `${name}: held`).to.equal(null);
-        expect(await lease(), `${name}: given back`).to.equal(true);
+        expect(await lease(), `${name}: released`).to.equal(true);
         const next = await acquired;
         expect(next.fence, name).to.be.greaterThan(fence);
         expect(await passed, name).to.be.greaterThan(lease.fence);

@@ -185,11 +185,11 @@ describe('diagnostics', () => {
       expect(heard).to.have.length(1);
       expect(heard[0]).to.include({ code: 'release-failed', key });
       expect(heard[0].error).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'MISCONF' });
-      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be given back all the same' });
+      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be released all the same' });
     });
 
     for (const form of ['promise', 'callback'] as const) {
-      it(`H69: tells a lock that was never given back, with the place where it was taken (${form})`, async () => {
+      it(`H69: warns of a lock that was never released, with the place where it was acquired (${form})`, async () => {
         const heard = hear('warning');
         async function takeAndForget(): Promise<void> {
           if (form === 'callback') withLock(key, { lifetime: 300 }, () => {});

@@ -7,7 +7,7 @@ import { type Client, connect, sharedRedis, uniqueKey } from '../support/redis';
 
 interface Held {
   leave(): Promise<unknown>;
-  /** Asks for more time, and says whether its holder still believes that it holds. */
+  /** Extends it, and says whether its holder still counts it as held. */
   refresh(): Promise<boolean>;
 }
 
@@ -168,7 +168,7 @@ describe('readers and writers, by the Go original’s scripts and by ours', () =
         await make().waitToWrite();
         await first!.leave();
         const second = await make({ group: 'none' }).write();
-        if (second === undefined) return false; // the one who waits is first
+        if (second === undefined) return false; // the one that waits is first
         await second.leave();
         return (await make().read()) !== undefined;
       },

@@ -9,7 +9,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import * as scripts from '../../src/scripts/generated';
 import type { Call } from '../../src/scripts/script';
-import type { Mode, QueueEntry } from '../../src/store';
+import { type Mode, placesText, type QueueEntry } from '../../src/store';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { type Client, type RedisServer, startRedis } from '../support/redis';
 
@@ -229,12 +229,19 @@ class AcquireMember extends Step {
     if (!this.#change && real.steps.has(token)) return;
     if (!this.#change && frontOnly && asksOtherwise(token, this.#ask.mode, real)) return;
     if (this.#change) real.steps.set(token, (real.steps.get(token) ?? 0) + 1);
-    const mode = { ...this.#ask.mode, step: this.#change ? real.steps.get(token)! : 0 };
+    const asked = { ...this.#ask.mode, step: this.#change ? real.steps.get(token)! : 0 };
+    const mode =
+      isOfQuorum(who) && asked.kind === 'counted' ? { ...asked, group: placesText(placesFor(asked)) } : asked;
+    const leastFence = isOfQuorum(who) ? real.micros + 500 : undefined;
     const notAfterMs = lateness(late, real.micros);
-    const queueAs = placed ? { ...entryOf(who, real, token), silenceMs } : undefined;
-    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, queueAs, mode };
+    const queuedAs = isOfQuorum(who) && !this.#change ? `${token} waits` : token;
+    const queueAs = placed ? { ...entryOf(who, real, token), silenceMs, token: queuedAs } : undefined;
+    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, leastFence, queueAs, mode };
     const expected = outcome(() => real.machine.acquire(command, real.micros));
-    const where = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : [];
+    const place = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : [];
+    const where = leastFence
+      ? [...(queueAs ? place : ['', '0', '0', '0']), queueAs?.token ?? token, String(leastFence)]
+      : place;
     const { fence, queue, limit } = companions;
     const call = scripts.acquireShared(
       ...([key, fence, queue, limit, token, lifetimeMs, notAfterMs, fences] as const),
@@ -244,11 +251,29 @@ class AcquireMember extends Step {
     if (typeof expected === 'string' || typeof reply === 'string') expect(reply).to.equal(expected);
     else compareAcquired(reply, expected, real, token);
     if (Array.isArray(reply) && reply[0] === 1) real.tickets.delete(token);
+    if (isOfQuorum(who)) await raise(token, mode, real);
   }
 
   override toString(): string {
     return `${this.#change ? 'change' : 'acquire'}(${JSON.stringify(this.#ask)})`;
   }
+}
+
+/** One of them asks as a quorum does: with places, a least fence, and an entry of another name than its token. */
+function isOfQuorum(who: number): boolean {
+  return who === 3;
+}
+
+function placesFor({ permits, most }: Mode): number[] {
+  return Array.from({ length: permits }, (_, n) => (permits + n) % most);
+}
+
+async function raise(token: string, mode: Mode, { machine, micros }: Real): Promise<void> {
+  const least = micros + 700;
+  const expected = outcome(() => machine.raise([key], token, least, micros, mode));
+  const call = scripts.raiseShared(key, companions.fence, token, least);
+  const reply = await inRedis(call, micros).catch((error) => String(error.message).split(' ')[0]);
+  expect(Array.isArray(reply) ? reply[0] === 1 : reply, 'raise').to.equal(expected);
 }
 
 /** A token asks for the same each time: so among many readers its own is found by what it asks for. */
@@ -286,9 +311,12 @@ class ExtendMember extends Step {
     const token = memberToken(this.#who);
     const notAfter = lateness(this.#late, micros);
     const known = memberText(machine, token, this.#mode, micros);
-    const expected = machine.extend([key], token, this.#lifetimeMs, this.#exact, notAfter, micros, this.#mode);
+    const [lifetimeMs, exact, mode] = [this.#lifetimeMs, this.#exact, this.#mode];
+    const strictly = isOfQuorum(this.#who);
+    const expected = machine.extend([key], token, lifetimeMs, exact, notAfter, micros, mode, strictly);
+    const as = strictly && mode.kind === 'exclusive' ? ['w'] : [];
     const call = scripts.extendShared(
-      ...([key, companions.limit, token, known, this.#lifetimeMs, this.#exact ? 1 : 0, notAfter] as const),
+      ...([key, companions.limit, token, known, lifetimeMs, exact ? 1 : 0, notAfter, as] as const),
     );
     const [result] = await inRedis(call, micros);
     expect({ '1': 'extended', '0': 'missing', '-1': 'taken', '-2': 'late' }[String(result)]).to.equal(expected);
@@ -328,6 +356,11 @@ class ReleaseMember extends Step {
     const reply = await inRedis(scripts.releaseShared(key, queue, limit, token, known, ticket), real.micros);
     expect([results[reply[0]]]).to.deep.equal(expected.results);
     if (this.#leaves) real.tickets.delete(token);
+    if (isOfQuorum(this.#who)) {
+      const queued = `${token} waits`;
+      real.machine.release({ ...command, token: queued, ticket: -1 }, real.micros);
+      await inRedis(scripts.releaseShared(key, queue, limit, queued, '', -1), real.micros);
+    }
     real.steps.delete(token);
   }
 
@@ -357,7 +390,7 @@ class Together extends Step {
 
 // What may come.
 
-const whoever = fc.nat({ max: 4 });
+const anyone = fc.nat({ max: 4 });
 /** Ends and passes never fall together: Redis's own clock, and so ours, is not exact. */
 const lifetime = fc.constantFrom(2000, 4000, 8000);
 const pass = fc.constantFrom(1500, 2500, 5500).map((ms) => new Pass(ms));
@@ -384,7 +417,7 @@ function togetherOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<St
 
 function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Step>[] {
   const ask = fc.record({
-    who: whoever,
+    who: anyone,
     lifetimeMs: lifetime,
     placed: often,
     late: sometimes,
@@ -393,9 +426,9 @@ function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Ste
   });
   const steps: fc.Arbitrary<Step>[] = [
     ask.map((each) => new AcquireMember(each, false)),
-    fc.tuple(whoever, mode, fc.boolean()).map(([who, how, leaves]) => new ReleaseMember(who, how, leaves)),
+    fc.tuple(anyone, mode, fc.boolean()).map(([who, how, leaves]) => new ReleaseMember(who, how, leaves)),
     fc
-      .tuple(whoever, mode, lifetime, fc.boolean(), sometimes)
+      .tuple(anyone, mode, lifetime, fc.boolean(), sometimes)
       .map(([who, how, ms, exact, late]) => new ExtendMember(who, how, ms, exact, late)),
     pass,
   ];

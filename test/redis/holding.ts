@@ -44,12 +44,15 @@ function split(name: string, keys: readonly string[], args: readonly string[]): 
 }
 
 function splitPlain(keys: readonly string[], args: readonly string[]): Call[] {
-  const [releases, , lifetime, notAfter, fences, ...tokens] = args as [string, ...string[]];
-  const count = Number(releases);
-  const locks = tokens.map((_, n) => keys[n < count ? n : count + n]!);
+  const [renewals, releases, later, , lifetime, notAfter, fences, ...words] = args as readonly [string, ...string[]];
+  const renewed = Number(renewals);
+  const known = renewed + Number(releases);
+  const [tokens, limits] = [words.slice(0, renewed), words.splice(renewed, renewed)];
+  tokens.push(...words.slice(renewed));
   return tokens.map((token, n) => {
-    if (n < count) return { name: 'release', keys: [locks[n]!], args: [token] };
-    return { name: 'acquire', keys: [locks[n]!], args: [token, lifetime!, notAfter!, fences!] };
+    if (n < renewed) return { name: 'extend', keys: [keys[n]!], args: [token, later!, '0', limits[n]!] };
+    if (n < known) return { name: 'release', keys: [keys[n]!], args: [token] };
+    return { name: 'acquire', keys: [keys[Number(releases) + n]!], args: [token, lifetime!, notAfter!, fences!] };
   });
 }
 

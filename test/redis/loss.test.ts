@@ -252,7 +252,7 @@ describe('loss', () => {
       proxy.rule({ match: isRelease, nth: 1 }, { request: (link) => link.reset() });
       const result = await withLock.run(key, { lifetime: 60_000, commandTimeout: 200 }, () => 'result');
       expect(result).to.equal('result');
-      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be given back all the same' });
+      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be released all the same' });
     });
 
     const causes: Record<string, { options?: redisExpLock.Options; lose: (lease: redisExpLock.Lease) => unknown }> = {
@@ -375,7 +375,7 @@ describe('loss', () => {
       await clock.tickAsync(1);
       expect(await extended).to.equal(false);
       expect(lease.remaining()).to.equal(0);
-      expect(fake.locks.has('k'), 'given back').to.equal(false);
+      expect(fake.locks.has('k'), 'released').to.equal(false);
     });
 
     it('H18: a monotonic clock that stood still does not save the lock: the wall clock says that it is over', async () => {

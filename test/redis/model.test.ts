@@ -42,7 +42,7 @@ interface Held {
   /** What Redis thinks; by key, because an operator may take one of several. */
   readonly lost: Set<number>;
   /** What the holder thinks. */
-  state: 'held' | 'given back' | 'told that it is lost';
+  state: 'held' | 'released' | 'lost';
   /** The answer to the first release, and to every later one. */
   released?: boolean;
 }
@@ -78,8 +78,8 @@ abstract class Checked implements Step {
     }
     for (const [n, { state }] of model.holds.entries()) {
       const lease = real.leases[n]!;
-      expect(lease.remaining() > 0, `lease ${n} believes`).to.equal(state === 'held');
-      expect(lease.signal.aborted, `lease ${n} is told`).to.equal(state === 'told that it is lost');
+      expect(lease.remaining() > 0, `lease ${n} is valid`).to.equal(state === 'held');
+      expect(lease.signal.aborted, `lease ${n} is told`).to.equal(state === 'lost');
     }
   }
 }
@@ -153,7 +153,7 @@ class Extend extends OnHold {
     const ours = hold.state === 'held' && hold.lost.size === 0;
     expect(await lease.extend(this.#lifetime), 'extended').to.equal(ours);
     if (ours) expect(lease.remaining()).to.be.within(this.#lifetime - 2_000, this.#lifetime);
-    else if (hold.state === 'held') hold.state = 'told that it is lost';
+    else if (hold.state === 'held') hold.state = 'lost';
   }
 }
 
@@ -163,11 +163,11 @@ class Release extends OnHold {
     const again = lease.release();
     expect(await Promise.all([lease(), again, lease.release()])).to.deep.equal(Array(3).fill(hold.released));
     for (const each of hold.keys) if (model.holders.get(each) === n) model.holders.delete(each);
-    if (hold.state === 'held') hold.state = 'given back';
+    if (hold.state === 'held') hold.state = 'released';
   }
 }
 
-/** The signal aborts while the request is on its way: nothing changes, whoever holds it. */
+/** The signal aborts while the request is on its way: nothing changes, whatever process holds it. */
 class Abort extends Checked {
   readonly #key: number;
   readonly #who: number;
@@ -257,7 +257,7 @@ describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
     readonly afterMs: number;
   }
 
-  it('at the same time: never two holders who believe, never a fence that falls, nothing left at the end', async () => {
+  it('at the same time: never two valid holders, never a fence that falls, nothing left at the end', async () => {
     const call: fc.Arbitrary<Call> = fc.record({
       what: fc.constantFrom('acquire', 'acquire', 'release', 'release', 'extend', 'abort'),
       key,

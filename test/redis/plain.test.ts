@@ -1,7 +1,10 @@
-// The plain batch says and does what its calls would one by one, in the order releases, then acquires.
+// The plain batch says and does what its calls would one by one, in the order renewals, releases, acquires.
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import redisExpLock from '../../src/index';
+import type { Store } from '../../src/store';
+import { storeOf } from '../../src/stores/open';
+import { waitFor } from '../support/processes';
 import { backendError, useStage } from './faults';
 
 const LONG_MS = 60_000;
@@ -106,6 +109,94 @@ describe('the plain batch', function () {
     const fences = (leases.slice(60) as redisExpLock.Lease[]).map(({ fence }) => fence);
     expect(fences).to.deep.equal(keys.map((_, n) => fences[0]! + n));
     expect(await stage.fence()).to.equal(fences[59]);
+  });
+
+  describe('renewals', () => {
+    const fates = ['ours', 'lost', 'taken', 'longer', 'endless', 'foreign kind', 'too late'] as const;
+
+    /** The store's own verb: an automatic renewal is one that is not exact. */
+    const renew = (
+      store: Store,
+      keys: readonly string[],
+      tokens: readonly string[],
+      lateness: (n: number) => number,
+    ) => {
+      const answers = keys.map((each, n) => {
+        const validUntilMs = performance.now() + lateness(n);
+        const terms = { lifetimeMs: LONG_MS, exact: false, commandTimeoutMs: 5000, validUntilMs, begin: () => true };
+        return store.extend({ keys: each, token: tokens[n]!, ...terms });
+      });
+      return Promise.all(answers);
+    };
+
+    it('each is owner-checked, none makes a key or shortens an end, and one that is too late changes nothing', async () => {
+      const { server, key } = stage;
+      const keys = [...fates, 'ours too'].map((fate) => `${key} ${fate}`);
+      for (const each of keys) await server.command('SET', each, `token of ${each}`, 'PX', 10_000);
+      const [, lost, taken, longer, endless, foreign] = keys as [string, ...string[]];
+      await server.command('DEL', lost!, foreign!);
+      await server.command('SET', taken!, 'somebody else', 'PX', 10_000);
+      await server.command('PEXPIRE', longer!, 3 * LONG_MS);
+      await server.command('PERSIST', endless!);
+      await server.command('RPUSH', foreign!, 'a');
+      const tokens = keys.map((each) => `token of ${each}`);
+      const late = keys.findIndex((each) => each.endsWith('too late'));
+      const answers = await renew(storeOf(await stage.direct()), keys, tokens, (n) => (n === late ? -1000 : 5000));
+      expect(answers.map(({ outcome }) => outcome)).to.deep.equal([
+        ...['extended', 'missing', 'taken', 'extended', 'extended', 'taken', 'late', 'extended'],
+      ]);
+      const left = await Promise.all(keys.map((each) => stage.leftMs(each)));
+      const ends = left.map((ms) => (ms < 0 ? ms : Math.round(ms / 10_000)));
+      expect(ends).to.deep.equal([6, -2, 1, 18, -1, -1, 1, 6]);
+      expect(await stage.holder(taken!)).to.equal('somebody else');
+    });
+
+    it('100 renewals: one command each, one MGET and one TIME for all', async () => {
+      const { server, key } = stage;
+      const keys = Array.from({ length: 100 }, (_, n) => `${key}-${n}`);
+      for (const each of keys) await server.command('SET', each, 'ours', 'PX', 10_000);
+      const tokens = keys.map(() => 'ours');
+      const store = storeOf(await stage.direct());
+      await renew(store, keys.slice(0, 2), tokens, () => 5000); // the server knows the script from now on
+      await server.command('CONFIG', 'RESETSTAT');
+      await renew(store, keys, tokens, () => 5000);
+      const stats = await server.command<string>('INFO', 'commandstats');
+      const calls = [...stats.matchAll(/cmdstat_([^:]+):calls=(\d+)/g)].map(([, name, count]) => `${name} ${count}`);
+      const expected = ['evalsha 1', 'mget 1', 'time 1', 'pexpire 100'];
+      expect(calls.filter((each) => !each.startsWith('config'))).to.have.members(expected);
+      for (const each of keys) expect(await stage.leftMs(each)).to.be.above(10_000);
+    });
+
+    it('renewed and released in one tick: released, and never made again', async () => {
+      const { server, key } = stage;
+      const store = storeOf(await stage.direct());
+      const held = { keys: key, token: 'ours', commandTimeoutMs: 5000 };
+      await server.command('SET', key, 'ours', 'PX', 10_000);
+      const validUntilMs = performance.now() + 5000;
+      const [renewed, released] = await Promise.all([
+        store.extend({ ...held, lifetimeMs: LONG_MS, exact: false, validUntilMs, begin: () => true }),
+        store.release({ ...held, isConfirmed: true, yieldMs: 5 }),
+      ]);
+      expect([renewed.outcome, released]).to.deep.equal(['extended', 'released']);
+      expect(await server.command('EXISTS', key)).to.equal(0);
+    });
+
+    it('a thousand leases that are due together are renewed a batch a turn, and none is lost', async () => {
+      const { server, key } = stage;
+      const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 3000, autoExtend: true });
+      const keys = Array.from({ length: 1000 }, (_, n) => `${key}-${n}`);
+      const leases = await Promise.all(keys.map((each) => withLock.promise(each)));
+      const renewals = async (): Promise<number> => {
+        const stats = await server.command<string>('INFO', 'commandstats');
+        return Number(/cmdstat_pexpire:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+      };
+      const before = await renewals();
+      await waitFor(async () => (await renewals()) - before >= 1000);
+      const evals = await server.command<string>('INFO', 'commandstats');
+      expect(Number(/cmdstat_evalsha:calls=(\d+)/.exec(evals)![1])).to.be.below(200);
+      expect(leases.filter((lease) => lease.remaining() === 0)).to.have.length(0);
+      await Promise.all(leases.map((lease) => lease()));
+    });
   });
 
   it('a damaged counter: every acquire is refused by name, every release is done', async () => {

@@ -54,7 +54,7 @@ end
 local redis = setmetatable({ call = told(real.call), pcall = told(real.pcall) }, { __index = real })
 `;
 
-const outsider = 'an old client';
+const stranger = 'an old client';
 const lifetimes = [1_500, 30_000];
 
 /** Who takes part: a process with its place, as wait/queue.ts keeps it. */
@@ -143,7 +143,7 @@ class Both {
     return expected;
   }
 
-  /** Gives `token` back, and stands in line for `next` in the same go. */
+  /** Releases `token`, and queues `next` in the same command. */
   async release(
     keys: readonly string[],
     token: string,
@@ -174,7 +174,7 @@ class Both {
   /** Who knows nothing of lines takes the key from nobody, or gives it back. */
   async put(key: string, token: string | undefined, lifetimeMs: number): Promise<void> {
     const holder = this.#machine.holder(key, this.#micros);
-    if (token === undefined ? holder !== outsider : holder !== undefined) return;
+    if (token === undefined ? holder !== stranger : holder !== undefined) return;
     const endMs = token === undefined ? 0 : this.nowMs + lifetimeMs;
     this.#machine.put(key, token, endMs);
     if (token === undefined) await client.del(key);
@@ -204,7 +204,7 @@ class Both {
     }
   }
 
-  /** Everybody who stands in line is served, one after the other; then nothing is left but fences. */
+  /** Every queued caller is served, one after the other; then nothing is left but fences. */
   async drain(): Promise<void> {
     for (const key of this.keys) {
       for (let n = 0; n < 200; n++) {
@@ -357,7 +357,7 @@ describe('the line in Redis and the machine that specifies it', function () {
           else if (what === 'give what was counted') {
             await both.release(both.keys, counted, 0, sure ? 5 : 0);
             counted = newToken(undefined);
-          } else if (what === 'seize') await both.put(key, outsider, lifetime);
+          } else if (what === 'seize') await both.put(key, stranger, lifetime);
           else if (what === 'unseize') await both.put(key, undefined, 0);
           else if (what === 'extend') await both.extend(key, both.holder(key) ?? 'nobody', Math.max(ms, 1), sure);
           else await both.pass(ms);
@@ -384,7 +384,7 @@ describe('the line in Redis and the machine that specifies it', function () {
       const holder = both.holder(key);
       if (holder === undefined) {
         free += 1;
-        // Callers outside may have it now, those in line may not; after the rest it is the line's again.
+        // Polling callers may have it now, queued ones may not; after the yield window it is the queue's again.
         if (free === 1) {
           expect(await both.ask(one, key)).to.include({ outcome: 'busy', leftMs: 20 });
           expect(await both.count([key], newToken('outside'), 1_500, 1)).to.include({ outcome: 'granted' });
@@ -453,7 +453,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     const [one] = both.processes as [Process];
     const key = both.keys[0]!;
     const queue = companionOf(key, 'queue');
-    await both.put(key, outsider, 30_000);
+    await both.put(key, stranger, 30_000);
     await both.count([key], newToken('polls'), 1_500, 1, 100);
     expect(await client.exists(queue)).to.equal(0);
     await both.ask(one, key);
@@ -466,11 +466,11 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.drain();
   });
 
-  it('H32: a newcomer, and a caller who counts, do not pass who stands in line on a free key', async () => {
+  it('H32: a newcomer, and a polling caller, do not pass queued callers on a free key', async () => {
     const both = new Both(2);
     const [first, second] = both.processes as [Process, Process];
     const key = both.keys[0]!;
-    await both.put(key, outsider, 30_000);
+    await both.put(key, stranger, 30_000);
     expect(await both.ask(first, key)).to.deep.include({ outcome: 'busy', leftMs: 30_000 });
     await both.put(key, undefined, 0);
     expect(await both.count([key], newToken('counts'), 1_500, 1)).to.include({ outcome: 'busy', leftMs: 2_000 });
@@ -493,7 +493,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.look();
     expect(both.holder(key)).to.equal(undefined);
     await both.count([key], newToken('counts'), 1_500, 1);
-    expect(both.holder(key), 'whoever asks next lets the line go on').to.equal(long.token);
+    expect(both.holder(key), 'the next request lets the queue go on').to.equal(long.token);
     await both.pass(1_999);
     expect(both.holder(key)).to.equal(long.token);
     await both.pass(1);
@@ -502,13 +502,13 @@ describe('the line in Redis and the machine that specifies it', function () {
     await both.drain();
   });
 
-  it('a lock that was passed on and then forgotten leaves no line that stays for ever', async () => {
+  it('a lock that was handed off and then forgotten leaves no queue that stays for ever', async () => {
     const [holder, waiter] = [await server.connect(), await server.connect()];
     const key = uniqueKey();
     const options = { lifetime: 30_000, timeout: 10_000 };
     const lease = await redisExpLock({ redis: holder, ...options }).promise(key);
     const waits = redisExpLock({ redis: waiter, ...options }).promise(key);
-    await waitFor(async () => (await client.zCard(companionOf(key, 'queue'))) === 1, { what: 'somebody in line' });
+    await waitFor(async () => (await client.zCard(companionOf(key, 'queue'))) === 1, { what: 'a queued waiter' });
     await lease();
     await waits;
     expect(await client.zRange(companionOf(key, 'queue'), 0, -1)).to.deep.equal(['passes']);

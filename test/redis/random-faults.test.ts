@@ -1,7 +1,7 @@
 /**
  * Ten thousand random rounds of acquire, extend, release and abort, through connections that break, lose replies and stutter;
  * and then nothing is left: no key but the fences, no listener, no timer, no connection. While they run, no two leases of a
- * key believe at the same time, and the fences rise in the order of the grants.
+ * key are valid at the same time, and the fences rise in the order of the grants.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
@@ -66,7 +66,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
     await server.discard();
   });
 
-  it('no two believe at once, fences rise, and nothing is left behind (H2, H3, H8, H16, H22, H36)', async () => {
+  it('no two valid holders at once, fences rise, and nothing is left behind (H2, H3, H8, H16, H22, H36)', async () => {
     await sleep(0); // mocha sets its own timer once the test has begun
     const timers = new Timers();
     const before = {
@@ -168,12 +168,12 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
       ]);
 
     const names: string[] = await server.command('KEYS', '*');
-    // Whose holder forgot it, and was the last: how often that lock was passed on stays for ten minutes, and nobody in line.
-    const lined = names.filter((name) => name.endsWith(':queue'));
-    for (const name of lined) expect(await server.command('ZRANGE', name, 0, -1), told).to.satisfy(areMarks);
-    const fences = names.filter((name) => !lined.includes(name));
+    // Marks may stay where the last entry was given up; they end ten seconds after it.
+    const queues = names.filter((name) => name.endsWith(':queue'));
+    for (const name of queues) expect(await server.command('ZRANGE', name, 0, -1), told).to.satisfy(areMarks);
+    const fences = names.filter((name) => !queues.includes(name));
     expect(fences, told).to.deep.equal(['redis-exp-lock:fence']);
-    for (const name of lined) expect(await server.command('PTTL', name)).to.be.within(1, 3_700_000);
+    for (const name of queues) expect(await server.command('PTTL', name)).to.be.within(1, 10_000);
     expect(signals.flatMap((signal) => getEventListeners(signal, 'abort'))).to.deep.equal([]);
     await waitFor(() => clients.every((client) => client.isReady));
     expect(clients.map(listenersOf)).to.deep.equal(before.listeners);

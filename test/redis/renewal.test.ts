@@ -217,7 +217,7 @@ describe('renewal', () => {
       expect(renewals()).to.equal(0);
     });
 
-    it('H13: an extension whose answer comes after the loss is given back: no key lives on for nobody', async () => {
+    it('H13: an extension whose answer comes after the loss is released: no key lives on for nobody', async () => {
       const lease = await withLock.promise(key, { lifetime: 400, commandTimeout: 10_000 });
       const held = holdReply();
       proxy.rule({ match: isExtension }, held);
@@ -227,7 +227,7 @@ describe('renewal', () => {
       expect(await direct.get(key)).to.equal(lease.token);
       held.release();
       expect(await extended).to.equal(false);
-      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be given back' });
+      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be released' });
     });
   });
 
@@ -348,7 +348,7 @@ describe('renewal', () => {
       expect(lease.remaining()).to.be.above(0);
     });
 
-    it('one extension of a lease is in flight at a time, whoever asks', async () => {
+    it('one extension of a lease is in flight at a time, whatever asks for it', async () => {
       const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true, commandTimeout: 5_000 });
       let inFlight = 0;
       let most = 0;
@@ -433,11 +433,11 @@ describe('renewal', () => {
     ] as const) {
       it(`an extension of unknown outcome that runs after ${what} leaves nobody believing in more than Redis keeps`, async () => {
         const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true, commandTimeout });
-        let ghost: readonly string[] = [];
-        // It stands in a buffer of the connection that is given up.
+        let late: readonly string[] = [];
+        // It is in a buffer of the connection that is given up.
         const swallow: Action = {
           request: (link, { command }) => {
-            ghost = command.args;
+            late = command.args;
             link.reset();
           },
         };
@@ -445,9 +445,9 @@ describe('renewal', () => {
         expect(await rejectionOf(lease.extend(2_000))).to.include({ code: 'ERR_LOCK_BACKEND' });
         await next(lease);
         await sleep(20);
-        await direct.sendCommand([...ghost]).catch(() => {}); // now it runs
-        const believed = lease.remaining();
-        expect(believed).to.be.at.most((await direct.pTTL(key)) + 50);
+        await direct.sendCommand([...late]).catch(() => {}); // now it runs
+        const remainingMs = lease.remaining();
+        expect(remainingMs).to.be.at.most((await direct.pTTL(key)) + 50);
       });
     }
   });
@@ -654,7 +654,7 @@ describe('renewal', () => {
       expect(lease.remaining()).to.be.above(0);
     });
 
-    it('H16: nothing is armed any more once the lease is given back, though an extension is in flight', async () => {
+    it('H16: nothing is armed any more once the lease is released, though an extension is in flight', async () => {
       const lease = await lock.promise('k');
       void lease.signal;
       fake.holding = true;

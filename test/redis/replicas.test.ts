@@ -70,8 +70,8 @@ describe('a failover to a replica that lags (H59)', () => {
     const old = await withLock.promise(key, { autoExtend: true });
     await failOver();
     const next = await redisExpLock({ redis: await client(replica.url), lifetime: LONG_MS }).promise(key);
-    expect(old.remaining(), 'both believe').to.be.greaterThan(0);
-    expect(next.remaining(), 'both believe').to.be.greaterThan(0);
+    expect(old.remaining(), 'both valid by their own clocks').to.be.greaterThan(0);
+    expect(next.remaining(), 'both valid by their own clocks').to.be.greaterThan(0);
     expect(next.fence).to.be.greaterThan(old.fence);
 
     await redirect();
@@ -299,7 +299,7 @@ describe('minReplicas (H59)', () => {
     expect(await holder()).to.equal(lease.token);
   });
 
-  it('no right to WAIT: told at once, by name, and what was written is given back (H54, H59)', async () => {
+  it('no right to WAIT: told at once, by name, and what was written is released (H54, H59)', async () => {
     await master.command('ACL', 'SETUSER', 'nowait', 'reset', 'on', '>pw', '~*', '+@all', '-wait');
     const user = await connect(master.url, { ...REDIAL, username: 'nowait', password: 'pw' });
     const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 500 });

@@ -16,7 +16,8 @@ describe('the rights in docs/operations.md are enough, and none can be taken', f
 
   for (const line of lines) {
     it(line.slice(0, 70), async () => {
-      if (line.includes('+zscore')) await checkRightsOfSharedLocks(line);
+      if (line.includes('+scan')) await checkRightsToList();
+      else if (line.includes('+zscore')) await checkRightsOfSharedLocks(line);
       else if (line.includes('+subscribe')) await checkRightsToQueue(line);
       else if (!line.includes('-@all')) await checkRight(line);
       else await checkRights(line);
@@ -88,6 +89,31 @@ async function checkRightsOfSharedLocks(line: string): Promise<void> {
     await server.command('ACL', 'SETUSER', 'lock', right);
     await server.command('DEL', 'lk:rw', 'lk:permits');
   }
+  redis.destroy();
+  await server.discard();
+}
+
+/** On top of all three. */
+async function checkRightsToList(): Promise<void> {
+  const server = await startRedis();
+  for (const each of lines) await server.command(...wordsOf(each));
+  const redis = await server.connect({ username: 'lock', password: 'password' });
+  const withLock = redisExpLock({ redis, prefix: 'lk:', lifetime: 20_000, register: true });
+  const keys = async (scan: boolean): Promise<string[]> => {
+    const all: string[] = [];
+    for await (const { key } of withLock.list({ scan })) all.push(key);
+    return all;
+  };
+  await withLock.promise('a');
+  await waitFor(async () => (await keys(false)).length === 1);
+  expect(await keys(true)).to.deep.equal(['lk:a']);
+  for (const right of ['+mget', '+scan']) {
+    await server.command('ACL', 'SETUSER', 'lock', `-${right.slice(1)}`);
+    expect(await keys(true).catch((error) => error.redisCode), `without ${right}`).to.equal('NOPERM');
+    await server.command('ACL', 'SETUSER', 'lock', right);
+  }
+  expect(await withLock.free('a', { force: true })).to.equal(true);
+  await withLock.close({ drain: false });
   redis.destroy();
   await server.discard();
 }

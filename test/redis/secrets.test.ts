@@ -1,10 +1,9 @@
 /**
- * Whoever has a token can release the lock, and errors end up in logs. So none of ours, no event and no warning leads to a token:
+ * A token is enough to release the lock, and errors end up in logs. So none of ours, no event and no warning leads to a token:
  * not by its text, not by its cause, not by a property of any kind at any depth. Every client puts something else into its errors.
  */
 
 import { channel, tracingChannel } from 'node:diagnostics_channel';
-import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import type { Here, Line } from '../contract/places';
@@ -12,25 +11,11 @@ import { redisPlaces } from '../contract/places';
 import { type Action, answer, dropReply, reset } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { isAcquire, isExtension, isRelease, rejectionOf } from './holding';
+import { textsIn } from './texts';
 
 const uuid = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
 const channels = ['release', 'lost', 'warning', 'extend'];
 const parts = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
-
-/** Every text that a value leads to: own properties of every kind, symbols, prototypes' none, entries, at any depth. */
-function textsIn(value: unknown, texts: string[] = [], seen = new Set<unknown>()): string[] {
-  if (typeof value === 'string') texts.push(value);
-  const isObject = (typeof value === 'object' && value !== null) || typeof value === 'function';
-  if (!isObject || seen.has(value)) return texts;
-  seen.add(value);
-  for (const name of Reflect.ownKeys(value as object)) {
-    texts.push(String(name));
-    textsIn((value as any)[name], texts, seen);
-  }
-  if (value instanceof Map || value instanceof Set) for (const entry of value) textsIn(entry, texts, seen);
-  if (value instanceof Error) texts.push(inspect(value, { depth: 20, showHidden: true, maxStringLength: null }));
-  return texts;
-}
 
 /** What Redis says of a command that it does not know: all that it was sent. */
 const tellAll: Action = {

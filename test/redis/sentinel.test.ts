@@ -93,7 +93,7 @@ describe('three sentinels fail a master over', () => {
     await waitFor(isMaster, { timeoutMs: 20_000, what: `${server.port} to be the master` });
   }
 
-  it('with the key: every holder keeps it and renews it there, and who waits gets it afterwards (H59)', async function () {
+  it('with the key: every holder keeps it and renews it there, and a waiter gets it afterwards (H59)', async function () {
     this.timeout(30_000);
     const { master, replicas } = all.kept;
     const [heir] = replicas;
@@ -146,7 +146,10 @@ describe('three sentinels fail a master over', () => {
     await Promise.all(
       held.map(async ({ name, key, other, old }) => {
         const next = await redisExpLock({ redis: other, lifetime: LONG_MS }).promise(key, { timeout: 15_000 });
-        expect(Math.min(old.remaining(), next.remaining()), `${name}: both believe`).to.be.greaterThan(0);
+        expect(
+          Math.min(old.remaining(), next.remaining()),
+          `${name}: both valid by their own clocks`,
+        ).to.be.greaterThan(0);
         expect(next.fence, name).to.be.greaterThan(old.fence);
         expect(await write(row, key, next.fence), `${name}: the next writes`).to.equal(1);
         expect(await write(row, key, old.fence), `${name}: the old one is refused`).to.equal(0);
@@ -218,7 +221,7 @@ describe('three sentinels fail a master over', () => {
     await heir!.resume();
     await promoted(heir!);
     const next = await other.promise(key, { timeout: 15_000 });
-    expect(Math.min(old.remaining(), next.remaining()), 'both believe').to.be.greaterThan(0);
+    expect(Math.min(old.remaining(), next.remaining()), 'both valid by their own clocks').to.be.greaterThan(0);
     expect(next.fence).to.be.greaterThan(old.fence);
   });
 });

@@ -95,7 +95,7 @@ describe('readers, writers and permits', () => {
     }
   });
 
-  it('OOM: who asks is refused and nothing is written; who holds can extend, stop writing, and give back (H55)', async () => {
+  it('OOM: an acquire is refused and nothing is written; a holder can extend, downgrade and release (H55)', async () => {
     const { server, key } = stage;
     const redis = await stage.direct();
     const lock = new RWLock(`${key}-held`, { redis, lifetime: LONG_MS, autoExtend: false });

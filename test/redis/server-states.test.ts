@@ -17,7 +17,7 @@ import { isAcquire, lossOf } from './holding';
 describe('a state of the server that passes (H54)', () => {
   const stage = useStage();
   /** Long enough for any state here to pass. */
-  const patience = { timeout: 15_000, retryTimeout: 20, lifetime: LONG_MS };
+  const waitOptions = { timeout: 15_000, retryTimeout: 20, lifetime: LONG_MS };
 
   /** Told, with the code, by a call that does not wait; served, once the state has passed, by one that does. */
   async function waitedFor(redis: Client, code: string, pass: () => Promise<unknown>, key = stage.key): Promise<void> {
@@ -30,7 +30,7 @@ describe('a state of the server that passes (H54)', () => {
       expect([over.redisCode, over.retryable]).to.deep.equal([code, true]);
     }
 
-    const acquired = withLock.promise(key, patience);
+    const acquired = withLock.promise(key, waitOptions);
     await sleep(100);
     await pass();
     const lease = await acquired;
@@ -138,7 +138,7 @@ describe('a state of the server that passes (H54)', () => {
     const withLock = redisExpLock({ redis, commandTimeout: 100 });
     const error = await backendError(withLock.promise(key, { maxRetries: 2 }));
     expect(error.retryable).to.equal(true);
-    const acquired = withLock.promise(key, patience);
+    const acquired = withLock.promise(key, waitOptions);
     await sleep(300);
     await server.command('CONFIG', 'SET', 'maxclients', 10_000);
     const lease = await acquired;
@@ -150,7 +150,7 @@ describe('a state of the server that passes (H54)', () => {
     const rule = stage.proxy.rule({ match: isAcquire }, answer('-ERR max number of clients reached\r\n'));
     const withLock = redisExpLock({ redis: await stage.through() });
     expect((await backendError(withLock.promise(stage.key))).retryable).to.equal(true);
-    const acquired = withLock.promise(stage.key, patience);
+    const acquired = withLock.promise(stage.key, waitOptions);
     await sleep(50);
     rule.remove();
     const lease = await acquired;
@@ -174,14 +174,14 @@ describe('a state of the server that passes (H54)', () => {
 
 describe('a state of the server that somebody has to change (H54)', () => {
   const stage = useStage();
-  const patience = { timeout: LONG_MS, retryTimeout: 5 };
+  const waitOptions = { timeout: LONG_MS, retryTimeout: 5 };
 
   /** Told by name after one attempt, whatever wait was allowed. */
   async function toldAtOnce(redis: Client, code: string): Promise<redisExpLock.LockBackendError> {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis, lifetime: LONG_MS });
     const asked = proxy.count('script');
-    const error = await backendError(withLock.promise(key, patience));
+    const error = await backendError(withLock.promise(key, waitOptions));
     expect([error.redisCode, error.retryable]).to.deep.equal([code, false]);
     await redis.ping().catch(() => {}); // behind everything that was sent
     expect(proxy.count('script') - asked).to.equal(1);
@@ -217,7 +217,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
     const { proxy, key } = stage;
     proxy.rule({ match: isAcquire }, answer("-CROSSSLOT Keys in request don't hash to the same slot\r\n"));
     const withLock = redisExpLock({ redis: await stage.through() });
-    const error = await backendError(withLock.promise([`${key}-a`, `${key}-b`], patience));
+    const error = await backendError(withLock.promise([`${key}-a`, `${key}-b`], waitOptions));
     expect([error.redisCode, error.retryable]).to.deep.equal(['CROSSSLOT', false]);
     expect(error.message).to.contain(`${key}-a`).and.to.contain(`${key}-b`);
     expect(proxy.count(isAcquire)).to.equal(1);
@@ -229,7 +229,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
     const redis = stage.owns(await connect(proxy.url, REDIAL));
     const withLock = redisExpLock({ redis });
     const lease = await withLock.promise(stage.key); // by EVAL: the script is new to the server
-    const error = await backendError(withLock.promise(`${stage.key}-other`, patience));
+    const error = await backendError(withLock.promise(`${stage.key}-other`, waitOptions));
     expect(error.retryable).to.equal(false);
     expect(error.message).to.match(/unknown command/i);
     expect(proxy.count('EVALSHA')).to.equal(1);
@@ -331,10 +331,10 @@ describe('a state of the server that somebody has to change (H54)', () => {
         .and.not.to.equal(-1);
     });
 
-    it('no persist, lifetime null: told at once, and what was granted for a start is given back (H54)', async () => {
+    it('no persist, lifetime null: told at once, and what was granted for a start is released (H54)', async () => {
       const redis = await userWith(commands.filter((command) => command !== '+persist'));
       const withLock = redisExpLock({ redis, lifetime: null });
-      const error = await backendError(withLock.promise(stage.key, patience));
+      const error = await backendError(withLock.promise(stage.key, waitOptions));
       expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
       await stage.freed(stage.key, 3_000); // the 10 s it starts with would free it later
     });
@@ -383,7 +383,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
         const redis = await userWith(commands, names[0]);
         const withLock = redisExpLock({ redis, lifetime: LONG_MS });
         for (const options of [{ prefix: 'other:' }, { prefix: 'lk:' }]) {
-          const error = await backendError(withLock.promise(stage.key, { ...options, ...patience }));
+          const error = await backendError(withLock.promise(stage.key, { ...options, ...waitOptions }));
           expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
           expect(await stage.holder(options.prefix + stage.key)).to.equal(null);
         }
@@ -395,7 +395,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
 describe('a server that may not write (H55)', () => {
   const stage = useStage();
 
-  it('OOM: an acquire is refused by name and writes nothing; what was held before can be kept and given back (H55)', async () => {
+  it('OOM: an acquire is refused by name and writes nothing; what was held before can be kept and released (H55)', async () => {
     const { server, key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
     const [held, kept] = [await withLock.promise(`${key}-held`), await withLock.promise(`${key}-kept`)];

@@ -130,7 +130,7 @@ describe('TLS, a password, and the least rights (H54, H58)', () => {
       expect(await lease.extend()).to.equal(true);
       expect((await other.inspect(key)).locked).to.equal(true);
       const waiting = other.promise(key, { timeout: 10_000 });
-      if (hears) await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'somebody in line' });
+      if (hears) await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'a queued waiter' });
       expect(await lease()).to.equal(true);
       const next = await waiting;
       expect(next.fence).to.be.greaterThan(lease.fence);

@@ -180,7 +180,7 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
   });
 
   for (const [what, give] of [
-    ['its own patience', {}],
+    ['its own timeout', {}],
     ['a timeout', { timeout: 50 }],
   ] as const) {
     it(`the server gets it only then: given up by ${what}, the key is not held (H3)`, async () => {
@@ -253,7 +253,7 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     await front.stop();
   });
 
-  it('a first attempt that Redis runs only when the lock that a second one got is given back: freed again (H3)', async () => {
+  it('a first attempt that Redis runs only when the lock that a second one got is released: freed again (H3)', async () => {
     const { server, proxy, key } = stage;
     const front = await startProxy(proxy.port);
     const redis = stage.owns(await connect(front.url, REDIAL));
@@ -426,7 +426,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
     expect(lease.fence).to.be.greaterThan(Number(/^\*4\r\n:1\r\n:(\d+)/.exec(String(reply))![1]));
   });
 
-  it('Redis stood still before it granted: the key that would live on is given back (H6)', async () => {
+  it('Redis stood still before it granted: the key that would live on is released (H6)', async () => {
     const { server, key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 600 });
     await (await withLock.promise(`${key}-before`)).release();
@@ -538,7 +538,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
       await stage.expectFree();
     });
 
-    it(`${name}, the request on its way: what it gets is given back (H8, H36)`, async () => {
+    it(`${name}, the request on its way: what it gets is released (H8, H36)`, async () => {
       const { server, proxy, key } = stage;
       const withLock = await ready();
       const recording = await recordCommands(server);
@@ -585,7 +585,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     await stage.expectFree();
   });
 
-  it('close() resolves when nothing is left to give back, not before (H8, H36)', async () => {
+  it('close() resolves when nothing is left to release, not before (H8, H36)', async () => {
     const { proxy, key } = stage;
     const withLock = await ready();
     const held = holdReply();
@@ -710,7 +710,7 @@ describe('callers of one tick, who share a script call', () => {
     expect(new Set(leases.map(({ fence }) => fence)).size).to.equal(keys.length);
   });
 
-  it('one gives up, the others do not: only its own grant is given back (H8, H36)', async () => {
+  it('one gives up, the others do not: only its own grant is released (H8, H36)', async () => {
     const { proxy } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
     const controller = new AbortController();

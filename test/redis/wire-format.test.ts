@@ -47,16 +47,17 @@ describe('wire format', () => {
       const fence = 'redis-exp-lock:fence';
       const queue = `{${key}}:queue`;
       const token = await holder();
-      expect(called.map(([name]) => name)).to.deep.equal(['TIME', 'GET', 'ZCARD', 'GET', 'SET', 'SETNX', 'PEXPIRE']);
-      expect(called.slice(1).map(([, name]) => name)).to.deep.equal([key, queue, fence, fence, key, key]);
-      expect(called[5]).to.deep.equal(['SETNX', key, token]);
-      expect(called[6]).to.deep.equal(['PEXPIRE', key, '10000']);
+      expect(called.map(([name]) => name)).to.deep.equal(['TIME', 'EXISTS', 'GET', 'SET', 'SETNX', 'PEXPIRE']);
+      expect(called[1]).to.deep.equal(['EXISTS', key, queue]);
+      expect(called.slice(2).map(([, name]) => name)).to.deep.equal([fence, fence, key, key]);
+      expect(called[4]).to.deep.equal(['SETNX', key, token]);
+      expect(called[5]).to.deep.equal(['PEXPIRE', key, '10000']);
     });
 
     it('a busy attempt writes nothing', async () => {
       const lease = await withLock.promise(key);
       const { called } = await recorded(() => withLock.tryLock(key));
-      expect(called.map(([name]) => name)).to.have.members(['TIME', 'GET', 'PTTL']);
+      expect(called.map(([name]) => name)).to.have.members(['TIME', 'EXISTS', 'GET', 'PTTL']);
       expect(await server.command('GET', 'redis-exp-lock:fence')).to.equal(String(lease.fence));
     });
 
@@ -117,7 +118,7 @@ describe('wire format', () => {
       expect(await holder()).to.equal(null);
     });
 
-    it('lifetime null: a grant that cannot be made permanent is an error, and is given back', async () => {
+    it('lifetime null: a grant that cannot be made permanent is an error, and is released', async () => {
       const { proxy, through } = await proxied();
       const lock = redisExpLock({ redis: through, lifetime: null });
       proxy.afterAnswer({ match: 'script', nth: 1 }, async () => {

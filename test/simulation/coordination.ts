@@ -193,7 +193,7 @@ export abstract class Process {
   }
 }
 
-/** A lock that is held and renewed, as its process believes. */
+/** A lock that is held and renewed, as its process counts it. */
 class Held {
   readonly token: string;
   readonly fence: number;

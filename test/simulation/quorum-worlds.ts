@@ -22,6 +22,6 @@ async function run({ rules, seeds }: Worlds): Promise<Outcome> {
   return { grants };
 }
 
-process.once('message', (worlds: Worlds) => {
-  void run(worlds).then((outcome) => process.send!(outcome, () => process.disconnect()));
+process.on('message', (worlds: Worlds) => {
+  void run(worlds).then((outcome) => process.send!(outcome));
 });

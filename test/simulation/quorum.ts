@@ -14,17 +14,17 @@ import {
   type ExtendRequest,
   type Identity,
   type LockState,
-  type Moment,
+  type Mode,
   type Node,
+  placesOf,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
-  trustedMs,
 } from '../../src/store';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
-import type { Clock } from '../../src/stores/quorum/node';
 import { Quorum } from '../../src/stores/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
+import { Process } from './quorum-process';
 
 export interface Rules {
   readonly nodes: number;
@@ -47,21 +47,29 @@ export interface Rules {
   readonly skewMs: number;
   /** Whether nodes mint the fence that is proposed to them; else each its own. */
   readonly proposals: boolean;
+  /** What is locked: a mutex; readers and a writer, so many of them readers, of whom so many upgrade; or so many permits. */
+  readonly lock?: 'mutex' | { readonly readers: number; readonly upgrade: number } | { readonly permits: number };
   /** Deliberate faults. */
   readonly broken?: Broken | undefined;
 }
 
-export type Broken = 'no write-back' | 'no restart guard' | 'validity from the reply' | 'one token for all attempts';
+export type Broken =
+  | 'no write-back'
+  | 'no restart guard'
+  | 'validity from the reply'
+  | 'one token for all attempts'
+  | 'readers count for a writer'
+  | 'permits are counted';
 
 export class BrokenPromise extends Error {}
 
 const faultsEndMs = 1_500;
 const patienceMs = 60_000;
-const commandTimeoutMs = 300;
+export const commandTimeoutMs = 300;
 /** Two clocks may run at rates that differ by less than a thousandth. */
-const mostDrift = 0.0004;
+export const mostDrift = 0.0004;
 const epochMs = 1_700_000_000_000;
-const key = 'the lock';
+export const key = 'the lock';
 
 /** One world, run to its end. Throws a BrokenPromise; `noting` one that tells the end of its history, which takes longer. */
 export async function simulate(seed: number, rules: Rules, noting = false): Promise<World> {
@@ -80,12 +88,21 @@ interface Event extends Timed {
   gone: boolean;
 }
 
-/** Somebody believes that the lock is his. */
-interface Holder {
+/** A process counts the lock as its own. */
+export interface Holder {
   readonly name: string;
+  /** undefined: of a mutex. */
+  mode: Mode | undefined;
+  fence: number;
   untilMs: number;
   ended: boolean;
 }
+
+/** What a process knows of its world. */
+export type WorldOfProcesses = Pick<
+  World,
+  'rules' | 'random' | 'nowMs' | 'unfinished' | 'after' | 'chance' | 'note' | 'holds'
+>;
 
 export class World {
   readonly rules: Rules;
@@ -100,6 +117,8 @@ export class World {
   readonly #holders: Holder[] = [];
   #order = 0;
   #lastFence = 0;
+  /** Of a reader: those of one phase need not be in order. */
+  #lastReaders = 0;
   /** What somebody noticed who has nobody to throw at. */
   #failure: BrokenPromise | undefined;
   readonly #noting: boolean;
@@ -113,7 +132,12 @@ export class World {
   async run(): Promise<void> {
     const { nodes, processes } = this.rules;
     for (let n = 0; n < nodes; n++) this.servers.push(new Server(this, n));
-    for (let n = 0; n < processes; n++) new Process(this, `p${n}`).start();
+    const open = (process: Process): Quorum =>
+      new Quorum(
+        this.servers.map((server) => new Connection(this, server, process)),
+        process.clock,
+      );
+    for (let n = 0; n < processes; n++) new Process(this, `p${n}`, open).start();
     for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
       if (event.gone) continue;
       this.nowMs = event.atMs;
@@ -138,7 +162,7 @@ export class World {
     return event;
   }
 
-  /** Mostly short; now and then as long as a patience. */
+  /** Mostly short; now and then as long as a timeout. */
   delayMs(): number {
     return this.chance(0.02) ? this.random() * 200 : 0.1 + this.random() * 2;
   }
@@ -151,15 +175,36 @@ export class World {
     this.#failure ??= new BrokenPromise(`${promise}\n${this.history.slice(-80).join('\n')}`);
   }
 
+  /** @param fence Of a new holder, or of one that writes from now on. */
   holds(holder: Holder, fence: number | undefined): void {
-    const other = this.#holders.find((each) => each !== holder && !each.ended && each.untilMs > this.nowMs);
+    const others = this.#holders.filter((each) => each !== holder && !each.ended && each.untilMs > this.nowMs);
+    const other = others.find((each) => !mayShare(each, holder));
     if (other !== undefined) this.broken(`${holder.name} and ${other.name} hold it`);
+    const permits = others.reduce((sum, { mode }) => sum + (mode?.permits ?? 0), holder.mode?.permits ?? 0);
+    if (holder.mode?.kind === 'counted' && permits > holder.mode.most) this.broken(`${permits} permits are held`);
     if (fence === undefined) return;
     this.grants += 1;
-    if (fence <= this.#lastFence) this.broken(`fence ${fence} after ${this.#lastFence}`);
-    this.#lastFence = fence;
-    this.#holders.push(holder);
+    holder.fence = fence;
+    this.#checkFence(holder, fence);
+    if (!this.#holders.includes(holder)) this.#holders.push(holder);
   }
+
+  /** What excludes each other is in order. */
+  #checkFence({ mode }: Holder, fence: number): void {
+    if (mode?.kind === 'counted') return;
+    const isReader = mode?.kind === 'shared';
+    const before = isReader ? this.#lastFence : Math.max(this.#lastFence, this.#lastReaders);
+    // A writer that reads from now on keeps its fence, and readers that join it share that.
+    const joins = isReader && this.#holders.some((each) => each.fence === fence && (each.mode?.step ?? 0) > 1);
+    if (fence < before || (fence === before && !joins)) this.broken(`fence ${fence} after ${before}`);
+    if (isReader) this.#lastReaders = Math.max(this.#lastReaders, fence);
+    else this.#lastFence = fence;
+  }
+}
+
+function mayShare({ mode: one }: Holder, { mode: other }: Holder): boolean {
+  if (one === undefined || other === undefined) return false;
+  return one.kind === 'counted' || (one.kind === 'shared' && other.kind === 'shared');
 }
 
 /** One server: its memory, its own clock, and how often it was started. */
@@ -227,7 +272,7 @@ class Connection implements Node {
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
-    const { token, lifetimeMs, fencing, leastFence } = request;
+    const { token, lifetimeMs, fencing, leastFence, queueAs } = request;
     if (!request.begin()) throw new LockBackendError('nobody waits');
     const sent = this.#process.clock.now();
     const command = {
@@ -238,39 +283,53 @@ class Connection implements Node {
       notAfterMs: sent.monoMs + this.serverOffsetMs + request.commandTimeoutMs,
       fences: fencing ? 1 : 0,
       leastFence: this.#world.rules.proposals ? leastFence : undefined,
+      queueAs,
+      mode: request.mode && this.#asBroken(request.mode),
     };
     const reply = await this.#call(request.commandTimeoutMs, `acquires with ${token}`, ({ machine, micros }) =>
       machine.acquire(command, micros),
     );
     if (reply.outcome === 'late') throw new LockBackendError('too late');
     if (reply.outcome === 'busy') return { granted: false, leftMs: reply.leftMs };
-    if (reply.outcome !== 'granted') throw new Error(`a lock of one holder is never ${reply.outcome}`);
+    if (reply.outcome === 'done') throw new Error('no slots here');
+    if (reply.outcome !== 'granted') return { granted: false, leftMs: 0, impossible: reply.outcome };
     return { granted: true, fence: reply.fence, sent, others: 0 };
   }
 
-  async extend({ token, lifetimeMs, exact, begin, ...request }: ExtendRequest): Promise<ExtendReply> {
+  #asBroken(mode: Mode): Mode {
+    return this.#world.rules.broken === 'permits are counted' ? { ...mode, group: '' } : mode;
+  }
+
+  async extend({ token, lifetimeMs, exact, begin, held, ...request }: ExtendRequest): Promise<ExtendReply> {
     if (!begin()) return { outcome: 'late' };
     const sent = this.#process.clock.now();
     const notAfterMs = request.validUntilMs + this.serverOffsetMs;
+    const strictly = request.strictly && this.#world.rules.broken !== 'readers count for a writer';
     const outcome = await this.#call(request.commandTimeoutMs, `extends ${token}`, ({ machine, micros }) =>
-      machine.extend([key], token, lifetimeMs! + 1, exact, notAfterMs, micros),
+      machine.extend([key], token, lifetimeMs! + 1, exact, notAfterMs, micros, held?.mode, strictly),
     );
     return outcome === 'extended' ? { outcome, sent } : { outcome };
   }
 
-  async release({ token, commandTimeoutMs }: ReleaseRequest): Promise<ReleaseReply> {
-    const command = { keys: [key], token, ticket: 0, yieldMs: 0 };
+  async release({ token, commandTimeoutMs, ticket = 0, held }: ReleaseRequest): Promise<ReleaseReply> {
+    const command = { keys: [key], token, ticket, yieldMs: 0, mode: held?.mode };
     const reply = await this.#call(commandTimeoutMs, `releases ${token}`, ({ machine, micros }) =>
       machine.release(command, micros),
     );
     return reply.results[0]!;
   }
 
-  raise({ token, fence, commandTimeoutMs }: RaiseRequest): Promise<boolean> {
+  raise({ token, fence, mode, commandTimeoutMs }: RaiseRequest): Promise<boolean> {
     this.#world.wroteBack += 1;
     if (this.#world.rules.broken === 'no write-back') return Promise.resolve(true);
     return this.#call(commandTimeoutMs, `raises the fence to ${fence}`, ({ machine, micros }) =>
-      machine.raise([key], token, fence, micros),
+      machine.raise([key], token, fence, micros, mode),
+    );
+  }
+
+  readPlaces(_: string, timeoutMs: number): Promise<number[][]> {
+    return this.#call(timeoutMs, 'reads the places', ({ machine, micros }) =>
+      machine.holders(key, micros).map(({ group }) => placesOf(group)),
     );
   }
 
@@ -292,7 +351,7 @@ class Connection implements Node {
   }
 
   releaseAndAcquire(): never {
-    throw new Error('nobody stands in line');
+    throw new Error('nobody is queued');
   }
 
   inspect(): Promise<LockState> {
@@ -331,157 +390,5 @@ class Connection implements Node {
         world.after(this.#arrivesMs - world.nowMs + world.random() * 100, () => run(server));
       }
     });
-  }
-}
-
-/** One process, with a clock and a quorum of its own: it takes the lock, holds it, renews it, gives it back. */
-class Process {
-  readonly name: string;
-  readonly clock: Clock;
-  readonly #world: World;
-  readonly #quorum: Quorum;
-  readonly #rate: number;
-  #turns = 0;
-  #tokens = 0;
-
-  constructor(world: World, name: string) {
-    this.name = name;
-    this.#world = world;
-    this.#rate = 1 + (world.random() * 2 - 1) * mostDrift;
-    const startMs = world.random() * 1e6;
-    const read = (): Moment => ({ monoMs: startMs + world.nowMs * this.#rate, wallMs: 0 });
-    this.clock = {
-      now: read,
-      setTimer: (work, ms) => world.after(ms / this.#rate, work),
-      clearTimer: (event?: Event) => {
-        if (event) event.gone = true;
-      },
-    };
-    this.#quorum = new Quorum(
-      world.servers.map((server) => new Connection(world, server, this)),
-      this.clock,
-    );
-    this.#quorum.join();
-  }
-
-  start(): void {
-    this.#world.unfinished += 1;
-    this.#world.after(this.#world.random() * 10, () => this.#attempt());
-  }
-
-  #next(): void {
-    this.#turns += 1;
-    if (this.#turns < this.#world.rules.turnsEach) this.#world.after(this.#world.random() * 20, () => this.#attempt());
-    else this.#world.unfinished -= 1;
-  }
-
-  #again(): void {
-    this.#world.after(this.#world.random() * this.#world.rules.retryMs, () => this.#attempt());
-  }
-
-  #attempt(): void {
-    const { lifetimeMs, giveUp, broken } = this.#world.rules;
-    if (broken !== 'one token for all attempts' || this.#tokens === this.#turns) this.#tokens += 1;
-    const token = `${this.name}.${this.#tokens}`;
-    let isOver = false;
-    if (this.#world.chance(giveUp)) {
-      this.#world.after(this.#world.random() * 5, () => {
-        if (isOver) return;
-        isOver = true;
-        void this.#quorum.abandon(this.#release(token), this.clock.now().monoMs + commandTimeoutMs);
-        this.#again();
-      });
-    }
-    const begin = (): boolean => !isOver;
-    const request = { keys: key, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin };
-    this.#quorum.acquire(request).then(
-      (reply) => {
-        if (isOver) {
-          if (reply.granted) this.#quorum.release(this.#release(token)).catch(() => {});
-          return;
-        }
-        isOver = true;
-        if (!reply.granted) return this.#again();
-        const sent = broken === 'validity from the reply' ? this.clock.now() : reply.sent;
-        if (this.#leftMs(sent) > 0) return this.#hold(token, reply.fence, sent);
-        void this.#quorum.abandon(this.#release(token), 0);
-        this.#again();
-      },
-      (error) => {
-        if (isOver) return;
-        isOver = true;
-        if (!(error instanceof LockBackendError)) this.#world.note(() => `${this.name}: ${(error as Error).stack}`);
-        this.#again();
-      },
-    );
-  }
-
-  #hold(token: string, fence: number, sent: Moment): void {
-    const world = this.#world;
-    const { holdMs, lifetimeMs, leave, stall } = world.rules;
-    const holder: Holder = { name: token, untilMs: this.#untilMs(sent), ended: false };
-    world.note(() => `${token} holds it under ${fence} until ${holder.untilMs.toFixed(1)}`);
-    world.holds(holder, fence);
-    const end = (): void => {
-      holder.ended = true;
-      this.#quorum.release(this.#release(token)).then(
-        () => this.#next(),
-        () => {
-          void this.#quorum.abandon(this.#release(token), this.clock.now().monoMs + commandTimeoutMs);
-          this.#next();
-        },
-      );
-    };
-    if (world.chance(leave)) return this.#next();
-    if (world.chance(stall)) return void world.after(world.random() * 2 * lifetimeMs, end);
-    let leftMs = world.random() * 2 * holdMs;
-    const renew = (): void => {
-      const pauseMs = lifetimeMs / 3;
-      if (holder.ended) return;
-      if (leftMs <= pauseMs) return void world.after(leftMs, end);
-      leftMs -= pauseMs;
-      world.after(pauseMs, () => this.#extend(token, holder, renew));
-    };
-    renew();
-  }
-
-  /** As a hold does: one at a time, and what is over is over. */
-  #extend(token: string, holder: Holder, then: () => void): void {
-    const world = this.#world;
-    const isHeld = (): boolean => !holder.ended && holder.untilMs > world.nowMs;
-    const lost = (): void => {
-      holder.ended = true;
-      void this.#quorum.abandon(this.#release(token), 0);
-      this.#next();
-    };
-    if (!isHeld()) return lost();
-    const { lifetimeMs } = world.rules;
-    const exact = world.random() < 0.3;
-    const leftMs = (holder.untilMs - world.nowMs) * this.#rate;
-    const validUntilMs = this.clock.now().monoMs + (exact ? Math.min(leftMs, commandTimeoutMs) : leftMs);
-    const request = { keys: key, token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, begin: isHeld };
-    this.#quorum.extend(request).then(
-      (reply) => {
-        if (!isHeld() || reply.outcome !== 'extended') return lost();
-        holder.untilMs = exact ? this.#untilMs(reply.sent) : Math.max(holder.untilMs, this.#untilMs(reply.sent));
-        world.note(() => `${token} holds it until ${holder.untilMs.toFixed(1)}`);
-        world.holds(holder, undefined);
-        then();
-      },
-      () => (isHeld() ? world.after(20, () => this.#extend(token, holder, then)) : lost()),
-    );
-  }
-
-  #release(token: string): ReleaseRequest {
-    return { keys: key, token, commandTimeoutMs };
-  }
-
-  #leftMs({ monoMs }: Moment): number {
-    return monoMs + trustedMs(this.#world.rules.lifetimeMs) - this.clock.now().monoMs;
-  }
-
-  /** In the world's time. */
-  #untilMs(sent: Moment): number {
-    return this.#world.nowMs + this.#leftMs(sent) / this.#rate;
   }
 }

@@ -27,7 +27,7 @@ const calm: Rules = {
   pause: 0,
   abandonHold: 0,
   giveUp: 0,
-  outsiders: 0,
+  nonQueueing: 0,
   counters: 0,
   pollPauseMs: 5,
 };
@@ -67,7 +67,7 @@ const worlds: Readonly<Record<string, Partial<Rules>>> = {
   'many queues in each process': { ...faults, leastPollMs: 4000, turnsEach: 3 },
   'long holds': { ...faults, lifetimeMs: 10_000, holdMs: 200, turnsEach: 3 },
   'lifetimes as short as the network is slow': { ...faults, lifetimeMs: 20, holdMs: 3 },
-  'others who count, and an old client': { outsiders: 1, counters: 2, giveUp: 0.1, loseMessage: 0.1, turnsEach: 4 },
+  'others that poll, and an old client': { nonQueueing: 1, counters: 2, giveUp: 0.1, loseMessage: 0.1, turnsEach: 4 },
 };
 
 const seedsEach = 1250;
@@ -109,7 +109,7 @@ describe('the waiting protocol in simulated worlds', () => {
     const variants: readonly [Broken, Partial<Rules>, RegExp][] = [
       ['release without compare', faults, /hold it/],
       ['no confirmation', faults, /hold it|fence/],
-      ['releases first', { giveUp: 0.4 }, /was given back, and holds the lock again/],
+      ['releases first', { giveUp: 0.4 }, /was released, and holds the lock again/],
       ['no rescue', { loseMessage: 0.1 }, /nothing will ever happen again/],
       ['no poll marks', busy, /polls in vain/],
       ['one nonce for each entry', { ...faults, ...late }, /hold it|fence/],

@@ -43,7 +43,7 @@ export interface Rules {
   readonly abandonHold: number;
   readonly giveUp: number;
   /** A non-queueing client: SETNX, PEXPIRE, GET and DEL. */
-  readonly outsiders: number;
+  readonly nonQueueing: number;
   readonly counters: number;
   /** How long those that poll pause. */
   readonly pollPauseMs: number;
@@ -111,7 +111,7 @@ export class Simulation {
   readonly history: string[] = [];
   nowMs = 0;
   grants = 0;
-  /** Those that a message told of. */
+  /** Those that were granted by message. */
   told = 0;
   commands = 0;
   unfinished = 0;
@@ -121,7 +121,7 @@ export class Simulation {
   #order = 0;
   #holder: Grantee | undefined;
   #lastFence = 0;
-  /** Grants that had been made when an entry first stood in line, and how many stood before it. */
+  /** Grants that had been made when an entry was first queued, and how many were before it. */
   readonly #stood = new Map<string, { grants: number; before: number }>();
   readonly #givenBack = new Set<string>();
 
@@ -135,10 +135,10 @@ export class Simulation {
   }
 
   run(): void {
-    const { processes, usersEach, outsiders, counters } = this.rules;
+    const { processes, usersEach, nonQueueing, counters } = this.rules;
     for (let n = 0; n < processes; n++) this.#processes.push(new Process(this, `p${n}`));
     for (const process of this.#processes) for (let n = 0; n < usersEach; n++) new User(this, process, n).start();
-    for (let n = 0; n < outsiders; n++) new Poller(this, `outsider${n}`, false).start();
+    for (let n = 0; n < nonQueueing; n++) new Poller(this, `nonQueueing${n}`, false).start();
     for (let n = 0; n < counters; n++) new Poller(this, `counter${n}`, true).start();
     for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
       if (event.gone || event.process?.dead) continue;
@@ -199,7 +199,7 @@ export class Simulation {
     return Math.min(queue.key.lifetimeMs, limits.provisionalMs) / 2;
   }
 
-  /** Somebody believes that the lock is his from now on. */
+  /** A process counts the lock as its own from now on. */
   granted(to: Grantee): void {
     this.note(() => `${to.name} holds ${to.token} under ${to.fence - epochMicros} until ${to.untilMs.toFixed(1)}`);
     const before = this.#holder;
@@ -224,8 +224,8 @@ export class Simulation {
 
   /** No fault of any kind, and nobody who comes by another door. */
   get isCalm(): boolean {
-    const { die, pause, outsiders, counters, abandonHold } = this.rules;
-    return this.isOrderly && die + pause + outsiders + counters + abandonHold === 0;
+    const { die, pause, nonQueueing, counters, abandonHold } = this.rules;
+    return this.isOrderly && die + pause + nonQueueing + counters + abandonHold === 0;
   }
 
   /** The network does what a connection does. */
@@ -261,7 +261,7 @@ export class Simulation {
   #checkGivenBack(): void {
     const holder = this.machine.holder(key, this.micros);
     if (this.isOrderly && holder !== undefined && this.#givenBack.has(holder)) {
-      this.broken(`${holder} was given back, and holds the lock again`);
+      this.broken(`${holder} was released, and holds the lock again`);
     }
   }
 
@@ -285,7 +285,7 @@ export class Simulation {
   }
 
   delayMs(): number {
-    // Mostly short; now and then as long as a patience.
+    // Mostly short; now and then as long as a timeout.
     return this.chance(this.rules.delay) ? this.random() * 1500 : 0.05 + this.random() * 2;
   }
 }
@@ -433,7 +433,7 @@ class Process implements QueuePort {
     });
   }
 
-  /** Confirms a grant, for as long as its holder believes in it. */
+  /** Confirms a grant, for as long as its holder counts on it. */
   confirm(holder: Grantee, lifetimeMs: number, answer: Answer<any>): void {
     const leftMs = holder.leftMs();
     const notAfterMs = Math.floor(this.#world.micros / 1000 + leftMs);

@@ -60,7 +60,7 @@ export interface Removable {
 
 // Actions. Two rules may act on one command: the first that names a stage has it.
 
-/** The server gets the command `ms` later, even if the client has given up and gone: the ghost of H3. */
+/** The server gets the command `ms` later, even if the client has given up and gone: the late request of H3. */
 export const delayRequest = (ms: number): Action => ({
   request: async (link, exchange) => {
     await link.pause(ms);
@@ -109,7 +109,7 @@ export const answer = (raw: Buffer | string): Action => ({
   request: (link, exchange) => link.answer(exchange, Buffer.from(raw)),
 });
 
-/** The server gets the command when the test says so: a ghost (H3) without a clock. */
+/** The server gets the command when the test says so: a late request (H3) without a clock. */
 export function holdRequest(): Held<Command> {
   return hold<Command>((caught, released) => ({
     request: async (link, exchange) => {
@@ -412,7 +412,7 @@ export class Link {
 
   reset(): void {
     this.#client.resetAndDestroy();
-    this.#server.end(); // not destroyed: what was passed on before has to arrive
+    this.#server.end(); // not destroyed: what was forwarded before has to arrive
   }
 
   destroy(): void {
@@ -461,7 +461,7 @@ export class Link {
     this.#deliverReady();
   }
 
-  /** Undefined: the frame answers nothing. A push does so only as the confirmation of the subscription that is next in line. */
+  /** Undefined: the frame answers nothing. A push does so only as the confirmation of the subscription that is next. */
   #expectedBy(frame: Buffer): Expected | undefined {
     const next = this.#expected[0];
     const push = pushKind(frame, this.#subscribes);

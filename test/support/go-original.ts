@@ -33,7 +33,7 @@ const refresh = `
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0`;
 
-/** The same for all readers, whoever they are. */
+/** The same for all readers. */
 const readerToken = 'reader';
 
 export class GoOriginal {

@@ -69,7 +69,7 @@ export async function cont(child: ChildProcess): Promise<void> {
   await waitFor(() => !isStopped(child), { what: `process ${child.pid} to go on` });
 }
 
-/** Asks until the answer is truthy and resolves with it; a throw of the predicate is passed on. */
+/** Asks until the answer is truthy and resolves with it; a throw of the predicate rejects it. */
 export async function waitFor<T>(
   predicate: () => T | Promise<T>,
   { timeoutMs = 10_000, what = String(predicate) }: { readonly timeoutMs?: number; readonly what?: string } = {},

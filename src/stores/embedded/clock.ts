@@ -6,7 +6,7 @@
 // tick to begin (10 ms at most), which makes the bounds narrow at once.
 //
 // Invariant: the lower bound counts, so this clock never runs ahead of another process's. How far it may lag behind is
-// `lagMs`, which is taken off what a holder believes.
+// `lagMs`, which is taken off the validity of a holder.
 import { readFileSync } from 'node:fs';
 import { LockBackendError } from '../../errors';
 

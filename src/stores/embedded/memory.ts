@@ -7,11 +7,13 @@ import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../options
 import { nextTick } from '../../real-timers';
 import type { EmbeddedStore } from '../../redis-like';
 import type { Listening } from '../../store';
+import { neverMs } from './inspection';
 import { Machine } from './mutex-machine';
 import { limits } from './mutex-queue';
 import { RenewedLocks } from './renewed';
 import { isSpare, MemoryRows } from './row';
-import { closedStore, neverMs, standFor, type Table } from './store';
+import { closedStore, standFor } from './store';
+import type { Table } from './table';
 
 export interface MemoryStoreOptions {
   /**

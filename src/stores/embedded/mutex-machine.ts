@@ -4,8 +4,11 @@
 // Redis's own clock does.
 //
 // Here are the verbs of a mutex, and the way in to those of locks that several may hold (shared-machine.ts).
+import { freedChannel } from '../../operator';
 import { type Mode, newsOf, type ProclaimRequest, type Slot, type Slots, slotAt } from '../../store';
+import { hashOf } from '../../token';
 import type { AcquireCommand, Acquired, Claim, Extended, Publish, ReleaseCommand, Released } from './command';
+import { inspectRow, type Seen } from './inspection';
 import {
   enqueue,
   forgetQueue,
@@ -18,7 +21,7 @@ import {
   mustYield,
   pollEveryMs,
 } from './mutex-queue';
-import { MemoryRows, newRow, newShared, type Row, type Rows, type Shared, type SharedHolder } from './row';
+import { MemoryRows, newRow, newShared, type Row, type Rows, type Shared } from './row';
 import { acquireShared, extendShared, isHeld, notifyEach, permitsOut, releaseShared } from './shared-machine';
 
 /** A fence counter that is further ahead of the clock was damaged. */
@@ -33,15 +36,6 @@ interface Handing {
   readonly yieldMs: number;
   /** From one holder to the next, without being free. */
   readonly isHandOff: boolean;
-}
-
-export interface State {
-  readonly token: string | undefined;
-  readonly leftMs: number;
-  readonly fence: number;
-  readonly waiters: number;
-  /** undefined: a mutex, or free. */
-  readonly kind: Mode['kind'] | undefined;
 }
 
 export class Machine {
@@ -84,11 +78,14 @@ export class Machine {
   }
 
   /** Lets the last fence of locks that are still `token`'s be at least so large. */
-  raise(keys: readonly string[], token: string, least: number, micros: number): boolean {
+  raise(keys: readonly string[], token: string, least: number, micros: number, mode?: Mode): boolean {
     const nowMs = Math.floor(micros / 1000);
     checkFence(least, nowMs);
     const rows = keys.map((key) => this.#row(key, nowMs));
-    if (rows.some((row) => row.token !== token)) return false;
+    const mine = mode && this.holders(keys[0]!, micros).find((each) => each.token === token);
+    if (mode === undefined ? rows.some((row) => row.token !== token) : mine === undefined) return false;
+    // What readers share after a downgrade.
+    if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
     this.#rows.fence = Math.max(this.#rows.fence, least);
     return true;
   }
@@ -101,11 +98,13 @@ export class Machine {
     notAfterMs: number,
     micros: number,
     mode?: Mode,
+    strictly = false,
   ): Extended {
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
       const shared = this.#shared(keys[0]!, nowMs);
-      return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, mode.kind === 'exclusive');
+      const isWriter = mode.kind === 'exclusive';
+      return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, isWriter, strictly && isWriter);
     }
     const rows = keys.map((key) => this.#row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
@@ -152,7 +151,7 @@ export class Machine {
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
     return acquireShared(
       row.shared,
-      () => this.#mint(1, micros),
+      (least) => this.#mint(1, micros, least),
       command,
       micros,
       notifyEach(this.#publish, key),
@@ -233,18 +232,44 @@ export class Machine {
   }
 
   /** What there is to know of a key: of several holders, the one that ends last. */
-  inspect(key: string, micros: number): State {
-    const nowMs = Math.floor(micros / 1000);
-    const { token, endMs, queue, shared = newShared() } = this.#row(key, nowMs);
-    const { fence } = this.#rows;
-    const last = shared.holders.reduce<SharedHolder | undefined>(
-      (a, b) => (a !== undefined && a.endMs >= b.endMs ? a : b),
-      undefined,
-    );
-    const waiters = queue.length + shared.queue.length;
-    if (token !== undefined) return { token, leftMs: endMs - nowMs, fence, waiters, kind: undefined };
-    if (last === undefined || last.endMs <= nowMs) return { token, leftMs: 0, fence, waiters, kind: undefined };
-    return { token: last.token, leftMs: last.endMs - nowMs, fence, waiters, kind: last.kind };
+  inspect(key: string, micros: number): Seen {
+    return inspectRow(this.#row(key, Math.floor(micros / 1000)), this.#rows.fence, micros);
+  }
+
+  /** Takes a lock away from the holder whose id begins so, and serves the next in its queue. False: nothing was changed. */
+  free(key: string, id: string, micros: number): boolean {
+    const row = this.#row(key, Math.floor(micros / 1000));
+    if (row.token === undefined) return this.#freeShared(row, id, micros);
+    const hash = hashOf(row.token);
+    if (!hash.startsWith(id)) return false;
+    this.#publish(freedChannel, `!${hash}`, key);
+    row.token = undefined;
+    row.handOffs = row.yieldUntilMs = 0;
+    this.#grant(row, micros, { mine: undefined, yieldMs: 0, isHandOff: true });
+    return true;
+  }
+
+  #freeShared({ key, shared }: Row, id: string, micros: number): boolean {
+    if (shared === undefined) return false;
+    const notify = notifyEach(this.#publish, key);
+    const taken = shared.holders.filter((each) => hashOf(each.token).startsWith(id));
+    const freed = taken.map(({ token }) => {
+      const result = releaseShared(shared, token, 0, micros, false, notify);
+      if (result === 'released') this.#publish(freedChannel, `!${hashOf(token)}`, key);
+      return result === 'released';
+    });
+    return freed.includes(true);
+  }
+
+  /** Keeps a text that is no lock; '': no longer; undefined: for longer. False: there is nothing to keep for longer. */
+  write(key: string, text: string | undefined, ttlMs: number, micros: number, channel: string, about: string): boolean {
+    const kept = this.readValue(key, micros);
+    if (text === undefined && kept === null) return false;
+    const row = this.#row(key, Math.floor(micros / 1000));
+    const endMs = Math.floor(micros / 1000) + ttlMs;
+    row.value = text === '' ? undefined : { text: text ?? kept!, endMs };
+    if (text !== undefined) this.#publish(channel, about, key);
+    return true;
   }
 
   /** What a client does to a key that knows nothing of fences and queues, nor of several holders. */

@@ -21,7 +21,7 @@ export interface Limits {
   readonly pollsInVain: number;
 }
 
-/** The same numbers stand in queue.lua. */
+/** The same numbers are in queue.lua. */
 export const limits: Limits = {
   provisionalMs: 2000,
   pollMs: 1000,

@@ -54,7 +54,7 @@ export interface SharedHolder {
   readonly kind: Mode['kind'];
   readonly permits: number;
   readonly step: number;
-  readonly fence: number;
+  fence: number;
   readonly token: string;
   readonly group: string;
   /** Infinity: never ends. */

@@ -5,7 +5,7 @@
 // writers that prefer writers; all others. `phase` is the time of the last writer's grant: a writer that is preferred passes all
 // others that came after it, so each is passed once, and no stream of writers starves it. Readers that are preferred pass what has
 // waited for less than half a second, so no stream of readers starves a writer.
-import type { Mode, QueueEntry } from '../../store';
+import { type Mode, placesOf, type QueueEntry } from '../../store';
 import type { Acquired, Extended, Publish, Released } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
@@ -17,6 +17,7 @@ export interface SharedCommand {
   readonly notAfterMs: number;
   readonly fences: number;
   readonly queueAs?: QueueEntry | undefined;
+  readonly leastFence?: number | undefined;
   readonly mode: Mode;
 }
 
@@ -29,7 +30,7 @@ interface Room {
   only: string | undefined;
 }
 
-/** The same numbers stand in holders.lua, waiters.lua. */
+/** The same numbers are in holders.lua, waiters.lua. */
 const readersPassMicros = 500_000;
 /** So many are notified by one release, and may be admitted before those in front of them have asked. */
 const mostNotified = 32;
@@ -41,8 +42,8 @@ export class LimitError extends Error {}
 
 export function acquireShared(
   all: Shared,
-  mint: () => number,
-  { token, lifetimeMs, notAfterMs, fences: count, queueAs, mode }: SharedCommand,
+  mint: (least: number) => number,
+  { token, lifetimeMs, notAfterMs, fences: count, queueAs, leastFence = 0, mode }: SharedCommand,
   micros: number,
   notify: (channel: string, ids: string[]) => void,
   silenceMs: (before: number, wantedMs: number | undefined) => number,
@@ -63,7 +64,8 @@ export function acquireShared(
   if (kind === 'counted' && isKnown && all.most !== most && all.most !== 0) {
     throw new LimitError(`LIMIT this semaphore has ${all.most} permits, not ${most}`);
   }
-  const queued = live.find((each) => each.token === token);
+  const queuedAs = queueAs?.token ?? token;
+  const queued = live.find((each) => each.token === queuedAs);
   const others = live.filter((each) => each !== queued);
   if (upgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade')) return { outcome: 'deadlock' };
 
@@ -76,6 +78,7 @@ export function acquireShared(
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
+    all.most = 0; // the scripts keep the token of this change where the number of permits stands
     wake(all, micros, notify);
     return { outcome: 'granted', fence: mine!.fence, others: others.length };
   }
@@ -91,18 +94,19 @@ export function acquireShared(
     permits,
     prefer,
     channel: queueAs?.channel ?? '',
-    token,
+    token: queuedAs,
     group,
   };
   const before = others.filter((each) => byScore(each, asking) < 0).length;
   const granted = upgrade
     ? held.length === 0
-    : isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros);
+    : !(kind === 'counted' && sharesPlace(held, group)) &&
+      isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros);
   if (granted) {
     let fence = 0;
     if (count > 0) {
       if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) fence = mint();
+      if (fence === 0) fence = mint(leastFence);
     }
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.queue = others;
@@ -129,10 +133,12 @@ export function extendShared(
   notAfterMs: number,
   micros: number,
   wasWriter: boolean,
+  mustBeWriter: boolean,
 ): Extended {
   const nowMs = Math.floor(micros / 1000);
   const mine = all.holders.find((each) => each.token === token && each.endMs > nowMs);
   if (mine === undefined) return loss(all, nowMs, wasWriter);
+  if (mustBeWriter && mine.kind !== 'exclusive') return 'missing';
   if (nowMs > notAfterMs) return 'late';
   if (exact || mine.endMs < nowMs + lifetimeMs) mine.endMs = nowMs + lifetimeMs;
   return 'extended';
@@ -231,6 +237,12 @@ function* inOrder({ queue, phase }: Shared, micros: number): Generator<SharedEnt
     bands[bandOf(first)]!.shift();
     yield first;
   }
+}
+
+/** On a quorum permits are so many places, each with one holder: whether one of these is taken. */
+function sharesPlace(held: readonly SharedHolder[], group: string): boolean {
+  const places = placesOf(group);
+  return held.some((each) => placesOf(each.group).some((place) => places.includes(place)));
 }
 
 function roomOf(holders: readonly SharedHolder[]): Room {

@@ -11,6 +11,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { LockBackendError, optionError } from '../../errors';
+import { changedChannel, freedChannel } from '../../operator';
 import type { EmbeddedStore } from '../../redis-like';
 import type { Listening } from '../../store';
 import { hostClock } from './clock';
@@ -19,7 +20,8 @@ import { Machine } from './mutex-machine';
 import { limits } from './mutex-queue';
 import { WakeUps } from './sockets';
 import { missingEngine } from './sqlite';
-import { closedStore, standFor, type Table } from './store';
+import { closedStore, standFor } from './store';
+import type { Table } from './table';
 import { TableFile } from './table-file';
 
 const longestName = 128;
@@ -122,7 +124,10 @@ class SharedTable implements Table {
     this.#messages = [];
     const done = file.write((micros) => work(this.#machine!, micros));
     // Only now can a process that is notified of a grant see it.
-    for (const [channel, text] of this.#messages) this.#wakeUps.tell(channel, text);
+    for (const [channel, text] of this.#messages) {
+      if (channel === freedChannel) this.#wakeUps.tellAll(text);
+      else if (channel !== changedChannel) this.#wakeUps.tell(channel, text);
+    }
     return done;
   }
 

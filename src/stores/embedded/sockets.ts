@@ -52,11 +52,21 @@ export class WakeUps {
 
   /** Never within the call, never fails. */
   tell(channel: string, text: string): void {
-    if (this.#listeners.has(channel)) {
-      nextTick(() => this.#listeners.get(channel)?.(text));
-      return;
+    if (!this.#listeners.has(channel)) return this.#tellAt(this.#pathOf(channel), text);
+    nextTick(() => this.#listeners.get(channel)?.(text));
+  }
+
+  /** Every listener in the folder, whatever its channel. */
+  tellAll(text: string): void {
+    for (const channel of this.#listeners.keys()) this.tell(channel, text);
+    const own = new Set([...this.#listeners.keys()].map((channel) => this.#pathOf(channel)));
+    for (const file of readdirSync(this.#folder)) {
+      const path = join(this.#folder, file);
+      if (file.endsWith(suffix) && !own.has(path)) this.#tellAt(path, text);
     }
-    const path = this.#pathOf(channel);
+  }
+
+  #tellAt(path: string, text: string): void {
     const socket = this.#outgoing.get(path) ?? this.#dial(path);
     if (socket.writableLength > mostUnsentBytes) return;
     socket.ref();

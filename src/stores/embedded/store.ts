@@ -12,9 +12,7 @@ import {
   type ExtendRequest,
   earlier,
   type HolderText,
-  type Listening,
   type LockState,
-  type Mode,
   type Moment,
   now,
   type ProclaimRequest,
@@ -24,36 +22,13 @@ import {
   slotAt,
   type ValueRequest,
 } from '../../store';
-import { ownerOf } from '../../token';
 import { refusal } from '../redis/replies';
 import type { Acquired, Released } from './command';
+import { neverMs } from './inspection';
 import type { Machine } from './mutex-machine';
+import { EmbeddedOperator } from './operator';
 import type { RenewedLocks } from './renewed';
-
-/** @internal Rows, a clock, and who hears of grants. */
-export interface Table {
-  /**
-   * Runs one command; nobody else sees or changes the rows meanwhile.
-   *
-   * @param monoMs The monotonic clock, where it was just read: a table whose clock that is need not read it again.
-   * @throws {LockBackendError} closed, or full.
-   */
-  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
-  /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
-  lagMs?(): number;
-  /** Its own; absent: the clocks of this process. */
-  readonly clock?: Clock | undefined;
-  /** Where only this process uses it. */
-  readonly renewed?: RenewedLocks | undefined;
-  listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
-  /** Only one can listen to a channel. */
-  readonly listensAlone?: boolean;
-  /** Of every row there is, those of free locks that were not yet forgotten included. */
-  keys(): string[];
-}
-
-/** @internal An end so far away that it is none; finite, so that a table can keep it as text. */
-export const neverMs = 2 ** 53;
+import type { Table } from './table';
 
 /** A grant of another process is counted from the whole ms before by that one's clock. */
 const grantClockMs = 2;
@@ -91,6 +66,7 @@ class Embedded implements Store {
   readonly listensAlone: boolean;
   readonly clock: Clock | undefined;
   readonly renewed: RenewedLocks | undefined;
+  readonly operator: Store['operator'];
   readonly #table: Table;
 
   constructor(table: Table, kind: Store['kind']) {
@@ -99,6 +75,7 @@ class Embedded implements Store {
     this.listensAlone = table.listensAlone === true;
     this.clock = table.clock;
     this.renewed = table.renewed;
+    this.operator = new EmbeddedOperator(table);
     this.listen = (channel, onMessage) => table.listen(channel, onMessage);
   }
 
@@ -179,17 +156,8 @@ class Embedded implements Store {
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
     this.renewed?.check(key);
-    const seen = this.#table.run((machine, micros) => machine.inspect(key, micros));
-    const locked = seen.token !== undefined;
-    return {
-      locked,
-      owner: ownerOf(seen.token),
-      remaining: isNever(seen.leftMs) ? Number.POSITIVE_INFINITY : seen.leftMs,
-      waiters: seen.waiters,
-      fence: seen.fence,
-      mode: locked ? modeOf(seen.kind) : null,
-      ...(token !== undefined && { owned: seen.token === token }),
-    };
+    const { token: holder, kind: _, ...state } = this.#table.run((machine, micros) => machine.inspect(key, micros));
+    return token === undefined ? state : { ...state, owned: holder === token };
   }
 
   async permitsOut(key: string): Promise<number> {
@@ -212,10 +180,9 @@ class Embedded implements Store {
 
   async readHolder(key: string): Promise<HolderText | null> {
     return this.#table.run((machine, micros) => {
-      const { token, leftMs, kind } = machine.inspect(key, micros);
+      const { token, remaining, kind } = machine.inspect(key, micros);
       if (token === undefined || kind !== undefined) return null;
-      const left = isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs;
-      return { token, leftMs: left, text: machine.readValue(key, micros) };
+      return { token, leftMs: remaining, text: machine.readValue(key, micros) };
     });
   }
 
@@ -246,12 +213,6 @@ export function closedStore(key: Key = ''): LockBackendError {
 
 function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
   return fencing ? fences : 0;
-}
-
-function modeOf(kind: Mode['kind'] | undefined): LockState['mode'] {
-  if (kind === 'shared') return 'read';
-  if (kind === 'counted') return 'permits';
-  return kind === undefined ? 'exclusive' : 'write';
 }
 
 function replyOf(acquired: Acquired, sent: Moment): AcquireReply {

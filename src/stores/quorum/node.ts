@@ -55,6 +55,12 @@ export class QuorumNode {
     return this.#identify(timeoutMs);
   }
 
+  /** After a grant: resolves once it is known which server has granted; undefined when it is. */
+  confirm(identified: Promise<void> | undefined, timeoutMs: number): Promise<void> | undefined {
+    if (identified === undefined && !this.mayHaveChanged) return undefined;
+    return Promise.resolve(identified).then(() => (this.mayHaveChanged ? this.identify(timeoutMs) : undefined));
+  }
+
   async #identify(timeoutMs: number): Promise<void> {
     const generation = this.store.generation?.();
     try {

@@ -40,7 +40,7 @@ export class Nodes {
   /** Why the others are not asked. */
   skipped(asked: readonly QuorumNode[]): LockBackendError[] {
     if (asked.length === this.size) return [];
-    return this.all.filter((each) => !asked.includes(each)).map((each) => each.silence);
+    return this.all.filter((each) => each.isSilent && !asked.includes(each)).map((each) => each.silence);
   }
 
   /** Asks in one tick; answers as soon as `decide` can, or throws. A node that replies later is heard in the background. */

@@ -4,7 +4,7 @@
 // It asks, and then is granted; or it failed, and releases what it has while it learns why; or it is over: its token was
 // released, or its caller gave up.
 import type { LockBackendError } from '../../errors';
-import type { AcquireRequest, ReleaseReply } from '../../store';
+import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
 import type { QuorumNode } from './node';
 import type { Nodes } from './nodes';
 
@@ -30,6 +30,8 @@ export class Round {
   readonly #raising = new Set<QuorumNode>();
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
+  /** Nodes that had no room: the caller may be queued there. */
+  readonly #queued = new Set<QuorumNode>();
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
@@ -70,9 +72,13 @@ export class Round {
       identified?.catch(() => {});
       node.store.acquire(this.#request).then(
         (reply) => {
-          if (!reply.granted) this.#busy(node, reply.leftMs);
-          else if (identified === undefined && !node.mayHaveChanged) this.#granted(node, reply.fence);
-          else this.#grantedBy(node, identified, reply.fence);
+          if (!reply.granted) return this.#busy(node, reply.leftMs);
+          const confirmed = node.confirm(identified, commandTimeoutMs);
+          if (confirmed === undefined) return this.#granted(node, reply.fence);
+          confirmed.then(
+            () => this.#granted(node, reply.fence),
+            (error) => this.#failed(node, error),
+          );
         },
         (error) => this.#failed(node, error),
       );
@@ -93,17 +99,6 @@ export class Round {
     if (wasAsking) this.#onVerdict({ is: 'over' });
   }
 
-  /** The server behind the connection may be another one than was identified. */
-  async #grantedBy(node: QuorumNode, identified: Promise<void> | undefined, fence: number): Promise<void> {
-    try {
-      await identified;
-      if (node.mayHaveChanged) await node.identify(this.#request.commandTimeoutMs);
-      this.#granted(node, fence);
-    } catch (error) {
-      this.#failed(node, error as LockBackendError);
-    }
-  }
-
   #granted(node: QuorumNode, fence: number): void {
     this.#holders.set(node, 0);
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
@@ -118,6 +113,8 @@ export class Round {
   #busy(node: QuorumNode, leftMs: number): void {
     this.#votes += 1;
     this.#lefts.push(leftMs);
+    this.#queued.add(node);
+    if (this.#phase === 'granted') this.#leaveQueues();
     this.#answered(node);
   }
 
@@ -154,6 +151,7 @@ export class Round {
     for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
     if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
+      this.#leaveQueues();
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising.size > 0 });
     }
     for (const [node, fence] of this.#fences) {
@@ -162,7 +160,7 @@ export class Round {
   }
 
   #raise(node: QuorumNode, fence: number): void {
-    const { keys, token, commandTimeoutMs } = this.#request;
+    const { keys, token, mode, commandTimeoutMs } = this.#request;
     this.#raising.add(node);
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
@@ -171,7 +169,7 @@ export class Round {
       else this.#fences.delete(node);
       this.#decide();
     };
-    node.store.raise({ keys, token, fence, commandTimeoutMs }).then(raised, (error) => {
+    node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
       node.failed(error);
       this.#errors.push(error);
       this.#votes -= 1;
@@ -204,7 +202,18 @@ export class Round {
   }
 
   #release(node: QuorumNode): void {
-    const { keys, token, commandTimeoutMs } = this.#request;
-    node.abandon({ keys, token, commandTimeoutMs }, this.#holders.get(node)!);
+    node.abandon(this.#releaseOf(this.#request.token), this.#holders.get(node)!);
+  }
+
+  /** Its caller holds the lock: the nodes that had no room need not keep its place in their queues. */
+  #leaveQueues(): void {
+    const whose = this.#request.queueAs?.token;
+    if (whose !== undefined) for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
+    this.#queued.clear();
+  }
+
+  #releaseOf(token: string, ticket = 0): ReleaseRequest {
+    const { keys, mode, commandTimeoutMs } = this.#request;
+    return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
   }
 }

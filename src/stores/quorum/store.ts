@@ -19,7 +19,6 @@ import type {
   ExtendRequest,
   HolderText,
   LockState,
-  Mode,
   Moment,
   Node,
   ProclaimRequest,
@@ -28,10 +27,15 @@ import type {
   Store,
   ValueRequest,
 } from '../../store';
-import { now } from '../../store';
+import { earlier, now } from '../../store';
 import { givenUp } from '../redis/replies';
+import { type ChangeRequest, changeInPlace } from './change';
+import { extendByMajority } from './extension';
 import { type Clock, QuorumNode } from './node';
 import { Nodes } from './nodes';
+import { QuorumOperator } from './operator';
+import { placesOut, withPlaces } from './places';
+import { inspectMajority } from './reads';
 import { Round, type Verdict } from './round';
 
 const realClock: Clock = {
@@ -52,6 +56,7 @@ export class Quorum implements Store {
   readonly keyPrefix: string;
   readonly listen = undefined;
   readonly isQuorum = true;
+  readonly operator: QuorumOperator;
   readonly #nodes: Nodes;
   readonly #clock: Clock;
   /** By token: rounds in which a node has not replied yet. */
@@ -68,6 +73,7 @@ export class Quorum implements Store {
     this.keyPrefix = stores[0]!.keyPrefix;
     this.#clock = clock;
     this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
     const { size, majority } = this.#nodes;
     if (size > 2 && size % 2 === 1) return;
     const survives = size - majority;
@@ -75,13 +81,8 @@ export class Quorum implements Store {
     warn({ code: 'quorum-size', message, ...noLock('quorum') });
   }
 
-  /** Several holders of one key: how many there are, two majorities need not agree on. */
-  refuses(keys: Key, mode: Mode | undefined): LockBackendError | undefined {
-    return mode && onlyForOne(keys, 'readers, writers and permits');
-  }
-
-  permitsOut(key: string): Promise<number> {
-    return Promise.reject(onlyForOne(key, 'permits'));
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    return placesOut(this.#nodes, key, commandTimeoutMs);
   }
 
   readValue(key: string): Promise<string | null> {
@@ -107,9 +108,28 @@ export class Quorum implements Store {
     }
     this.#longestMs = Math.max(this.#longestMs, lifetimeMs);
     this.#fencing ||= request.fencing;
-    if (this.#isIdentified) return this.#round(request, lifetimeMs);
+    if (this.#isIdentified) return this.#attempt(request, lifetimeMs);
     this.#identifying ??= this.#identifyAll(nodeTimeout(lifetimeMs, request.commandTimeoutMs));
-    return this.#identifying.then(() => this.#round(request, lifetimeMs));
+    return this.#identifying.then(() => this.#attempt(request, lifetimeMs));
+  }
+
+  #attempt(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
+    const { mode } = request;
+    if (mode === undefined) return this.#round(request, lifetimeMs);
+    if (mode.step > 0) return this.#change({ ...request, mode }, lifetimeMs);
+    if (mode.kind !== 'counted') return this.#round(request, lifetimeMs);
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    return withPlaces(this.#nodes, { ...request, mode, commandTimeoutMs }).then((placed) =>
+      this.#round({ ...request, mode: placed.mode }, lifetimeMs),
+    );
+  }
+
+  #change(request: ChangeRequest, lifetimeMs: number): Promise<AcquireReply> {
+    const sent = this.#clock.now();
+    if (!request.begin()) return Promise.reject(givenUp(request.keys));
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    const leastFence = this.#leastFence(sent);
+    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, leastFence }, this.#longestMs, sent);
   }
 
   async #identifyAll(timeoutMs: number): Promise<void> {
@@ -131,7 +151,7 @@ export class Quorum implements Store {
           this.#leadMs = verdict.wroteBack
             ? Math.min(2 * this.#leadMs, farthestLeadMs)
             : Math.max(0.99 * this.#leadMs, nearestLeadMs);
-          resolve({ granted: true, fence: verdict.fence, sent });
+          resolve(grantOf(request, verdict.fence, sent));
         }
       };
       this.#start(request, lifetimeMs, sent, this.#nodes.responsive, onVerdict);
@@ -147,7 +167,7 @@ export class Quorum implements Store {
   ): void {
     const { token, fencing } = request;
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    const leastFence = fencing ? this.#leastFence(sent) : undefined;
+    const leastFence = fencing || request.mode ? this.#leastFence(sent) : undefined;
     const onDone = (): void => {
       if (this.#rounds.get(token) === round) this.#rounds.delete(token);
       if (this.#rounds.size === 0) this.#onIdle?.();
@@ -170,41 +190,22 @@ export class Quorum implements Store {
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
-    const { keys, token, lifetimeMs, exact, begin } = request;
-    if (!begin()) return { outcome: 'late' };
+    const { keys, token, lifetimeMs, held } = request;
+    if (!request.begin()) return { outcome: 'late' };
     this.#longestMs = Math.max(this.#longestMs, lifetimeMs!);
     const sent = this.#clock.now();
     const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
-    // An end that was set by hand must not be set late, behind a renewal that another majority confirms: we wait for all, and
-    // none can run any more once we do not.
-    const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
-    const each = { ...request, commandTimeoutMs, validUntilMs };
-    const missing: QuorumNode[] = [];
-    const outcome = await this.#nodes.ask(
-      ({ store }) => store.extend(each),
-      ({ replies, errors, open }) => {
-        if (exact && open > 0) return undefined;
-        const count = { extended: 0, missing: 0, taken: 0, late: 0 };
-        for (const reply of replies.values()) count[reply.outcome] += 1;
-        if (count.extended >= this.#nodes.majority) {
-          for (const [node, reply] of replies) if (reply.outcome === 'missing') missing.push(node);
-          return 'extended' as const;
-        }
-        if (this.#nodes.isMinority(count.missing + count.taken)) {
-          return count.taken > 0 ? ('taken' as const) : ('missing' as const);
-        }
-        if (open > 0) return undefined;
-        if (count.late > 0 && (errors.length === 0 || !begin())) return 'late' as const;
-        throw this.#nodes.noMajority(errors, keys, true);
-      },
-    );
+    const each = { ...request, commandTimeoutMs };
+    const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
-      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs }, sent.monoMs);
+      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs);
       return { outcome };
     }
-    if (missing.length > 0 && !this.#rounds.has(token)) this.#addNodes(each, missing, sent);
-    return { outcome, sent };
+    // After a change in place a late request may still say otherwise: those nodes come back with the next lock.
+    const isFirst = (held?.mode.step ?? 0) === 0;
+    if (missing.length > 0 && isFirst && !this.#rounds.has(token)) this.#addNodes(each, missing, sent);
+    return { outcome, sent: held === undefined ? sent : earlier(sent, 1) };
   }
 
   /**
@@ -212,11 +213,12 @@ export class Quorum implements Store {
    * count only from the next extension on: that they hold it now does not prove that no other token held it a moment ago.
    */
   #addNodes(
-    { keys, token, lifetimeMs, commandTimeoutMs, begin }: ExtendRequest,
-    missing: QuorumNode[],
+    { keys, token, lifetimeMs, commandTimeoutMs, begin, held }: ExtendRequest,
+    missing: readonly QuorumNode[],
     sent: Moment,
   ): void {
-    const request = { keys, token, lifetimeMs, fencing: this.#fencing, minReplicas: 0, commandTimeoutMs, begin };
+    const fencing = this.#fencing;
+    const request = { keys, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode: held?.mode };
     this.#start(request, lifetimeMs!, sent, missing);
   }
 
@@ -254,25 +256,8 @@ export class Quorum implements Store {
     round?.end(new Map());
   }
 
-  /** What a majority says: held where so many hold it, for as long as so many will, under the last fence that so many know. */
-  async inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
-    const states = await this.#nodes.ask(
-      ({ store }) => store.inspect(key, commandTimeoutMs),
-      ({ replies, errors, open }) => {
-        if (open > 0) return undefined;
-        const all = [...replies.values()];
-        const locked = all.filter((state) => state.locked).length;
-        const isFree = this.#nodes.isMinority(all.length - locked);
-        if (locked < this.#nodes.majority && !isFree) throw this.#nodes.noMajority(errors, key);
-        return all;
-      },
-    );
-    const locked = states.filter((state) => state.locked).sort((a, b) => b.remaining - a.remaining);
-    const fences = states.map((state) => state.fence).sort((a, b) => b - a);
-    const fence = fences[states.length < this.#nodes.size ? 0 : this.#nodes.majority - 1]!;
-    const last = locked[this.#nodes.majority - 1];
-    if (last !== undefined) return { ...last, fence };
-    return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null };
+  inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
+    return inspectMajority(this.#nodes, key, commandTimeoutMs);
   }
 
   join(): void {
@@ -299,6 +284,11 @@ export class Quorum implements Store {
 
 function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
   return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare)));
+}
+
+function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): AcquireReply {
+  if (mode === undefined) return { granted: true, fence, sent };
+  return { granted: true, fence, sent: earlier(sent, 1), mode };
 }
 
 function onlyForOne(keys: Key, what: string): LockBackendError {

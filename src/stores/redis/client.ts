@@ -15,6 +15,8 @@ export interface ScriptClient {
   /** What the client was configured to put before every key; '' for nothing. Counts as part of each lock's key. */
   readonly keyPrefix: string;
   readiness(): Readiness;
+  /** What is said of a client that is 'closed'; absent: that it has to be connected. */
+  readonly advice?: string | undefined;
   /** Keys by their whole names: none is put before them. */
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
@@ -28,6 +30,8 @@ export interface ScriptClient {
   readonly relocate?: ((key: string) => void) | undefined;
   /** The reply to INFO server; rejects where that is not permitted. Of a cluster, one node's. */
   serverInfo(): Promise<string>;
+  /** What sends any command to each master; absent where the client cannot say which there are. */
+  readonly masters?: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
   /** Goes up with each new connection; absent where that cannot be known. */
   readonly generation?: (() => number) | undefined;
   /** A connection of our own to the node that has a key, for WAIT. @throws {TypeError} where such a client has none to give. */

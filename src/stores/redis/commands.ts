@@ -11,11 +11,11 @@ import {
   earlier,
   type Held,
   type HolderText,
-  type LockState,
   type Mode,
   type Moment,
   newsOf,
   type ProclaimRequest,
+  placesOf,
   type QueueEntry,
   type RaiseRequest,
   type ReleaseReply,
@@ -25,7 +25,6 @@ import {
   slotAt,
   type ValueRequest,
 } from '../../store';
-import { ownerOf } from '../../token';
 import { PlainCall } from './plain';
 import { integers, strangeReply } from './replies';
 import type { ServerClock } from './server-clock';
@@ -36,8 +35,9 @@ export const probationMs = 10_000;
 const acquireLength = 4;
 const queuedLength = 6;
 
+const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
+
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
-const modesByLetter: Readonly<Record<string, LockState['mode']>> = { r: 'read', w: 'write', p: 'permits' };
 
 /** @param fence The counter that the fence is minted from. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
@@ -47,6 +47,7 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
   const isUsual = queueAs === undefined && pauseMs === undefined && leastFence === undefined && fences === 1;
   if (isUsual && typeof keys === 'string')
     return new PlainCall(keys, token, fence, {
+      verb: 'acquire',
       lifetimeMs: lifetimeMs ?? probationMs,
       notAfter: Math.ceil(notAfter),
       fences: fencesOf(request),
@@ -95,7 +96,8 @@ export function releaseCall(
   next?: AcquireRequest,
 ): Call {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
-  if (isConfirmed && typeof keys === 'string' && ticket === 0) return new PlainCall(keys, token, fence, { yieldMs });
+  if (isConfirmed && typeof keys === 'string' && ticket === 0)
+    return new PlainCall(keys, token, fence, { verb: 'release', yieldMs });
   return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
 }
 
@@ -121,10 +123,8 @@ function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] 
 
 /** For a key that several may hold. */
 function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
-  const { keys, token, lifetimeMs, queueAs } = request;
+  const { keys, token, lifetimeMs } = request;
   const key = listOf(keys)[0]!;
-  const position =
-    queueAs === undefined ? [] : [queueAs.channel, queueAs.id, String(queueAs.ticket), String(queueAs.silenceMs ?? 0)];
   return scripts.acquireShared(
     key,
     fence,
@@ -140,8 +140,16 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
     mode.most,
     mode.step,
     mode.group,
-    position,
+    placeOf(request),
   );
+}
+
+/** Where it is queued if there is no room; for one of a quorum also as whom, and the least fence. */
+function placeOf({ queueAs, leastFence, token }: AcquireRequest): string[] {
+  if (queueAs === undefined && leastFence === undefined) return [];
+  const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
+  const place = [channel, id, String(ticket), String(silenceMs)];
+  return leastFence === undefined ? place : [...place, whose, leastFence.toFixed(0)];
 }
 
 function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
@@ -157,26 +165,41 @@ function memberOf(token: string, { mode, fence }: Held): string {
   return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
 }
 
-export function extendCall({ keys, token, lifetimeMs, exact, held }: ExtendRequest, notAfter: number): Call {
+export function extendCall(
+  { keys, token, lifetimeMs, exact, held, strictly }: ExtendRequest,
+  fence: string,
+  notAfter: number,
+): Call {
   const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
   if (held !== undefined) {
     const key = listOf(keys)[0]!;
     const known = memberOf(token, held);
-    return scripts.extendShared(key, companionOf(key, 'limit'), token, known, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+    const as = strictly && held.mode.kind === 'exclusive' ? [letters.exclusive] : [];
+    const life = lifetimeMs ?? 0;
+    return scripts.extendShared(key, companionOf(key, 'limit'), token, known, life, exact ? 1 : 0, limit, as);
   }
+  if (!exact && lifetimeMs !== null && typeof keys === 'string')
+    return new PlainCall(keys, token, fence, { verb: 'renew', lifetimeMs, notAfter: limit });
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence: least }: RaiseRequest, fence: string): Call {
+export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): Call {
+  if (mode !== undefined) return scripts.raiseShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
   return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
-}
-
-export function inspectCall(key: string, fence: string): ScriptCall {
-  return scripts.inspect(key, fence, companionOf(key, 'queue'));
 }
 
 export function permitsOutCall(key: string): Call {
   return scripts.countPermits(key);
+}
+
+export function readPlacesCall(key: string): ScriptCall {
+  return scripts.readPlaces(key);
+}
+
+/** Of each holder, the places that it has. */
+export function readPlacesReply(reply: unknown, key: string): number[][] {
+  if (!Array.isArray(reply)) throw strangeReply(reply, key);
+  return reply.map((each) => placesOf(String(each)));
 }
 
 export function readValueCall(key: string): ScriptCall {
@@ -206,10 +229,15 @@ export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): Scrip
 /** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
 export function acquireReply(
   reply: unknown,
-  { keys, queueAs, mode, slots }: AcquireRequest,
+  { keys, queueAs, mode, slots, fencing }: AcquireRequest,
   sent: Moment,
   clock: ServerClock,
 ): AcquireReply | undefined {
+  const micros = microsOf(reply);
+  if (micros !== undefined && mode === undefined && slots === undefined) {
+    clock.learn(Math.floor(micros / 1000), sent.monoMs);
+    return { granted: true, fence: fencing ? micros : 0, sent, others: 0 };
+  }
   const isLong = Array.isArray(reply) && reply.length > acquireLength;
   const mayBeLong = queueAs !== undefined || mode !== undefined;
   const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
@@ -227,6 +255,20 @@ export function acquireReply(
   const position = isLong && queueAs ? { ticket: third, before, outside: outside === 1 } : undefined;
   const leftMs = value < 0 ? Number.POSITIVE_INFINITY : value;
   return { granted: false, leftMs, position, sent: position && sent, slot };
+}
+
+/** In the year 2001; no fence and no clock is before it. */
+const leastMicros = 1e15;
+
+/** The server's time in µs, where that is all of a reply: a lock was free, and is ours. */
+function microsOf(reply: unknown): number | undefined {
+  const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
+  return Number.isSafeInteger(only) && (only as number) > leastMicros ? (only as number) : undefined;
+}
+
+/** Whether a reply to an acquire says that it was granted. */
+export function isGrant(reply: unknown): boolean {
+  return microsOf(reply) !== undefined || (Array.isArray(reply) && reply[0] === 1);
 }
 
 /** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */
@@ -251,19 +293,4 @@ export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acq
   if (!Array.isArray(reply)) throw strangeReply(reply, keys);
   const count = listOf(keys).length;
   return [reply.slice(0, count), reply.slice(count)];
-}
-
-export function inspectReply(reply: unknown, key: string, token?: string): LockState & { owned?: boolean } {
-  if (!Array.isArray(reply) || reply.length !== 5) throw strangeReply(reply, key);
-  const [holder, leftMs, fence, waiters, kind] = reply as [unknown, number, unknown, number, string];
-  const locked = holder !== null;
-  return {
-    locked,
-    owner: ownerOf(holder),
-    remaining: !locked ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs,
-    waiters,
-    fence: fence === null ? 0 : Number(fence),
-    mode: locked ? (modesByLetter[String(kind)] ?? 'exclusive') : null,
-    ...(token !== undefined && { owned: locked && String(holder) === token }),
-  };
 }

@@ -7,7 +7,7 @@ import type { Call } from '../../scripts/script';
 import type { AcquireRequest } from '../../store';
 import { sendTogether } from './batch';
 import type { DedicatedClient, ScriptClient } from './client';
-import { readValueCall } from './commands';
+import { isGrant, readValueCall } from './commands';
 import { withDeadline } from './deadlines';
 import { asUnknown, notReady } from './replies';
 import type { Transport } from './transport';
@@ -47,7 +47,7 @@ export class Replicas {
         throw asUnknown(error);
       });
       if (connection.generation() !== generation) continue;
-      if (Array.isArray(reply) && reply[0] === 1 && replicas < minReplicas) {
+      if (isGrant(reply) && replicas < minReplicas) {
         const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
         throw new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS', unknown: true });
       }

@@ -90,11 +90,11 @@ export function asUnknown(error: LockBackendError): LockBackendError {
   return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
 }
 
-export function notReady(key: Key, readiness: string): LockBackendError {
-  const advice =
-    readiness === 'closed'
-      ? 'the Redis client was never connected, or was closed: await client.connect() first'
-      : 'the Redis client is not connected (it is still trying)';
+const unconnected = 'the Redis client was never connected, or was closed: await client.connect() first';
+
+/** @param closed What to do about a client that is closed. */
+export function notReady(key: Key, readiness: string, closed = unconnected): LockBackendError {
+  const advice = readiness === 'closed' ? closed : 'the Redis client is not connected (it is still trying)';
   return new LockBackendError(`${describe(key)} could not be locked: ${advice}`, {
     key,
     retryable: readiness !== 'closed',

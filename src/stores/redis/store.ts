@@ -28,6 +28,7 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { withDeadline } from './deadlines';
+import { RedisOperator } from './operator';
 import { Replicas } from './replicas';
 import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
@@ -61,6 +62,7 @@ class RedisStore implements Store, Node {
   readonly #abandoned = new Abandoned((request) => this.release(request));
   #isEvictionChecked = false;
   #scopes = 0;
+  #operator: RedisOperator | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -151,11 +153,9 @@ class RedisStore implements Store, Node {
     for (let resent = false; ; resent = true) {
       const ready = this.#transport.ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
-      // Renewals that come due together are timers of one turn; each would be a tick of its own.
-      await this.#transport.endOfTurn();
       if (!request.begin()) return { outcome: 'late' };
       const sent = now();
-      const call = commands.extendCall(request, this.#clock.serverMs(validUntilMs));
+      const call = commands.extendCall(request, this.#fenceKey(keys), this.#clock.serverMs(validUntilMs));
       const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs, false);
       const extended = commands.extendReply(reply, request, sent, this.#clock);
       if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended;
@@ -201,7 +201,7 @@ class RedisStore implements Store, Node {
 
   async identify(timeoutMs: number): Promise<Identity> {
     const readiness = this.#client.readiness();
-    if (readiness !== 'ready') throw notReady('', readiness);
+    if (readiness !== 'ready') throw notReady('', readiness, this.#client.advice);
     // No process stays alive for it.
     const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
@@ -214,18 +214,26 @@ class RedisStore implements Store, Node {
     return this.#abandoned.add(request, untilMs);
   }
 
+  get operator(): RedisOperator {
+    this.#operator ??= new RedisOperator(this.#client, this.#transport, () => this.#clock.offsetMs);
+    return this.#operator;
+  }
+
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const reply = await this.#transport.requestAlone(
-      commands.inspectCall(key, this.#fenceKey(key)),
-      key,
-      commandTimeoutMs,
-    );
-    return commands.inspectReply(reply, key, token);
+    const [seen] = await this.operator.inspect([key], commandTimeoutMs);
+    if (seen instanceof LockBackendError) throw seen;
+    const { token: holder, ...state } = seen!;
+    return token === undefined ? state : { ...state, owned: holder === token };
   }
 
   permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
     const call = commands.permitsOutCall(key);
     return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);
+  }
+
+  async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
+    const reply = await this.#transport.requestAlone(commands.readPlacesCall(key), key, commandTimeoutMs);
+    return commands.readPlacesReply(reply, key);
   }
 
   async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {

@@ -27,7 +27,6 @@ export class Transport {
   readonly #batch: Batch;
   /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
   readonly #sharedBatch: Batch;
-  #turnEnds: Promise<void> | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -80,11 +79,11 @@ export class Transport {
   }
 
   /** The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. */
-  async requestAlone(call: ScriptCall, key: string, timeoutMs: number): Promise<unknown> {
-    const ready = this.ready(key, timeoutMs);
+  async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
+    const ready = this.ready(keys, timeoutMs);
     if (ready !== undefined) await ready;
     return new Promise((resolve, reject) => {
-      this.#sender.send(call, new PendingRequest(key, timeoutMs, true, resolve, reject));
+      this.#sender.send(call, new PendingRequest(keys, timeoutMs, keepsAlive, resolve, reject));
     });
   }
 
@@ -108,19 +107,9 @@ export class Transport {
     for (;;) {
       const readiness = this.#client.readiness();
       if (readiness === 'ready') return;
-      if (readiness === 'closed' || performance.now() >= deadlineMs) throw notReady(keys, readiness);
+      if (readiness === 'closed' || performance.now() >= deadlineMs)
+        throw notReady(keys, readiness, this.#client.advice);
       await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
     }
-  }
-
-  /** Timers that are due together have all run by then. */
-  endOfTurn(): Promise<void> {
-    this.#turnEnds ??= new Promise((resolve) => {
-      setImmediate(() => {
-        this.#turnEnds = undefined;
-        resolve();
-      });
-    });
-    return this.#turnEnds;
   }
 }

@@ -40,7 +40,7 @@ const deeds: Record<string, (name: string, ...args: string[]) => Promise<unknown
     process.send!({ held: lease.fence, at: Date.now() });
     await new Promise(() => setInterval(() => {}, 1000));
   },
-  /** Takes and gives back as fast as it can, until somebody kills us: most of the time in the middle of a write. */
+  /** Takes and releases as fast as it can, until somebody kills us: most of the time in the middle of a write. */
   async write(name) {
     const withLock = redisExpLock({ redis: redisExpLock.sharedMemoryStore(name), lifetime: 500 });
     for (let n = 0; ; n++) {

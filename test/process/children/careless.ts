@@ -1,4 +1,4 @@
-// A process that takes locks and never awaits, catches or gives back anything, while its Redis dies. It tells what reached the
+// A process that takes locks and never awaits, catches or releases anything, while its Redis dies. It tells what reached the
 // process as a whole. argv: Redis url.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';

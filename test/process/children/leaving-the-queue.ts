@@ -1,4 +1,4 @@
-// A process that has stood in line, has nothing more to do, and never closes its lock function. It listens to nothing, so that
+// A process that was queued, has nothing more to do, and never closes its lock function. It listens to nothing, so that
 // only what this library does can keep it alive. argv: Redis url, key, scene. It says 'standing' where it stands, 'over' last.
 import IORedis from 'ioredis';
 import { createClient } from 'redis';

@@ -13,7 +13,7 @@ async function main(): Promise<void> {
   await scenes[scene]!();
 }
 
-/** Two locks, one renewed, both watched, neither ever given back. */
+/** Two locks, one renewed, both watched, neither ever released. */
 async function hold(): Promise<void> {
   const renewed = await withLock.promise(key, { autoExtend: true });
   const long = await withLock.promise(`${key}:long`, { lifetime: 60_000, autoExtend: true });
@@ -65,7 +65,7 @@ const scenes: Record<string, () => Promise<void>> = {
     process.send!('closed');
   },
 
-  /** A grant whose wait was given up has to be given back before close is done. */
+  /** A grant whose wait was given up has to be released before close is done. */
   async abandoned() {
     const abort = new AbortController();
     const wait = withLock.promise(key, { signal: abort.signal }).catch(() => {});

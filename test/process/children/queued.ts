@@ -1,4 +1,4 @@
-// A process that stands in line, five times each, for a lock of readers and writers that it wants to write, for another that it
+// A process that queues, five times each, for a lock of readers and writers that it wants to write, for another that it
 // wants to read, and for permits; and is killed there. argv: 'Redis' and its url, or 'shared memory' and its name, and what
 // the keys begin with. Out: 'ready'.
 import { createClient } from 'redis';

@@ -1,4 +1,4 @@
-// A process whose users stand in line for a key when it is told so, each once. argv: Redis url. In: `{ key, users, holdMs }`; out:
+// A process whose users queue for a key when it is told so, each once. argv: Redis url. In: `{ key, users, holdMs }`; out:
 // 'ready', and for each order `{ fences, crowded }`: what each user was granted, and how often somebody else was inside.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';

@@ -11,12 +11,13 @@ export function isGlide(client: unknown): client is Foreign {
 }
 
 export function glide(client: Foreign): ScriptClient {
+  const clustered = hasMethods(client, 'pubsubShardChannels');
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> =>
     client.customCommand([name, script, String(keys.length), ...keys, ...args], asText).catch(inRedisWords);
   return {
     keyPrefix: '',
     // Only its cluster client knows sharded channels.
-    clustered: hasMethods(client, 'pubsubShardChannels'),
+    clustered,
     // It connects when it is made and reconnects by itself; all that it shows is that it was closed.
     readiness: () => (client.isClosed === true ? 'closed' : 'ready'),
     evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
@@ -28,6 +29,7 @@ export function glide(client: Foreign): ScriptClient {
       const answer = await client.customCommand(['INFO', 'server'], asText);
       return typeof answer === 'string' ? answer : JSON.stringify(answer);
     },
+    masters: clustered ? undefined : async () => [(words) => client.customCommand([...words], asText)],
     nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);

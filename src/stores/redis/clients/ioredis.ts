@@ -26,6 +26,10 @@ export function ioredis(client: Foreign): ScriptClient {
     async serverInfo() {
       return String(await (clustered ? anyNode(client) : commands).info('server'));
     },
+    async masters() {
+      const nodes: Foreign[] = clustered ? client.nodes('master').map(plain) : [commands];
+      return nodes.map((node) => (words) => node.call(...words));
+    },
     generation: clustered ? undefined : countOf(client, 'ready'),
     nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
     relocate: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,

@@ -40,6 +40,7 @@ export function nodeRedis(client: Foreign): ScriptClient {
       const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
       return String(await node.info('server'));
     },
+    masters: () => mastersOf(client, commands, kind),
     generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
     relocate,
@@ -60,6 +61,19 @@ export function nodeRedis(client: Foreign): ScriptClient {
 function plain(client: Foreign): Foreign {
   if (client.options?.legacyMode) return client.v4;
   return client.withCommandOptions?.(ourOptions) ?? client;
+}
+
+async function mastersOf(
+  client: Foreign,
+  commands: Foreign,
+  kind: Kind,
+): Promise<((words: readonly string[]) => Promise<unknown>)[]> {
+  if (kind === 'pool')
+    return [(words) => client.execute((each: Foreign) => plain(each).sendCommand(words, ourOptions))];
+  if (kind === 'sentinel') return [(words) => commands.sendCommand(false, words, ourOptions)];
+  if (kind === 'client') return [(words) => commands.sendCommand(words, ourOptions)];
+  const nodes: Foreign[] = await Promise.all(client.masters.map((master: Foreign) => client.nodeClient(master)));
+  return nodes.map((node) => (words) => plain(node).sendCommand(words, ourOptions));
 }
 
 /** Named, because what is not named stays as the owner has it. */

@@ -1,0 +1,51 @@
+// `withLock.list`: its options, checked, and what it gives: an iterable that says what it has looked at.
+import { optionError } from './errors';
+import { type Coverage, listLocks } from './listing';
+import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule } from './options';
+import type { Scope } from './scope';
+import type { ListedLock } from './state';
+
+/** Which locks `withLock.list` finds. */
+export interface ListOptions {
+  /** What each key begins with, in place of the factory's `prefix`. */
+  prefix?: string | undefined;
+  /**
+   * Look at every key of the server, slowly. Default false: only what processes with `register` have written down. Needs a
+   * prefix, or `prefix: ''`.
+   */
+  scan?: boolean | undefined;
+  /** Ends the listing: it rejects with its reason. */
+  signal?: AbortSignal | undefined;
+}
+
+const rules: Readonly<Record<keyof ListOptions, Rule>> = { prefix: prefixRule, scan: flag, signal: signalRule };
+
+/** The locks of a store. Each iteration looks anew. */
+export interface LockList extends AsyncIterable<ListedLock> {
+  /** What the last iteration that ended has looked at: how many processes' registrations, and whether at every key. */
+  coverage(): { processes: number; scanned: boolean };
+}
+
+/** @internal */
+export function lockList(options: ListOptions | undefined, base: Settings, scope: Scope): LockList {
+  const { prefix, scan = false, signal } = optionsOf<ListOptions>(options, rules);
+  if (scan && (prefix ?? base.prefix) === '' && prefix === undefined) {
+    throw optionError('prefix', "a prefix to scan for, or '' for every key", prefix);
+  }
+  const store = scope.store(base.redis);
+  const search = {
+    prefix: store.keyPrefix + (prefix ?? base.prefix),
+    scan,
+    signal,
+    commandTimeoutMs: base.commandTimeoutMs,
+  };
+  let looked: Coverage = { processes: 0, scanned: false };
+  return {
+    coverage: () => ({ ...looked }),
+    async *[Symbol.asyncIterator]() {
+      const coverage = { processes: 0, scanned: false };
+      for await (const { lock } of listLocks(store.operator, search, coverage)) yield lock;
+      looked = coverage;
+    },
+  };
+}

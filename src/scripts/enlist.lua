@@ -1,0 +1,19 @@
+-- enlist: let a process be found that has written down what it holds; or take it off the list.
+-- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+-- ARGV   id         of the process
+-- ARGV   ttl        ms after which it counts as gone; 0: now
+-- ARGV   channel    where it is told that something changed; '': nothing did
+-- REPLY  [1]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '0' then
+  redis.call('ZREM', KEYS[1], ARGV[1])
+else
+  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+if ARGV[3] ~= '' then
+  redis.pcall('PUBLISH', ARGV[3], ARGV[1])
+end
+return { 1 }

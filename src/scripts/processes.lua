@@ -1,0 +1,8 @@
+-- processes: which processes have written down what they hold. Changes nothing.
+-- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+-- REPLY  [server time in ms, then their ids]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
+table.insert(ids, 1, now)
+return ids

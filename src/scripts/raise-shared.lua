@@ -1,0 +1,29 @@
+-- raise-shared: as raise, for a lock that several may hold, while the token is one of its holders; a writer's own fence
+-- too, which readers share after its downgrade. Not that of a reader: its request, sent again, finds its member by the fence.
+-- USES clock mint holders waiters wake
+-- WITHIN batch-shared
+-- KEYS   lock    sorted set: one member for each holder
+-- KEYS   fence   string: the last fence minted for any lock
+-- ARGV   token   the holder's
+-- ARGV   least   the fence that every later one must exceed
+-- REPLY  [1 it is that large | 0 the token holds nothing: nothing was changed]
+local least = tonumber(ARGV[2])
+if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+  return redis.error_reply('ERR expected a fence')
+end
+clock()
+checkFence(least)
+local lock, mine = KEYS[1], ourHolders(KEYS[1], true).of[ARGV[1]]
+if not mine then
+  return { 0 }
+end
+if lastFence(KEYS[2]) < least then
+  setFence(KEYS[2], least)
+end
+if mine.kind == 'w' and mine.fence < least then
+  local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
+  call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+  call('ZREM', lock, mine.text)
+  locks[lock] = nil
+end
+return { 1 }

@@ -1,0 +1,64 @@
+// The client that Bun brings, RedisClient. It connects with its first command, and again by itself; all that it shows is whether it is
+// connected.
+import type { Readiness, ScriptClient } from '../client';
+import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type OpenSubscriber, subscribeOver } from './subscriptions';
+
+export function isBun(client: unknown): client is Foreign {
+  return hasMethods(client, 'send');
+}
+
+export function bun(client: Foreign): ScriptClient {
+  const run = (name: string, ...words: string[]): Promise<unknown> => client.send(name, words);
+  return {
+    keyPrefix: '',
+    clustered: false,
+    readiness: readinessOf(client),
+    evalsha: (sha, keys, args) => run('EVALSHA', sha, String(keys.length), ...keys, ...args),
+    eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
+    async evictionPolicy() {
+      return policyIn(await run('CONFIG', 'GET', 'maxmemory-policy'));
+    },
+    async serverInfo() {
+      return String(await run('INFO', 'server'));
+    },
+    masters: async () => [([name, ...words]) => client.send(name, words)],
+    nodeOf: () => '',
+    dedicate() {
+      throw noDedicated(client);
+    },
+    // A connection with a subscription keeps a process of Bun alive: it ends with the client, at the next heartbeat.
+    subscribe: hasMethods(client, 'duplicate', 'subscribe')
+      ? subscribeOver(subscriberOn(client), () => client.connected === false)
+      : undefined,
+  };
+}
+
+/** Its owner need not connect it: so we do, once, as his first command would. One that he closed looks as one that reconnects. */
+function readinessOf(client: Foreign): () => Readiness {
+  let isStarted = false;
+  return () => {
+    if (client.connected !== false) isStarted = true;
+    else if (!isStarted) {
+      isStarted = true;
+      client.connect().catch(() => {});
+    }
+    return client.connected === false ? 'soon' : 'ready';
+  };
+}
+
+/** It connects again by itself, and does not subscribe again: a second connection is the end of the first. */
+function subscriberOn(client: Foreign): OpenSubscriber {
+  return async (onMessage, onEnd) => {
+    const connection = await client.duplicate();
+    await connection.connect();
+    connection.onclose = onEnd;
+    connection.onconnect = onEnd;
+    return {
+      subscribe: (channel) => connection.subscribe(channel, (message: string) => onMessage(channel, message)),
+      unsubscribe: (channel) => connection.unsubscribe(channel),
+      ping: () => connection.ping(),
+      close: () => connection.close(),
+    };
+  };
+}

@@ -1,0 +1,79 @@
+// @upstash/redis: commands over HTTP, one request each; there is no connection, and no message comes. Commands go past the methods
+// of the client, which would read each text of a reply as JSON and put commands into pipelines of their own.
+//
+// Invariant: no error that leaves here has the token of the database, a password of its address, or the command that failed.
+import type { ScriptClient } from '../client';
+import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+
+/** Pipelines, those of ioredis too, have the same methods, and collect commands. */
+export function isUpstash(client: unknown): client is Foreign {
+  if (!hasMethods(client, 'eval', 'evalsha')) return false;
+  return !['multiExec', 'defineCommand'].some((name) => name in (client as Foreign));
+}
+
+export function upstash(client: Foreign): ScriptClient {
+  const send = hasMethods(client.client, 'request') ? overHttp(client.client) : byMethods(client);
+  const run = (...words: string[]): Promise<unknown> =>
+    send(words).catch((error: unknown) => {
+      throw withoutSecrets(error, client.client ?? {});
+    });
+  return {
+    keyPrefix: '',
+    clustered: false,
+    advice: 'the Upstash client has no url or no token',
+    readiness: () => (client.client?.hasCredentials === false ? 'closed' : 'ready'),
+    evalsha: (sha, keys, args) => run('EVALSHA', sha, String(keys.length), ...keys, ...args),
+    eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
+    async evictionPolicy() {
+      return policyIn(await run('CONFIG', 'GET', 'maxmemory-policy'));
+    },
+    async serverInfo() {
+      return String(await run('INFO', 'server'));
+    },
+    masters: hasMethods(client.client, 'request') ? async () => [(words) => run(...words)] : undefined,
+    nodeOf: () => '',
+    dedicate() {
+      throw noDedicated(client);
+    },
+  };
+}
+
+type Send = (words: readonly string[]) => Promise<unknown>;
+
+function overHttp(http: Foreign): Send {
+  return async (words) => {
+    const { result, error } = await http.request({ body: words });
+    if (error) throw new Error(String(error));
+    return result;
+  };
+}
+
+/** For what only looks like such a client. What it has parsed becomes text again. */
+function byMethods(client: Foreign): Send {
+  return async ([name, script, count, ...rest]) => {
+    const keys = rest.splice(0, Number(count));
+    return asText(await client[name!.toLowerCase()](script, keys, rest));
+  };
+}
+
+function asText(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(asText);
+  return (typeof reply === 'object' && reply !== null) || typeof reply === 'boolean' ? JSON.stringify(reply) : reply;
+}
+
+/**
+ * The client appends the whole command to what Redis said. What is no JSON it quotes: that may be anything, an echo of our request
+ * or a word that looks like Redis's own. An address that `fetch` refuses is quoted with its password.
+ */
+function withoutSecrets(error: unknown, { headers, baseUrl }: Foreign): Error {
+  const { name, message, cause } = error as Error;
+  if (name === 'UpstashJSONParseError' || cause instanceof SyntaxError)
+    return new Error('the answer over HTTP was no JSON');
+  const [said] = message.split(', command was: ') as [string];
+  const reason = cause instanceof Error ? `${said}: ${cause.message}` : said;
+  const [, bearer] = String(headers?.authorization ?? '').split(' ');
+  const [, user] = /\/\/([^/@]*)@/.exec(String(baseUrl)) ?? [];
+  const secrets = [bearer, user, ...(user?.split(':') ?? [])].filter((each) => each !== undefined && each !== '');
+  const text = secrets.reduce<string>((left, secret) => left.replaceAll(secret!, '…'), reason);
+  return new Error(text.replace(/\bBearer \S+/gi, '…').replace(/^unauthorized\b/i, 'NOAUTH $&'));
+}

@@ -1,0 +1,124 @@
+// What an operator does, on one Redis: many locks in one command, and a little at a time where every key is looked at.
+import type { LockBackendError } from '../../errors';
+import { companionOf, fenceKey, fenceKeyBeside, mayBeLock } from '../../keys';
+import {
+  changedChannel,
+  freedChannel,
+  isOfRegistry,
+  mostShown,
+  type Operator,
+  type Processes,
+  processesKey,
+  processKey,
+  type Registration,
+} from '../../operator';
+import * as scripts from '../../scripts/generated';
+import type { ScriptCall } from '../../scripts/script';
+import type { ScriptClient } from './client';
+import { withDeadline } from './deadlines';
+import { inspectReply, type Seen } from './inspection';
+import { integers, strangeReply } from './replies';
+import type { Transport } from './transport';
+
+/** Keys in one command: none takes longer than a millisecond. */
+const keysInCommand = 100;
+/** Keys that one SCAN passes. */
+const keysInScan = 500;
+/** What it costs the server to pass a key, and to inspect one, at most. */
+const scanMicros = 1;
+const inspectMicros = 5;
+/** How much of the server's time that may take. */
+const serverShare = 0.015;
+
+export class RedisOperator implements Operator {
+  readonly isLocal = false;
+  readonly keys: Operator['keys'];
+  readonly #client: ScriptClient;
+  readonly #transport: Transport;
+  readonly #offsetMs: () => number;
+
+  constructor(client: ScriptClient, transport: Transport, offsetMs: () => number) {
+    this.#client = client;
+    this.#transport = transport;
+    this.#offsetMs = offsetMs;
+    this.keys = client.masters && ((prefix, timeoutMs) => this.#keys(prefix, timeoutMs));
+  }
+
+  get offsetMs(): number {
+    return this.#offsetMs();
+  }
+
+  /** In a cluster each key goes to the node that has it. */
+  async inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+    const count = this.#client.clustered ? 1 : keysInCommand;
+    const parts: Promise<(Seen | LockBackendError)[]>[] = [];
+    for (let n = 0; n < keys.length; n += count) parts.push(this.#inspect(keys.slice(n, n + count), commandTimeoutMs));
+    return (await Promise.all(parts)).flat();
+  }
+
+  async #inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+    const queues = keys.map((key) => companionOf(key, 'queue'));
+    const call = scripts.inspect(keys, queues, this.#fenceKey(keys[0]!), mostShown);
+    return inspectReply(await this.#transport.requestAlone(call, keys, commandTimeoutMs), keys);
+  }
+
+  async free(key: string, id = '', commandTimeoutMs: number): Promise<boolean> {
+    const queue = companionOf(key, 'queue');
+    const call = scripts.free(key, queue, this.#fenceKey(key), id, freedChannel);
+    const [freed] = integers(await this.#transport.requestAlone(call, key, commandTimeoutMs), 1, key);
+    if (freed !== -1) return freed === 1;
+    const shared = scripts.freeShared(key, queue, companionOf(key, 'limit'), id, freedChannel);
+    return this.#transport.send(shared, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]! > 0);
+  }
+
+  /** Two commands, which leave together: in a cluster the two keys lie on different nodes. */
+  async register({ id, text, ttlMs }: Registration, commandTimeoutMs: number): Promise<boolean> {
+    const channel = text === undefined ? '' : changedChannel;
+    const [isThere] = await Promise.all([
+      this.#quietly(scripts.register(processKey(id), text ?? '=', ttlMs), commandTimeoutMs),
+      this.#quietly(scripts.enlist(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
+    ]);
+    return isThere === 1;
+  }
+
+  async processes(commandTimeoutMs: number): Promise<Processes> {
+    const reply = await this.#transport.requestAlone(scripts.processes(processesKey), processesKey, commandTimeoutMs);
+    if (!Array.isArray(reply)) throw strangeReply(reply, processesKey);
+    const [atMs, ...ids] = reply as [number, ...string[]];
+    const keys = ids.map((id) => processKey(String(id)));
+    const groups = this.#client.clustered ? keys.map((key) => [key]) : keys.length > 0 ? [keys] : [];
+    const texts = await Promise.all(
+      groups.map((group) => this.#transport.requestAlone(scripts.readProcesses(group), group[0]!, commandTimeoutMs)),
+    );
+    return { atMs, texts: texts.flat().filter((text) => typeof text === 'string') };
+  }
+
+  async *#keys(prefix: string, commandTimeoutMs: number): AsyncGenerator<readonly string[], void> {
+    const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
+    for (const send of await this.#client.masters!()) {
+      for (let cursor = ''; cursor !== '0'; ) {
+        const words = ['SCAN', cursor || '0', 'MATCH', match, 'COUNT', String(keysInScan)];
+        const reply = await withDeadline(send(words), '', commandTimeoutMs);
+        if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw strangeReply(reply, '');
+        cursor = String(reply[0]);
+        const keys = reply[1].map(String).filter((key) => mayBeLock(key) && !isOfRegistry(key));
+        yield keys;
+        if (cursor !== '0') await pause((keysInScan * scanMicros + keys.length * inspectMicros) / serverShare / 1000);
+      }
+    }
+  }
+
+  /** No process stays alive for it. */
+  async #quietly(call: ScriptCall, commandTimeoutMs: number): Promise<number> {
+    const key = call.keys[0]!;
+    return integers(await this.#transport.requestAlone(call, key, commandTimeoutMs, false), 1, key)[0]!;
+  }
+
+  #fenceKey(key: string): string {
+    return this.#client.clustered ? fenceKeyBeside(key) : fenceKey;
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

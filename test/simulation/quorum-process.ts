@@ -1,0 +1,277 @@
+/**
+ * One process of a simulated world, with a clock and a quorum of its own: it takes the lock, holds it, renews it, changes it in
+ * place, and releases it, as `src/acquire.ts`, `src/upgrade.ts` and `src/upkeep.ts` do.
+ */
+import { LockBackendError } from '../../src/errors';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type Held,
+  type Mode,
+  type Moment,
+  type QueueEntry,
+  type ReleaseRequest,
+  trustedMs,
+} from '../../src/store';
+import type { Clock } from '../../src/stores/quorum/node';
+import type { Quorum } from '../../src/stores/quorum/store';
+import { commandTimeoutMs, type Holder, key, mostDrift, type WorldOfProcesses } from './quorum';
+
+/** One wish of a process: how it wants the lock, and what it is queued as while it does not get it. */
+interface Turn {
+  readonly mode: Mode | undefined;
+  readonly queueAs: QueueEntry | undefined;
+}
+
+const mostChanges = 8;
+
+export class Process {
+  readonly name: string;
+  readonly clock: Clock;
+  readonly #world: WorldOfProcesses;
+  readonly #quorum: Quorum;
+  readonly #rate: number;
+  #turn: Turn;
+  #turns = 0;
+  #tokens = 0;
+
+  constructor(world: WorldOfProcesses, name: string, open: (process: Process) => Quorum) {
+    this.name = name;
+    this.#world = world;
+    this.#rate = 1 + (world.random() * 2 - 1) * mostDrift;
+    const startMs = world.random() * 1e6;
+    const read = (): Moment => ({ monoMs: startMs + world.nowMs * this.#rate, wallMs: 0 });
+    this.clock = {
+      now: read,
+      setTimer: (work, ms) => world.after(ms / this.#rate, work),
+      clearTimer: (event?: { gone: boolean }) => {
+        if (event) event.gone = true;
+      },
+    };
+    this.#quorum = open(this);
+    this.#quorum.join();
+    this.#turn = this.#newTurn();
+  }
+
+  start(): void {
+    this.#world.unfinished += 1;
+    this.#world.after(this.#world.random() * 10, () => this.#attempt());
+  }
+
+  #next(): void {
+    this.#turns += 1;
+    this.#turn = this.#newTurn();
+    if (this.#turns < this.#world.rules.turnsEach) this.#world.after(this.#world.random() * 20, () => this.#attempt());
+    else this.#world.unfinished -= 1;
+  }
+
+  #newTurn(): Turn {
+    const { lock = 'mutex', retryMs } = this.#world.rules;
+    const { random } = this.#world;
+    if (lock === 'mutex') return { mode: undefined, queueAs: undefined };
+    const isPermits = 'permits' in lock;
+    const mode: Mode = {
+      kind: isPermits ? 'counted' : random() < lock.readers ? 'shared' : 'exclusive',
+      prefer: isPermits ? 'fair' : (['writer', 'reader', 'fair'] as const)[Math.floor(random() * 3)]!,
+      group: '',
+      permits: isPermits ? 1 + Math.floor(random() * Math.min(lock.permits, 2)) : 1,
+      most: isPermits ? lock.permits : 0,
+      step: 0,
+    };
+    const token = `${this.name} waits ${this.#turns}`;
+    const queueAs = { channel: '-', id: '0', ticket: 0, silenceMs: 2 * retryMs + 100, token };
+    return { mode, queueAs: random() < 0.8 ? queueAs : undefined };
+  }
+
+  #again(): void {
+    this.#world.after(this.#world.random() * this.#world.rules.retryMs, () => this.#attempt());
+  }
+
+  /** It does not want it any more: what is queued for it is taken out, and it begins anew. */
+  #giveUp(token: string): void {
+    const untilMs = this.clock.now().monoMs + commandTimeoutMs;
+    const { mode, queueAs } = this.#turn;
+    for (const each of [token, queueAs?.token]) {
+      if (each !== undefined) void this.#quorum.abandon(this.#release(each, mode, -1), untilMs);
+    }
+    this.#turn = this.#newTurn();
+  }
+
+  #attempt(): void {
+    const { giveUp, broken } = this.#world.rules;
+    if (broken !== 'one token for all attempts' || this.#tokens === this.#turns) this.#tokens += 1;
+    const token = `${this.name}.${this.#tokens}`;
+    const { mode, queueAs } = this.#turn;
+    let isOver = false;
+    if (this.#world.chance(giveUp)) {
+      this.#world.after(this.#world.random() * 5, () => {
+        if (isOver) return;
+        isOver = true;
+        this.#giveUp(token);
+        this.#again();
+      });
+    }
+    const request = this.#request(token, mode, queueAs, () => !isOver);
+    this.#quorum.acquire(request).then(
+      (reply) => {
+        if (isOver) {
+          if (reply.granted) this.#quorum.release(this.#release(token, mode)).catch(() => {});
+          return;
+        }
+        isOver = true;
+        if (!reply.granted) return this.#again();
+        const sent = broken === 'validity from the reply' ? this.clock.now() : reply.sent;
+        if (this.#leftMs(sent) > 0) return this.#hold(token, reply.mode ?? mode, reply.fence, sent);
+        void this.#quorum.abandon(this.#release(token, mode), 0);
+        this.#again();
+      },
+      (error) => {
+        if (isOver) return;
+        isOver = true;
+        if (!(error instanceof LockBackendError)) this.#world.note(() => `${this.name}: ${(error as Error).stack}`);
+        this.#again();
+      },
+    );
+  }
+
+  #hold(token: string, mode: Mode | undefined, fence: number, sent: Moment): void {
+    const world = this.#world;
+    const { holdMs, lifetimeMs, leave, stall, lock } = world.rules;
+    const holder: Holder = { name: token, mode, fence, untilMs: this.#untilMs(sent), ended: false };
+    world.note(() => `${token} ${mode?.kind ?? ''} holds it under ${fence} until ${holder.untilMs.toFixed(1)}`);
+    world.holds(holder, fence);
+    if (world.chance(leave)) return this.#next();
+    if (world.chance(stall)) return void world.after(world.random() * 2 * lifetimeMs, () => this.#end(holder));
+    let leftMs = world.random() * 2 * holdMs;
+    const renew = (): void => {
+      const pauseMs = lifetimeMs / 3;
+      if (holder.ended) return;
+      if (leftMs <= pauseMs) return void world.after(leftMs, () => this.#end(holder));
+      leftMs -= pauseMs;
+      world.after(pauseMs, () => this.#extend(holder, renew));
+    };
+    const upgrades = mode?.kind === 'shared' && typeof lock === 'object' && 'readers' in lock ? lock.upgrade : 0;
+    if (upgrades > 0 && world.random() < upgrades) world.after(world.random() * 5, () => this.#upgrade(holder, renew));
+    else renew();
+  }
+
+  #end(holder: Holder): void {
+    const { name, mode } = holder;
+    const ticket = (mode?.step ?? 0) > 0 ? -1 : 0;
+    if (holder.ended) return;
+    holder.ended = true;
+    this.#quorum.release(this.#release(name, mode, ticket)).then(
+      () => this.#next(),
+      () => {
+        void this.#quorum.abandon(this.#release(name, mode, -1), this.clock.now().monoMs + commandTimeoutMs);
+        this.#next();
+      },
+    );
+  }
+
+  #lost(holder: Holder): void {
+    if (holder.ended) return;
+    holder.ended = true;
+    void this.#quorum.abandon(this.#release(holder.name, holder.mode, -1), 0);
+    this.#next();
+  }
+
+  #isHeld(holder: Holder): boolean {
+    return !holder.ended && holder.untilMs > this.#world.nowMs;
+  }
+
+  /** Asks for a while, and then goes on reading; or writes, and perhaps reads again. */
+  #upgrade(holder: Holder, then: () => void, attempts = 1, step = holder.mode!.step + 1): void {
+    const world = this.#world;
+    const mode: Mode = { ...holder.mode!, kind: 'exclusive', step };
+    this.#change(holder, mode, (reply) => {
+      if (reply?.granted) {
+        world.note(() => `${holder.name} writes now, under ${reply.fence}`);
+        world.holds(holder, reply.fence);
+        if (world.random() < 0.5) return void world.after(world.random() * 5, () => this.#downgrade(holder, then));
+        return then();
+      }
+      const isRefused = reply?.impossible !== undefined;
+      if (reply?.impossible === 'gone') return this.#lost(holder);
+      if (isRefused || attempts === mostChanges) return this.#downgrade(holder, then);
+      world.after(world.random() * world.rules.retryMs, () => this.#upgrade(holder, then, attempts + 1, step));
+    });
+  }
+
+  /** It writes no more from here on, whether that is known already or not. */
+  #downgrade(holder: Holder, then: () => void, step = holder.mode!.step + 2): void {
+    const mode: Mode = { ...holder.mode!, kind: 'shared', step };
+    holder.mode = mode;
+    this.#change(holder, mode, (reply) => {
+      if (reply === undefined) this.#world.after(20, () => this.#downgrade(holder, then, step));
+      else if (reply.granted) then();
+      else this.#lost(holder);
+    });
+  }
+
+  /** @param answered Is told undefined where there was no answer; nothing once the holder lost what it had. */
+  #change(holder: Holder, mode: Mode, answered: (reply: AcquireReply | undefined) => void): void {
+    const isHeld = (): boolean => this.#isHeld(holder);
+    if (!isHeld()) return this.#lost(holder);
+    const queueAs = { channel: '-', id: '0', ticket: -1, silenceMs: 2 * this.#world.rules.retryMs + 100 };
+    this.#quorum.acquire(this.#request(holder.name, mode, queueAs, isHeld)).then(
+      (reply) => {
+        if (!isHeld()) return this.#lost(holder);
+        if (reply.granted) {
+          holder.mode = mode;
+          holder.untilMs = Math.max(holder.untilMs, this.#untilMs(reply.sent));
+        }
+        answered(reply);
+      },
+      () => (isHeld() ? answered(undefined) : this.#lost(holder)),
+    );
+  }
+
+  /** As a held lock does: one at a time, and what is over is over. */
+  #extend(holder: Holder, then: () => void): void {
+    const world = this.#world;
+    const isHeld = (): boolean => this.#isHeld(holder);
+    const lost = (): void => this.#lost(holder);
+    if (!isHeld()) return lost();
+    const { lifetimeMs } = world.rules;
+    const exact = world.random() < 0.3;
+    const leftMs = (holder.untilMs - world.nowMs) * this.#rate;
+    const validUntilMs = this.clock.now().monoMs + (exact ? Math.min(leftMs, commandTimeoutMs) : leftMs);
+    const held: Held | undefined = holder.mode && { mode: holder.mode, fence: -1 };
+    const token = holder.name;
+    const request = { keys: key, token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, begin: isHeld, held };
+    this.#quorum.extend(request).then(
+      (reply) => {
+        if (!isHeld() || reply.outcome !== 'extended') return lost();
+        holder.untilMs = exact ? this.#untilMs(reply.sent) : Math.max(holder.untilMs, this.#untilMs(reply.sent));
+        world.note(() => `${token} holds it until ${holder.untilMs.toFixed(1)}`);
+        world.holds(holder, undefined);
+        then();
+      },
+      () => (isHeld() ? world.after(20, () => this.#extend(holder, then)) : lost()),
+    );
+  }
+
+  #request(
+    token: string,
+    mode: Mode | undefined,
+    queueAs: QueueEntry | undefined,
+    begin: () => boolean,
+  ): AcquireRequest {
+    const { lifetimeMs } = this.#world.rules;
+    return { keys: key, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin, mode, queueAs };
+  }
+
+  #release(token: string, mode: Mode | undefined, ticket = 0): ReleaseRequest {
+    return { keys: key, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+  }
+
+  #leftMs({ monoMs }: Moment): number {
+    return monoMs + trustedMs(this.#world.rules.lifetimeMs) - this.clock.now().monoMs;
+  }
+
+  /** In the world's time. */
+  #untilMs(sent: Moment): number {
+    return this.#world.nowMs + this.#leftMs(sent) / this.#rate;
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * Copies of the tree in which the sources are altered, as pieces of text that are replaced: broken on purpose, or without their
+ * short cuts.
+ *
+ * Invariant: the tree itself is never written to; an alteration that does not apply exactly once is an error.
+ */
+import { spawn } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export interface Alteration {
+  /** In src/. */
+  readonly file: string;
+  /** Stands there exactly once. */
+  readonly from: string;
+  readonly to: string;
+}
+
+export interface Ran {
+  readonly code: number | null;
+  readonly output: string;
+}
+
+const root = join(__dirname, '../..');
+/** What a run of a copy needs. */
+const needed = [
+  'src',
+  'test',
+  'torture',
+  'scripts',
+  'docs',
+  'examples',
+  'package.json',
+  'tsconfig.json',
+  '.mocharc.json',
+];
+
+/** The text with those alterations that are its file's. */
+export function altered(file: string, text: string, alterations: readonly Alteration[]): string {
+  return alterations
+    .filter((each) => each.file === file)
+    .reduce((before, { from, to }) => {
+      if (before.split(from).length !== 2)
+        throw new Error(`src/${file} does not have this exactly once any more: ${from}`);
+      return before.replace(from, () => to);
+    }, text);
+}
+
+/** A copy, with links to our packages, and a folder of its own for what is built there. */
+export class AlteredTree {
+  readonly #folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-altered-'));
+
+  constructor() {
+    const isOwn = (path: string): boolean => !path.includes('node_modules');
+    for (const name of needed) cpSync(join(root, name), join(this.#folder, name), { recursive: true, filter: isOwn });
+    for (const folder of ['node_modules', 'test/runtimes/node_modules']) {
+      mkdirSync(join(this.#folder, folder), { recursive: true });
+      for (const name of packagesIn(join(root, folder))) {
+        symlinkSync(join(root, folder, name), join(this.#folder, folder, name));
+      }
+    }
+  }
+
+  /** Every file of src/ as it is in the tree, but for these. */
+  async alter(alterations: readonly Alteration[]): Promise<void> {
+    rmSync(join(this.#folder, 'src'), { recursive: true });
+    cpSync(join(root, 'src'), join(this.#folder, 'src'), { recursive: true });
+    for (const file of new Set(alterations.map((each) => each.file))) {
+      const path = join(this.#folder, 'src', file);
+      writeFileSync(path, altered(file, readFileSync(path, 'utf8'), alterations));
+    }
+    const { code, output } = await this.run(['--import', 'tsx', 'scripts/generate-scripts.ts']);
+    if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);
+  }
+
+  /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours. */
+  run(args: readonly string[], { mostMs = 600_000, isShown = false } = {}): Promise<Ran> {
+    const stdio = ['ignore', isShown ? 'inherit' : 'pipe', isShown ? 'inherit' : 'pipe'] as const;
+    const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: [...stdio] });
+    let output = '';
+    const collect = (data: unknown): void => {
+      output += String(data);
+    };
+    child.stdout?.on('data', collect);
+    child.stderr?.on('data', collect);
+    const late = setTimeout(() => child.kill('SIGTERM'), mostMs);
+    return new Promise((resolve) => {
+      child.once('close', (code) => {
+        clearTimeout(late);
+        resolve({ code, output });
+      });
+    });
+  }
+
+  remove(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+function packagesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder).filter((name) => name !== '.cache');
+  } catch {
+    return []; // runtimes that are not installed
+  }
+}

@@ -1,0 +1,29 @@
+/** The smallest part of a history that shows a violation: what the operations that it is about did, and what was done to them. */
+import type { Written } from './history';
+import type { Violation } from './models';
+
+const mostLines = 40;
+/** Faults that began so long before may have to do with it. */
+const beforeMs = 300;
+
+export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Violation): string {
+  const ownMs = events.filter((event) => 'id' in event && ids.includes(event.id)).map(({ t }) => t);
+  const first = Math.min(fromMs, ...ownMs.filter((t) => t > fromMs - 10_000));
+  const isTold = (event: Written): boolean => {
+    if (event.t < first - beforeMs || event.t > toMs + 50) return false;
+    return 'id' in event ? ids.includes(event.id) : event.e !== 'stall' || event.ms > 100;
+  };
+  const told = events.filter(isTold);
+  const lines = told.map((event) => line(event, first));
+  if (lines.length <= mostLines) return lines.join('\n');
+  const half = mostLines / 2;
+  return [...lines.slice(0, half), `  … ${lines.length - mostLines} more …`, ...lines.slice(-half)].join('\n');
+}
+
+function line({ t, p, e, ...rest }: Written, zeroMs: number): string {
+  const { id, until, ...words } = rest as { id?: string; until?: number };
+  const believes = until ? ` until ${(until - zeroMs).toFixed(1)}` : '';
+  const more = Object.entries(words).filter(([, value]) => value !== '' && value !== 0);
+  const said = more.map(([name, value]) => ` ${name}=${Array.isArray(value) ? value.join(',') : value}`).join('');
+  return `  ${(t - zeroMs).toFixed(1).padStart(9)} ms  ${(id ?? p).padEnd(9)} ${e}${believes}${said}`;
+}

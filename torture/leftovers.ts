@@ -1,0 +1,46 @@
+/** What may be left at a place when all processes have ended: nothing of those that ended in order; of the others what ends by itself. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RedisServer } from '../test/support/redis';
+import type { Place } from './places';
+import type { Member } from './team';
+
+const longestLifetimeMs = 900;
+
+/** By what a key ends with, how long it may still be there. */
+const longestMs: readonly [RegExp, number][] = [
+  [/:queue\.?$/, 10_000],
+  [/:limit\.?$/, 3_700_000],
+  [/:slot\.?$/, 1000],
+  [/:value\.?$/, 1000],
+  [/^/, longestLifetimeMs],
+];
+
+export async function leftovers(place: Place, members: readonly Member[]): Promise<string[]> {
+  const servers = await place.masters();
+  // What was forgotten, or lost to a step of the clock, is nobody's to release: it ends with its lifetime.
+  if (servers.length > 0) await sleep(longestLifetimeMs + 100);
+  const finished = members.filter(({ end }) => end === 'finished').map(({ name }) => name);
+  const all = await Promise.all(servers.map((server) => leftAt(server, finished)));
+  return all.flat();
+}
+
+async function leftAt(server: RedisServer, finished: readonly string[]): Promise<string[]> {
+  const left: string[] = [];
+  for (const name of await server.command<string[]>('KEYS', '*')) {
+    if (name.startsWith('redis-exp-lock:fence')) continue;
+    const ms = await server.command<number>('PTTL', name);
+    const [, most] = longestMs.find(([ending]) => ending.test(name))!;
+    if (ms === -1 || ms > most) left.push(`${name} ends ${ms === -1 ? 'never' : `in ${ms} ms`}`);
+    const text = await contentOf(server, name);
+    const whose = finished.filter((each) => text.some((member) => member.includes(`${each}_`)));
+    if (whose.length > 0)
+      left.push(`${name} still has ${text.join(', ')}, although ${whose.join(', ')} ended in order`);
+  }
+  return left;
+}
+
+async function contentOf(server: RedisServer, name: string): Promise<string[]> {
+  const type = await server.command<string>('TYPE', name);
+  if (type === 'zset') return server.command('ZRANGE', name, 0, -1);
+  return type === 'string' ? [String(await server.command('GET', name))] : [];
+}

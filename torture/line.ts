@@ -1,0 +1,61 @@
+/** A line that loses, delays and doubles some of the requests and replies that it carries. */
+import {
+  type Action,
+  close,
+  cutReplyAfter,
+  delayReply,
+  delayRequest,
+  duplicateRequest,
+  type FaultProxy,
+  type Link,
+  type Removable,
+} from '../test/support/fault-proxy';
+
+export interface LossyLine {
+  disturb(random: () => number): void;
+  heal(): void;
+}
+
+/** Shares of all script calls. */
+const each = 0.0015;
+
+export function lossyLine(proxy: FaultProxy): LossyLine {
+  let rule: Removable | undefined;
+  return {
+    disturb(random) {
+      const actions: readonly (() => Action)[] = [
+        () => fallSilent('request'),
+        () => fallSilent('reply'),
+        () => ({ request: (link) => link.destroy() }),
+        () => ({ reply: (link) => link.destroy() }),
+        () => close(),
+        () => cutReplyAfter(Math.floor(random() * 20)),
+        () => duplicateRequest(),
+        () => duplicateRequest(),
+        () => delayReply(random() * 30),
+        () => delayRequest(random() * 30),
+        () => delayRequest(random() * 600),
+      ];
+      rule = proxy.onCommand(({ name }) => {
+        if (name !== 'EVAL' && name !== 'EVALSHA') return undefined;
+        return actions[Math.floor(random() / each)]?.();
+      });
+    },
+    heal() {
+      rule?.remove();
+      proxy.heal();
+    },
+  };
+}
+
+/** Nothing is heard any more, in one direction; some time later the connection is gone. */
+function fallSilent(stage: 'request' | 'reply'): Action {
+  return {
+    async [stage](link: Link): Promise<void> {
+      if (stage === 'request') link.deafen();
+      else link.mute();
+      await link.pause(100);
+      link.destroy();
+    },
+  };
+}

@@ -1,0 +1,33 @@
+/** What the conductor of a round tells its processes: once at their start, and later by messages. */
+
+/** Where the locks live, as a process that uses them sees it. */
+export type Address =
+  | { readonly kind: 'redis'; readonly url: string }
+  | { readonly kind: 'quorum'; readonly urls: readonly string[] }
+  | { readonly kind: 'sentinel'; readonly ports: readonly number[] }
+  | { readonly kind: 'cluster'; readonly ports: readonly number[] }
+  | { readonly kind: 'shared-memory'; readonly name: string };
+
+export interface Order {
+  /** The name of the process, in its diary and before its operations. */
+  readonly name: string;
+  readonly number: number;
+  readonly seed: number;
+  readonly address: Address;
+  /** Its diary. */
+  readonly diary: string;
+  /** How many callers it has. */
+  readonly callers: number;
+}
+
+export type Message =
+  /** Sets its wall clock off by so much. */
+  | { readonly clockMs: number }
+  /** The event loop stands still. */
+  | { readonly blockMs: number }
+  /** No more calls; what is open is ended, closed and then told with `finished`. */
+  | { readonly finish: true };
+
+export const permitsInAll = 5;
+export const cachedMs = 250;
+export const commandTimeoutMs = 300;
