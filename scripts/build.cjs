@@ -65,7 +65,7 @@ try {
   );
 
   const seen = new Set();
-  for (const face of ['index', 'otel', 'prometheus', 'redlock', 'redis-semaphore'])
+  for (const face of ['index', 'otel', 'page', 'prometheus', 'nestjs', 'redlock', 'redis-semaphore'])
     for (const extension of ['d.ts', 'd.mts']) reachable(join(fresh, `${face}.${extension}`), seen);
   for (const file of filesIn(fresh))
     if (/\.d\.m?ts$/.test(file) && !seen.has(join(fresh, file))) rmSync(join(fresh, file));

@@ -10,6 +10,8 @@ const companions = ['queue', 'value', 'limit', 'slot'] as const;
 type Companion = (typeof companions)[number];
 /** The counter that all fences of a server come from; in a cluster there is one for each slot. */
 export const fenceKey = 'redis-exp-lock:fence';
+/** @internal Where an operator says of a new quorum's server that it has nothing to forget: its `run_id`. */
+export const newServerKey = `${fenceKey}:new`;
 
 const looksLikeCompanion = new RegExp(`:(?:fence|${companions.join('|')})\\.?$|^${fenceKey}:`);
 const maxKeyBytes = 1024;

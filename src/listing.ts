@@ -45,10 +45,10 @@ export async function* listLocks(operator: Operator, search: Search, coverage: C
   const { atMs, texts } = await operator.processes(commandTimeoutMs);
   const records = texts.flatMap((text) => recordOf(text) ?? []);
   coverage.processes = records.length;
-  const known = byKey(records, prefix, atMs);
-  const keys = search.scan || operator.isLocal ? scanned(operator, search) : unsettled(known);
+  const known = byKey(records, prefix);
+  const keys = search.scan || operator.isLocal ? scanned(operator, search) : unsettled(known, atMs);
   if (!search.scan && !operator.isLocal) {
-    for (const [key, entry] of known) if (isSettled(entry)) yield listedOf(key, entry, atMs);
+    for (const [key, entry] of known) if (isSettled(entry, atMs)) yield listedOf(key, entry, atMs);
   }
   const seen = new Set<string>();
   for await (const some of keys) {
@@ -79,7 +79,7 @@ interface Entry {
   readonly waiting: RegisteredWait[];
 }
 
-function byKey(records: readonly ProcessRecord[], prefix: string, atMs: number): Map<string, Entry> {
+function byKey(records: readonly ProcessRecord[], prefix: string): Map<string, Entry> {
   const known = new Map<string, Entry>();
   const entryOf = (key: string): Entry => {
     let entry = known.get(key);
@@ -90,25 +90,25 @@ function byKey(records: readonly ProcessRecord[], prefix: string, atMs: number):
     return entry;
   };
   for (const { held, waiting } of records) {
-    for (const each of held) {
-      if (each.key.startsWith(prefix) && (each.until === null || each.until > atMs)) entryOf(each.key).held.push(each);
-    }
+    for (const each of held) if (each.key.startsWith(prefix)) entryOf(each.key).held.push(each);
     for (const each of waiting) if (each.key.startsWith(prefix)) entryOf(each.key).waiting.push(each);
   }
   return known;
 }
 
-function isSettled({ held }: Entry): boolean {
+/** A short lease may have been renewed since it was written down. */
+function isSettled({ held }: Entry, atMs: number): boolean {
+  if (held.some(({ until }) => until !== null && until <= atMs)) return false;
   return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
 }
 
-function* batches(known: ReadonlyMap<string, Entry>): Generator<readonly string[], void> {
-  const keys = [...known].flatMap(([key, entry]) => (isSettled(entry) ? [] : [key]));
+function* batches(known: ReadonlyMap<string, Entry>, atMs: number): Generator<readonly string[], void> {
+  const keys = [...known].flatMap(([key, entry]) => (isSettled(entry, atMs) ? [] : [key]));
   for (let n = 0; n < keys.length; n += keysAtOnce) yield keys.slice(n, n + keysAtOnce);
 }
 
-async function* unsettled(known: ReadonlyMap<string, Entry>): AsyncGenerator<readonly string[], void> {
-  yield* batches(known);
+async function* unsettled(known: ReadonlyMap<string, Entry>, atMs: number): AsyncGenerator<readonly string[], void> {
+  yield* batches(known, atMs);
 }
 
 function listedOf(key: string, { held, waiting }: Entry, atMs: number): Listed {

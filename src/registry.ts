@@ -9,7 +9,7 @@ import { type Key, listOf } from './keys';
 import type { Registration } from './operator';
 import type { Settings } from './options';
 import type { HoldKind } from './state';
-import type { Mode, Store } from './store';
+import { clockOf, type Mode, type Store } from './store';
 import { idOf, ownerOf } from './token';
 
 /** From a change until it is written down. */
@@ -18,6 +18,9 @@ const delayMs = 100;
 const everyMs = 2000;
 const ttlMs = 6000;
 const commandTimeoutMs = 1000;
+/** For how long a loss is told, and how many are. */
+const lossMs = 3_600_000;
+const mostLosses = 100;
 /** The store's clock is told anew when it is further off. */
 const mostDriftMs = 50;
 
@@ -44,6 +47,14 @@ export interface RegisteredWait {
   readonly permits: number;
 }
 
+/** What was held, and lost. */
+export interface RegisteredLoss {
+  readonly key: string;
+  readonly id: string;
+  /** When that was noticed. */
+  readonly at: number;
+}
+
 /** What a process writes down. */
 export interface ProcessRecord {
   readonly id: string;
@@ -51,6 +62,8 @@ export interface ProcessRecord {
   readonly pid: number;
   readonly held: readonly RegisteredHold[];
   readonly waiting: readonly RegisteredWait[];
+  /** In the last hour, where anything was. */
+  readonly lost?: readonly RegisteredLoss[] | undefined;
 }
 
 interface Asked {
@@ -108,6 +121,8 @@ export class Registry {
   readonly #id = uuid();
   readonly #store: Store;
   readonly #all = new Set<Registered>();
+  /** With the monotonic ms of each. */
+  readonly #lost: (Omit<RegisteredLoss, 'at'> & { atMs: number })[] = [];
   #timer: NodeJS.Timeout | undefined;
   #isSoon = false;
   #offsetMs = 0;
@@ -128,6 +143,13 @@ export class Registry {
     this.#all.delete(registered);
     this.#stop();
     await this.#write();
+  }
+
+  /** What is held was lost. It is told of as long as something is written down at all. */
+  lost({ keys, token }: HeldLock): void {
+    const atMs = clockOf(this.#store).nowMs();
+    for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(token), atMs });
+    while (this.#lost.length > mostLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
   }
 
   /** Something is held, or waited for, or is no longer. */
@@ -184,7 +206,12 @@ export class Registry {
     const held = all.flatMap((each) => each.holds(this.#store, this.#offsetMs));
     const waiting = all.flatMap((each) => each.waits(this.#store, this.#offsetMs));
     if (held.length + waiting.length === 0) return '';
-    const record: ProcessRecord = { id: this.#id, host: hostname(), pid: process.pid, held, waiting };
+    const nowMs = clockOf(this.#store).nowMs();
+    const lost = this.#lost
+      .filter(({ atMs }) => nowMs - atMs < lossMs)
+      .map(({ key, id, atMs }) => ({ key, id, at: Math.round(atMs + this.#offsetMs) }));
+    const told = lost.length > 0 ? lost : undefined;
+    const record: ProcessRecord = { id: this.#id, host: hostname(), pid: process.pid, held, waiting, lost: told };
     return JSON.stringify(record);
   }
 }

@@ -203,8 +203,14 @@ export class Scope {
 
   #remove(held: HeldLock): void {
     this.#held.delete(held);
-    if (this.#since !== undefined) registryOf(held.context.store).changed();
+    if (this.#since !== undefined) this.#told(held);
     this.#onChange?.();
+  }
+
+  #told(held: HeldLock): void {
+    const registry = registryOf(held.context.store);
+    if (held.isLost && !this.closed) registry.lost(held);
+    registry.changed();
   }
 
   /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */

@@ -346,6 +346,8 @@ export interface Identity {
   readonly runId: string;
   /** For how long it has surely been running. */
   readonly uptimeMs: number;
+  /** An operator has said of this very run that it is its server's first, with nothing to forget. */
+  readonly isNew: boolean;
 }
 
 /** Share of a lifetime that is not trusted: clocks may run at different rates. */

@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
+import { commands as tools } from '../src/cli/commands';
 import redisExpLock from '../src/index';
 import { exited, track, waitFor } from './support/processes';
 import { type Client, connect, sharedRedis, startRedis } from './support/redis';
@@ -276,6 +277,7 @@ function checkCommand(command: string): void {
   const [, installed] = /^npm install (.+?)(?:@\d+)?$/.exec(command) ?? [];
   if (command === 'npm start') expect(scripts).to.have.property('start');
   else if (command === 'npm cit') expect(scripts).to.have.property('test');
+  else if (command.startsWith('npx redis-exp-lock ')) expect(tools).to.have.property(command.split(' ')[2]!);
   else expect([name, ...Object.keys(peerDependencies)], command).to.include.members(installed?.split(' ') ?? [command]);
 }
 

@@ -18,8 +18,21 @@ export type HoldKind = 'mutex' | 'read' | 'write' | 'permits' | 'term';
 export type Event =
   /** A call is about to be made, which must settle within `boundMs`; `queued`: it waits in a queue until then. */
   | { e: 'ask'; t: number; id: string; job: string; keys: readonly string[]; boundMs: number; queued: boolean }
-  /** It has what it asked for, until `until` at least; what it had before, in another mode, ends with that. */
-  | { e: 'hold'; t: number; id: string; until: number; kind: HoldKind; fence: number; group: string; permits: number }
+  /**
+   * It has what it asked for, until `until` at least, and until `over` at most, where that is another time; what it had before, in
+   * another mode, ends with that.
+   */
+  | {
+      e: 'hold';
+      t: number;
+      id: string;
+      until: number;
+      over?: number | undefined;
+      kind: HoldKind;
+      fence: number;
+      group: string;
+      permits: number;
+    }
   /** It still believes, until `until`; 0: it no longer does. */
   | { e: 'check'; t: number; id: string; until: number }
   /** It is about to give it back. */
@@ -83,6 +96,8 @@ export interface Hold {
   readonly downgraded: boolean;
   readonly fromMs: number;
   untilMs: number;
+  /** By then it was over, for certain; between the two nobody can say. */
+  overMs: number;
 }
 
 /** One call, from its beginning to its end. */
@@ -116,7 +131,10 @@ export function accountOf(events: readonly Written[]): Account {
   const operations = new Map<string, Operation>();
   const open = new Map<string, Open>();
   const end = (id: string, t: number): void => {
-    for (const hold of open.get(id)?.holds ?? []) hold.untilMs = Math.min(hold.untilMs, t);
+    for (const hold of open.get(id)?.holds ?? []) {
+      hold.untilMs = Math.min(hold.untilMs, t);
+      hold.overMs = Math.min(hold.overMs, t);
+    }
     open.delete(id);
   };
 
@@ -137,10 +155,10 @@ export function accountOf(events: readonly Written[]): Account {
       const wrote = open.get(event.id)?.holds[0]?.kind === 'write' || wasWriter(holds, event.id);
       end(event.id, event.t);
       operation.heldMs ??= event.t;
-      const { id, p, kind, group, permits, fence, t, until } = event;
+      const { id, p, kind, group, permits, fence, t, until, over = until } = event;
       const downgraded = kind === 'read' && wrote;
       const some = operation.keys.map((key) => {
-        return { id, p, key, kind, group, permits, fence, downgraded, fromMs: t, untilMs: until };
+        return { id, p, key, kind, group, permits, fence, downgraded, fromMs: t, untilMs: until, overMs: over };
       });
       holds.push(...some);
       open.set(id, { holds: some, seenMs: t });
@@ -148,8 +166,10 @@ export function accountOf(events: readonly Written[]): Account {
     const held = open.get(event.id);
     if (event.e === 'check' && held !== undefined) {
       // When it believes no more, it may have stopped at any time since it was last asked.
-      for (const hold of held.holds)
+      for (const hold of held.holds) {
         hold.untilMs = event.until === 0 ? Math.min(hold.untilMs, held.seenMs) : event.until;
+        hold.overMs = event.until === 0 ? event.t : event.until;
+      }
       held.seenMs = event.t;
       if (event.until === 0) open.delete(event.id);
     }

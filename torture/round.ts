@@ -143,7 +143,7 @@ function report(events: readonly Written[], { place, team, faults, left, calmMs,
     ...models.mutex(of('mutex', 'term')),
     ...models.readersWriter(of('read', 'write')),
     ...models.semaphore(of('permits'), permitsInAll),
-    ...models.fences(holds),
+    ...models.fences(holds, place.address.kind === 'quorum'),
     ...models.once(events),
   ];
   const broken = models.promised(exclusive, place.failovers);

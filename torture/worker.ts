@@ -59,7 +59,11 @@ async function finish(jobs: Jobs, close: () => void, stalls: NodeJS.Timeout): Pr
   clearInterval(stalls);
   close();
   diary.close();
-  process.send!('finished', () => process.disconnect());
+  process.send!('finished', () => {
+    // A sentinel client of node-redis, destroyed after a failover, may leave a connection of its own behind.
+    if (order.address.kind === 'sentinel') process.exit(0);
+    process.disconnect();
+  });
 }
 
 const realWallMs = Date.now;

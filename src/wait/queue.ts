@@ -62,8 +62,8 @@ export interface Entry {
   answered: Moment | undefined;
   ticket: number;
   mayExecuteUntilMs: number;
-  /** Whether anything was ever sent for it. */
-  sent: boolean;
+  /** How many its grant reserves: the same in all its requests. 0: nothing was ever sent for it. */
+  fences: number;
 }
 
 /** What a message says. */
@@ -114,8 +114,13 @@ export interface ReleaseAndRequest {
 /** Handed off within a process at most so many times: while other processes are queued, and alone. */
 export const handOffsAmongOthers = 8;
 export const handOffsAlone = 64;
-/** Fences that a grant reserves, for the first holder and for those that the lock is handed off to. */
+/** Fences that a grant reserves at most, for the first holder and for those that the lock is handed off to. */
 export const fencesInBlock = handOffsAlone + 1;
+/**
+ * Fences that it reserves where the grant before handed off less often: of what is reserved in vain, the counter of the server would
+ * run ahead of the clock, at 15,000 grants of 65 in a second; a server cannot make as many grants as that takes with 9.
+ */
+export const fencesAtFirst = handOffsAmongOthers + 1;
 
 export class Queue implements GrantSource {
   readonly key: QueueKey;
@@ -128,6 +133,8 @@ export class Queue implements GrantSource {
   #timer: unknown;
   #holder: Holder | undefined;
   #handOffsLeft = 0;
+  /** Since the last grant. */
+  #handOffs = 0;
   /** Of the last request. */
   #commandTimeoutMs = 0;
   /** When that was sent, by the clock of the port. */
@@ -193,6 +200,7 @@ export class Queue implements GrantSource {
     if (next === undefined || sent === undefined || this.#handOffsLeft === 0) return false;
     if (this.#port.nowMs() - sent.monoMs >= this.key.lifetimeMs / 3) return false;
     this.#handOffsLeft -= 1;
+    this.#handOffs += 1;
     this.#positions.delete(next);
     const fence = this.key.fencing ? held.fence + 1 : 0;
     this.#holder = next.waiter.granted({ token: held.token, fence, sent, mayExecuteUntilMs: 0 });
@@ -243,7 +251,9 @@ export class Queue implements GrantSource {
     this.#wakeUp = undefined;
     this.#entry.nonce = this.#port.newNonce();
     this.#entry.answered = undefined;
-    this.#entry.sent = true;
+    if (this.#entry.fences === 0) {
+      this.#entry.fences = this.#handOffs < handOffsAmongOthers ? fencesAtFirst : fencesInBlock;
+    }
     return this.#entry;
   }
 
@@ -282,6 +292,7 @@ export class Queue implements GrantSource {
     this.#port.granted(this.#entry);
     this.#entry = this.#port.newEntry(this.key.owner);
     this.#handOffsLeft = handOffsAmongOthers;
+    this.#handOffs = 0;
     this.#give(this.#positions.first!, { token, fence, sent: answered, mayExecuteUntilMs, provisionalMs });
   }
 
@@ -295,8 +306,9 @@ export class Queue implements GrantSource {
       for (const { waiter } of this.#positions) waiter.troubled(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
-    this.#handOffsLeft = others > 0 ? handOffsAmongOthers : handOffsAlone;
-    const { token, mayExecuteUntilMs } = entry;
+    const { token, mayExecuteUntilMs, fences } = entry;
+    this.#handOffsLeft = others > 0 ? handOffsAmongOthers : fences - 1;
+    this.#handOffs = 0;
     this.#give(head, { token, fence, sent, mayExecuteUntilMs });
   }
 
@@ -330,7 +342,7 @@ export class Queue implements GrantSource {
   #abandonEntry(commandTimeoutMs: number): void {
     this.#stopTimer();
     const entry = this.#entry;
-    if (!entry.sent) return;
+    if (entry.fences === 0) return;
     if (this.#isRequesting) entry.mayExecuteUntilMs = this.#port.nowMs() + commandTimeoutMs;
     this.#isRequesting = false;
     this.#entry = this.#port.newEntry(this.key.owner);

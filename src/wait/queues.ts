@@ -20,7 +20,6 @@ import { newNonce, newToken } from '../token';
 import {
   type Answer,
   type Entry,
-  fencesInBlock,
   Queue,
   type QueueKey,
   type QueuePort,
@@ -132,7 +131,7 @@ export class Queues implements QueuePort {
 
   newEntry(owner: string | undefined): Entry {
     const id = this.wakeUps.newId();
-    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
   }
 
   newNonce(): string {
@@ -173,7 +172,7 @@ export class Queues implements QueuePort {
     void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry, commandTimeoutMs: number): AcquireRequest {
+  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: Entry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
     const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;
@@ -182,7 +181,7 @@ export class Queues implements QueuePort {
       token,
       lifetimeMs,
       fencing,
-      fences: fencesInBlock,
+      fences,
       minReplicas: 0,
       commandTimeoutMs,
       // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.

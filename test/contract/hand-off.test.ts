@@ -51,6 +51,24 @@ describe('queued: hand-off', function () {
       expect(next.fence).to.be.greaterThan(last);
     });
 
+    it('a grant reserves few fences, and many once those were used: the counter keeps to the clock', async () => {
+      const held = await scene.lock(here.redis).promise(scene.key);
+      const line = await here.line();
+      const waits = Array.from({ length: 12 }, () => scene.lock(line.redis, { lifetime }).promise(scene.key));
+      await scene.queued(1);
+      await held.release();
+      const reserved: number[] = [];
+      const leases: Lease[] = [];
+      await takeAndGive(waits, async (lease) => {
+        await line.calls(); // the answer to the confirmation is before that to these
+        leases.push(lease);
+        reserved.push(Number(await scene.direct.get('redis-exp-lock:fence')) - lease.fence + 1);
+      });
+      expect(reserved.slice(0, 9)).to.deep.equal([9, 8, 7, 6, 5, 4, 3, 2, 1]);
+      expect(reserved.slice(9)).to.deep.equal([65, 64, 63]);
+      expect(new Set(leases.map(({ token }) => token)).size).to.equal(2);
+    });
+
     it('H22: a lease that was handed off can neither release nor extend the lock of the next', async () => {
       const [first, waiting, line] = await two();
       expect(await first.release()).to.equal(true);

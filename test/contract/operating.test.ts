@@ -10,6 +10,8 @@ import { describeEach } from './places';
 
 type Options = redisExpLock.Options;
 
+const stateNames = ['key', 'locked', 'owner', 'remaining', 'waiters', 'fence', 'mode', 'holders', 'queue'];
+
 describeEach('operating', (here) => {
   let key: string;
   const locks: redisExpLock.WithLock[] = [];
@@ -89,6 +91,8 @@ describeEach('operating', (here) => {
       expect(all.map((each) => each.key).sort()).to.deep.equal([`${key}*[a]?\\1`, `${key}*[a]?\\2`]);
       expect(all.find((each) => each.key.endsWith('1'))).to.include({ locked: true, owner: 'me', mode: 'exclusive' });
       expect(list.coverage()).to.include({ scanned: true });
+      for (const each of all) expect(JSON.stringify(all)).not.to.contain((await here.holder(each.key))!.slice(-36));
+      expect(Object.keys(all[0]!)).to.have.members(stateNames);
     });
 
     it('its signal ends it', async () => {
@@ -113,6 +117,15 @@ describeEach('operating', (here) => {
       await lease.release();
       await waitFor(async () => (await registered()).length === 0, { what: 'nothing to be registered' });
       expect(await listed(other)).to.deep.equal([]);
+    });
+
+    it('a short lease is listed although it was renewed since it was written down', async () => {
+      const one = lockAt(here.redis, { register: true, prefix: key, lifetime: 400 });
+      const other = lockAt(here.elsewhere, { prefix: key });
+      await one.run(':short', async () => {
+        await sleep(700);
+        expect(await listed(other)).to.have.length(1);
+      });
     });
   });
 

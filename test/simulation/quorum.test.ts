@@ -43,6 +43,7 @@ const worlds: Readonly<Record<string, Partial<Rules>>> = {
   'long holds, renewed': long,
   'short lifetimes': { ...faults, lifetimeMs: 100, holdMs: 30, restart: 0.02, proposals: false, skewMs: 20 },
   'everything at once': { ...faults, nodes: 5, restart: 0.03, proposals: false, retryMs: 60 },
+  'a new quorum, whose nodes restart empty': { ...forgetful, isNew: true },
   'readers and writers': { ...readers, turnsEach: 4 },
   'readers and writers, every fence written back': { ...readers, proposals: false, turnsEach: 4, skewMs: 500 },
   'readers and writers, the network loses and repeats': { ...readers, ...faults },

@@ -49,6 +49,8 @@ export interface Rules {
   readonly proposals: boolean;
   /** What is locked: a mutex; readers and a writer, so many of them readers, of whom so many upgrade; or so many permits. */
   readonly lock?: 'mutex' | { readonly readers: number; readonly upgrade: number } | { readonly permits: number };
+  /** All nodes have just been started for the first time, and their operator has said so. */
+  readonly isNew?: boolean;
   /** Deliberate faults. */
   readonly broken?: Broken | undefined;
 }
@@ -224,13 +226,18 @@ class Server {
     this.name = `node${number}`;
     this.rate = 1 + (world.random() * 2 - 1) * mostDrift;
     this.#skewMs = (world.random() * 2 - 1) * skewMs;
-    this.startedMs = this.clockMs() - 1_000_000;
+    this.startedMs = this.clockMs() - (world.rules.isNew ? 0 : 1_000_000);
     const look = (): void => {
       if (world.chance(restart)) this.#restart();
       if (world.chance(freeze)) this.frozenUntilMs = world.nowMs + world.random() * 500;
       if (world.nowMs < faultsEndMs) world.after(100, look);
     };
     if (restart + freeze > 0) world.after(world.random() * 100, look);
+  }
+
+  /** What an operator has said of a new quorum, of each first run. */
+  get isNew(): boolean {
+    return this.#world.rules.isNew === true && this.runs === 0;
   }
 
   clockMs(): number {
@@ -338,6 +345,7 @@ class Connection implements Node {
     return this.#call(timeoutMs, 'asks who it is', (server) => ({
       runId: `${server.name}.${server.runs}`,
       uptimeMs: isBlind ? Number.POSITIVE_INFINITY : server.clockMs() - server.startedMs,
+      isNew: server.isNew,
     }));
   }
 

@@ -12,7 +12,6 @@ import { limits } from '../../src/stores/embedded/mutex-queue';
 import {
   type Answer,
   type Entry,
-  fencesInBlock,
   handOffsAlone,
   handOffsAmongOthers,
   type Position,
@@ -386,7 +385,7 @@ class Process implements QueuePort {
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
     const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
-    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, sent: false };
+    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
   }
 
   newNonce(): string {
@@ -406,7 +405,7 @@ class Process implements QueuePort {
   request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
-      const fence = this.#world.machine.fence - fencesInBlock + 1;
+      const fence = this.#world.machine.fence - entry.fences + 1;
       this.#world.after(0, this, () => answer.resolve({ granted: true, fence, sent: this.#moment(), others: 1 }));
       return;
     }
@@ -480,11 +479,11 @@ class Process implements QueuePort {
     });
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket }: Entry) {
+  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: Entry) {
     const { lifetimeMs } = queue.key;
     const silenceMs = 2 * this.leastPollMs;
     const queueAs = { channel: this.channel, id: `${id}/${nonce}`, ticket, silenceMs };
-    return { token, lifetimeMs, fences: fencesInBlock, queueAs };
+    return { token, lifetimeMs, fences, queueAs };
   }
 
   #moment(): Moment {

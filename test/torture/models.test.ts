@@ -151,6 +151,17 @@ describe('torture: the models', () => {
       expect(check(read(writes(9), 'a2', 70, 8))).to.have.length(1);
     });
 
+    it('on a quorum readers of one phase may have different ones, and a writer still exceeds them', () => {
+      const falls = held(held(new History(), 'a1', 10, 90, { kind: 'read', fence: 7 }), 'b1', 20, 90, {
+        kind: 'read',
+        fence: 6,
+      });
+      expect(check(falls)).to.have.length(1);
+      expect(fences(falls.account.holds, true)).to.deep.equal([]);
+      const writes = held(falls, 'b2', 100, 110, { kind: 'write', fence: 7 });
+      expect(fences(writes.account.holds, true)).to.have.length(1);
+    });
+
     it('a writer that downgrades keeps its fence, and readers may join it', () => {
       const history = held(new History(), 'a1', 10, 100, { kind: 'write', fence: 7 }).ends(20, 'a1');
       history.holds(22, 'a1', 100, { kind: 'read', fence: 7 });
@@ -254,6 +265,8 @@ describe('torture: the models', () => {
       expect(check(waits(held(new History(), 'a1', 900, 1100), 1500))).to.deep.equal([]);
       expect(check(waits(held(new History(), 'a1', 900, 1100), 2000, false))).to.deep.equal([]);
       expect(check(new History().asks(10, 'b1').holds(1200, 'b1', 1300))).to.deep.equal([]);
+      const uncertain = held(new History(), 'a1', 900, 3000).checks(1000, 'a1', 3000).checks(2900, 'a1', 0);
+      expect(check(waits(uncertain, 3000))).to.deep.equal([]);
     });
   });
 

@@ -80,9 +80,9 @@ export const breaks: readonly Break[] = [
   },
   {
     name: 'an upgrade does not wait for other readers',
-    file: 'scripts/wake.lua',
-    from: "elseif each.kind == 'u' and held.count == 1 and held.only == each.token then",
-    to: "elseif each.kind == 'u' then",
+    file: 'scripts/acquire-shared.lua',
+    from: 'granted = held.count == 0\n',
+    to: 'granted = upgrade or held.count == 0\n',
     caughtAt: { store: 'redis' },
     says: /\(readers-writer\)|\(fence\)/,
   },

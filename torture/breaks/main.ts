@@ -32,12 +32,12 @@ async function main(): Promise<void> {
   const tree = new AlteredTree();
   try {
     await expectUnbroken(tree, values.seed);
+    const some = breaks.filter(({ name }) => name.includes(only));
     const results: Result[] = [];
-    for (const each of breaks.filter(({ name }) => name.includes(only))) {
-      results.push(await caught(tree, each, values.seed));
-    }
-    console.log(`${results.length} of ${results.length} breaks were caught.`);
-    if (only === '') await write(results, started, Number(values.seed));
+    for (const each of some) results.push(...(await caught(tree, each, values.seed).catch(missed)));
+    console.log(`${results.length} of ${some.length} breaks were caught.`);
+    if (results.length < some.length) process.exitCode = 1;
+    else if (only === '') await write(results, started, Number(values.seed));
   } catch (error) {
     console.error((error as Error).message);
     process.exitCode = 1;
@@ -57,7 +57,12 @@ async function expectUnbroken(tree: AlteredTree, seed: string): Promise<void> {
   console.log('ok  the unbroken copy passes');
 }
 
-async function caught(tree: AlteredTree, each: Break, seed: string): Promise<Result> {
+function missed(error: Error): [] {
+  console.error(error.message);
+  return [];
+}
+
+async function caught(tree: AlteredTree, each: Break, seed: string): Promise<[Result]> {
   const { name, file, caughtAt, says } = each;
   const startMs = performance.now();
   await tree.alter([each]);
@@ -69,7 +74,7 @@ async function caught(tree: AlteredTree, each: Break, seed: string): Promise<Res
   const said = output.split('\n').find((line) => /BROKEN \(|SEED=\d+ WORLD/.test(line) && says.test(line));
   if (code !== 1 || said === undefined) throw new Error(`"${name}" was not caught by ${by}:\n${output}`);
   console.log(`ok  ${name}: ${by}, ${seconds} s`);
-  return { name, file, caughtBy: by, seconds, said: said.trim() };
+  return [{ name, file, caughtBy: by, seconds, said: said.trim() }];
 }
 
 function torture(tree: AlteredTree, store: string, seed: string, minutes: number): Promise<Ran> {

@@ -25,6 +25,10 @@ export class QuorumNode {
   runId = '';
   /** How often the server has been identified. */
   identifications = 0;
+  /** An operator has said that this run is its server's first. */
+  isMarkedNew = false;
+  /** It has nothing to forget: so was said of all nodes while they were young. */
+  isFirstRun = false;
   readonly #clock: Clock;
   /** The latest moment at which this run can have begun. */
   #startedMs = Number.NEGATIVE_INFINITY;
@@ -64,8 +68,10 @@ export class QuorumNode {
   async #identify(timeoutMs: number): Promise<void> {
     const generation = this.store.generation?.();
     try {
-      const { runId, uptimeMs } = await this.store.identify(timeoutMs);
+      const { runId, uptimeMs, isNew } = await this.store.identify(timeoutMs);
+      if (runId !== this.runId) this.isFirstRun = false;
       this.runId = runId;
+      this.isMarkedNew = isNew;
       this.#startedMs = this.#clock.now().monoMs - uptimeMs;
       this.#generation = generation;
       this.identifications += 1;
@@ -81,10 +87,19 @@ export class QuorumNode {
 
   /** Why it has no vote: it may have forgotten, in a restart, a lock of one of the lifetimes in use. */
   restartGuard(longestMs: number, key: Key): LockBackendError | undefined {
-    const missingMs = this.#startedMs + longestMs - this.#clock.now().monoMs;
-    if (missingMs <= 0) return undefined;
+    const missingMs = this.#guardedForMs(longestMs);
+    if (missingMs <= 0 || this.isFirstRun) return undefined;
     const message = `${this.name} was started less than a lifetime ago: it has no vote for another ${Math.ceil(missingMs)} ms`;
     return new LockBackendError(message, { key });
+  }
+
+  /** Whether it was started less than a lifetime ago. */
+  isYoung(longestMs: number): boolean {
+    return this.#guardedForMs(longestMs) > 0;
+  }
+
+  #guardedForMs(longestMs: number): number {
+    return this.#startedMs + longestMs - this.#clock.now().monoMs;
   }
 
   /** A node that did not reply at all is skipped from now on. */

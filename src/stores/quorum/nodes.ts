@@ -76,17 +76,26 @@ export class Nodes {
     });
   }
 
-  /** One server under two names would have two votes. Checked again when a node was identified anew. */
-  duplicate(key: Key): LockBackendError | undefined {
+  /**
+   * Looks at the nodes again when one was identified anew. One server under two names would have two votes. And a quorum all of
+   * whose servers are in their first run, as their operator says, has nothing to forget: once, while all of them are young, so
+   * that the same said later of a server that was restarted changes nothing.
+   */
+  review(longestMs: number, key: Key): LockBackendError | undefined {
     let identifications = 0;
     for (const node of this.all) identifications += node.identifications;
     if (identifications !== this.#identifications) {
       this.#identifications = identifications;
       const known = this.all.filter(({ runId }) => runId !== '');
       this.#duplicate = known.find(({ runId }, n) => known.findIndex((each) => each.runId === runId) < n);
+      if (this.all.every((node) => node.isMarkedNew && node.isYoung(longestMs))) {
+        for (const node of this.all) node.isFirstRun = true;
+      }
     }
-    if (this.#duplicate === undefined) return undefined;
-    const { name, runId } = this.#duplicate;
+    return this.#duplicate && this.#isDuplicate(this.#duplicate, key);
+  }
+
+  #isDuplicate({ name, runId }: QuorumNode, key: Key): LockBackendError {
     const other = this.all.find((each) => each.runId === runId)!;
     const message = `${other.name} and ${name} are the same server (run_id ${runId}): a quorum is of independent ones`;
     return new LockBackendError(message, { key, retryable: false });

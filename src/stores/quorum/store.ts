@@ -138,7 +138,7 @@ export class Quorum implements Store {
   }
 
   #round(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
-    const duplicate = this.#nodes.duplicate(request.keys);
+    const duplicate = this.#nodes.review(this.#longestMs, request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
     const sent = this.#clock.now();
     if (!request.begin()) return Promise.reject(givenUp(request.keys));

@@ -203,7 +203,11 @@ export function readPlacesReply(reply: unknown, key: string): number[][] {
 }
 
 export function readValueCall(key: string): ScriptCall {
-  return scripts.readValue(companionOf(key, 'value'));
+  return readTextCall(companionOf(key, 'value'));
+}
+
+export function readTextCall(key: string): ScriptCall {
+  return scripts.readValue(key);
 }
 
 export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): Call {

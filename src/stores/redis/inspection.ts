@@ -5,8 +5,10 @@ import type { HolderState, HoldKind, LockState, WaiterState } from '../../state'
 import { idOf, ownerOf } from '../../token';
 import { refusal, strangeReply } from './replies';
 
-/** One lock. `token`: that of the holder that ends last. */
-export interface Seen extends LockState {
+/** One lock. */
+export interface Seen {
+  readonly state: LockState;
+  /** Of the holder that ends last. */
   readonly token: string | undefined;
 }
 
@@ -40,8 +42,7 @@ function stateOf([holder, leftMs, waiters, kind, held, queued]: Lock, fence: num
   const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
   const sole = token === undefined ? [] : [holderOf(token, 'exclusive', 1, remaining)];
   const queue = pairs(queued).map(([entry, score]) => waiterOf(entry, score, micros));
-  return {
-    token,
+  const state = {
     locked: token !== undefined,
     owner: ownerOf(holder),
     remaining,
@@ -51,6 +52,7 @@ function stateOf([holder, leftMs, waiters, kind, held, queued]: Lock, fence: num
     holders: mode === 'exclusive' ? sole : pairs(held).flatMap(([text, ends]) => memberOf(text, ends, micros) ?? []),
     queue: queue.filter((waiter) => waiter !== undefined),
   };
+  return { token, state };
 }
 
 function pairs(flat: unknown[]): [string, number][] {

@@ -14,6 +14,7 @@ import {
 } from '../../operator';
 import * as scripts from '../../scripts/generated';
 import type { ScriptCall } from '../../scripts/script';
+import type { LockState } from '../../state';
 import type { ScriptClient } from './client';
 import { withDeadline } from './deadlines';
 import { inspectReply, type Seen } from './inspection';
@@ -48,15 +49,20 @@ export class RedisOperator implements Operator {
     return this.#offsetMs();
   }
 
-  /** In a cluster each key goes to the node that has it. */
-  async inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+  async inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]> {
+    const all = await this.see(keys, commandTimeoutMs);
+    return all.map((seen) => ('state' in seen ? seen.state : seen));
+  }
+
+  /** The same with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
+  async see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
     const count = this.#client.clustered ? 1 : keysInCommand;
     const parts: Promise<(Seen | LockBackendError)[]>[] = [];
-    for (let n = 0; n < keys.length; n += count) parts.push(this.#inspect(keys.slice(n, n + count), commandTimeoutMs));
+    for (let n = 0; n < keys.length; n += count) parts.push(this.#see(keys.slice(n, n + count), commandTimeoutMs));
     return (await Promise.all(parts)).flat();
   }
 
-  async #inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+  async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
     const queues = keys.map((key) => companionOf(key, 'queue'));
     const call = scripts.inspect(keys, queues, this.#fenceKey(keys[0]!), mostShown);
     return inspectReply(await this.#transport.requestAlone(call, keys, commandTimeoutMs), keys);

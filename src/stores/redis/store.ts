@@ -3,7 +3,7 @@
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../errors';
 import { noLock, warn, warningsWanted } from '../../events';
-import { describe, fenceKey, fenceKeyBeside, type Key, listOf, slotOf } from '../../keys';
+import { describe, fenceKey, fenceKeyBeside, type Key, listOf, newServerKey, slotOf } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -33,6 +33,9 @@ import { Replicas } from './replicas';
 import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
 import { Transport } from './transport';
+
+/** Of a server that has run for longer than any lifetime it is of no interest whether it was new. */
+const newMs = 86_400_000;
 
 const stores = new WeakMap<object, RedisStore>();
 
@@ -207,7 +210,18 @@ class RedisStore implements Store, Node {
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
     // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
     const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);
-    return { runId: /run_id:(\w+)/.exec(text)?.[1] ?? '', uptimeMs };
+    const runId = /run_id:(\w+)/.exec(text)?.[1] ?? '';
+    return { runId, uptimeMs, isNew: uptimeMs < newMs && (await this.#isMarkedNew(runId, timeoutMs)) };
+  }
+
+  /** A cluster has no one server of which that could be said. */
+  async #isMarkedNew(runId: string, timeoutMs: number): Promise<boolean> {
+    if (this.#client.clustered || runId === '') return false;
+    const call = commands.readTextCall(newServerKey);
+    return this.#transport.requestAlone(call, newServerKey, timeoutMs).then(
+      (reply) => reply === runId,
+      () => false,
+    );
   }
 
   abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
@@ -220,9 +234,9 @@ class RedisStore implements Store, Node {
   }
 
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const [seen] = await this.operator.inspect([key], commandTimeoutMs);
+    const [seen] = await this.operator.see([key], commandTimeoutMs);
     if (seen instanceof LockBackendError) throw seen;
-    const { token: holder, ...state } = seen!;
+    const { token: holder, state } = seen!;
     return token === undefined ? state : { ...state, owned: holder === token };
   }
 

@@ -1,0 +1,3 @@
+import { describeNest } from '../nest-suite';
+
+describeNest(11, require);

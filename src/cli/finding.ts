@@ -1,0 +1,10 @@
+// What doctor finds, and how it asks.
+
+export type Send = (words: readonly string[]) => Promise<unknown>;
+
+export interface Finding {
+  readonly check: string;
+  readonly status: 'ok' | 'warn' | 'fail';
+  /** What was found, and what to do about it. */
+  readonly remedy: string;
+}

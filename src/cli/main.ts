@@ -1,0 +1,71 @@
+// From what was typed to an exit code: one line on stderr for what went wrong, and an end that waits for the output.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type CommandLine, check, parse } from './command-line';
+import { type Command, commands } from './commands';
+import { exitOf, usage } from './exit';
+import { note, print, watchOutput } from './text';
+
+const globalHelp = `  --url URL          default: REDIS_URL, or redis://127.0.0.1:6379
+  --shared-memory N  the locks of sharedMemoryStore(N) on this host, in place of a Redis
+  --prefix TEXT      put before every key
+  -q, --quiet        no notes; -v, --verbose: more of them
+  --help, --version`;
+
+export async function main(argv: readonly string[]): Promise<void> {
+  watchOutput();
+  const code = await codeOf(argv);
+  await flushed(process.stdout);
+  await flushed(process.stderr);
+  process.exit(code);
+}
+
+async function codeOf(argv: readonly string[]): Promise<number> {
+  try {
+    return await perform(parse(argv));
+  } catch (error) {
+    const exit = exitOf(error);
+    if (exit.message !== '') note(exit.message.replace(/\s*\n\s*/g, ' '));
+    return exit.code;
+  }
+}
+
+async function perform(line: CommandLine): Promise<number> {
+  const { name, values } = line;
+  if (values.version) return said(versionOf());
+  const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
+  if (values.help || name === 'help') return said(command === undefined ? overview() : helpOf(command));
+  if (name === undefined) throw usage('no command');
+  if (command === undefined) throw usage(`there is no command ${JSON.stringify(name)}`);
+  check(line, command);
+  return command.run(line);
+}
+
+async function said(text: string): Promise<number> {
+  await print(text);
+  return 0;
+}
+
+function overview(): string {
+  const lines = Object.entries(commands).map(([name, { about }]) => `  ${name.padEnd(9)} ${about}`);
+  return `redis-exp-lock: distributed locks on Redis\n\n${lines.join('\n')}\n\n${globalHelp}\n\nredis-exp-lock COMMAND --help says more.`;
+}
+
+function helpOf({ usage, about, details, examples }: Command): string {
+  const shown = examples.map((each) => `  ${each}`).join('\n');
+  return `redis-exp-lock ${usage}\n\n${about[0]!.toUpperCase()}${about.slice(1)}.\n\n${details}\n\nGlobal, anywhere before --:\n${globalHelp}\n\nExamples:\n${shown}`;
+}
+
+function versionOf(): string {
+  return JSON.parse(readFileSync(join(__dirname, '..', '..', 'package.json'), 'utf8')).version;
+}
+
+/** What was written has left this process, or nobody reads it. */
+function flushed(stream: NodeJS.WriteStream): Promise<void> {
+  if (stream.writableLength === 0 || stream.destroyed || stream.errored) return Promise.resolve();
+  return new Promise((resolve) => {
+    stream.once('drain', resolve);
+    stream.once('close', resolve);
+    stream.once('error', () => resolve());
+  });
+}

@@ -1,0 +1,35 @@
+// Signals, from the first moment on: while a lock is waited for, one ends the wait; while a command runs, each is passed on to it.
+import { constants } from 'node:os';
+import { Exit } from './exit';
+
+export type ForwardedSignal = 'SIGHUP' | 'SIGINT' | 'SIGTERM' | 'SIGQUIT' | 'SIGUSR1' | 'SIGUSR2';
+const forwarded: readonly ForwardedSignal[] = ['SIGHUP', 'SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'];
+
+/** As a shell reports a command that a signal has ended. */
+export function codeOf(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
+}
+
+export class Signals {
+  readonly #wait = new AbortController();
+  #forward: ((signal: ForwardedSignal) => void) | undefined;
+
+  constructor() {
+    for (const signal of forwarded) process.on(signal, () => this.#on(signal));
+  }
+
+  /** Aborts, with an Exit, at a signal that comes while no command runs. */
+  get wait(): AbortSignal {
+    return this.#wait.signal;
+  }
+
+  /** From now on they go to a command; undefined: no longer. */
+  forwardTo(forward: ((signal: ForwardedSignal) => void) | undefined): void {
+    this.#forward = forward;
+  }
+
+  #on(signal: ForwardedSignal): void {
+    if (this.#forward !== undefined) this.#forward(signal);
+    else this.#wait.abort(new Exit(codeOf(signal)));
+  }
+}

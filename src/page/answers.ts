@@ -1,0 +1,126 @@
+// What is answered to a request, whatever kind of server it came through: the page, the stream of events, the freeing of a lock.
+
+import { type Authorize, type Incoming, isAllowed, isSameOrigin } from './checks';
+import { html, scriptHash, styleHash } from './document';
+import { isFreeable, type Source } from './source';
+import type { Seat, Sink, Watch } from './watch';
+
+/** The three paths below the mount. */
+export type Route = '' | 'events' | 'free';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** Instead of a body: goes on until the viewer or we end it. */
+  readonly stream?: (sink: Sink) => Seat;
+}
+
+export interface Desk {
+  readonly source: Source;
+  readonly watch: Watch;
+  readonly authorize: Authorize | undefined;
+  readonly actions: boolean;
+}
+
+/** No address, no frame, no code but ours; images are the icon in the page itself. */
+const policy = [
+  "default-src 'none'",
+  `script-src '${scriptHash}'`,
+  `style-src '${styleHash}'`,
+  'img-src data:',
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const always = {
+  'content-security-policy': policy,
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'cache-control': 'no-store, no-transform',
+};
+
+const mostBytes = 8192;
+
+/**
+ * Which of our paths it is; undefined: none.
+ *
+ * @param isExact Whether the path begins at the mount. Otherwise the mount is not known, and the last part of the path decides.
+ */
+export function routeOf(path: string, isExact: boolean): Route | undefined {
+  const rest = isExact ? path.replace(/^\//, '') : path.slice(path.lastIndexOf('/') + 1);
+  return rest === '' || rest === 'events' || rest === 'free' ? rest : undefined;
+}
+
+/** Never rejects. */
+export async function answer(route: Route, request: Incoming, desk: Desk): Promise<Answer> {
+  if (!(await isAllowed(request, desk.authorize))) return plain(403);
+  if (route === 'free') return free(request, desk);
+  const isGet = request.method === 'GET' || (request.method === 'HEAD' && route === '');
+  if (!isGet) return plain(405, { allow: route === '' ? 'GET, HEAD' : 'GET' });
+  if (route === '')
+    return { status: 200, headers: { ...always, 'content-type': 'text/html; charset=utf-8' }, body: html };
+  return events(desk.watch);
+}
+
+function events(watch: Watch): Answer {
+  if (watch.isFull) return plain(503, { 'retry-after': '10' });
+  // Nginx would keep events back.
+  const headers = { ...always, 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' };
+  return { status: 200, headers, stream: (sink) => watch.join(sink) };
+}
+
+async function free(request: Incoming, { source, watch, actions }: Desk): Promise<Answer> {
+  if (!actions) return plain(404);
+  if (request.method !== 'POST') return plain(405, { allow: 'POST' });
+  if (!isSameOrigin(request)) return plain(403);
+  if (!/^application\/json\s*(?:;|$)/i.test(request.header('content-type') ?? '')) return plain(415);
+  const body = await request.body(mostBytes).catch(() => '');
+  if (body === undefined) return plain(413, { connection: 'close' });
+  const wanted = wantedOf(body);
+  if (wanted === undefined) return plain(400);
+  try {
+    const key = await source.free(wanted.key, wanted.id);
+    if (key !== undefined) watch.freed(key, wanted.id);
+    return json(key !== undefined ? 200 : 409, { freed: key !== undefined });
+  } catch (error) {
+    return plain((error as { code?: unknown }).code === 'ERR_LOCK_OPTION' ? 400 : 502);
+  }
+}
+
+function wantedOf(body: string): { key: string; id: string } | undefined {
+  try {
+    const { key, id } = JSON.parse(body);
+    return isFreeable(key, id) ? { key, id } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const words: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  413: 'Content Too Large',
+  415: 'Unsupported Media Type',
+  502: 'Redis does not answer',
+  503: 'Too many viewers',
+};
+
+/** A status and no detail. */
+export function plain(status: number, headers: Readonly<Record<string, string>> = {}): Answer {
+  return {
+    status,
+    headers: { ...always, ...headers, 'content-type': 'text/plain; charset=utf-8' },
+    body: `${words[status]}\n`,
+  };
+}
+
+function json(status: number, body: object): Answer {
+  return { status, headers: { ...always, 'content-type': 'application/json' }, body: JSON.stringify(body) };
+}

@@ -1,0 +1,37 @@
+// How often Redis may be asked: few rows often, so that what happens is seen at once; many rows with less than one command per
+// second, in the long run, whatever each read costs.
+
+/** Up to so many rows cost next to nothing. */
+const fewRows = 200;
+const quietMs = { few: 1000, many: 4000 };
+const perSecond = { few: 8, many: 0.9 };
+/** What may be spent at once after a quiet time. */
+const mostCredit = 8;
+
+export class Budget {
+  #credit = mostCredit;
+  #atMs = performance.now();
+  #cost = 0;
+
+  /** A read begins. */
+  begin(): void {
+    this.#cost = 0;
+  }
+
+  /** So many commands are sent. */
+  spend(commands: number): void {
+    this.#cost += commands;
+    this.#credit -= commands;
+  }
+
+  /** Ms until the next read, which will cost what the last one did. `soonMs`: as soon as it may be. */
+  pauseMs(soonMs: number | undefined, rows: number): number {
+    const size = rows > fewRows ? 'many' : 'few';
+    const nowMs = performance.now();
+    const earned = ((nowMs - this.#atMs) / 1000) * perSecond[size];
+    this.#credit = Math.min(mostCredit, this.#credit + earned);
+    this.#atMs = nowMs;
+    const missing = Math.max(0, Math.min(this.#cost, mostCredit) - this.#credit);
+    return Math.max(soonMs ?? quietMs[size], (missing / perSecond[size]) * 1000);
+  }
+}

@@ -1,0 +1,151 @@
+// The two kinds of servers that the page is mounted in: those that hand over a request and a response of Node, and those that
+// hand over a Request and take a Response.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Answer, answer, type Desk, plain, routeOf } from './answers';
+import { type Incoming, isNear } from './checks';
+import type { Seat } from './watch';
+
+/** What frameworks add to a request of Node. */
+interface Mounted extends IncomingMessage {
+  originalUrl?: string;
+  /** Of Express and others: read already. */
+  body?: unknown;
+}
+
+// ---- Node
+
+/** Whatever follows `next` is not ours. */
+export function serveNode(
+  req: Mounted,
+  res: ServerResponse,
+  next: ((error?: unknown) => void) | undefined,
+  desk: Desk,
+): void {
+  const path = pathOf(req.url ?? '/');
+  // A caller with `next` serves other paths too; one without has given us all that it sends here.
+  const route = routeOf(path, next !== undefined || req.originalUrl !== undefined);
+  if (route === undefined) {
+    if (next !== undefined) return next();
+    return void send(plain(404), req, res);
+  }
+  answer(route, ofNode(req), desk).then((given) => send(given, req, res));
+}
+
+function pathOf(url: string): string {
+  return url.split(/[?#]/, 1)[0]!;
+}
+
+function ofNode(req: Mounted): Incoming {
+  return {
+    method: req.method ?? 'GET',
+    header: (name) => {
+      const value = req.headers[name];
+      return Array.isArray(value) ? value[0] : value;
+    },
+    isNear: isNear(req.socket?.remoteAddress),
+    body: async (most) => {
+      if (req.body !== undefined) return alreadyRead(req.body, most);
+      const length = Number(req.headers['content-length'] ?? 0);
+      return length > most ? undefined : read(req, most);
+    },
+    original: req,
+  };
+}
+
+/** A parser that came before us has read it. */
+function alreadyRead(body: unknown, most: number): string | undefined {
+  const text = typeof body === 'string' || Buffer.isBuffer(body) ? String(body) : JSON.stringify(body);
+  return Buffer.byteLength(text) > most ? undefined : text;
+}
+
+async function read(chunks: AsyncIterable<Uint8Array>, most: number): Promise<string | undefined> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of chunks) {
+    size += chunk.length;
+    if (size > most) return undefined;
+    parts.push(chunk);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+function send({ status, headers, body, stream }: Answer, req: IncomingMessage, res: ServerResponse): void {
+  if (res.destroyed) return;
+  // HTTP/2 knows no such header.
+  const { connection, ...others } = headers;
+  res.writeHead(status, connection === undefined || req.httpVersionMajor > 1 ? others : headers);
+  if (stream === undefined) return void res.end(req.method === 'HEAD' ? undefined : body);
+  res.flushHeaders();
+  const seat = stream({
+    write: (text) => {
+      const hasRoom = res.write(text);
+      (res as { flush?: () => void }).flush?.(); // of the middleware that compresses
+      return hasRoom;
+    },
+    end: () => {
+      seat.leave();
+      res.destroy();
+    },
+  });
+  res.on('drain', () => seat.onRoom());
+  res.on('close', () => seat.leave());
+  res.on('error', () => seat.leave());
+}
+
+// ---- fetch
+
+export async function serveFetch(request: Request, desk: Desk): Promise<Response> {
+  const { pathname, host } = new URL(request.url);
+  const route = routeOf(pathname, false);
+  const given = route === undefined ? plain(404) : await answer(route, ofFetch(request, host), desk);
+  const { status, headers, body, stream } = given;
+  if (stream === undefined) return new Response(request.method === 'HEAD' ? null : body!, { status, headers });
+  return new Response(streamOf(stream, request.signal), { status, headers });
+}
+
+function ofFetch(request: Request, host: string): Incoming {
+  return {
+    method: request.method,
+    // A server that makes a Request keeps the Host in its address, and often in no header.
+    header: (name) => request.headers.get(name) ?? (name === 'host' ? host : undefined),
+    isNear: true,
+    body: async (most) => (request.body === null ? '' : read(chunksOf(request.body), most)),
+    original: request,
+  };
+}
+
+async function* chunksOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+  const reader = body.getReader();
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function streamOf(stream: NonNullable<Answer['stream']>, signal: AbortSignal): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder();
+  let seat: Seat;
+  return new ReadableStream<Uint8Array>({
+    start(controller) {
+      const leave = (): void => {
+        seat.leave();
+        signal.removeEventListener('abort', end);
+      };
+      const end = (): void => {
+        leave();
+        controller.close();
+      };
+      seat = stream({
+        write: (text) => {
+          controller.enqueue(encoder.encode(text));
+          return (controller.desiredSize ?? 0) > 0;
+        },
+        end,
+      });
+      signal.addEventListener('abort', end, { once: true });
+    },
+    pull: () => seat.onRoom(),
+    cancel: () => seat.leave(),
+  });
+}

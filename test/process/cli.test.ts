@@ -1,0 +1,380 @@
+// The command line, with real processes: what is known to go wrong with commands under a lock (consul lock, flock, etcdctl), and
+// what an operator types. One server, one program.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { check, parse, permitsOf } from '../../src/cli/command-line';
+import { commands } from '../../src/cli/commands';
+import { Exit } from '../../src/cli/exit';
+import redisExpLock from '../../src/index';
+import { bundled } from '../support/bundle';
+import { exited, freePort, track, waitFor } from '../support/processes';
+import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+
+const program = join(__dirname, '../../src/cli.ts');
+
+interface Ended {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+class Started {
+  readonly child: ChildProcess;
+  out = '';
+  err = '';
+
+  constructor(args: readonly string[], env: NodeJS.ProcessEnv, input?: string | Buffer) {
+    this.child = spawn(process.execPath, [bundled(program), ...args], {
+      env: { ...process.env, ...env },
+      stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+    });
+    track(this.child);
+    this.child.stdout!.on('data', (text) => {
+      this.out += String(text);
+    });
+    this.child.stderr!.on('data', (text) => {
+      this.err += String(text);
+    });
+    this.child.stdin?.end(input);
+  }
+
+  async ended(): Promise<Ended> {
+    await exited(this.child);
+    // What was written just before the end is still in the pipe then.
+    if (!this.child.stdout!.closed) await new Promise((resolve) => this.child.stdout!.once('close', resolve));
+    return { code: this.child.exitCode, out: this.out, err: this.err };
+  }
+
+  async says(text: string): Promise<void> {
+    await waitFor(() => this.out.includes(text), { what: `${text} in ${JSON.stringify(this.out + this.err)}` });
+  }
+}
+
+const isAlive = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0);
+    return readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ')[1]![0] !== 'Z';
+  } catch {
+    return false;
+  }
+};
+const rows = (text: string): any[] =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+describe('the command line', function () {
+  this.timeout(60_000);
+  let server: RedisServer;
+  let client: Client;
+  let withLock: redisExpLock.WithLock;
+  let key: string;
+
+  const start = (args: readonly string[], input?: string | Buffer): Started =>
+    new Started(args, { REDIS_URL: server.url }, input);
+  const type = (...args: string[]): Promise<Ended> => start(args).ended();
+  const token = (of = key): Promise<string | null> => client.get(of);
+  /** The pids that a command prints. */
+  const pidsOf = (text: string): number[] => [...text.matchAll(/pid (\d+)/g)].map(([, pid]) => Number(pid));
+  const gone = (pids: readonly number[]): Promise<unknown> =>
+    waitFor(() => !pids.some(isAlive), { what: `${pids} to be gone` });
+
+  before(async () => {
+    server = await startRedis();
+    client = await connect(server.url);
+    withLock = redisExpLock({ redis: client, lifetime: 60_000 });
+  });
+  after(async () => {
+    await withLock.close({ drain: false });
+    client.destroy();
+    await server.discard();
+  });
+  beforeEach(() => {
+    key = uniqueKey('cli');
+  });
+
+  describe('run', () => {
+    it('H87: exits as the command did; 128 + its signal; 126 and 127 as a shell; nothing stays held', async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-'));
+      const cases = [
+        [['sh', '-c', 'exit 7'], 7],
+        [['sh', '-c', 'kill -9 $$'], 137],
+        [[join(folder, 'missing')], 127],
+        [[folder], 126],
+      ] as const;
+      const codes = await Promise.all(
+        cases.map(async ([command], n) => (await type('run', `${key}-${n}`, '--', ...command)).code),
+      );
+      expect(codes).to.deep.equal(cases.map(([, code]) => code));
+      expect(await client.keys(`${key}*`)).to.deep.equal([]);
+      rmSync(folder, { recursive: true });
+    });
+
+    it('H87: of nested locks the command sees the inner one; of several, one a line; never a token', async () => {
+      const inner = [process.execPath, bundled(program), 'run', `${key}-b`, `${key}-c`, '--', 'env'];
+      const { out, code } = await type('run', key, '--', ...inner);
+      expect(code).to.equal(0);
+      expect(out).to.contain(`LOCK_KEY=${key}-b\n${key}-c\n`);
+      expect(out).not.to.contain(`LOCK_KEY=${key}\n`);
+      expect(out)
+        .to.match(/^LOCK_FENCE=\d{16}$/m)
+        .and.to.match(/^LOCK_OWNER=.+:\d+$/m);
+      expect(out).not.to.match(/_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-/);
+    });
+
+    it('H87: 5 MB go through the command, in and out', async () => {
+      const started = start(['run', key, '--', 'cat'], Buffer.alloc(5_000_000, 'x'));
+      const { out, code } = await started.ended();
+      expect([out.length, code]).to.deep.equal([5_000_000, 0]);
+    });
+
+    it('busy: 75, or what -E says, also for the other kind of lock; with -w as long as that', async () => {
+      const lease = await withLock.promise(key);
+      const all = [
+        ['-n', '-E', '3'],
+        ['-n', '--shared'],
+        ['-w', '50ms'],
+      ];
+      const ended = await Promise.all(all.map((how) => type('run', ...how, key, '--', 'echo', 'ran')));
+      expect(ended.map(({ code }) => code)).to.deep.equal([3, 75, 75]);
+      expect(ended.map(({ out }) => out).join('')).to.equal('');
+      for (const { err } of ended) expect(err.trim().split('\n')).to.have.length(1);
+      expect(await lease.release()).to.equal(true);
+    });
+
+    it('--shared commands run side by side, and one that wants the key alone waits for them; permits too', async () => {
+      const [one, other] = [1, 2].map(() =>
+        start(['run', '--shared', key, '--', 'sh', '-c', 'echo in; read x'], undefined),
+      );
+      const held = start(['run', '--shared', key, '--', 'sh', '-c', 'echo in; exec sleep 1000']);
+      await Promise.all([one!.ended(), other!.ended(), held.says('in')]);
+      expect((await type('run', '-n', key, '--', 'true')).code, 'alone').to.equal(75);
+      const alone = start(['run', key, '--', 'echo', 'alone']);
+      await waitFor(async () => (await withLock.inspect(key)).queue[0]?.kind === 'write');
+      held.child.kill('SIGTERM');
+      expect((await held.ended()).code).to.equal(143);
+      expect(await alone.ended()).to.include({ code: 0, out: 'alone\n' });
+      const permit = start(['run', '--permits', '1/1', `${key}-p`, '--', 'sh', '-c', 'echo in; exec sleep 1000']);
+      await permit.says('in');
+      expect((await type('run', '-n', '--permits', '1/1', `${key}-p`, '--', 'true')).code, 'permits').to.equal(75);
+      permit.child.kill('SIGINT');
+      expect((await permit.ended()).code).to.equal(130);
+    });
+
+    it('H87: a signal ends the wait with 128 + n, and leaves nothing in the queue', async () => {
+      const lease = await withLock.promise(key);
+      const signals = ['SIGTERM', 'SIGINT'] as const;
+      const waiting = signals.map(() => start(['run', key, '--', 'echo', 'ran']));
+      await waitFor(async () => (await withLock.inspect(key)).queue.length === 2);
+      for (const [n, signal] of signals.entries()) waiting[n]!.child.kill(signal);
+      const ended = await Promise.all(waiting.map((each) => each.ended()));
+      expect(ended.map(({ code }) => code)).to.deep.equal([143, 130]);
+      expect(ended.map(({ out }) => out).join('')).to.equal('');
+      expect((await withLock.inspect(key)).waiters).to.equal(0);
+      expect(await lease.release()).to.equal(true);
+    });
+
+    it('H87: a TERM that comes with the grant ends the command, or comes before it; HUP leaves no orphans', async () => {
+      const late = start(['run', key, '--', 'sh', '-c', 'echo pid $$; exec sleep 1000']);
+      await waitFor(() => token());
+      late.child.kill('SIGTERM');
+      const { code, out } = await late.ended();
+      expect(code).to.equal(143);
+      await gone(pidsOf(out));
+      const script = 'sleep 1000 & echo pid $!; echo pid $$; wait';
+      const hung = start(['run', key, '--', 'sh', '-c', script]);
+      await hung.says(`pid ${pidsOf(hung.out)[1] ?? ''}`);
+      await waitFor(() => pidsOf(hung.out).length === 2);
+      hung.child.kill('SIGHUP');
+      expect((await hung.ended()).code).to.equal(129);
+      await gone(pidsOf(hung.out));
+      expect(await token()).to.equal(null);
+    });
+
+    it('H87: a grandchild that ignores TERM is killed after the grace, and only then is the lock free', async () => {
+      const script = `(trap '' TERM; echo pid $(sh -c 'echo $PPID'); while :; do sleep 0.05; done) & echo pid $$; wait`;
+      const started = start(['run', '--kill-after', '300ms', key, '--', 'sh', '-c', script]);
+      await waitFor(() => pidsOf(started.out).length === 2);
+      const pids = pidsOf(started.out);
+      started.child.kill('SIGTERM');
+      await waitFor(async () => (await token()) === null);
+      expect(pids.filter(isAlive), 'left when the lock is free').to.deep.equal([]);
+      expect((await started.ended()).code).to.equal(143);
+    });
+
+    it('H87, H88: the key taken away: TERM at once, KILL after the grace, 76, and no grandchild left', async () => {
+      const script = `trap 'echo got TERM' TERM; (trap '' TERM; echo pid $(sh -c 'echo $PPID'); while :; do sleep 0.05; done) & echo pid $$; while :; do sleep 0.05; done`;
+      const started = start(['run', '--ttl', '60s', '--kill-after', '300ms', key, '--', 'sh', '-c', script]);
+      await waitFor(() => pidsOf(started.out).length === 2);
+      const held = (await token())!;
+      const { id } = (await withLock.inspect(key)).holders[0]!;
+      const system = execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
+      const environment = readFileSync(`/proc/${pidsOf(started.out)[1]}/environ`, 'latin1');
+      const shown = await Promise.all([type('ls', '--json'), type('show', key, '--json')]);
+      expect([system, environment, ...shown.map(({ out }) => out)].join('\n')).not.to.contain(held.slice(-36));
+      const listed = rows(shown[0]!.out);
+      expect(listed.find((row) => row.key === key)).to.have.all.keys(
+        'key',
+        'kind',
+        'owner',
+        'id',
+        'remaining',
+        'waiting',
+        'fence',
+      );
+      expect(listed.at(-1)).to.deep.equal({ coverage: { processes: 1, scanned: false } });
+      expect(rows(shown[1]!.out)[0]).to.include({ key, kind: 'exclusive', id });
+
+      // It refuses without a terminal, and a stale id changes nothing.
+      expect((await type('release', key, '--id', id)).code).to.equal(64);
+      const stale = await type('release', key, '--id', id === '00000000' ? '11111111' : '00000000', '--yes');
+      expect(stale.code).to.equal(1);
+      expect(await token()).to.equal(held);
+      const freed = await type('release', key, '--id', id, '--yes');
+      expect([freed.code, rows(freed.out)[0]]).to.deep.equal([0, { key, id, released: true }]);
+      const { code, out } = await started.ended();
+      expect(code).to.equal(76);
+      expect(out).to.contain('got TERM');
+      expect(pidsOf(out).filter(isAlive)).to.deep.equal([]);
+    });
+
+    it('H87: a server that stands still for longer than the ttl: the command is ended, 76', async () => {
+      const own = await startRedis();
+      const script = `trap 'echo got TERM; exit 0' TERM; echo in; while :; do sleep 0.05; done`;
+      const args = ['run', '--url', own.url, '--ttl', '900ms', '--kill-after', '500ms', key, '--', 'sh', '-c', script];
+      const started = start(args);
+      await started.says('in');
+      await own.stop();
+      const { code, out } = await started.ended();
+      expect([code, out]).to.deep.equal([76, 'in\ngot TERM\n']);
+      await own.discard();
+    });
+
+    it('a wrong line is 64 before any connection; an address where nobody answers 69; each in one line', async () => {
+      let connections = 0;
+      const listening = createServer((socket) => {
+        connections += 1;
+        socket.destroy();
+      });
+      const port = await freePort();
+      await new Promise<void>((resolve) => listening.listen(port, '127.0.0.1', resolve));
+      const url = `redis://user:geheim@127.0.0.1:${port}`;
+      for (const line of [
+        ['run', '--', 'true'],
+        ['run', key],
+        ['run', '--permits', '3/2', key, '--', 'true'],
+        ['ls', '--every', '1d'],
+        ['ls', '--', 'true'],
+      ]) {
+        expect(() => {
+          const typed = parse(line);
+          check(typed, commands[typed.name!]!);
+          permitsOf(typed);
+        }, line.join(' ')).to.throw(Exit);
+      }
+      const wrong = [
+        ['run', '--wat', key, '--', 'true'],
+        ['once', key, '--', 'true'],
+        ['ls', '--store', 'memory'],
+      ];
+      const ended = await Promise.all(wrong.map((args) => start(['--url', url, ...args]).ended()));
+      expect(ended.map(({ code }) => code)).to.deep.equal(wrong.map(() => 64));
+      expect(connections).to.equal(0);
+      const unreachable = await type('ls', '--url', url);
+      await new Promise((resolve) => listening.close(resolve));
+      expect(unreachable.code).to.equal(69);
+      for (const { err } of [...ended, unreachable]) {
+        expect(err)
+          .to.match(/^redis-exp-lock: [^\n]+\n$/)
+          .and.not.to.contain('geheim');
+      }
+    });
+  });
+
+  it('once: the command runs once a slot; then 0 and a note. elect: the command of the leader, and its exit code', async () => {
+    const args = ['once', '--every', '365d', key, '--', 'sh', '-c', 'echo ran; exit 3'];
+    expect(await type(...args)).to.include({ code: 3, out: 'ran\n' });
+    const again = await type(...args);
+    expect(again).to.include({ code: 0, out: '' });
+    expect(again.err).to.contain('has run in this slot');
+    const elected = await type('elect', `${key}-e`, '--', 'sh', '-c', 'echo $LOCK_KEY $LOCK_FENCE; exit 4');
+    expect(elected.code).to.equal(4);
+    expect(elected.out).to.match(new RegExp(`^${key}-e \\d{16}\\n$`));
+  });
+
+  it('show a free key: kind and owner null; a hostile key does nothing to a terminal; top shows pictures', async () => {
+    const free = rows((await type('show', key, '--json')).out)[0];
+    expect(free).to.deep.equal({
+      key,
+      kind: null,
+      owner: null,
+      id: null,
+      remaining: 0,
+      waiting: 0,
+      holders: [],
+      queue: [],
+    });
+    const lease = await withLock.promise(`${key}\x1b[2J\u202e`);
+    const shown = await type('ls', '--scan', key);
+    expect(shown.out).to.contain(`${key}\\u001b[2J\\u202e`).and.not.to.contain('\x1b');
+    expect(shown.out.trim().split('\n').at(-1)).to.equal('1 lock; 0 processes registered, every key looked at');
+    const top = start(['top', '--scan', key]);
+    await top.says('1 held, 0 waiting');
+    top.child.kill('SIGINT');
+    expect((await top.ended()).code).to.equal(0);
+    await lease.release();
+  });
+
+  it('doctor: 0 where all is well, 1 for a policy that evicts or a lock without end, 2 for missing rights or silence', async () => {
+    const statusOf = (out: string, check: string): string =>
+      rows(out).find((row) => row.check.startsWith(check)).status;
+    const well = await type('doctor', '--json');
+    expect(well.code, well.out).to.equal(0);
+    for (const row of rows(well.out)) expect(row).to.have.all.keys('check', 'status', 'remedy');
+    const lease = await withLock.promise(key, { lifetime: null });
+    await client.configSet('maxmemory-policy', 'allkeys-lru');
+    await client.sendCommand(['ACL', 'SETUSER', 'few', 'on', '>pw', 'allkeys', 'allchannels', '+@all', '-publish']);
+    const few = `redis://few:pw@127.0.0.1:${server.port}`;
+    const [warned, failed, none] = await Promise.all([
+      type('doctor', '--json'),
+      type('doctor', '--json', '--url', few),
+      type('doctor', '--json', '--url', 'redis://127.0.0.1:1'),
+    ]);
+    expect(warned.code).to.equal(1);
+    expect(statusOf(warned.out, 'eviction')).to.equal('warn');
+    expect(statusOf(warned.out, 'locks without end')).to.equal('warn');
+    expect(failed.code).to.equal(2);
+    expect(statusOf(failed.out, 'right +publish')).to.equal('fail');
+    expect(none.code).to.equal(2);
+    await client.configSet('maxmemory-policy', 'noeviction');
+    await lease.release();
+  });
+
+  it('the library loads nothing of the tools, however it is loaded', () => {
+    const script = `require('tsx/cjs'); require(${JSON.stringify(join(__dirname, '../../src/index.ts'))});
+      console.log(Object.keys(require.cache).filter((each) => /src.(cli|page)/.test(each)).length, Object.keys(require.cache).filter((each) => /.src./.test(each)).length);`;
+    const said = execFileSync(process.execPath, ['--eval', script], {
+      encoding: 'utf8',
+      cwd: join(__dirname, '../..'),
+    });
+    const [tools, all] = said.split(' ').map(Number) as [number, number];
+    expect(tools).to.equal(0);
+    expect(all).to.be.within(40, 110);
+  });
+
+  it('every example of the help is a line that its command takes, and its usage names all of its options', () => {
+    for (const [name, command] of Object.entries(commands)) {
+      expect(command.examples.length, name).to.be.greaterThan(0);
+      for (const example of command.examples) {
+        const line = parse(example.split(' | ')[0]!.split(' ').slice(1));
+        expect(line.name).to.equal(name);
+        check(line, command);
+      }
+    }
+  });
+});

@@ -1,0 +1,70 @@
+/**
+ * A new quorum, on real servers that have just been started: it stands still for a lifetime, unless its operator has said, by the
+ * command of docs/quorum.md, that there is nothing to forget.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import { waitFor } from '../support/processes';
+import { type Client, closeAll, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { LONG_MS, REDIAL } from './faults';
+import { rejectionOf } from './holding';
+
+const docs = readFileSync(join(__dirname, '../../docs/quorum.md'), 'utf8');
+const [, script, keys] = /EVAL "(if [^"]+)" \\\n\s+2 (.+)\n/.exec(docs)!;
+
+describe('a new quorum', function () {
+  this.timeout(30_000);
+
+  let servers: RedisServer[];
+  let key: string;
+
+  beforeEach(async () => {
+    key = uniqueKey();
+    servers = await Promise.all([startRedis(), startRedis(), startRedis()]);
+  });
+
+  afterEach(() => Promise.all(servers.map((server) => server.discard())));
+  after(() => closeAll());
+
+  const dial = (): Promise<Client[]> => Promise.all(servers.map(({ url }) => connect(url, REDIAL)));
+  const sayNew = (server: RedisServer): Promise<string> => server.command('EVAL', script!, 2, ...keys!.split(' '));
+  async function refused(redis: Client[], lifetime = LONG_MS): Promise<void> {
+    const error = await rejectionOf(redisExpLock({ redis, lifetime }).promise(key));
+    expect(error).to.include({ code: 'ERR_LOCK_BACKEND', retryable: true });
+    expect(error.message).to.contain('started less than a lifetime ago');
+  }
+
+  it('has no vote for a lifetime; a wait with a `timeout` lasts until then', async () => {
+    const redis = await dial();
+    await refused(redis);
+    const lease = await redisExpLock({ redis: await dial(), lifetime: 1500 }).promise(key, { timeout: 20_000 });
+    expect(await lease.release()).to.equal(true);
+  });
+
+  it('grants at once where all are said to be new; a restart is no first start, whatever is said of it later', async () => {
+    for (const server of servers) expect(await sayNew(server)).to.equal('OK');
+    const redis = await dial();
+    const withLock = redisExpLock({ redis, lifetime: 2000 });
+    const first = await withLock.promise(key);
+    expect(await first.release()).to.equal(true);
+    expect(await sayNew(servers[0]!)).to.equal('NOT NEW');
+    // It restarts empty, while the others are older than a lifetime: said too late.
+    await new Promise((resolve) => setTimeout(resolve, 2500));
+    await servers[2]!.kill();
+    await servers[2]!.start();
+    expect(await sayNew(servers[2]!)).to.equal('OK');
+    await waitFor(() => redis[2]!.isReady, { what: 'the client of the node that forgot' });
+    const two = redisExpLock({ redis: [redis[0]!, redis[2]!], lifetime: 2000 });
+    expect((await rejectionOf(two.promise(key))).message).to.contain('started less than a lifetime ago');
+    const later = await two.promise(key, { timeout: 20_000 });
+    expect(later.fence).to.be.greaterThan(first.fence);
+    expect(await later.release()).to.equal(true);
+  });
+
+  it('stands still where only some are said to be new', async () => {
+    for (const server of servers.slice(0, 2)) await sayNew(server);
+    await refused(await dial());
+  });
+});
