@@ -10,7 +10,7 @@ let finish;
 const hold = locks.hold ?? holdOnly;
 
 async function holdOnly(key, work) {
-  const held = await locks.acquire(key, 60_000);
+  const held = await locks.acquire(key);
   await work({ told: new Promise(() => {}), fence: held.fence }).finally(() => held.release());
 }
 
@@ -62,6 +62,6 @@ process.on('message', async ({ id, verb, ...words }) => {
 process.on('uncaughtException', (error) => process.send({ crashed: String(error) }));
 process.on('unhandledRejection', () => {});
 // Scripts are in the server before anything is done to it, so that a fault meets the command that matters.
-const warm = await locks.acquire('warm', 5000);
+const warm = await locks.acquire('warm');
 await warm.release();
 process.send({ ready: locks.redisKey('k') });

@@ -1,14 +1,14 @@
 // `npm run compare`: the same faults for other lock libraries, for a naive lock and for this one. Writes proof/compare.json and, from it,
-// docs/compare.md. `--fault X --library Y` shows one cell and writes nothing.
+// docs/compare.md. `--fault X --library Y` shows one cell; with `--write` it takes the place of the one that is there.
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { killChildren } from '../test/support/processes';
 import { closeAll, stopServers } from '../test/support/redis';
 import { type Fault, faults, type Outcome } from './faults';
 import { type Comparison, pageOf } from './page';
-import { Stage } from './stage';
+import { Stage, within } from './stage';
 
 const root = join(__dirname, '..');
 export const libraries = [
@@ -24,7 +24,7 @@ export const libraries = [
 async function cell(fault: Fault, library: string): Promise<Outcome> {
   const stage = await Stage.set(library);
   try {
-    return await fault.run(stage);
+    return (await within(fault.run(stage), 60_000)) ?? { text: 'no outcome within a minute' };
   } finally {
     await stage.strike();
   }
@@ -55,7 +55,9 @@ async function compare(chosenFaults: readonly string[], chosen: readonly string[
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { fault: { type: 'string' }, library: { type: 'string' } } });
+  const { values } = parseArgs({
+    options: { fault: { type: 'string' }, library: { type: 'string' }, write: { type: 'boolean' } },
+  });
   const { fault, library } = values;
   if (fault && !faults[fault]) throw new Error(`--fault: one of ${Object.keys(faults).join(', ')}`);
   if (library && !libraries.includes(library)) throw new Error(`--library: one of ${libraries.join(', ')}`);
@@ -63,11 +65,25 @@ async function main(): Promise<void> {
     execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: __dirname, stdio: 'inherit' });
   }
   const comparison = await compare(fault ? [fault] : Object.keys(faults), library ? [library] : libraries);
-  if (fault || library) return;
+  if (!fault && !library) write(comparison);
+  else if (values.write) write(joined(JSON.parse(readFileSync(target, 'utf8')), comparison));
+}
+
+const target = join(root, 'proof', 'compare.json');
+
+/** Some cells anew; titles and settings are those of now. */
+function joined(old: Comparison, some: Comparison): Comparison {
+  const outcomes = Object.fromEntries(
+    Object.entries(old.outcomes).map(([fault, row]) => [fault, { ...row, ...some.outcomes[fault] }]),
+  );
+  return { faults: some.faults, libraries: { ...old.libraries, ...some.libraries }, outcomes };
+}
+
+function write(comparison: Comparison): void {
   const tame = Object.keys(faults).filter((name) => !faults[name]!.figure && comparison.outcomes[name]!.naive!.holds);
   if (tame.length > 0) throw new Error(`the naive lock did not fail, so these faults do not bite: ${tame.join(', ')}`);
   mkdirSync(join(root, 'proof'), { recursive: true });
-  writeFileSync(join(root, 'proof', 'compare.json'), `${JSON.stringify(comparison, null, 2)}\n`);
+  writeFileSync(target, `${JSON.stringify(comparison, null, 2)}\n`);
   writeFileSync(join(root, 'docs', 'compare.md'), pageOf(comparison));
 }
 

@@ -33,7 +33,7 @@ export class User {
     const file = join(__dirname, 'child.mjs');
     this.process = fork(file, [library, url, String(lifetime)], {
       execArgv: [],
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     track(this.process);
     this.process.on('error', () => {});
@@ -54,7 +54,8 @@ export class User {
     });
   }
 
-  acquire = (wait = 60_000) => this.ask('acquire', { wait });
+  /** Without `wait`: as the library does it by default. With it: for so many ms at most. */
+  acquire = (wait?: number) => this.ask('acquire', { wait });
 }
 
 export class Stage {
@@ -84,7 +85,8 @@ export class Stage {
 
   /** The key of a lock that was just taken, from now on without an end: if it goes, it was deleted. */
   async pin(user: User): Promise<string | null> {
-    await this.server.command('PERSIST', user.redisKey);
+    const found = await this.server.command('PERSIST', user.redisKey);
+    if (found !== 1) throw new Error(`${this.library}: ${user.redisKey} is not its key, or has no end`);
     return this.value(user);
   }
 

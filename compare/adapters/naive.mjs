@@ -8,7 +8,7 @@ export const promises = {};
 
 export async function open(url, { lifetime }) {
   const client = await ioredis(url);
-  async function acquire(key, wait) {
+  async function acquire(key, wait = 10_000) {
     const end = performance.now() + wait;
     while ((await client.set(key, '1', 'PX', lifetime, 'NX')) !== 'OK') {
       if (performance.now() > end) throw new Error('busy');

@@ -7,7 +7,7 @@ const require = createRequire(import.meta.url);
 export const { version } = require('../../package.json');
 export const source = 'protocol.md';
 export const settings =
-  'node-redis; the defaults (queued waiting, renewal at a third of the lifetime), `timeout` = the limit';
+  'node-redis; the defaults (queued waiting, renewal at a third of the lifetime), `timeout` = the limit where the fault sets one';
 const signal = 'docs/safety.md: the holder learns of a loss by its signal';
 const owner = 'docs/protocol.md: the token is compared before the key is deleted';
 const unknown = 'docs/protocol.md, A lost reply';
@@ -30,14 +30,14 @@ export async function open(url, { lifetime }) {
   return {
     redisKey: (key) => key,
     async acquire(key, wait) {
-      const lease = await withLock.promise(key, { timeout: wait });
+      const lease = await withLock.promise(key, wait === undefined ? {} : { timeout: wait });
       const extend = async (ms) => {
         if (!(await lease.extend(ms))) throw new Error('not extended');
       };
       return { release: () => lease.release(), extend, fence: lease.fence };
     },
     hold: (key, work) =>
-      withLock.run(key, { timeout: Number.POSITIVE_INFINITY }, (lease) => {
+      withLock.run(key, (lease) => {
         const told = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }));
         return work({ told, fence: lease.fence });
       }),

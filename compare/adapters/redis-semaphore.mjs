@@ -7,7 +7,7 @@ const { Mutex } = require('redis-semaphore');
 export const { version } = require('../node_modules/redis-semaphore/package.json');
 export const source = 'https://github.com/swarthy/redis-semaphore';
 export const settings =
-  'ioredis; `Mutex` with its defaults (retry every 10 ms, refresh at 0.8 × lifetime), `acquireTimeout` = the limit';
+  'ioredis; `Mutex` with its defaults (retry every 10 ms, refresh at 0.8 × lifetime), `acquireTimeout` = the limit where the fault sets one';
 const lost = 'README, Mutex: “`onLockLost` – called when lock loss is detected due refresh cycle”';
 const noEffect =
   'README, Example with lost lock handling: “if lock is no longer belongs to this mutex, .release() will have no effect”';
@@ -18,13 +18,12 @@ export const promises = {
   'release-after-expiry': noEffect,
   'lost-release-reply': noEffect,
   'client-killed': 'README, Mutex: “`lockTimeout` – time after mutex will be auto released (expired)”',
-  'late-request':
-    'README, Mutex: “`acquireTimeout` – max timeout for `.acquire()` call” (nothing is said of what is left)',
 };
 
 export async function open(url, { lifetime }) {
   const client = await ioredis(url);
-  const mutexOf = (key, wait, more) => new Mutex(client, key, { lockTimeout: lifetime, acquireTimeout: wait, ...more });
+  const mutexOf = (key, wait, more) =>
+    new Mutex(client, key, { lockTimeout: lifetime, ...(wait && { acquireTimeout: wait }), ...more });
   return {
     redisKey: (key) => `mutex:${key}`,
     async acquire(key, wait) {
@@ -37,7 +36,7 @@ export async function open(url, { lifetime }) {
       const told = new Promise((resolve) => {
         tell = resolve;
       });
-      const mutex = mutexOf(key, 60_000, { onLockLost: tell });
+      const mutex = mutexOf(key, undefined, { onLockLost: tell });
       await mutex.acquire();
       await work({ told }).finally(() => mutex.release());
     },

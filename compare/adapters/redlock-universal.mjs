@@ -7,7 +7,7 @@ const { createLock, IoredisAdapter } = require('redlock-universal');
 export const { version } = require('../node_modules/redlock-universal/package.json');
 export const source = 'https://github.com/alexpota/redlock-universal';
 export const settings =
-  'ioredis; `createLock` with its defaults (retry every 100 ms); `retryAttempts` = limit / 100 ms';
+  'ioredis; `createLock` with its defaults (retry every 100 ms); `retryAttempts` = limit / 100 ms where the fault sets a limit';
 const signal = 'README, Best Practices: “Handle `signal.aborted` – gracefully exit when lock is lost”';
 const mismatch = 'README, Error Handling: LockReleaseError, “handle mismatch”';
 export const promises = {
@@ -23,13 +23,7 @@ export const promises = {
 export async function open(url, { lifetime }) {
   const adapter = new IoredisAdapter(await ioredis(url));
   const lockOf = (key, wait) =>
-    createLock({
-      adapter,
-      key,
-      ttl: lifetime,
-      retryAttempts: Math.ceil(Math.min(wait, 600_000) / 100),
-      retryDelay: 100,
-    });
+    createLock({ adapter, key, ttl: lifetime, ...(wait && { retryAttempts: Math.ceil(wait / 100), retryDelay: 100 }) });
   return {
     redisKey: (key) => key,
     async acquire(key, wait) {
@@ -43,7 +37,7 @@ export async function open(url, { lifetime }) {
       };
     },
     hold: (key, work) =>
-      lockOf(key, 600_000).using((aborted) => {
+      lockOf(key).using((aborted) => {
         const told = new Promise((resolve) => aborted.addEventListener('abort', resolve, { once: true }));
         return work({ told });
       }),

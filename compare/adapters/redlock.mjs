@@ -4,10 +4,10 @@ import { createRequire } from 'node:module';
 import { ioredis } from './clients.mjs';
 
 const require = createRequire(import.meta.url);
-export const { version } = require('../node_modules/redlock/package.json');
+export const version = require('../node_modules/redlock/package.json').version.replace('v', '');
 export const source = 'https://github.com/mike-marcacci/node-redlock';
 export const settings =
-  'one ioredis; the defaults of its README; `retryCount` −1 where the call has no limit, else limit / 200 ms';
+  'one ioredis; the defaults of its README; `retryCount` = limit / 200 ms where the fault sets a limit';
 const algorithm =
   'README, first sentence: “an implementation of the redlock algorithm” (it deletes a key only if it has its value)';
 const signal = 'README, Usage: “In the case that auto-extension fails, an AbortSignal will be updated”';
@@ -27,8 +27,9 @@ export async function open(url, { lifetime }, Redlock = require('redlock').defau
   return {
     redisKey: (key) => key,
     async acquire(key, wait) {
-      const retryCount = Number.isFinite(wait) ? Math.ceil(wait / 200) : -1;
-      let lock = await redlock.acquire([key], lifetime, { retryCount });
+      // Without a limit: the defaults. Settings given here would be those of later extensions too.
+      const settings = wait === undefined ? undefined : { retryCount: Math.ceil(wait / 200) };
+      let lock = await redlock.acquire([key], lifetime, settings);
       return {
         release: () => lock.release(),
         async extend(ms) {
@@ -37,7 +38,7 @@ export async function open(url, { lifetime }, Redlock = require('redlock').defau
       };
     },
     hold: (key, work) =>
-      redlock.using([key], lifetime, { retryCount: -1 }, (aborted) => {
+      redlock.using([key], lifetime, (aborted) => {
         const told = new Promise((resolve) => aborted.addEventListener('abort', resolve, { once: true }));
         return work({ told });
       }),
