@@ -3,29 +3,22 @@
 'use strict';
 
 const mutex = (script, why, from, to) => ({ kind: 'mutex', script, why, from, to });
+const plain = (script, why, from, to) => ({ kind: 'plain', script, why, from, to });
 const shared = (script, why, from, to) => ({ kind: 'shared', script, why, from, to });
 const beside = (script, why, from, to) => ({ kind: 'beside', script, why, from, to });
 
+const others = ['forged-queue', 'late-extension', 'unknown-outcome', 'foreign-keys', 'server-states'];
+
 exports.tests = {
-  mutex: [
-    'same-replies',
-    'queue-model',
-    'plain',
-    'model',
-    'wire-format',
-    'forged-queue',
-    'late-extension',
-    'unknown-outcome',
-    'foreign-keys',
-    'server-states',
-  ],
-  shared: ['holders-model', 'same-replies', 'reader-bounds', 'forged-queue', 'foreign-members'],
+  mutex: ['queue-model', 'model', 'wire-format', 'same-replies', 'plain', ...others],
+  plain: ['plain', 'renewal', 'same-replies', ...others],
+  shared: ['holders-model', 'ends-of-holders', 'same-replies', 'reader-bounds', 'forged-queue', 'foreign-members'],
   beside: [
-    'same-replies',
-    'unknown-outcome',
     '../contract/cached',
     '../contract/once',
     '../contract/election',
+    'same-replies',
+    'unknown-outcome',
     'quorum',
   ],
 };
@@ -35,8 +28,8 @@ exports.mutants = [
   mutex(
     'acquire',
     'the short path passes a queue',
-    "call('ZCARD', KEYS[2]) == 0 and count",
-    "call('ZCARD', KEYS[2]) >= 0 and count",
+    "attempt('EXISTS', KEYS[1], KEYS[2]) == 0",
+    "attempt('EXISTS', KEYS[1]) == 0",
   ),
   mutex(
     'acquire',
@@ -92,11 +85,21 @@ exports.mutants = [
     'release',
     'the hand-off ignores what the process is queued with next',
     'local next = #ARGV > 3 and ARGV[4]',
-    'local next = false',
+    'local next = #ARGV > 3000 and ARGV[4]',
   ),
-  mutex('extend', 'somebody else’s lock is extended', 'elseif holder ~= ARGV[1] then', 'elseif false then'),
+  mutex(
+    'extend',
+    'somebody else’s lock is extended',
+    'elseif holder ~= ARGV[1] then',
+    'elseif holder ~= ARGV[1] and false then',
+  ),
   mutex('extend', 'a renewal undoes an extension', 'later[i] = exact or', 'later[i] = true or'),
-  mutex('extend', 'a late extension is executed', 'if result == 1 and now > tonumber(ARGV[4]) then', 'if false then'),
+  mutex(
+    'extend',
+    'a late extension is executed',
+    'if result == 1 and now > tonumber(ARGV[4]) then',
+    'if now > tonumber(ARGV[4]) + 1e12 then',
+  ),
   mutex('extend', 'a missing key counts as extended', 'result = math.min(result, 0)', 'result = math.min(result, 1)'),
   mutex(
     'mint',
@@ -161,16 +164,18 @@ exports.mutants = [
     'local ms = math.max(2 * math.min(',
     'local ms = math.max(1 * math.min(',
   ),
-  mutex('plain', 'somebody else’s lock is deleted', 'if held[i] == words[5 + i] and', 'if held[i] and'),
-  mutex('plain', 'nothing is handed off', "and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then", 'then'),
-  mutex('plain', 'a late request is executed', 'areUsual = now <= tonumber(notAfter) and', 'areUsual ='),
-  mutex('plain', 'fences of a tick are given again', 'first + acquires - 1', 'first'),
-  mutex(
+  plain('plain', 'somebody else’s lock is deleted', 'if held[i] == words[t + i] and', 'if held[i] and'),
+  plain('plain', 'nothing is handed off', "and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then", 'then'),
+  plain('plain', 'a late request is executed', 'areUsual = now <= tonumber(notAfter) and', 'areUsual ='),
+  plain('plain', 'fences of a tick are given again', 'first + acquires - 1', 'first'),
+  plain(
     'plain',
     'acquires of a tick pass a queue',
     "areUsual and (queued == 0 or call('EXISTS', queue) == 0)",
     'areUsual',
   ),
+  plain('plain', 'somebody else’s lock is renewed', 'held[i] == words[7 + i] and now', 'held[i] and now'),
+  plain('plain', 'a late renewal is executed', ' and now <= tonumber(words[t + i])', ''),
   shared(
     'holders',
     'a holder that has ended counts',
@@ -237,9 +242,19 @@ exports.mutants = [
     'write-value',
     'who lost the lock stores its value',
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
-    'if false then',
+    "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
-  beside('proclaim', 'who lost the lock proclaims', "if redis.call('GET', KEYS[1]) ~= ARGV[1] then", 'if false then'),
-  beside('mark-slot', 'who lost the lock marks the slot', "call('GET', KEYS[1]) ~= ARGV[1] then", 'false then'),
+  beside(
+    'proclaim',
+    'who lost the lock proclaims',
+    "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
+    "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
+  ),
+  beside(
+    'mark-slot',
+    'who lost the lock marks the slot',
+    "call('GET', KEYS[1]) ~= ARGV[1] then",
+    "call('GET', KEYS[1]) == ARGV[1] .. '-' then",
+  ),
   beside('raise', 'a fence is lowered', 'if lastFence(KEYS[#KEYS]) < least then', 'if true then'),
 ];

@@ -13,7 +13,7 @@ exports.root = root;
 exports.makeSandbox = () => {
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-mutants-'));
   const listed = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], { cwd: root, encoding: 'utf8' });
-  for (const file of listed.split('\n').filter((each) => /^(src|test|scripts)\/|^[^/]+$/.test(each))) {
+  for (const file of listed.split('\n').filter((each) => each !== '' && !/^(bench\/plots|mutation)\//.test(each))) {
     mkdirSync(dirname(join(folder, file)), { recursive: true });
     cpSync(join(root, file), join(folder, file));
   }
@@ -44,6 +44,7 @@ exports.firstFailure = (folder, files) => {
   try {
     return JSON.parse(stdout.slice(stdout.indexOf('{\n  "stats"'))).failures[0].fullTitle;
   } catch {
-    return status === null ? 'no end within five minutes' : 'the tests could not run';
+    if (status === null) return 'no end within five minutes';
+    throw new Error(`the tests could not run:\n${stdout.slice(-2000)}`);
   }
 };
