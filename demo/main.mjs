@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Bank } from './bank.mjs';
 import { audit, auditHolds, histogram } from './ledger.mjs';
 import { readOptions } from './options.mjs';
+import { openPage } from './page.mjs';
 import { chart, slice, svg } from './picture.mjs';
 import { finishLine, number, Progress, say, show, style, table, width } from './screen.mjs';
 import { Elsewhere, enter, findServer, Sorry } from './server.mjs';
@@ -16,6 +17,7 @@ import { Team } from './team.mjs';
 
 const PHASES = { unlocked: 'without a lock', locked: 'with withLock' };
 const REFRESH_MS = 100;
+const GO_ON_MS = 10_000;
 
 const options = readOptions(process.argv.slice(2));
 const closing = []; // how to end what was started, the last first
@@ -52,12 +54,14 @@ async function story() {
   say(`${options.workers} processes move money between ${options.accounts} accounts, twice for ${options.seconds} s.`);
   say('Each transfer reads two balances, thinks for 1 to 4 ms, and writes both back.');
   say(`Server: ${server.line}`, 'dim');
+  if (options.page) say(`Page: ${await openPage({ redis, prefix: setup.prefix }, closing)}`);
   show();
 
   const without = await phase('unlocked', { bank, team });
-  const scriptsBefore = server.own ? await scriptCalls(redis) : 0;
+  const isCounted = server.own && !options.page; // the page asks by scripts, too
+  const scriptsBefore = isCounted ? await scriptCalls(redis) : 0;
   const locked = await phase('locked', { bank, team });
-  const scripts = server.own ? (await scriptCalls(redis)) - scriptsBefore : undefined;
+  const scripts = isCounted ? (await scriptCalls(redis)) - scriptsBefore : undefined;
 
   const figures = {
     without: audit(without),
@@ -68,7 +72,22 @@ async function story() {
   };
   tellFigures(figures);
   if (figures.locked.done > 0) tellHolds(figures.holds);
-  return tellVerdict(figures);
+  const code = tellVerdict(figures);
+  await keepWatching(team);
+  return code;
+}
+
+/** How to see the locks; in a terminal with the page, there is something to see until Ctrl-C. */
+async function keepWatching(team) {
+  if (!options.page) {
+    say(
+      'To watch the locks: npm start -- --page; or, while this runs against a REDIS_URL, npx redis-exp-lock top',
+      'dim',
+    );
+  } else if (process.stdout.isTTY) {
+    say('The workers go on, for the page, until Ctrl-C.', 'dim');
+    for (;;) await team.work('locked', GO_ON_MS);
+  }
 }
 
 /** The same story, told by another Node; it ends with us. Resolves its exit code. */

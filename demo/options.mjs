@@ -13,6 +13,7 @@ const HELP = `
   --accounts N   accounts they share, 2 to 1000                   (default 8)
   --seconds S    how long each of the two phases lasts, 0.2 to 60 (default 2.5)
   --svg FILE     also draw who held the lock when into FILE
+  --page         show the locks in a browser meanwhile; in a terminal the workers go on until Ctrl-C
   --help         this text
 
   REDIS_URL      use this server, below a private prefix; without it a redis-server or valkey-server on PATH is started, and
@@ -31,6 +32,7 @@ export function readOptions(args) {
         accounts: { type: 'string', default: '8' },
         seconds: { type: 'string', default: '2.5' },
         svg: { type: 'string' },
+        page: { type: 'boolean', default: false },
         help: { type: 'boolean' },
       },
     });
@@ -43,6 +45,7 @@ export function readOptions(args) {
       accounts: numberIn('--accounts', values.accounts, 2, 1000, 'a whole number'),
       seconds: numberIn('--seconds', values.seconds, 0.2, 60, 'a number'),
       svg: values.svg === undefined ? undefined : writable('--svg', values.svg),
+      page: values.page,
     };
   } catch (error) {
     console.error(`${error.message.split('\n')[0]} (--help lists the options)`);

@@ -24,7 +24,7 @@ try {
   const [setup] = await once(process, 'message');
   const { vault, redis } = await enter(setup);
   const bank = new Bank(vault, setup);
-  const withLock = redisExpLock({ redis, prefix: setup.prefix, lifetime: 5000 });
+  const withLock = redisExpLock({ redis, prefix: setup.prefix, lifetime: 5000, register: setup.page });
 
   const transfers = {
     unlocked: async () => {

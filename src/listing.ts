@@ -4,7 +4,7 @@
 // settle, and whatever a scan finds, is inspected.
 import { LockBackendError } from './errors';
 import type { Operator } from './operator';
-import type { ProcessRecord, RegisteredHold, RegisteredWait } from './registry';
+import { type ProcessRecord, type RegisteredHold, type RegisteredWait, readRecord } from './registry';
 import type { HolderState, ListedLock, LockState, WaiterState } from './state';
 import { abortReason } from './wanted';
 
@@ -43,7 +43,7 @@ export async function* listLocks(operator: Operator, search: Search, coverage: C
   const { prefix, signal, commandTimeoutMs } = search;
   if (signal?.aborted) throw abortReason(signal);
   const { atMs, texts } = await operator.processes(commandTimeoutMs);
-  const records = texts.flatMap((text) => recordOf(text) ?? []);
+  const records = texts.flatMap((text) => readRecord(text) ?? []);
   coverage.processes = records.length;
   const known = byKey(records, prefix);
   const keys = search.scan || operator.isLocal ? scanned(operator, search) : unsettled(known, atMs);
@@ -159,14 +159,4 @@ function heldMs(held: readonly RegisteredHold[], atMs: number): number {
 
 function endOf({ until }: Pick<RegisteredHold, 'until'>): number {
   return until ?? Number.POSITIVE_INFINITY;
-}
-
-/** undefined: another version's, or nobody's. */
-function recordOf(text: string): ProcessRecord | undefined {
-  try {
-    const record = JSON.parse(text) as ProcessRecord;
-    return Array.isArray(record.held) && Array.isArray(record.waiting) ? record : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -105,6 +105,42 @@ function kindOf(mode: Mode | undefined): HoldKind {
   return mode === undefined ? 'exclusive' : kinds[mode.kind];
 }
 
+/** What a process has written down, as far as it is well formed; undefined: nothing of it is. Anybody can write there. */
+export function readRecord(text: string): ProcessRecord | undefined {
+  try {
+    const { id, host, pid, held, waiting, lost } = JSON.parse(text) as ProcessRecord;
+    if (typeof id !== 'string' || !Array.isArray(held) || !Array.isArray(waiting)) return undefined;
+    const losses = Array.isArray(lost) ? lost.filter((each) => isOneOf(each, ['key', 'id'], ['at'])) : undefined;
+    return { id, host, pid, held: held.filter(isHold), waiting: waiting.filter(isWait), lost: losses };
+  } catch {
+    return undefined;
+  }
+}
+
+function isHold(each: RegisteredHold): boolean {
+  return isOneOf(each, ['key', 'kind', 'id'], ['fence', 'since', 'permits']) && isOwner(each) && isEnd(each.until);
+}
+
+function isWait(each: RegisteredWait): boolean {
+  return isOneOf(each, ['key', 'kind'], ['since', 'permits']) && isOwner(each);
+}
+
+function isOneOf(each: object | null, texts: readonly string[], numbers: readonly string[]): boolean {
+  if (typeof each !== 'object' || each === null) return false;
+  const fields = each as Record<string, unknown>;
+  return (
+    texts.every((name) => typeof fields[name] === 'string') && numbers.every((name) => Number.isFinite(fields[name]))
+  );
+}
+
+function isOwner({ owner }: { readonly owner: unknown }): boolean {
+  return owner === null || typeof owner === 'string';
+}
+
+function isEnd(until: unknown): boolean {
+  return until === null || Number.isFinite(until);
+}
+
 const registries = new WeakMap<Store, Registry>();
 
 /** The registry of this process on a store. */

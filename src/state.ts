@@ -34,6 +34,19 @@ export interface HolderState {
   remaining: number;
 }
 
+const foreign = new WeakSet<HolderState>();
+
+/** @internal Marks a holder that has a key by other means than this library: its release wakes nobody. No field of what is shown. */
+export function asForeign(holder: HolderState): HolderState {
+  foreign.add(holder);
+  return holder;
+}
+
+/** @internal */
+export function isForeign(holder: HolderState): boolean {
+  return foreign.has(holder);
+}
+
 /** A waiter, as it is seen from outside. */
 export interface WaiterState {
   owner: string | null;

@@ -60,6 +60,20 @@ describe('the demo', function () {
     await nothingIsLeftOf(demo);
   });
 
+  it('shows its locks on the page beside it with --page, and ends that, too', async () => {
+    const demo = start(['--seconds', '2', '--workers', '3', '--page']);
+    const url = await waitFor(() => /Page: (\S+)/.exec(demo.output())?.[1], { what: 'the page', timeoutMs: 40_000 });
+    const response = await fetch(`${url}events`);
+    let text = '';
+    for await (const chunk of response.body!) {
+      text += Buffer.from(chunk).toString();
+      if (/"key":"\{redis-exp-lock-demo:\w+\}:bankAccount"/.test(text)) break;
+    }
+    expect(text).to.include('bankAccount');
+    expect(await demo.end()).to.equal(0, demo.output());
+    await nothingIsLeftOf(demo);
+  });
+
   it('ends its workers and its server when it alone is told to', async () => {
     const demo = start(['--seconds', '30']);
     await waitFor(() => demo.output().includes('Server: '), { what: 'the server' });

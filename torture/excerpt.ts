@@ -5,13 +5,16 @@ import type { Violation } from './models';
 const mostLines = 40;
 /** Faults that began so long before may have to do with it. */
 const beforeMs = 300;
+/** So much later they may say that they still believed. */
+const afterMs = 600;
 
 export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Violation): string {
   const ownMs = events.filter((event) => 'id' in event && ids.includes(event.id)).map(({ t }) => t);
   const first = Math.min(fromMs, ...ownMs.filter((t) => t > fromMs - 10_000));
   const isTold = (event: Written): boolean => {
-    if (event.t < first - beforeMs || event.t > toMs + 50) return false;
-    return 'id' in event ? ids.includes(event.id) : event.e !== 'stall' || event.ms > 100;
+    if (event.t < first - beforeMs || event.t > toMs + afterMs) return false;
+    if ('id' in event) return ids.includes(event.id);
+    return event.t < toMs + 50 && (event.e !== 'stall' || event.ms > 100);
   };
   const told = events.filter(isTold);
   const lines = told.map((event) => line(event, first));

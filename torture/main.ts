@@ -63,6 +63,7 @@ async function run(given: Arguments): Promise<void> {
     onRound: (number, store) => progress.round(number, store, given.seed + number),
     onFault: (what) => progress.fault(what),
     onReport: (report) => progress.over(report),
+    onTrouble: (error) => progress.trouble(error),
   });
   progress.end();
   if (figures.failed !== undefined) fail(figures.failed);
@@ -127,7 +128,7 @@ function fail({ report, options }: NonNullable<Figures['failed']>): void {
   process.exitCode = 1;
 }
 
-async function succeed({ stores: byStore }: Figures, given: Arguments, started: Date): Promise<void> {
+async function succeed({ stores: byStore, notRun }: Figures, given: Arguments, started: Date): Promise<void> {
   const minutes = (Date.now() - started.getTime()) / 60_000;
   console.log(`No promise was broken in ${minutes.toFixed(1)} minutes (seed ${given.seed}).`);
   if (!given.write) return;
@@ -140,6 +141,7 @@ async function succeed({ stores: byStore }: Figures, given: Arguments, started: 
     processes: given.processes,
     callers: given.callers,
     stores: byStore,
+    notRun,
     violations: 0,
   };
   mkdirSync(join(root, 'proof'), { recursive: true });

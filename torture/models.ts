@@ -77,13 +77,15 @@ function excluding(model: string, holds: readonly Hold[], mayShare: (a: Hold, b:
  */
 export function fences(holds: readonly Hold[], isQuorum = false): Violation[] {
   const violations: Violation[] = [];
+  // Also of those that were over at once.
+  const shared = new Set(holds.filter(({ downgraded }) => downgraded).map(({ key, fence }) => `${fence} of ${key}`));
   for (const some of byKey(holds.filter(({ fence, kind }) => fence > 0 && kind !== 'permits'))) {
     const largest = new Map<string, Hold>();
-    const shared = new Set(some.filter(({ downgraded }) => downgraded).map(({ fence }) => fence));
     for (const hold of some) {
       for (const earlier of largest.values()) {
         const isAdopted = earlier.id === hold.id && hold.kind === 'mutex';
-        const mayBeSame = isAdopted || bothRead(earlier, hold) || (hold.kind === 'read' && shared.has(hold.fence));
+        const mayBeSame =
+          isAdopted || bothRead(earlier, hold) || (hold.kind === 'read' && shared.has(`${hold.fence} of ${hold.key}`));
         if (hold.fence > earlier.fence || (hold.fence === earlier.fence && mayBeSame)) continue;
         if (isQuorum && bothRead(earlier, hold)) continue;
         const message = `the fence of ${hold.key} is ${hold.fence} (${hold.id}) after ${earlier.fence} (${earlier.id})`;

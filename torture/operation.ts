@@ -119,10 +119,14 @@ export class Operation {
     this.check(this.until(lease));
   }
 
-  /** A while under a signal. It is believed in when the timers that are due have run, and it has not aborted. */
+  /**
+   * A while under a signal. It is believed in when it has not aborted, although all timers that are due have run: those are the ones
+   * that the event loop finds when it next looks at the clock, a turn later.
+   */
   async watch(signal: AbortSignal): Promise<void> {
     await sleep(10);
     const atMs = nowMs();
+    await turn();
     await turn();
     if (!signal.aborted) this.check(atMs);
   }

@@ -130,9 +130,10 @@ async function cluster(): Promise<Place> {
   const nodes = await startCluster(3, 1);
   const failovers: Failover[] = [];
   let isMoving = false;
+  let dead: RedisServer | undefined;
   const fails = async (): Promise<void> => {
     if (failovers.length > 0 || isMoving) return;
-    const dead = await nodes.nodeOf('{m}:1');
+    dead = await nodes.nodeOf('{m}:1');
     const fromMs = nowMs();
     failovers.push({ fromMs, toMs: Number.POSITIVE_INFINITY });
     await dead.kill();
@@ -158,7 +159,7 @@ async function cluster(): Promise<Place> {
   return {
     address: { kind: 'cluster', ports: nodes.nodes.map(({ port }) => port) },
     faults: [
-      ...serverFaults(nodes.nodes.slice(1, 3), 400),
+      ...serverFaults(nodes.nodes.slice(1, 3), 400, (server) => server === dead),
       { name: 'failover', weight: 1, run: fails },
       { name: 'slot moved', weight: 3, run: moves },
     ],
@@ -187,8 +188,21 @@ async function sharedMemory(): Promise<Place> {
 }
 
 /** @param mostMs How long a server may stand still without being taken for dead. */
-function serverFaults(servers: readonly RedisServer[], mostMs = 1200): Fault[] {
-  return servers.flatMap((server) => [
+function serverFaults(
+  servers: readonly RedisServer[],
+  mostMs = 1200,
+  isDead: (server: RedisServer) => boolean = () => false,
+): Fault[] {
+  return servers.flatMap((server) => {
+    return faultsOf(server, mostMs).map((fault) => ({
+      ...fault,
+      run: async (between) => (isDead(server) ? undefined : fault.run(between)),
+    }));
+  });
+}
+
+function faultsOf(server: RedisServer, mostMs: number): Fault[] {
+  return [
     {
       name: 'server stopped',
       weight: 3,
@@ -226,7 +240,7 @@ function serverFaults(servers: readonly RedisServer[], mostMs = 1200): Fault[] {
         await server.command('DEL', name).catch(() => {}); // of another slot
       },
     },
-  ]);
+  ];
 }
 
 function lineFaults(proxy: FaultProxy): Fault[] {

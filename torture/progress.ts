@@ -32,6 +32,11 @@ export class Progress {
     console.log(`${this.#round}: ${told.join(', ')}`);
   }
 
+  trouble({ message }: Error): void {
+    this.#clear();
+    console.log(`${this.#round}: could not be run: ${message.split('\n')[0]}`);
+  }
+
   end(): void {
     this.#clear();
   }

@@ -15,6 +15,8 @@ export interface TortureOptions {
   readonly onFault?: ((what: string) => void) | undefined;
   /** A round is over. */
   readonly onReport?: ((report: RoundReport, store: StoreName) => void) | undefined;
+  /** A round could not be run to its end. */
+  readonly onTrouble?: ((error: Error) => void) | undefined;
 }
 
 export interface StoreFigures {
@@ -32,22 +34,37 @@ export interface Figures {
   readonly stores: Partial<Record<StoreName, StoreFigures>>;
   /** The first round that broke a promise. */
   readonly failed: { readonly report: RoundReport; readonly options: RoundOptions } | undefined;
+  /** Rounds in which a server did not start, or a failover never came: of them nothing is said. */
+  readonly notRun: number;
 }
+
+/** As many in a row are an error. */
+const mostNotRun = 3;
 
 export async function torture(options: TortureOptions): Promise<Figures> {
   const { stores, ms, seed, processes, callers, faultsMs, calmMs, onFault } = options;
   const figures: Partial<Record<StoreName, StoreFigures>> = {};
   const endMs = performance.now() + ms;
+  let notRun = 0;
+  let inARow = 0;
   for (let number = 0; number === 0 || performance.now() < endMs; number++) {
     const store = stores[number % stores.length]!;
     options.onRound?.(number, store);
     const own: RoundOptions = { store, seed: seed + number, processes, callers, faultsMs, calmMs, onFault };
-    const report = await round(own);
+    const report = await round(own).catch((error: Error) => error);
+    if (report instanceof Error) {
+      notRun += 1;
+      inARow += 1;
+      if (inARow === mostNotRun || ms === 0) throw report;
+      options.onTrouble?.(report);
+      continue;
+    }
+    inARow = 0;
     figures[store] = sum(figures[store], report);
     options.onReport?.(report, store);
-    if (report.violations.length > 0) return { stores: figures, failed: { report, options: own } };
+    if (report.violations.length > 0) return { stores: figures, failed: { report, options: own }, notRun };
   }
-  return { stores: figures, failed: undefined };
+  return { stores: figures, failed: undefined, notRun };
 }
 
 function sum(before: StoreFigures | undefined, report: RoundReport): StoreFigures {

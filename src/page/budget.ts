@@ -4,6 +4,9 @@
 /** Up to so many rows cost next to nothing. */
 const fewRows = 200;
 const quietMs = { few: 1000, many: 4000 };
+/** Very many take us long to read: a read for each second that has as many ms as there are rows, and news ten times as often. */
+const mostQuietMs = 60_000;
+const newsShare = 1 / 10;
 const perSecond = { few: 8, many: 0.9 };
 /** What may be spent at once after a quiet time. */
 const mostCredit = 8;
@@ -13,9 +16,10 @@ export class Budget {
   #atMs = performance.now();
   #cost = 0;
 
-  /** A read begins. */
-  begin(): void {
+  /** A read begins. The first one may cost what it does: somebody wants to see something. */
+  begin(isFirst: boolean): void {
     this.#cost = 0;
+    if (isFirst) this.#credit = Number.POSITIVE_INFINITY;
   }
 
   /** So many commands are sent. */
@@ -31,7 +35,9 @@ export class Budget {
     const earned = ((nowMs - this.#atMs) / 1000) * perSecond[size];
     this.#credit = Math.min(mostCredit, this.#credit + earned);
     this.#atMs = nowMs;
+    const largeMs = Math.min(rows, mostQuietMs);
     const missing = Math.max(0, Math.min(this.#cost, mostCredit) - this.#credit);
-    return Math.max(soonMs ?? quietMs[size], (missing / perSecond[size]) * 1000);
+    const leastMs = soonMs === undefined ? Math.max(quietMs[size], largeMs) : Math.max(soonMs, largeMs * newsShare);
+    return Math.max(leastMs, (missing / perSecond[size]) * 1000);
   }
 }

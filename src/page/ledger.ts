@@ -50,11 +50,16 @@ export interface Summary {
   readonly coverage: string;
 }
 
+type Figures = Pick<Summary, 'held' | 'waiting' | 'total' | 'coverage'>;
+
+interface Judged {
+  readonly lock: SeenLock;
+  readonly badges: readonly Badge[];
+}
+
 interface Entry {
   readonly row: Row;
   readonly text: string;
-  /** Since when it is free while somebody waits. */
-  readonly idleSince: number | undefined;
 }
 
 export const mostRows = 1000;
@@ -72,10 +77,11 @@ const worst: readonly Badge[] = ['queue stuck', 'holder silent', 'no end', 'fore
 
 export class Ledger {
   #entries = new Map<string, Entry>();
+  /** Since when locks are free while somebody waits. */
+  #idle = new Map<string, number>();
   /** By key and holder, when it was lost. */
   readonly #losses = new Map<string, number>();
-  #coverage = '';
-  #total = 0;
+  #figures: Figures = { held: 0, waiting: 0, total: 0, coverage: '' };
 
   /**
    * Takes in what was seen.
@@ -84,19 +90,25 @@ export class Ledger {
    * @returns the rows that are new or another, and the keys that are gone.
    */
   update(seen: Seen, nowMs: number, isFirst: boolean): { rows: Row[]; gone: string[]; isNews: boolean } {
+    const { locks, losses, coverage } = seen;
     const before = this.#entries;
-    const entries = seen.locks.map((lock) => entryOf(lock, before.get(lock.key), nowMs, isFirst));
-    const all = new Map(entries.map((entry) => [entry.row.key, entry]));
-    for (const { key, id, agoMs } of seen.losses) this.lost(key, id, nowMs - agoMs);
-    if (!isFirst) for (const { row } of before.values()) this.#noticeLosses(row, all.get(row.key)?.row, nowMs);
-    this.#total = entries.length;
-    this.#entries = entries.length <= mostRows ? all : new Map(entries.sort(byTrouble).slice(0, mostRows).map(keyed));
-    const shown = [...this.#entries.values()];
-    const rows = shown.filter(({ row, text }) => before.get(row.key)?.text !== text).map(({ row }) => row);
+    this.#idle = new Map(locks.filter(isIdle).map(({ key }) => [key, this.#idle.get(key) ?? nowMs]));
+    const entries = this.#worstOf(locks, nowMs).map((each) => entryOf(each, before.get(each.lock.key), nowMs, isFirst));
+    this.#entries = new Map(entries.map((entry) => [entry.row.key, entry]));
+    for (const { key, id, agoMs } of losses) this.lost(key, id, nowMs - agoMs);
+    if (!isFirst) for (const { row } of before.values()) this.#noticeLosses(row, nowMs);
+    const rows = entries.filter(({ row, text }) => before.get(row.key)?.text !== text).map(({ row }) => row);
     const gone = [...before.keys()].filter((key) => !this.#entries.has(key));
-    const isNews = rows.length > 0 || gone.length > 0 || this.#coverage !== seen.coverage;
-    this.#coverage = seen.coverage;
+    const figures = figuresOf(locks, coverage);
+    const isNews = rows.length > 0 || gone.length > 0 || JSON.stringify(figures) !== JSON.stringify(this.#figures);
+    this.#figures = figures;
     return { rows, gone, isNews };
+  }
+
+  /** Those that are shown: of very many the ones with the most trouble. */
+  #worstOf(locks: readonly SeenLock[], nowMs: number): Judged[] {
+    const judged = locks.map((lock) => ({ lock, badges: badgesOf(lock, this.#idle.get(lock.key), nowMs) }));
+    return judged.length <= mostRows ? judged : judged.sort(byTrouble).slice(0, mostRows);
   }
 
   rows(): Row[] {
@@ -111,61 +123,58 @@ export class Ledger {
 
   summary(nowMs: number): Summary {
     for (const [name, atMs] of this.#losses) if (nowMs - atMs >= hourMs) this.#losses.delete(name);
-    const rows = this.rows();
-    const holders = rows.flatMap((row) => row.holders);
+    const holders = this.rows().flatMap((row) => row.holders);
     const oldest = holders.reduce<RowHolder | undefined>(
       (a, b) => (a === undefined || b.since < a.since ? b : a),
       undefined,
     );
-    return {
-      held: rows.filter((row) => row.holders.length > 0).length,
-      waiting: rows.reduce((sum, row) => sum + row.waiters, 0),
-      oldest: oldest?.since ?? null,
-      exact: oldest?.exact ?? true,
-      lost: this.#losses.size,
-      total: this.#total,
-      coverage: this.#coverage,
-    };
+    const { since = null, exact = true } = oldest ?? {};
+    return { ...this.#figures, oldest: since, exact, lost: this.#losses.size };
   }
 
   /** A silent holder, when its lease is over, can tell nobody. */
-  #noticeLosses(old: Row, row: Row | undefined, nowMs: number): void {
+  #noticeLosses(old: Row, nowMs: number): void {
     if (!old.badges.includes('holder silent')) return;
-    const still = new Set(row?.holders.map(({ id }) => id));
+    const still = new Set(this.#entries.get(old.key)?.row.holders.map(({ id }) => id));
     for (const { id } of old.holders) if (!still.has(id)) this.lost(old.key, id, nowMs);
   }
 }
 
-function keyed(entry: Entry): [string, Entry] {
-  return [entry.row.key, entry];
+function figuresOf(locks: readonly SeenLock[], coverage: string): Figures {
+  const held = locks.filter(({ holders }) => holders.length > 0).length;
+  const waiting = locks.reduce((sum, { waiters }) => sum + waiters, 0);
+  return { held, waiting, total: locks.length, coverage };
 }
 
-function byTrouble({ row: a }: Entry, { row: b }: Entry): number {
-  return (
-    troubleOf(a) - troubleOf(b) || b.waiters - a.waiters || (a.holders[0]?.since ?? 0) - (b.holders[0]?.since ?? 0)
-  );
+function isIdle({ holders, waiters }: SeenLock): boolean {
+  return holders.length === 0 && waiters > 0;
 }
 
-function troubleOf({ badges }: Row): number {
+function byTrouble(a: Judged, b: Judged): number {
+  return troubleOf(a) - troubleOf(b) || b.lock.waiters - a.lock.waiters || longestHold(b.lock) - longestHold(a.lock);
+}
+
+function troubleOf({ badges }: Judged): number {
   return badges.length === 0 ? worst.length : worst.indexOf(badges[0]!);
 }
 
-function entryOf(lock: SeenLock, before: Entry | undefined, nowMs: number, isFirst: boolean): Entry {
+function longestHold({ holders }: SeenLock): number {
+  return Math.max(0, ...holders.map(({ heldMs = 0 }) => heldMs));
+}
+
+function entryOf({ lock, badges }: Judged, before: Entry | undefined, nowMs: number, isFirst: boolean): Entry {
   const old = before?.row;
   const holders = lock.holders.slice(0, mostHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
-  const queue = lock.queue.slice(0, mostWaiters).map((waiter) => waiterOf(waiter, old, nowMs));
-  const isIdle = lock.holders.length === 0 && lock.waiters > 0;
-  const idleSince = isIdle ? (before?.idleSince ?? nowMs) : undefined;
   const row: Row = {
     key: lock.key,
     kind: lock.kind,
     holders: holders.sort((a, b) => a.since - b.since),
     more: Math.max(0, lock.holders.length - mostHolders),
-    queue,
+    queue: lock.queue.slice(0, mostWaiters).map((waiter) => waiterOf(waiter, old, nowMs)),
     waiters: lock.waiters,
-    badges: badgesOf(lock, idleSince, nowMs),
+    badges,
   };
-  return { row, text: JSON.stringify(row), idleSince };
+  return { row, text: JSON.stringify(row) };
 }
 
 function holderOf(holder: SeenHolder, old: Row | undefined, nowMs: number, isFirst: boolean): RowHolder {
@@ -199,10 +208,10 @@ function isSame(a: number | null, b: number | null): boolean {
 
 function badgesOf(lock: SeenLock, idleSince: number | undefined, nowMs: number): Badge[] {
   const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
-  const isIdle = idleSince !== undefined && nowMs - idleSince >= stuckMs;
+  const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;
   const isHopeless = lock.waiters > 0 && endless && (lock.isSilent || lock.isForeign);
   const has: Record<Badge, boolean> = {
-    'queue stuck': isIdle || isHopeless,
+    'queue stuck': isFreeForLong || isHopeless,
     'holder silent': lock.isSilent,
     'no end': endless,
     foreign: lock.isForeign,

@@ -1,7 +1,7 @@
 // What processes have written down, remembered beyond the time they are heard of: since when each holder holds, what they have lost,
 // and which holders' processes have fallen silent without having released their locks.
 import type { Processes } from '../operator';
-import type { ProcessRecord, RegisteredHold } from '../registry';
+import { type RegisteredHold, readRecord } from '../registry';
 
 /** A holder that lost its lock. */
 export interface Loss {
@@ -21,7 +21,7 @@ export class Records {
   #atMs = 0;
 
   update({ atMs, texts }: Processes): void {
-    const records = texts.flatMap(recordOf);
+    const records = texts.flatMap((text) => readRecord(text) ?? []);
     const told = new Map(records.map(({ id, held }) => [id, held]));
     for (const [process, held] of this.#holds) if (!told.has(process)) this.#fellSilent(held);
     this.#holds = told;
@@ -65,15 +65,5 @@ export class Records {
       if (ids === undefined) this.#silent.set(key, new Set([id]));
       else ids.add(id);
     }
-  }
-}
-
-/** None of what is no record, or one of another version. */
-function recordOf(text: string): ProcessRecord[] {
-  try {
-    const record = JSON.parse(text) as ProcessRecord;
-    return typeof record.id === 'string' && Array.isArray(record.held) ? [record] : [];
-  } catch {
-    return [];
   }
 }

@@ -7,10 +7,9 @@ import { listLocks } from '../listing';
 import { changedChannel, type Operator, type Processes } from '../operator';
 import { settle } from '../options';
 import type { RedisLike } from '../redis-like';
-import type { LockState } from '../state';
+import { asForeign, isForeign, type LockState } from '../state';
 import type { Store } from '../store';
 import { storeOf } from '../stores/open';
-import { isOurs } from '../token';
 import { Budget } from './budget';
 import { type Loss, Records } from './records';
 
@@ -68,19 +67,18 @@ export interface Source {
   free(key: string, id: string): Promise<string | undefined>;
 }
 
-/** A store that has tokens gives them too: they end here. */
-type Inspected = LockState & { readonly token?: string | undefined };
-
 /** A key that no process tells of, as it was when it was inspected last. */
 interface Other {
-  readonly state: Inspected | undefined;
+  readonly state: LockState | undefined;
   readonly atMs: number;
 }
 
-/** So many keys that no process tells of are inspected with each read; more take turns. */
-const keysInRead = 200;
+/** So many keys that no process tells of are inspected with each read; more take turns. With the first read all that are found. */
+const keysInRead = 100;
 /** So many are known at all. */
 const mostOthers = 2000;
+/** So many steps through all keys belong to the first read. */
+const firstSteps = 5;
 const soonMs = 100;
 
 export function openSource(redis: RedisLike | readonly RedisLike[], prefix: string): Source {
@@ -97,6 +95,7 @@ class StoreSource implements Source {
   readonly #records = new Records();
   readonly #others = new Map<string, Other>();
   #sweep: AsyncIterator<readonly string[], unknown> | undefined;
+  #isFirst = true;
   #isSwept = false;
   #isSweepRefused = false;
   #rows = 0;
@@ -111,6 +110,7 @@ class StoreSource implements Source {
   look(onNews: () => void): () => void {
     this.#others.clear();
     this.#isSwept = this.#isSweepRefused = false;
+    this.#isFirst = true;
     const listening = this.#store.listensAlone ? undefined : this.#store.listen?.(changedChannel, onNews, onNews);
     listening?.catch(() => {}); // what changes is seen with the next read
     return () => {
@@ -135,10 +135,11 @@ class StoreSource implements Source {
   }
 
   async read(): Promise<Seen> {
-    this.#budget.begin();
+    this.#budget.begin(this.#isFirst);
     const [{ locks, processes }] = await Promise.all([this.#registered(), this.#findOthers()]);
     if (!this.#operator.isLocal) await this.#inspectOthers(locks);
     this.#rows = locks.size;
+    this.#isFirst = false;
     return { locks: [...locks.values()], losses: this.#records.losses, coverage: this.#coverage(processes) };
   }
 
@@ -150,21 +151,29 @@ class StoreSource implements Source {
     return { locks, processes: coverage.processes };
   }
 
-  /** One step through all keys: those that may be locks are inspected from now on. */
+  /** A step through all keys: those that may be locks are inspected from now on. */
   async #findOthers(): Promise<void> {
     const { keys, isLocal } = this.#operator;
     if (keys === undefined || isLocal || this.#isSweepRefused) return;
-    this.#sweep ??= keys(this.#prefix, this.#timeoutMs)[Symbol.asyncIterator]();
     try {
-      const { done, value } = await this.#sweep.next();
-      this.#isSwept ||= done === true;
-      if (done) this.#sweep = undefined;
-      else
-        for (const key of value)
-          if (!this.#others.has(key) && this.#others.size < mostOthers) this.#others.set(key, unseen);
+      for (let n = this.#isFirst ? firstSteps : 1; n > 0 && !(this.#isFirst && this.#isSwept); n -= 1) {
+        this.#sweep ??= keys(this.#prefix, this.#timeoutMs)[Symbol.asyncIterator]();
+        this.#found(await this.#sweep.next());
+      }
     } catch {
       this.#sweep = undefined;
       this.#isSweepRefused = true; // SCAN is a right of its own
+    }
+  }
+
+  #found({ done, value }: IteratorResult<readonly string[], unknown>): void {
+    if (done) {
+      this.#isSwept = true;
+      this.#sweep = undefined;
+      return;
+    }
+    for (const key of value) {
+      if (!this.#others.has(key) && this.#others.size < mostOthers) this.#others.set(key, unseen);
     }
   }
 
@@ -176,7 +185,9 @@ class StoreSource implements Source {
       else if (!this.#others.has(key)) this.#others.set(key, unseen);
     }
     for (const key of locks.keys()) this.#others.delete(key);
-    const due = [...this.#others].sort(([, a], [, b]) => a.atMs - b.atMs).slice(0, keysInRead);
+    const due = [...this.#others]
+      .sort(([, a], [, b]) => a.atMs - b.atMs)
+      .slice(0, this.#isFirst ? mostOthers : keysInRead);
     const keys = due.map(([key]) => key);
     const states = keys.length === 0 ? [] : await this.#inspect(keys);
     for (const [n, state] of states.entries()) this.#remember(keys[n]!, state);
@@ -186,7 +197,7 @@ class StoreSource implements Source {
   }
 
   /** A user without the right to one of these keys is refused all: then the registry is all there is. */
-  async #inspect(keys: readonly string[]): Promise<readonly (Inspected | LockBackendError)[]> {
+  async #inspect(keys: readonly string[]): Promise<readonly (LockState | LockBackendError)[]> {
     try {
       return await this.#operator.inspect(keys, this.#timeoutMs);
     } catch (error) {
@@ -197,7 +208,7 @@ class StoreSource implements Source {
     }
   }
 
-  #remember(key: string, found: Inspected | LockBackendError): void {
+  #remember(key: string, found: LockState | LockBackendError): void {
     const state = found instanceof LockBackendError || !this.#isLock(found) ? undefined : found;
     if (state === undefined) this.#others.delete(key);
     else this.#others.set(key, { state, atMs: Date.now() });
@@ -205,11 +216,11 @@ class StoreSource implements Source {
   }
 
   /** Without a prefix, a string of somebody else's is none. */
-  #isLock(state: Inspected): boolean {
-    return state.waiters > 0 || (state.locked && (this.#prefix !== '' || !isForeign(state)));
+  #isLock(state: LockState): boolean {
+    return state.waiters > 0 || (state.locked && (this.#prefix !== '' || !state.holders.some(isForeign)));
   }
 
-  #seen(lock: Inspected & { readonly key: string }): SeenLock {
+  #seen(lock: LockState & { readonly key: string }): SeenLock {
     const { key, holders, queue, waiters, mode } = lock;
     const known = this.#records;
     return {
@@ -218,7 +229,7 @@ class StoreSource implements Source {
       holders: holders.map((holder) => ({ ...holder, heldMs: known.heldMs(holder.id) })),
       queue,
       waiters,
-      isForeign: isForeign(lock),
+      isForeign: holders.some(isForeign),
       isSilent: holders.some(({ id }) => known.isSilent(key, id)),
     };
   }
@@ -234,15 +245,14 @@ class StoreSource implements Source {
 
 const unseen: Other = { state: undefined, atMs: 0 };
 
-function isForeign({ mode, token }: Inspected): boolean {
-  return mode === 'exclusive' && token !== undefined && !isOurs(token);
-}
-
 /** As it will be some ms after it was inspected, if nothing happens. */
-function aged(state: Inspected, ms: number): Inspected {
+function aged(state: LockState, ms: number): LockState {
   return {
     ...state,
-    holders: state.holders.map((holder) => ({ ...holder, remaining: Math.max(0, holder.remaining - ms) })),
+    holders: state.holders.map((holder) => {
+      const older = { ...holder, remaining: Math.max(0, holder.remaining - ms) };
+      return isForeign(holder) ? asForeign(older) : older;
+    }),
     queue: state.queue.map((waiter) => ({ ...waiter, waitingMs: waiter.waitingMs + ms })),
   };
 }

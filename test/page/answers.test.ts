@@ -394,7 +394,7 @@ describe('the live page', () => {
       await Promise.all(Array.from({ length: 1000 }, (_, n) => withLock.promise(`k${n}`)));
       mounted = lockPage({ redis: client, prefix: 'many:' });
       const viewer = look();
-      await waitFor(() => viewer.text().includes('"total":1000,'), { what: 'all rows' });
+      await waitFor(() => /"total":1000\b/.test(viewer.text()), { what: 'all rows' });
       const { laddr: _, addr } = Object.fromEntries(
         String(await client.sendCommand(['CLIENT', 'INFO']))
           .split(' ')
@@ -416,7 +416,7 @@ describe('the live page', () => {
       await waitFor(() => lost.signal.aborted, { what: 'the loss to be noticed' });
       mounted = lockPage({ redis: client, prefix: 'loss:' });
       const viewer = look();
-      await waitFor(() => viewer.text().includes('"lost":1,'), { what: 'the loss to be told' });
+      await waitFor(() => /"lost":1\b/.test(viewer.text()), { what: 'the loss to be told' });
       await viewer.leave();
       await kept();
     });

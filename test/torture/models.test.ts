@@ -167,6 +167,10 @@ describe('torture: the models', () => {
       history.holds(22, 'a1', 100, { kind: 'read', fence: 7 });
       held(history, 'b1', 30, 60, { kind: 'read', fence: 7 });
       expect(check(history)).to.deep.equal([]);
+      // Also where the one that downgraded did not believe in it for long.
+      const brief = held(new History(), 'a1', 10, 100, { kind: 'write', fence: 7 }).ends(20, 'a1');
+      brief.holds(22, 'a1', 100, { kind: 'read', fence: 7 }).checks(25, 'a1', 0);
+      expect(check(held(brief, 'b1', 24, 60, { kind: 'read', fence: 7 }))).to.deep.equal([]);
       expect(check(held(history, 'b2', 200, 210, { kind: 'write', fence: 7 }))).to.not.deep.equal([]);
     });
 

@@ -21,16 +21,18 @@ export class PendingRequest implements ReplyHandler {
   readonly #onReply: (reply: unknown) => void;
   readonly #onError: (error: LockBackendError) => void;
 
+  /** @param sentMs Monotonic ms at which it was sent, as far as its deadline goes. */
   constructor(
     keys: Key,
     timeoutMs: number,
     keepsAlive: boolean,
     onReply: (reply: unknown) => void,
     onError: (error: LockBackendError) => void,
+    sentMs: number = performance.now(),
   ) {
     this.keys = keys;
     this.keepsAlive = keepsAlive;
-    this.deadlineMs = performance.now() + timeoutMs;
+    this.deadlineMs = sentMs + timeoutMs;
     this.#onReply = onReply;
     this.#onError = onError;
     this.#group = groupOf(timeoutMs);
@@ -61,8 +63,9 @@ export class PendingCall extends PendingRequest {
     keepsAlive: boolean,
     onReply: (reply: unknown) => void,
     onError: (error: LockBackendError) => void,
+    sentMs: number,
   ) {
-    super(keys, timeoutMs, keepsAlive, onReply, onError);
+    super(keys, timeoutMs, keepsAlive, onReply, onError, sentMs);
     this.call = call;
   }
 }

@@ -1,8 +1,8 @@
 // What the reply of inspect.lua says: holders and waiters, by their members of the sorted sets, as holders.lua, queue.lua and
 // waiters.lua write them. Tokens end here: outside, a holder is an id and a label.
 import type { LockBackendError } from '../../errors';
-import type { HolderState, HoldKind, LockState, WaiterState } from '../../state';
-import { idOf, ownerOf } from '../../token';
+import { asForeign, type HolderState, type HoldKind, type LockState, type WaiterState } from '../../state';
+import { idOf, isOurs, ownerOf } from '../../token';
 import { refusal, strangeReply } from './replies';
 
 /** One lock. */
@@ -40,7 +40,7 @@ function stateOf([holder, leftMs, waiters, kind, held, queued]: Lock, fence: num
   const token = holder === null ? undefined : String(holder);
   const mode = kinds[String(kind)]!;
   const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
-  const sole = token === undefined ? [] : [holderOf(token, 'exclusive', 1, remaining)];
+  const sole = token === undefined ? [] : [soleHolderOf(token, remaining)];
   const queue = pairs(queued).map(([entry, score]) => waiterOf(entry, score, micros));
   const state = {
     locked: token !== undefined,
@@ -63,6 +63,11 @@ function pairs(flat: unknown[]): [string, number][] {
 
 function scoreOf(text: unknown): number {
   return text === 'inf' ? Number.POSITIVE_INFINITY : Number(text);
+}
+
+function soleHolderOf(token: string, remaining: number): HolderState {
+  const holder = holderOf(token, 'exclusive', 1, remaining);
+  return isOurs(token) ? holder : asForeign(holder);
 }
 
 function holderOf(token: string, kind: HoldKind, permits: number, remaining: number): HolderState {

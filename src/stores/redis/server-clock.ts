@@ -4,6 +4,9 @@ export class ServerClock {
   /** Server time minus monotonic time, in ms. */
   offsetMs = Date.now() - performance.now();
   #isKnown = false;
+  /** What was learned last: a batch tells each of its calls the same. */
+  #lastServerMs = 0;
+  #lastSentMs = 0;
 
   /** The server's time, or earlier, when our monotonic clock says `monoMs`. */
   serverMs(monoMs: number): number {
@@ -12,6 +15,9 @@ export class ServerClock {
 
   /** The offset is at least (server time − our time of reading it), and at most (server time − our time of sending). */
   learn(serverMs: number, sentMs: number): void {
+    if (serverMs === this.#lastServerMs && sentMs === this.#lastSentMs) return;
+    this.#lastServerMs = serverMs;
+    this.#lastSentMs = sentMs;
     const least = serverMs - performance.now();
     const most = serverMs + 1 - sentMs;
     if (!this.#isKnown || this.offsetMs > most) this.offsetMs = least;

@@ -27,6 +27,7 @@ export class Transport {
   readonly #batch: Batch;
   /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
   readonly #sharedBatch: Batch;
+  #turnEnds: Promise<void> | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
@@ -74,7 +75,8 @@ export class Transport {
         }
       };
       const batch = call instanceof PlainCall || 'lua' in call.script ? this.#batch : this.#sharedBatch;
-      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, this.#onError(keys, reject)));
+      const onError = this.#onError(keys, reject);
+      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentAt.monoMs));
     });
   }
 
@@ -106,10 +108,21 @@ export class Transport {
     const deadlineMs = performance.now() + timeoutMs;
     for (;;) {
       const readiness = this.#client.readiness();
-      if (readiness === 'ready') return;
+      if (readiness === 'ready') return this.#endOfTurn();
       if (readiness === 'closed' || performance.now() >= deadlineMs)
         throw notReady(keys, readiness, this.#client.advice);
       await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
     }
+  }
+
+  /** Those that waited as well are ready by then, and leave in the same tick. */
+  #endOfTurn(): Promise<void> {
+    this.#turnEnds ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.#turnEnds = undefined;
+        resolve();
+      });
+    });
+    return this.#turnEnds;
   }
 }
