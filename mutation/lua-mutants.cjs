@@ -14,6 +14,7 @@ exports.tests = {
   plain: ['plain', 'renewal', 'same-replies', ...others],
   shared: ['holders-model', 'ends-of-holders', 'same-replies', 'reader-bounds', 'forged-queue', 'foreign-members'],
   beside: [
+    'proclaim',
     '../contract/cached',
     '../contract/once',
     '../contract/election',

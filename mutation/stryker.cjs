@@ -74,9 +74,10 @@ function runOne(folder, file, timeout) {
 
 function figures(file, mutants, seconds) {
   const of = (...names) => mutants.filter(({ status }) => names.includes(status));
-  const valid = mutants.length - of('Ignored', 'CompileError').length;
   const killed = of('Killed', 'Timeout').length;
-  const survivors = of('Survived', 'NoCoverage').map(({ location, mutatorName, replacement }) => ({
+  const alive = of('Survived', 'NoCoverage');
+  const valid = killed + alive.length; // others could not be compiled, or not be loaded
+  const survivors = alive.map(({ location, mutatorName, replacement }) => ({
     line: location.start.line,
     mutator: mutatorName,
     replacement,

@@ -19,6 +19,14 @@ describe('validity', () => {
     expect(leftAt(granted, 10_000, 9_000)).to.equal(990);
   });
 
+  it('a grant by message counts from its request, for as long as it is provisional (H83)', () => {
+    const provisional = Validity.provisional(at(1_000), 2_000);
+    expect(provisional.sent).to.deep.equal(at(1_000));
+    expect(leftAt(provisional, 1_500)).to.equal(1_498);
+    expect(leftAt(provisional, 1_500, 7_500)).to.equal(498);
+    expect(leftAt(provisional.confirmed(at(1_600), 10_000, false), 1_600)).to.equal(9_990);
+  });
+
   it('a renewal never makes the end sooner, an exact extension may', () => {
     expect(leftAt(granted.confirmed(at(2_000), 1_000, false), 2_000)).to.equal(8_990);
     expect(leftAt(granted.confirmed(at(2_000), 1_000, true), 2_000)).to.equal(999);
