@@ -6,25 +6,31 @@
 // is told that it was granted, or leaves. Where there are no wake-ups it polls: attempts, with pauses (wait/attempt.ts).
 import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from './errors';
 import { type LockKind, lockEvent, warn } from './events';
-import { HeldLock } from './held-lock';
+import type { HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
+import type { Granted } from './member';
 import { longestTimerMs, type Settings } from './options';
 import type { Cancellable, Scope } from './scope';
-import {
-  type AcquireReply,
-  type Clock,
-  clockOf,
-  type Grant,
-  type GrantSource,
-  type Mode,
-  type QueueEntry,
-} from './store';
+import { type AcquireReply, type Clock, clockOf, type GrantSource, type Mode, trustedMs } from './store';
 import { AcquireTrace, type Effort, tracesAcquires } from './trace';
 import { type Attempting, Attempts, type Once } from './wait/attempt';
-import { type Position, tooLate, type Waiter } from './wait/queue';
+import type { Fetch, Fetcher, ShareWaiter } from './wait/place';
+import { fencesInBlock, type Position, tooLate } from './wait/queue';
 import type { Queues } from './wait/queues';
 import { SharedWaiter } from './wait/shared-waiter';
-import { abortReason, deadlock, enclosingLock, isEndless, refusalOf, timedOut, tooMany, type Wanted } from './wanted';
+import {
+  abortReason,
+  deadlock,
+  enclosingLock,
+  heldLock,
+  isEndless,
+  placeFor,
+  queuesOf,
+  refusalOf,
+  timedOut,
+  tooMany,
+  type Wanted,
+} from './wanted';
 
 /** What is to be acquired. */
 export interface Terms {
@@ -93,7 +99,7 @@ export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T>
 /** An attempt takes no longer than so many times `commandTimeout`: twice a client that is not ready, and a reply. */
 const attemptsInOne = 4;
 
-class Acquisition implements Attempting, Waiter, Cancellable {
+class Acquisition implements Attempting, ShareWaiter, Cancellable {
   before: Cancellable | undefined;
   after: Cancellable | undefined;
   readonly commandTimeoutMs: number;
@@ -104,7 +110,6 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
-  /** For a key that several may hold. */
   readonly #shared: SharedWaiter | undefined;
   #deadlineMs = Number.POSITIVE_INFINITY;
   #deadline: NodeJS.Timeout | undefined;
@@ -137,7 +142,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
-    if (this.isSettled) return;
+    if (this.isSettled || this.#wanted.fetcher !== undefined) return;
     this.#wanted.scope.beginWait(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
@@ -147,8 +152,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#armDeadline();
   }
 
-  granted(grant: Grant): HeldLock {
-    return this.#succeed(this.#heldLock(grant, this.#position!.queue));
+  granted(grant: Granted, source?: GrantSource): HeldLock {
+    return this.#succeed(this.#heldLock(grant, source));
+  }
+
+  fetch(fetcher: Fetcher): Fetch {
+    return fetchFor(this.#wanted, fetcher);
   }
 
   failed(error: LockBackendError): void {
@@ -157,6 +166,7 @@ class Acquisition implements Attempting, Waiter, Cancellable {
 
   troubled(error: LockBackendError | undefined): void {
     this.#failure = error && (forKey(error, this.#wanted.key) as LockBackendError);
+    this.#wanted.fetcher?.busy(this.#failure);
   }
 
   /** Ends the wait now, whatever it is doing. */
@@ -167,31 +177,40 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   onReply(reply: AcquireReply, token: string): void {
-    const { key, settings, change } = this.#wanted;
+    const { key, settings, change, fetcher } = this.#wanted;
     this.#failure = undefined;
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return void this.#succeed(change.granted(reply));
-    const { fence, sent } = reply;
-    const { mayExecuteUntilMs } = this.#attempts;
-    const held = this.#heldLock({ token, fence, sent, mayExecuteUntilMs }, undefined, reply.mode);
+    const { fence, sent, others = 0 } = reply;
+    const grant = { token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs };
+    const tookMs = this.#clock.nowMs() - sent.monoMs;
+    if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {
+      this.#settle();
+      return fetcher.granted(this, grant, others);
+    }
+    const held = this.#heldLock(grant, undefined, reply.mode);
     if (held.remaining() > 0) return void this.#succeed(held);
-    this.#failure = tooLate(key, this.#clock.nowMs() - sent.monoMs, settings.lifetimeMs);
+    this.troubled(tooLate(key, tookMs, settings.lifetimeMs));
     this.#abandon();
     this.#next();
   }
 
   onFailure(error: unknown): void {
     if (!(error instanceof LockBackendError)) return this.#fail(error);
-    this.#failure = error;
+    this.troubled(error);
     if (error.retryable) this.#next();
     else this.#fail(error);
   }
 
   #begin(): void {
-    const own = isEndless(this.#wanted.settings) ? enclosingLock(this.#wanted) : undefined;
-    if (own?.isEndless) return this.#fail(deadlock(this.#wanted.key, own));
+    const { key, settings, fetcher } = this.#wanted;
+    const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.#wanted) : undefined;
+    if (own?.isEndless) return this.#fail(deadlock(key, own));
+    const place = placeFor(this.#wanted, this);
+    this.#position = place;
+    if (place !== undefined) return place.queue.join(place);
     const queues = queuesOf(this.#wanted);
     if (queues?.wakeUps.isOpen) this.#enqueue(queues);
     // Behind those that wait for the same already, until a wake-up would be heard.
@@ -246,18 +265,12 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 
   #attempt(): void {
-    if (this.#shared !== undefined) return this.#attempts.make(this.#place(this.#shared), undefined);
+    if (this.#shared === undefined && this.#attempts.count === 0) return this.#attempts.make(undefined, undefined);
+    const polls = !this.#isLast && (this.#isDeaf || queuesOf(this.#wanted) === undefined);
+    const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
+    const place = this.#isLast ? undefined : this.#shared?.place(pauseMs);
     // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
-    const polls = this.#attempts.count > 0 && !this.#isLast && this.#polls;
-    this.#attempts.make(undefined, polls ? this.#attempts.nextPauseMs() : undefined);
-  }
-
-  /** Where it is queued, for a key that several may hold, if this attempt is in vain and another will follow. */
-  #place(shared: SharedWaiter): QueueEntry | undefined {
-    if (this.#isLast) return undefined;
-    if (shared.isSubscribed) return shared.entry();
-    // A waiter that is to be woken makes sure first that it would hear.
-    return this.#polls ? shared.pollingEntry(this.#attempts.nextPauseMs()) : undefined;
+    this.#attempts.make(place, this.#shared === undefined ? pauseMs : undefined);
   }
 
   /** Whether no attempt would follow the one that is made now. */
@@ -266,14 +279,11 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
   }
 
-  get #polls(): boolean {
-    return this.#isDeaf || queuesOf(this.#wanted) === undefined;
-  }
-
   #onBusy(reply: AcquireReply & { granted: false }): void {
     const { change } = this.#wanted;
     if (change !== undefined && reply.impossible !== undefined) return this.#fail(change.refused(reply.impossible));
     this.#shared?.busy(reply);
+    this.#wanted.fetcher?.busy(undefined);
     this.#next();
   }
 
@@ -300,12 +310,9 @@ class Acquisition implements Attempting, Waiter, Cancellable {
     this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
   }
 
-  #heldLock(grant: Grant, queue: GrantSource | undefined, mode = this.#wanted.mode): HeldLock {
-    const { key, keys, kind, scope, settings, store } = this.#wanted;
-    const source = mode !== undefined && store.listen !== undefined ? scope.queues(store)?.shared : queue;
+  #heldLock(grant: Granted, queue: GrantSource | undefined, mode = this.#wanted.mode): HeldLock {
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
-    const context = scope.context(settings, store, source, kind);
-    return new HeldLock(grant, { key, keys, retries, context, mode });
+    return heldLock(this.#wanted, grant, { source: queue, mode, retries });
   }
 
   #succeed(held: HeldLock): HeldLock {
@@ -353,14 +360,22 @@ class Acquisition implements Attempting, Waiter, Cancellable {
   }
 }
 
+/** An acquisition of no caller in particular: what it is granted goes to those that wait together. */
+function fetchFor(wanted: Wanted, fetcher: Fetcher): Fetch {
+  const settings = {
+    ...wanted.settings,
+    timeoutMs: undefined,
+    maxRetries: Number.POSITIVE_INFINITY,
+    signal: undefined,
+  };
+  const fences = wanted.mode!.kind === 'counted' ? fencesInBlock : undefined;
+  const failed = (error: unknown): void => fetcher.failed(fetch, error as LockBackendError);
+  const fetch = new Acquisition({ ...wanted, settings, fences, trace: undefined, fetcher }, () => {}, failed);
+  fetch.start();
+  return fetch;
+}
+
 function warnOfPolling(wanted: Wanted, error: unknown): void {
   const message = `${describe(wanted.key)} is polled for: no message can be heard`;
   warn({ ...lockEvent(wanted), code: 'no-wake-ups', message, error });
-}
-
-/** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
-function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
-  const { queued, lifetimeMs, minReplicas } = settings;
-  const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
-  return isQueued ? scope.queues(store) : undefined;
 }

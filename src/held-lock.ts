@@ -5,6 +5,7 @@ import { forKey, LockLostError, type LossReason } from './errors';
 import { type LockKind, warn } from './events';
 import { describe, type Key, listOf } from './keys';
 import type { Linked } from './linked-list';
+import type { Granted, Member, Sharer } from './member';
 import {
   eventOf,
   holdsAreObserved,
@@ -15,14 +16,12 @@ import {
   tellLost,
   tellRelease,
 } from './observation';
-import { checkValue, lifetimeRule, type Settings } from './options';
+import type { Settings } from './options';
 import {
   type Clock,
   clockOf,
-  type Grant,
   type GrantSource,
   type Held,
-  type Holder,
   type Mode,
   type Moment,
   type ReleaseReply,
@@ -61,6 +60,7 @@ class Particulars {
   retries = 0;
   mayExecuteUntilMs = 0;
   mode: Mode | undefined;
+  member: Member | undefined;
   observation: Observation | undefined;
 }
 
@@ -77,10 +77,11 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
+export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
-  readonly token: string;
+  /** Another one where it has left a member that others share. */
+  token: string;
   /** Another one after a change in place. */
   fence: number;
   readonly keys: Key;
@@ -92,7 +93,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   #upkeep: Upkeep | undefined;
   #ending: Ending | undefined;
 
-  constructor(grant: Grant, details: GrantDetails) {
+  constructor(grant: Granted, details: GrantDetails) {
     this.token = grant.token;
     this.fence = grant.fence;
     this.keys = details.keys;
@@ -102,6 +103,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     if (details.retries > 0) this.#ownParticulars.retries = details.retries;
     if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
     if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
+    if (grant.member !== undefined) this.#ownParticulars.member = grant.member;
     if (!this.isConfirmed) this.upkeep.confirm();
   }
 
@@ -122,6 +124,11 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   /** How it is held, where several may hold the key. */
   get mode(): Mode | undefined {
     return this.#particulars?.mode;
+  }
+
+  /** What it shares with other holders of this process; undefined: nothing. */
+  get member(): Member | undefined {
+    return this.#particulars?.member;
   }
 
   get ended(): boolean {
@@ -174,8 +181,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   }
 
   held(): Held | undefined {
-    const { mode, fence } = this;
-    return mode && { mode, fence };
+    const { mode, member = this } = this;
+    return mode && { mode, fence: member.fence };
   }
 
   check(): boolean {
@@ -210,6 +217,12 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.#validity = this.#validity.uncertain(asked, lifetimeMs, untilMs);
   }
 
+  parted(token: string, fence: number, sent: Moment): void {
+    Object.assign(this, { token, fence });
+    this.#particulars!.member = undefined;
+    this.confirm(sent, this.context.settings.lifetimeMs, false);
+  }
+
   /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
@@ -221,7 +234,7 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.#ending = new Ending('lost');
     this.#upkeep?.stop();
     this.context.onEnd(this);
-    this.context.source.lost(this);
+    (this.member ?? this.context.source).lost(this);
     noteLoss(this, this.#ending, reason);
     this.#upkeep?.abort(this.#ending.loss!);
   }
@@ -231,7 +244,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
     this.check();
     this.#ending ??= new Ending('released');
     this.#upkeep?.released();
-    const reply = this.context.source.release(this);
+    const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
+    const reply = this.member === undefined ? send() : this.member.release(this, send);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
     return releasing;
@@ -262,11 +276,6 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
   releaseRequest(): ReleaseRequest {
     // A change that was requested may be queued.
     return this.#releaseRequest(this.mode !== undefined && this.mode.step > 0 ? -1 : 0);
-  }
-
-  async extend(lifetimeMs?: number): Promise<boolean> {
-    if (lifetimeMs !== undefined) checkValue('lifetime', lifetimeRule, lifetimeMs);
-    return this.upkeep.extend(lifetimeMs ?? this.context.settings.lifetimeMs);
   }
 
   get #ownParticulars(): Particulars {
@@ -311,7 +320,8 @@ export class HeldLock implements Holder, Kept, Observed, Linked<HeldLock> {
 
   #releaseRequest(ticket: number): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, token, done } = this;
+    const { keys, done } = this;
+    const { token } = this.member ?? this;
     const isConfirmed = ticket === 0 && !this.#mayExecute();
     const held = this.held();
     return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };

@@ -5,6 +5,7 @@ import { warn } from './events';
 import type { HeldLock } from './held-lock';
 import { describe, type Key, listOf } from './keys';
 import { eventOf } from './observation';
+import { checkValue, lifetimeRule } from './options';
 import { nextTick } from './real-timers';
 
 export type { DetachedLease };
@@ -28,7 +29,10 @@ export interface Lease {
   readonly key: Key;
   /** The same as a list. */
   readonly keys: readonly string[];
-  /** What Redis holds for us. A secret: it is all that releasing the lock takes. Not enumerable. */
+  /**
+   * What Redis holds for us. A secret: it is all that releasing the lock takes. Not enumerable. Readers that share a holder in Redis
+   * have one each, and Redis that of the first.
+   */
   readonly token: string;
   /** The fencing token: larger with each grant of the key. Hand it to what you write to. 0 with `fencing: false`. */
   readonly fence: number;
@@ -92,6 +96,11 @@ function warnIfForgotten(held: HeldLock, takenAt: Error): void {
   });
 }
 
+async function extend(held: HeldLock, lifetime?: number): Promise<boolean> {
+  if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
+  return held.upkeep.extend(lifetime ?? held.context.settings.lifetimeMs);
+}
+
 /** What a lease does when it is called. Bound, not closed over: that takes half the memory. */
 function release(this: HeldLock, callback?: unknown): unknown {
   if (callback === reveal) return this;
@@ -121,7 +130,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   }),
   release: method((held) => held.release()),
   remaining: method((held) => held.remaining()),
-  extend: method((held, lifetime) => held.extend(lifetime)),
+  extend: method(extend),
   detach: method((held) => detach(held)),
   ...(Symbol.asyncDispose && {
     [Symbol.asyncDispose]: method(async (held) => {

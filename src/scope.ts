@@ -12,6 +12,7 @@ import { clockOf, type GrantSource, type Holder, type Mode, type ReleaseReply, t
 import { storeOf } from './stores/open';
 import { hashOf } from './token';
 import { type Queues, queuesOf } from './wait/queues';
+import { Sharing } from './wait/sharing';
 import { WeakList } from './weak-list';
 
 const smallestSweep = 64;
@@ -46,6 +47,7 @@ export class Scope {
   readonly #queues = new WeakList<Queues>();
   readonly #registries = new WeakList<Registry>();
   readonly #storesOfClients = new WeakMap<object, Store>();
+  readonly #sharings = new WeakMap<Store, Sharing>();
   /** The last one of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
@@ -90,6 +92,16 @@ export class Scope {
       queues.onFreed ??= (key, hash) => loseFreed(store, key, hash);
     }
     return queues;
+  }
+
+  /** Where callers of this scope wait together for what several may hold. */
+  sharing(store: Store): Sharing {
+    let sharing = this.#sharings.get(store);
+    if (sharing === undefined) {
+      sharing = new Sharing(store);
+      this.#sharings.set(store, sharing);
+    }
+    return sharing;
   }
 
   /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */

@@ -39,6 +39,7 @@ export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive'
 }
 
 async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
+  if (held.member !== undefined) await held.upkeep.part();
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };

@@ -3,6 +3,7 @@
 // after `stop`.
 import { forKey, LockBackendError, type LockLostError, type LossReason } from './errors';
 import { describe, type Key } from './keys';
+import type { Member, Sharer } from './member';
 import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
 import { Renewal, shortestMs, timerMs } from './renewal';
@@ -14,10 +15,9 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 
 /** What is looked after: a held lock. */
-export interface Kept extends Observed {
+export interface Kept extends Observed, Sharer {
   readonly key: Key;
   readonly keys: Key;
-  readonly token: string;
   readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
   readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
@@ -28,14 +28,12 @@ export interface Kept extends Observed {
   readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
   held(): Held | undefined;
-  /** Notices the end of the validity. True while it is ours. */
-  check(): boolean;
-  leftMs(): number;
+  /** What it shares with others, and is extended together with them. */
+  readonly member: Member | undefined;
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
   /** An extension, requested at `asked`, was not answered, and may still execute until `untilMs`. */
   uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
-  lose(reason: LossReason): void;
   releaseQuietly(): Promise<unknown>;
 }
 
@@ -95,6 +93,12 @@ export class Upkeep {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
     this.#isExact = true;
     return this.#alone(() => this.#extendExactly(lifetimeMs));
+  }
+
+  /** Leaves the member that it shares. No extension of that is in flight then, which would count for it afterwards. */
+  async part(): Promise<void> {
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    await this.#alone(() => this.#part());
   }
 
   /** Sets the end to the lease's own lifetime from now, unless it is later already. */
@@ -213,6 +217,14 @@ export class Upkeep {
     this.#aborter?.abort(loss);
   }
 
+  async #part(): Promise<boolean> {
+    const { member, key } = this.#held;
+    await member?.part(this.#held).catch((error) => {
+      throw forKey(error, key);
+    });
+    return true;
+  }
+
   /** Runs `work` as the one extension in flight. */
   #alone(work: () => Promise<boolean>): Promise<boolean> {
     const extending = work().finally(() => {
@@ -224,6 +236,8 @@ export class Upkeep {
 
   async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
     const held = this.#held;
+    // A member that is shared has one end, its lifetime after the last extension.
+    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await this.#part();
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
     const asked = now(this.#held.clock);
@@ -244,7 +258,7 @@ export class Upkeep {
     const { lifetimeMs, exact, validUntilMs } = extension;
     const begin = (): boolean => this.#held.check();
     const request = { ...extension, keys, token, held: this.#held.held(), begin };
-    const reply = await context.store.extend(request).catch((error) => {
+    const reply = await (this.#held.member ?? context.store).extend(request).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) this.#held.uncertain(asked, lifetimeMs, validUntilMs);
       throw forKey(error, key);
     });

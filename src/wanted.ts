@@ -2,13 +2,16 @@
 import { forKey, LockClosedError, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
 import type { LockKind } from './events';
 import { enclosingLocks } from './flow';
-import { excludes, type HeldLock } from './held-lock';
+import { excludes, HeldLock } from './held-lock';
 import { describe, type Key } from './keys';
+import type { Granted } from './member';
 import type { Settings } from './options';
 import type { Scope } from './scope';
-import type { AcquireReply } from './store';
+import type { AcquireReply, GrantSource, Mode } from './store';
 import type { AcquireTrace } from './trace';
 import type { KeptToken, Target } from './wait/attempt';
+import type { Fetcher, MemberTerms, SharePosition, ShareWaiter } from './wait/place';
+import type { Queues } from './wait/queues';
 
 /** All that an acquisition is for. */
 export interface Wanted extends Target {
@@ -17,6 +20,8 @@ export interface Wanted extends Target {
   readonly change: Change | undefined;
   /** Where somebody listens. */
   readonly trace: AcquireTrace | undefined;
+  /** Of no caller in particular: for those that wait together. */
+  readonly fetcher?: Fetcher | undefined;
 }
 
 /** A change in place: what becomes of its answers. */
@@ -45,6 +50,44 @@ export function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, si
 export function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
   if (change !== undefined) return undefined;
   return enclosingLocks().find((held) => excludes(held, store, keys, mode));
+}
+
+/** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
+export function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
+  const { queued, lifetimeMs, minReplicas } = settings;
+  const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
+  return isQueued ? scope.queues(store) : undefined;
+}
+
+/** Where it waits together with others of its lock object; undefined: it goes its own way. */
+export function placeFor(wanted: Wanted, waiter: ShareWaiter): SharePosition | undefined {
+  const { keys, mode, scope, store } = wanted;
+  if (mode?.kind === 'exclusive') scope.sharing(store).close(keys as string);
+  const terms = memberTerms(wanted);
+  return terms && scope.sharing(store).position(terms, waiter);
+}
+
+/** What those have in common that this wait may be shared with; undefined: it goes its own way. */
+function memberTerms({ keys, settings, store, mode, change, fetcher }: Wanted): MemberTerms | undefined {
+  const { queued, lifetimeMs, minReplicas, fencing, owner } = settings;
+  const isShared = queued && lifetimeMs !== null && minReplicas === 0 && store.kind === 'redis';
+  if (!isShared || change !== undefined || fetcher !== undefined) return undefined;
+  if (mode === undefined || mode.kind === 'exclusive') return undefined;
+  return { key: keys as string, lifetimeMs, fencing, owner, mode };
+}
+
+/** What a grant is held as. */
+export function heldLock(wanted: Wanted, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
+  const { key, keys, kind, scope, settings, store } = wanted;
+  const shared = mode !== undefined && store.listen !== undefined;
+  const context = scope.context(settings, store, shared ? scope.queues(store)?.shared : source, kind);
+  return new HeldLock(grant, { key, keys, retries, context, mode });
+}
+
+interface GrantedAs {
+  readonly source: GrantSource | undefined;
+  readonly mode: Mode | undefined;
+  readonly retries: number;
 }
 
 export function timedOut(wanted: Wanted, how: string): LockTimeoutError {

@@ -37,6 +37,7 @@ const rooms: readonly (readonly string[])[] = [
     'redis-like',
     'option-names',
     'keys',
+    'member',
     'store',
     'operator',
     'state',

@@ -8,19 +8,19 @@
 -- ARGV   token     the caller's; a member with it is ours, and this is a resend
 -- ARGV   lifetime  ms until our member ends by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
--- ARGV   fences    1: mint a fence; 0: none
+-- ARGV   fences    how many fences to mint; more than one for permits that are handed off; 0: none
 -- ARGV   kind      r to read, w to write, p for permits
 -- ARGV   prefer    w writers go first, r readers do, f in order of arrival
 -- ARGV   permits   how many we want
 -- ARGV   most      how many there are
 -- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
 -- ARGV   group     readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
--- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be
--- REPLY  [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
-local token, fences, kind, prefer, group = ARGV[1], ARGV[4] == '1', ARGV[5], ARGV[6], ARGV[10]
+-- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
+-- REPLY  [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+local token, fences, kind, prefer, group = ARGV[1], ARGV[4] ~= '0', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 -- What comes after our arguments is the next call's: only their number says whether the caller is to be queued.
-local mayQueue = #ARGV > 10 and ARGV[11] ~= ''
+local mayQueue = #ARGV > 11 and ARGV[11] ~= ''
 local queuedAs, least = token, 0
 if #ARGV > 14 then
   queuedAs, least = ARGV[15], tonumber(ARGV[16])
@@ -49,6 +49,17 @@ asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
   asking.ticket = newTicket(queue, all, asking)
+end
+
+-- Of a reader, those that cannot read beside it; where not all of the queue was read, any that wait.
+local apart = others
+if kind == 'r' and others > 0 and all.whole then
+  for band = 1, 3 do
+    for _, each in ipairs(all[band].list) do
+      local isBeside = each.kind == 'r' and each.group == group and each ~= queued
+      apart = apart - (isBeside and 1 or 0)
+    end
+  end
 end
 
 local granted, mine, held, known = false, nil, nil, 0
@@ -106,7 +117,7 @@ if not granted then
     mine.ends = ends
     leave(queue, all, queued)
     setEnd(lock)
-    return { 1, mine.fence, others, now }
+    return { 1, mine.fence, apart, now }
   end
   if step > 0 and kind == 'r' then
     -- A downgrade: there is always room for that, and there must be, also when memory is full.
@@ -119,12 +130,15 @@ if not granted then
     leave(queue, all, queued)
     setEnd(lock)
     wakeLater(lock, queue, limit)
-    return { 1, mine.fence, others, now }
+    return { 1, mine.fence, apart, now }
   end
   granted = held.count == 0
   if not upgrade then
     granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
   end
+  -- Where that reads, no writer is in, and none gets in before both have left.
+  local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
+  granted = granted or beside and beside > now
 end
 
 if granted then
@@ -132,7 +146,7 @@ if granted then
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
     -- The fence goes first: when memory is missing, no lock was touched yet.
-    minted = mint(fence, 1, least)
+    minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1, least)
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
@@ -164,7 +178,7 @@ if granted then
   if hasExpired or isLastNotified then
     wakeLater(lock, queue, limit)
   end
-  return { 1, minted, others, now }
+  return { 1, minted, apart, now }
 end
 
 -- A writer waits for the last holder's end, one that wants permits for the first one's.

@@ -1062,15 +1062,15 @@ const acquireSharedScript = {
  * @param token the caller's; a member with it is ours, and this is a resend
  * @param lifetime ms until our member ends by itself
  * @param notAfter server time in ms after which this request must change nothing
- * @param fences 1: mint a fence; 0: none
+ * @param fences how many fences to mint; more than one for permits that are handed off; 0: none
  * @param kind r to read, w to write, p for permits
  * @param prefer w writers go first, r readers do, f in order of arrival
  * @param permits how many we want
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
  * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
- * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be
- * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+ * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
+ * @returns the call; its reply: [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
   lock: string,
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '050f357d8a9cc166fc9c3764b57e7f25b8899cd2',
+  sha: 'ab4cbb0c1bdb593787375363172db8252319c2a6',
   lua:
     clockPart +
     `
@@ -1177,9 +1177,9 @@ const batchSharedScript: Script = {
     `
 local scripts = {
 acquireShared = function(k, a, keyCount, argCount)
-local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] == '1', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
+local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] ~= '0', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
 local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local mayQueue = argCount > 10 and ARGV[a + 11] ~= ''
+local mayQueue = argCount > 11 and ARGV[a + 11] ~= ''
 local queuedAs, least = token, 0
 if argCount > 14 then
 queuedAs, least = ARGV[a + 15], tonumber(ARGV[a + 16])
@@ -1208,6 +1208,15 @@ asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
 asking.ticket = newTicket(queue, all, asking)
+end
+local apart = others
+if kind == 'r' and others > 0 and all.whole then
+for band = 1, 3 do
+for _, each in ipairs(all[band].list) do
+local isBeside = each.kind == 'r' and each.group == group and each ~= queued
+apart = apart - (isBeside and 1 or 0)
+end
+end
 end
 local granted, mine, held, known = false, nil, nil, 0
 local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
@@ -1260,7 +1269,7 @@ call('ZADD', lock, score, mine.text)
 mine.ends = ends
 leave(queue, all, queued)
 setEnd(lock)
-return { 1, mine.fence, others, now }
+return { 1, mine.fence, apart, now }
 end
 if step > 0 and kind == 'r' then
 locks[lock] = nil
@@ -1271,17 +1280,19 @@ changes[limit] = token
 leave(queue, all, queued)
 setEnd(lock)
 wakeLater(lock, queue, limit)
-return { 1, mine.fence, others, now }
+return { 1, mine.fence, apart, now }
 end
 granted = held.count == 0
 if not upgrade then
 granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
 end
+local beside = argCount == 11 and string.find(ARGV[a + 11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[a + 11]))
+granted = granted or beside and beside > now
 end
 if granted then
 local minted = fences and kind == 'r' and held.fence or 0
 if fences and minted == 0 then
-minted = mint(fence, 1, least)
+minted = mint(fence, kind == 'p' and tonumber(ARGV[a + 4]) or 1, least)
 end
 local new = member(text(kind, permits, step, minted, token, group))
 call('ZADD', lock, 'GT', score, new.text)
@@ -1313,7 +1324,7 @@ end
 if hasExpired or isLastNotified then
 wakeLater(lock, queue, limit)
 end
-return { 1, minted, others, now }
+return { 1, minted, apart, now }
 end
 local left = 0
 for _, each in pairs(held.of) do
@@ -2180,20 +2191,20 @@ export function readPlaces(lock: string): ScriptCall {
   return { script: readPlacesScript, keys: [lock], args: [] };
 }
 
-const readProcessesScript: Script = {
-  name: 'readProcesses',
-  sha: 'b272298fae5e83182e7719c6be8d1ef76a62465f',
-  lua: "return redis.call('MGET', unpack(KEYS))",
+const readProcessScript: Script = {
+  name: 'readProcess',
+  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
+  lua: "return redis.call('GET', KEYS[1])",
 };
 
 /**
- * what processes have written down. Changes nothing.
+ * what a process has written down. Changes nothing.
  *
  * @param process string: what it holds and waits for, as JSON
- * @returns the call; its reply: [for each the text, or nil]
+ * @returns the call; its reply: [the text, or nil]
  */
-export function readProcesses(process: readonly string[]): ScriptCall {
-  return { script: readProcessesScript, keys: process, args: [] };
+export function readProcess(process: string): ScriptCall {
+  return { script: readProcessScript, keys: [process], args: [] };
 }
 
 const readValueScript: Script = {
@@ -2360,7 +2371,7 @@ export const scripts: readonly Script[] = [
   raiseScript,
   readHolderScript,
   readPlacesScript,
-  readProcessesScript,
+  readProcessScript,
   readValueScript,
   registerScript,
   releaseScript,

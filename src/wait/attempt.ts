@@ -30,6 +30,8 @@ export interface Target {
   readonly store: Store;
   /** How it is to be held, where several may hold the key. */
   readonly mode: Mode | undefined;
+  /** Fences to mint. Default 1. */
+  readonly fences?: number | undefined;
   /** For a job that runs once a slot. */
   readonly once?: Once | undefined;
   /** Of a change in place, which keeps the token of what is held: that is never released here. */
@@ -157,14 +159,15 @@ export class Attempts {
   }
 
   #newRequest(): AcquireRequest {
-    const { keys, mode, change, settings, once } = this.#target;
+    const { keys, mode, change, settings, once, fences } = this.#target;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
       return !this.#caller.isSettled;
     };
     const token = change?.token ?? newToken(owner);
-    return { keys, token, lifetimeMs, fencing, minReplicas, commandTimeoutMs, begin, mode, slots: once?.slots };
+    const slots = once?.slots;
+    return { keys, token, lifetimeMs, fencing, fences, minReplicas, commandTimeoutMs, begin, mode, slots };
   }
 
   #makeNow(request: AcquireRequest): void {

@@ -38,7 +38,7 @@ export interface Waiter {
   readonly commandTimeoutMs: number;
   readonly retryTimeoutMs: number;
   /** It is yours: what comes back is what holds it. */
-  granted(grant: Grant): Holder;
+  granted(grant: Grant, source?: GrantSource): Holder;
   failed(error: LockBackendError): void;
   /** Redis could not be reached just now (undefined: it could); the wait goes on. */
   troubled(error: LockBackendError | undefined): void;
@@ -46,7 +46,7 @@ export interface Waiter {
 
 /** Where a waiter is in its queue. */
 export interface Position extends Linked<Position> {
-  readonly queue: Queue;
+  readonly queue: { leave(position: Position): void };
   readonly waiter: Waiter;
   /** It waited for others: the key was busy, or there were waiters before it. */
   hasWaited: boolean;
@@ -203,7 +203,7 @@ export class Queue implements GrantSource {
     this.#handOffs += 1;
     this.#positions.delete(next);
     const fence = this.key.fencing ? held.fence + 1 : 0;
-    this.#holder = next.waiter.granted({ token: held.token, fence, sent, mayExecuteUntilMs: 0 });
+    this.#holder = next.waiter.granted({ token: held.token, fence, sent, mayExecuteUntilMs: 0 }, this);
     if (this.#positions.size === 0 && !this.#isRequesting) this.#abandonEntry(next.waiter.commandTimeoutMs);
     return true;
   }
@@ -316,7 +316,7 @@ export class Queue implements GrantSource {
     this.#positions.delete(head);
     // A holder before has lost it, and may notice that only while this one is being told.
     this.#holder = undefined;
-    this.#holder = head.waiter.granted(grant);
+    this.#holder = head.waiter.granted(grant, this);
     if (this.#positions.size > 0) this.#requestLater(this.#holder);
   }
 

@@ -50,20 +50,16 @@ export class SharedWaiter {
     this.#subscription ??= wakeUps.subscribe(key, takes, wake);
   }
 
-  /** The entry of a waiter that is woken. */
-  entry(): QueueEntry {
-    const { channel, id } = this.#subscription!;
-    return this.#queued({ channel, id, ticket: this.#queuedWith });
-  }
-
-  /** The entry of a waiter that polls, next after `pauseMs`. */
-  pollingEntry(pauseMs: number): QueueEntry {
-    return this.#queued({
-      channel: noChannel,
-      id: '0',
-      ticket: this.#queuedWith,
-      silenceMs: Math.ceil(2 * pauseMs + latenessMs),
-    });
+  /** Where it is queued if its attempt is in vain; next after `pauseMs`, of a waiter that polls. */
+  place(pauseMs: number | undefined): QueueEntry | undefined {
+    const ticket = this.#queuedWith;
+    if (this.#subscription !== undefined) {
+      const { channel, id } = this.#subscription;
+      return this.#queued({ channel, id, ticket });
+    }
+    // One that is to be woken makes sure first that it would hear.
+    if (pauseMs === undefined) return undefined;
+    return this.#queued({ channel: noChannel, id: '0', ticket, silenceMs: Math.ceil(2 * pauseMs + latenessMs) });
   }
 
   busy({ leftMs, position }: AcquireReply & { granted: false }): void {

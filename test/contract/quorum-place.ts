@@ -3,7 +3,7 @@
  * ones may vote.
  */
 import { setImmediate as turn } from 'node:timers/promises';
-import { startProxy } from '../support/fault-proxy';
+import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
 import { stranger } from './embedded-places';
 import type { Here, Line, Place } from './places';
@@ -62,26 +62,26 @@ class QuorumHere implements Here {
     return this.#elsewhere;
   }
 
-  /** Each node is sent the same; they are counted at the first. */
+  /** A majority is sent the same; they are counted at the node that is sent most. */
   async line(): Promise<Line> {
-    const proxy = await startProxy(this.#servers[0]!.port);
-    const redis = await dial([proxy.url, ...this.#servers.slice(1).map(({ url }) => url)].join(' '));
+    const proxies = await Promise.all(this.#servers.map(({ port }) => startProxy(port)));
+    const redis = await dial(proxies.map(({ url }) => url).join(' '));
     this.#ends.push(
       () => close(redis),
-      () => proxy.stop(),
+      () => Promise.all(proxies.map((proxy) => proxy.stop())),
     );
-    // It is asked once who it is.
-    const uncounted = (): number => proxy.count('PING') + proxy.count('INFO');
-    await redis[0]!.ping();
-    const before = proxy.commands.length - uncounted();
+    // Each is asked once who it is.
+    const counted = (proxy: FaultProxy): number => proxy.commands.length - proxy.count('PING') - proxy.count('INFO');
+    await Promise.all(redis.map((client) => client.ping()));
+    const before = proxies.map(counted);
     return {
       redis,
-      proxy,
+      proxy: proxies[0]!,
       async calls() {
         await turn();
         await turn();
-        await redis[0]!.ping();
-        return proxy.commands.length - uncounted() - before;
+        await Promise.all(redis.map((client) => client.ping()));
+        return Math.max(...proxies.map((proxy, n) => counted(proxy) - before[n]!));
       },
       heal() {
         throw new Error('one of three is not the place');

@@ -6,7 +6,7 @@ const missing = missingEngine();
 /** Why shared memory cannot be tried here; undefined: it can. */
 export const noEngine =
   missing &&
-  `pending: Node ${process.version} has no SQLite and better-sqlite3@12 is not installed; newer ones run it in node-22.test.ts and node-24.test.ts`;
+  `pending: Node ${process.version} has no SQLite and better-sqlite3@12 is not installed; newer ones run it in integrations`;
 
 /** A suite that needs the engine. */
 export function describeWithEngine(title: string, suite: (this: Mocha.Suite) => void): void {

@@ -52,23 +52,30 @@ export function describeOnNode(major: 22 | 24): void {
   });
 }
 
-function testOf({ fullTitle, duration, err }: Told): Test {
+/** A test of ours for each that another mocha told of. */
+export function testOf({ fullTitle, duration, err }: Told): Test {
   if (duration === undefined && err.message === undefined) return new Test(fullTitle);
   return new Test(fullTitle, () => {
     if (err.message !== undefined) throw Object.assign(new Error(err.message), { stack: err.stack ?? err.message });
   });
 }
 
-async function run(program: string): Promise<Told[]> {
+function run(program: string): Promise<Told[]> {
+  const args = ['--parallel', '--jobs', '3', '--grep', 'shared memory|HostLock|on memory', ...suites];
+  return mochaOn(program, args, { REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' });
+}
+
+/** What the mocha of this repository says of each test when another program runs it. */
+export async function mochaOn(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Told[]> {
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-report-'));
   const report = join(folder, 'report.json');
-  const args = [
-    join(root, 'node_modules/mocha/bin/mocha.js'),
-    ...['--parallel', '--jobs', '3', '--reporter', 'json', '--reporter-option', `output=${report}`],
-    ...['--grep', 'shared memory|HostLock|on memory', ...suites],
-  ];
-  const env = { ...process.env, REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' };
-  const child = spawn(program, args, { cwd: root, env, stdio: ['ignore', 'pipe', 'pipe'] });
+  const mocha = join(root, 'node_modules/mocha/bin/mocha.js');
+  const args = [mocha, '--reporter', 'json', '--reporter-option', `output=${report}`, ...own];
+  const child = spawn(program, args, {
+    cwd: root,
+    env: { ...process.env, ...added },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   track(child);
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (output += text));

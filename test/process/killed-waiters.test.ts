@@ -87,7 +87,9 @@ describe('readers, writers and permits among processes', function () {
           const leases = [await semaphore.acquire(), await semaphore.acquire()];
           return () => Promise.all(leases.map((lease) => lease.release()));
         };
-        return { hold, use: () => semaphore.run(() => {}) };
+        // Each with an entry of its own: those of one lock object hand permits off.
+        const use = () => new Semaphore(key, 2, { redis: client, lifetime: 60_000, timeout: 60_000 }).run(() => {});
+        return { hold, use };
       },
     ],
     [

@@ -35,6 +35,7 @@ describe('a crowd that waits (H81)', function () {
     key = uniqueKey('crowd');
   });
 
+  /** For a lock object of each caller: those of one would share an entry. */
   const options = () => ({ redis: client, lifetime: 60_000, timeout: 100_000 });
 
   async function cpuMs(): Promise<number> {
@@ -73,8 +74,9 @@ describe('a crowd that waits (H81)', function () {
   ] as const) {
     it(`${crowd} readers and writers by turns, '${prefer}': all are served, at the cost of a tenth of them`, () =>
       costsNoMore(crowd, async (crowd) => {
-        const lock = new RWLock(key, { ...options(), prefer });
-        return serve(crowd, await lock.acquireWrite(), (n) => (n % 2 ? lock.write(() => {}) : lock.read(() => {})));
+        const lock = () => new RWLock(key, { ...options(), prefer });
+        const use = (n: number) => (n % 2 ? lock().write(() => {}) : lock().read(() => {}));
+        return serve(crowd, await lock().acquireWrite(), use);
       }));
   }
 
@@ -86,11 +88,11 @@ describe('a crowd that waits (H81)', function () {
     }));
 
   it('4,000 readers behind a writer: all are let in together, a few at a time', async () => {
-    const lock = new RWLock(key, options());
+    const lock = () => new RWLock(key, options());
     let inside = 0;
     let most = 0;
-    await serve(4_000, await lock.acquireWrite(), () =>
-      lock.read(async () => {
+    await serve(4_000, await lock().acquireWrite(), () =>
+      lock().read(async () => {
         most = Math.max(most, ++inside);
         await new Promise((resolve) => setTimeout(resolve, 20));
         inside -= 1;

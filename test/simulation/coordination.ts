@@ -23,7 +23,13 @@ export interface Rules {
   readonly broken?: Broken | undefined;
 }
 
-export type Broken = 'does not wait for fn' | 'no compare of the mark';
+export type Broken =
+  | 'does not wait for fn'
+  | 'no compare of the mark'
+  | 'joins as long as one reads'
+  | 'joins what was released'
+  | 'shortens what others share'
+  | 'hands off what was shortened';
 
 export class BrokenPromise extends Error {}
 
@@ -34,10 +40,10 @@ interface Event {
   readonly work: () => void;
 }
 
-const epochMs = 1_700_000_000_000;
+export const epochMs = 1_700_000_000_000;
 const faultsEndMs = 8_000;
 const patienceMs = 60_000;
-const commandTimeoutMs = 100;
+export const commandTimeoutMs = 100;
 const pollMs = 20;
 const key = 'the lock';
 

@@ -144,7 +144,7 @@ export class Process {
     if (world.chance(stall)) return void world.after(world.random() * 2 * lifetimeMs, () => this.#end(holder));
     let leftMs = world.random() * 2 * holdMs;
     const renew = (): void => {
-      const pauseMs = lifetimeMs / 3;
+      const pauseMs = world.random() < 0.2 ? world.random() * 5 : lifetimeMs / 3;
       if (holder.ended) return;
       if (leftMs <= pauseMs) return void world.after(leftMs, () => this.#end(holder));
       leftMs -= pauseMs;

@@ -107,7 +107,7 @@ describe('the quorum in simulated worlds', () => {
       ['validity from the reply', { ...faults, lifetimeMs: 100, stall: 0.3 }, /hold it/],
       ['one token for all attempts', { ...faults, processes: 3, restart: 0.03 }, /hold it/],
       ['no write-back', { ...readers, proposals: false, skewMs: 500 }, /^fence/],
-      ['readers count for a writer', { ...readers, ...long }, /hold it/, 170],
+      ['readers count for a writer', { ...readers, ...long }, /hold it/, 1120],
       ['permits are counted', { ...permits, turnsEach: 4 }, /permits are held/],
     ];
     for (const [broken, rules, says, from] of variants) {

@@ -15,6 +15,8 @@ export interface AcquireCommand {
   readonly queueAs?: QueueEntry | undefined;
   /** Of a caller that polls instead: ms until it tries again if the lock is busy. */
   readonly pauseMs?: number | undefined;
+  /** The token of a member that this reader has shared: while that is there, there is room for its own. */
+  readonly beside?: string | undefined;
   /** For a key that several may hold. One key only. */
   readonly mode?: Mode | undefined;
   /** For a job that runs once a slot. One key only. */

@@ -151,7 +151,7 @@ export class Machine {
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
     return acquireShared(
       row.shared,
-      (least) => this.#mint(1, micros, least),
+      (count, least) => this.#mint(count, micros, least),
       command,
       micros,
       notifyEach(this.#publish, key),

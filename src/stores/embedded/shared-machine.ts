@@ -19,6 +19,8 @@ export interface SharedCommand {
   readonly queueAs?: QueueEntry | undefined;
   readonly leastFence?: number | undefined;
   readonly mode: Mode;
+  /** The token of a member that this reader has shared: while that is there, there is room for its own. */
+  readonly beside?: string | undefined;
 }
 
 /** Who holds it, as far as it decides who else may. */
@@ -42,8 +44,8 @@ export class LimitError extends Error {}
 
 export function acquireShared(
   all: Shared,
-  mint: (least: number) => number,
-  { token, lifetimeMs, notAfterMs, fences: count, queueAs, leastFence = 0, mode }: SharedCommand,
+  mint: (count: number, least: number) => number,
+  { token, lifetimeMs, notAfterMs, fences: count, queueAs, leastFence = 0, mode, beside }: SharedCommand,
   micros: number,
   notify: (channel: string, ids: string[]) => void,
   silenceMs: (before: number, wantedMs: number | undefined) => number,
@@ -67,20 +69,21 @@ export function acquireShared(
   const queuedAs = queueAs?.token ?? token;
   const queued = live.find((each) => each.token === queuedAs);
   const others = live.filter((each) => each !== queued);
+  const apart = others.filter((each) => kind !== 'shared' || each.kind !== kind || each.group !== group).length;
   if (upgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade')) return { outcome: 'deadlock' };
 
   const endMs = Math.max(nowMs + lifetimeMs, mine?.endMs ?? 0);
   if (mine !== undefined && (step === 0 || mine.step === step)) {
     mine.endMs = endMs;
     all.queue = others;
-    return { outcome: 'granted', fence: mine.fence, others: others.length };
+    return { outcome: 'granted', fence: mine.fence, others: apart };
   }
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
     all.most = 0; // the scripts keep the token of this change where the number of permits stands
     wake(all, micros, notify);
-    return { outcome: 'granted', fence: mine!.fence, others: others.length };
+    return { outcome: 'granted', fence: mine!.fence, others: apart };
   }
 
   const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
@@ -100,13 +103,14 @@ export function acquireShared(
   const before = others.filter((each) => byScore(each, asking) < 0).length;
   const granted = upgrade
     ? held.length === 0
-    : !(kind === 'counted' && sharesPlace(held, group)) &&
-      isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros);
+    : (!(kind === 'counted' && sharesPlace(held, group)) &&
+        isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros)) ||
+      held.some((each) => each.kind === 'shared' && each.token === beside);
   if (granted) {
     let fence = 0;
     if (count > 0) {
       if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) fence = mint(leastFence);
+      if (fence === 0) fence = mint(kind === 'counted' ? count : 1, leastFence);
     }
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.queue = others;
@@ -115,7 +119,7 @@ export function acquireShared(
     if (kind === 'exclusive' && others.length > 0) Object.assign(all, { phase: micros, notified: 0 });
     else if (others.length === 0 && (queued !== undefined || hasExpired)) all.phase = all.notified = 0;
     if (hasExpired || isLastNotified) wake(all, micros, notify);
-    return { outcome: 'granted', fence, others: others.length };
+    return { outcome: 'granted', fence, others: apart };
   }
   const leftMs = untilRoomMs(kind, held, nowMs);
   if (queueAs === undefined) return { outcome: 'busy', leftMs };

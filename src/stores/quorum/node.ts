@@ -21,6 +21,8 @@ export class QuorumNode {
   readonly store: Node;
   readonly name: string;
   isSilent = false;
+  /** It was late, or had no vote: others are asked first. */
+  isLast = false;
   /** '' where it is not known. */
   runId = '';
   /** How often the server has been identified. */

@@ -32,9 +32,21 @@ export class Nodes {
   }
 
   /** The nodes to ask: a silent one is skipped until it answers again, as long as there is a majority without it. */
-  get responsive(): readonly QuorumNode[] {
+  get responsive(): QuorumNode[] {
     const responsive = this.all.filter((each) => !each.isSilent);
-    return responsive.length >= this.majority ? responsive : this.all;
+    return responsive.length >= this.majority ? responsive : [...this.all];
+  }
+
+  /**
+   * Those to ask, a bare majority first: the same for all callers of a key, so that two that want it at once meet at the same
+   * nodes, and others for other keys.
+   */
+  inOrder(key: string): [first: readonly QuorumNode[], rest: readonly QuorumNode[]] {
+    const { responsive, majority, size } = this;
+    const from = spread(key) % size;
+    const ordered = size === majority ? responsive : [...responsive.slice(from), ...responsive.slice(0, from)];
+    if (ordered.some((node) => node.isLast)) ordered.sort((a, b) => Number(a.isLast) - Number(b.isLast));
+    return [ordered.slice(0, majority), ordered.slice(majority)];
   }
 
   /** Why the others are not asked. */
@@ -110,4 +122,11 @@ export class Nodes {
     const message = `no majority of the quorum could be asked about ${describe(key)} (${errors.length} of ${this.size} failed): ${cause?.message}`;
     return new LockBackendError(message, { key, cause, redisCode: cause?.redisCode, retryable, unknown });
   }
+}
+
+/** Any number, from the end of a key, where keys differ. */
+function spread(key: string): number {
+  let sum = key.length;
+  for (let i = Math.max(0, key.length - 4); i < key.length; i++) sum = 31 * sum + key.charCodeAt(i);
+  return sum;
 }

@@ -3,10 +3,15 @@
 //
 // It asks, and then is granted; or it failed, and releases what it has while it learns why; or it is over: its token was
 // released, or its caller gave up.
+//
+// It asks a bare majority first: nearly always that is enough, and a lock that is released at once costs the others nothing. They
+// are asked when one of the first refuses, or after a moment, because one is slow or because the lock is held: then also a
+// majority that loses a node holds it.
 import type { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
-import type { QuorumNode } from './node';
+import type { Clock, QuorumNode } from './node';
 import type { Nodes } from './nodes';
+import { Reserve } from './reserve';
 
 /** How it ended. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -20,6 +25,7 @@ export class Round {
   readonly #nodes: Nodes;
   /** The largest lifetime in use. */
   readonly #longestMs: number;
+  readonly #clock: Clock;
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
@@ -27,11 +33,12 @@ export class Round {
   readonly #fences = new Map<QuorumNode, number>();
   /** Nodes that have not answered yet. */
   readonly #open = new Set<QuorumNode>();
-  readonly #raising = new Set<QuorumNode>();
+  readonly #reserve: Reserve;
+  #raising: Set<QuorumNode> | undefined;
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
   /** Nodes that had no room: the caller may be queued there. */
-  readonly #queued = new Set<QuorumNode>();
+  #queued: QuorumNode[] | undefined;
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
@@ -49,22 +56,50 @@ export class Round {
     request: AcquireRequest,
     nodes: Nodes,
     longestMs: number,
+    clock: Clock,
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
-    this.#request = { ...request, begin: () => this.#phase !== 'over' && request.begin() };
+    // Whoever has the lock wants it at the other nodes too; until then its caller may have given up.
+    const begin = (): boolean => this.#phase === 'granted' || (this.#phase !== 'over' && request.begin());
+    this.#request = { ...request, begin };
     this.#nodes = nodes;
     this.#longestMs = longestMs;
+    this.#clock = clock;
+    this.#reserve = new Reserve(clock);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
     if (onVerdict === undefined) this.#phase = 'granted';
   }
 
-  /** @param skipped Why the others are not asked. */
-  ask(nodes: readonly QuorumNode[], skipped: readonly LockBackendError[], sentMs: number): void {
-    const { commandTimeoutMs } = this.#request;
-    this.#mayExecuteUntilMs = sentMs + commandTimeoutMs;
+  /**
+   * @param rest    Asked after `restAfterMs`, or when one of the first refuses.
+   * @param skipped Why others are not asked.
+   */
+  start(
+    first: readonly QuorumNode[],
+    rest: readonly QuorumNode[],
+    skipped: readonly LockBackendError[],
+    restAfterMs: number,
+  ): void {
     this.#errors.push(...skipped);
+    this.#reserve.keep(rest, restAfterMs, () => this.#onLate());
+    this.#ask(first);
+  }
+
+  /** Asks those that are not asked yet. */
+  askAll(): void {
+    if (this.#reserve.size > 0) this.#ask(this.#reserve.take());
+  }
+
+  #onLate(): void {
+    if (this.#phase === 'asking') for (const node of this.#open) node.isLast = true;
+    this.askAll();
+  }
+
+  #ask(nodes: readonly QuorumNode[]): void {
+    const { commandTimeoutMs } = this.#request;
+    this.#mayExecuteUntilMs = this.#clock.now().monoMs + commandTimeoutMs;
     for (const node of nodes) this.#open.add(node);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
@@ -90,6 +125,13 @@ export class Round {
     return this.#open.has(node);
   }
 
+  /** The nodes that were not asked, and will not be. */
+  settle(): readonly QuorumNode[] {
+    const rest = this.#reserve.take();
+    this.#checkDone();
+    return rest;
+  }
+
   /** The token was released, with these replies to come; or it is given up, and released here. */
   end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
@@ -97,13 +139,16 @@ export class Round {
     this.#releases = releases;
     if (releases === undefined) this.#releaseAll();
     if (wasAsking) this.#onVerdict({ is: 'over' });
+    this.#checkDone();
   }
 
   #granted(node: QuorumNode, fence: number): void {
     this.#holders.set(node, 0);
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
-    if (guard) this.#errors.push(guard);
-    else {
+    if (guard) {
+      this.#errors.push(guard);
+      node.isLast = true;
+    } else {
       this.#votes += 1;
       this.#fences.set(node, fence);
     }
@@ -113,7 +158,7 @@ export class Round {
   #busy(node: QuorumNode, leftMs: number): void {
     this.#votes += 1;
     this.#lefts.push(leftMs);
-    this.#queued.add(node);
+    this.#queued = [...(this.#queued ?? []), node];
     if (this.#phase === 'granted') this.#leaveQueues();
     this.#answered(node);
   }
@@ -135,13 +180,21 @@ export class Round {
   #decide(): void {
     if (this.#phase === 'asking') {
       if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
-      else if (this.#fences.size + this.#open.size < this.#nodes.majority) {
+      else if (this.#fences.size + this.#open.size + this.#reserve.size < this.#nodes.majority) {
         this.#phase = 'failed';
         this.#releaseAll();
       }
     }
     if (this.#phase === 'failed') this.#explain();
-    if (this.#open.size + this.#writing === 0) this.#onDone();
+    // Undecided: the first do not do.
+    const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
+    if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
+    this.#checkDone();
+  }
+
+  #checkDone(): void {
+    if (this.#phase === 'over') this.#reserve.take();
+    if (this.#open.size + this.#writing + this.#reserve.size === 0) this.#onDone();
   }
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
@@ -152,15 +205,16 @@ export class Round {
     if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
       this.#leaveQueues();
-      return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising.size > 0 });
+      return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
     for (const [node, fence] of this.#fences) {
-      if (fence < this.#fence && !this.#raising.has(node)) this.#raise(node, this.#fence);
+      if (fence < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
     }
   }
 
   #raise(node: QuorumNode, fence: number): void {
     const { keys, token, mode, commandTimeoutMs } = this.#request;
+    this.#raising ??= new Set();
     this.#raising.add(node);
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
@@ -208,8 +262,9 @@ export class Round {
   /** Its caller holds the lock: the nodes that had no room need not keep its place in their queues. */
   #leaveQueues(): void {
     const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
-    this.#queued.clear();
+    if (whose === undefined || this.#queued === undefined) return;
+    for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
+    this.#queued = undefined;
   }
 
   #releaseOf(token: string, ticket = 0): ReleaseRequest {

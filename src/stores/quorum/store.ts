@@ -11,7 +11,7 @@
 // of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
 import { LockBackendError, optionError } from '../../errors';
 import { noLock, warn } from '../../events';
-import { describe, type Key } from '../../keys';
+import { describe, type Key, listOf } from '../../keys';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -47,6 +47,9 @@ const realClock: Clock = {
 /** The timeout of one node, as a share of the lifetime. */
 const timeoutShare = 1 / 8;
 const leastTimeoutMs = 10;
+/** After how long those are asked that were not asked first: four times what a grant takes, within these bounds. */
+const leastRestMs = 5;
+const mostRestMs = 100;
 /** How far ahead of all clocks a fence is proposed: further after nodes minted different ones, nearer while they agree. */
 const nearestLeadMs = 1;
 const farthestLeadMs = 100;
@@ -65,6 +68,10 @@ export class Quorum implements Store {
   #isIdentified = false;
   #longestMs = 0;
   #leadMs = 2 * nearestLeadMs;
+  /** The last fence that was proposed. */
+  #proposed = 0;
+  /** How long a grant takes, on average. */
+  #tookMs = 0;
   #fencing = false;
   #scopes = 0;
   #onIdle: (() => void) | undefined;
@@ -129,6 +136,7 @@ export class Quorum implements Store {
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
     const leastFence = this.#leastFence(sent);
+    this.#rounds.get(request.token)?.settle();
     return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, leastFence }, this.#longestMs, sent);
   }
 
@@ -151,10 +159,12 @@ export class Quorum implements Store {
           this.#leadMs = verdict.wroteBack
             ? Math.min(2 * this.#leadMs, farthestLeadMs)
             : Math.max(0.99 * this.#leadMs, nearestLeadMs);
+          this.#tookMs += (this.#clock.now().monoMs - sent.monoMs - this.#tookMs) / 16;
           resolve(grantOf(request, verdict.fence, sent));
         }
       };
-      this.#start(request, lifetimeMs, sent, this.#nodes.responsive, onVerdict);
+      const [first, rest] = this.#nodes.inOrder(listOf(request.keys)[0]!);
+      this.#start(request, lifetimeMs, sent, first, rest, onVerdict);
     });
   }
 
@@ -162,7 +172,8 @@ export class Quorum implements Store {
     request: AcquireRequest,
     lifetimeMs: number,
     sent: Moment,
-    nodes: readonly QuorumNode[],
+    first: readonly QuorumNode[],
+    rest: readonly QuorumNode[],
     onVerdict?: (verdict: Verdict) => void,
   ): void {
     const { token, fencing } = request;
@@ -176,17 +187,23 @@ export class Quorum implements Store {
       { ...request, commandTimeoutMs, leastFence },
       this.#nodes,
       this.#longestMs,
+      this.#clock,
       onDone,
       onVerdict,
     );
     this.#rounds.set(token, round);
-    round.ask(nodes, onVerdict === undefined ? [] : this.#nodes.skipped(nodes), sent.monoMs);
+    const skipped = onVerdict === undefined ? [] : this.#nodes.skipped([...first, ...rest]);
+    const restAfterMs = Math.min(Math.max(leastRestMs, 4 * this.#tookMs), mostRestMs, lifetimeMs * timeoutShare);
+    round.start(first, rest, skipped, restAfterMs);
   }
 
   /** Ahead of every clock by the time it gets there, if all goes well. */
   #leastFence({ monoMs }: Moment): number {
-    const aheadMs = Math.max(...this.#nodes.all.map(({ store }) => store.serverOffsetMs)) + this.#leadMs;
-    return Math.floor((monoMs + aheadMs) * 1000);
+    let offsetMs = Number.NEGATIVE_INFINITY;
+    for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.serverOffsetMs);
+    // Each round its own: where many are sent together, not all nodes are sent all of them.
+    this.#proposed = Math.max(this.#proposed + 1, Math.floor((monoMs + offsetMs + this.#leadMs) * 1000));
+    return this.#proposed;
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
@@ -196,6 +213,7 @@ export class Quorum implements Store {
     const sent = this.#clock.now();
     const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
     const each = { ...request, commandTimeoutMs };
+    this.#rounds.get(token)?.askAll();
     const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
@@ -219,13 +237,17 @@ export class Quorum implements Store {
   ): void {
     const fencing = this.#fencing;
     const request = { keys, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode: held?.mode };
-    this.#start(request, lifetimeMs!, sent, missing);
+    this.#start(request, lifetimeMs!, sent, missing, []);
   }
 
   release(request: ReleaseRequest): Promise<ReleaseReply> {
-    const releases = new Map(this.#nodes.responsive.map((node) => [node, node.store.release(request)] as const));
-    this.#rounds.get(request.token)?.end(releases);
-    for (const node of this.#nodes.all) if (!releases.has(node)) node.abandon(request, 0);
+    const round = this.#rounds.get(request.token);
+    const unasked = round?.settle() ?? [];
+    const mayHold = unasked.length === 0 ? this.#nodes.all : this.#nodes.all.filter((node) => !unasked.includes(node));
+    const responsive = unasked.length === 0 ? this.#nodes.responsive : mayHold.filter((node) => !node.isSilent);
+    const releases = new Map(responsive.map((node) => [node, node.store.release(request)] as const));
+    round?.end(releases);
+    for (const node of mayHold) if (!releases.has(node)) node.abandon(request, 0);
     const send = (node: QuorumNode): Promise<ReleaseReply> =>
       releases.get(node)!.catch((error) => {
         node.failed(error);
@@ -235,14 +257,14 @@ export class Quorum implements Store {
     return this.#nodes.ask(
       send,
       ({ replies, errors, open }) => {
-        const count = { released: 0, missing: 0, taken: 0 };
+        const count = { released: 0, missing: unasked.length, taken: 0 };
         for (const reply of replies.values()) count[reply] += 1;
         if (count.released >= this.#nodes.majority) return 'released';
         if (this.#nodes.isMinority(count.missing + count.taken)) return count.taken > 0 ? 'taken' : 'missing';
         if (open === 0) throw this.#nodes.noMajority(errors, request.keys, true);
         return undefined;
       },
-      [...releases.keys()],
+      responsive,
     );
   }
 
@@ -252,7 +274,10 @@ export class Quorum implements Store {
 
   async abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
     const round = this.#rounds.get(request.token);
-    for (const node of this.#nodes.all) if (!round?.awaits(node)) node.abandon(request, untilMs);
+    const unasked = round?.settle() ?? [];
+    for (const node of this.#nodes.all) {
+      if (!round?.awaits(node) && !unasked.includes(node)) node.abandon(request, untilMs);
+    }
     round?.end(new Map());
   }
 

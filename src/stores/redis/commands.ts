@@ -133,7 +133,7 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
     token,
     lifetimeMs ?? probationMs,
     Math.ceil(notAfter),
-    fencesOf(request) > 0 ? 1 : 0,
+    fencesOf(request),
     letters[mode.kind],
     mode.prefer[0]!,
     mode.permits,
@@ -145,7 +145,8 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
 }
 
 /** Where it is queued if there is no room; for one of a quorum also as whom, and the least fence. */
-function placeOf({ queueAs, leastFence, token }: AcquireRequest): string[] {
+function placeOf({ queueAs, leastFence, token, beside }: AcquireRequest): string[] {
+  if (beside !== undefined) return [memberOf(beside.token, beside.held)];
   if (queueAs === undefined && leastFence === undefined) return [];
   const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
   const place = [channel, id, String(ticket), String(silenceMs)];

@@ -24,10 +24,9 @@ async function main(): Promise<void> {
     retryTimeout: 50,
   });
   stand(() => counted.acquireWrite());
-  const read = new RWLock(`${base}:read`, { ...options, prefer: 'fair', readers: 'others' });
-  stand(() => read.acquireRead());
-  const permits = new Semaphore(`${base}:permits`, 3, options);
-  stand(() => permits.acquire(3));
+  // Those of one lock object would have one entry together.
+  stand(() => new RWLock(`${base}:read`, { ...options, prefer: 'fair', readers: 'others' }).acquireRead());
+  stand(() => new Semaphore(`${base}:permits`, 3, options).acquire(3));
   process.send!('ready');
 }
 

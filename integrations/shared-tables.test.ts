@@ -2,16 +2,16 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { bun, deno, node } from '../../scripts/runtimes.cjs';
-import { exited, kill9, type NodeChild, startChild, waitFor } from '../support/processes';
-import { noEngine } from './engine';
-import { ownRuntimeFolder } from './folder';
-import { isInner } from './other-node';
+import { bun, deno, node } from '../scripts/runtimes.cjs';
+import { noEngine } from '../test/embedded/engine';
+import { ownRuntimeFolder } from '../test/embedded/folder';
+import { isInner } from '../test/embedded/other-node';
+import { exited, kill9, type NodeChild, startChild, waitFor } from '../test/support/processes';
 
 describe('shared memory across runtimes', function () {
   this.timeout(60_000);
   const runtime = ownRuntimeFolder();
-  const script = join(__dirname, 'children/stress.ts');
+  const script = join(__dirname, '../test/embedded/children/stress.ts');
   const runtimes: Record<string, string | undefined> = {
     ...(noEngine === undefined && { [`Node ${process.version}`]: process.execPath }),
     'Node 22': node(22),

@@ -7,7 +7,7 @@ import { expect } from 'chai';
 import { build } from 'esbuild';
 import { rollup } from 'rollup';
 import webpack from 'webpack';
-import { node, type Project, projectWith, write } from './packed';
+import { node, type Project, projectWith, write } from '../test/package/packed';
 
 /** A wait in the queue, a loss, and an error that is known by its name. */
 const program = `

@@ -1,3 +1,0 @@
-import { describeOnNode } from './other-node';
-
-describeOnNode(22);
