@@ -62,7 +62,8 @@ export class Nodes {
     asked = this.responsive,
   ): Promise<R> {
     return new Promise((resolve, reject) => {
-      const tally: Tally<T> = { replies: new Map(), errors: this.skipped(asked), open: asked.length };
+      // Where none is left to be asked, that is an answer too.
+      const tally: Tally<T> = { replies: new Map(), errors: this.skipped(asked), open: Math.max(asked.length, 1) };
       const settle = (): void => {
         tally.open -= 1;
         try {
@@ -72,6 +73,7 @@ export class Nodes {
           reject(error);
         }
       };
+      if (asked.length === 0) return settle();
       for (const node of asked) {
         send(node).then(
           (reply) => {
