@@ -32,6 +32,8 @@ export interface Locks {
   /** Of readers and a writer: to read. */
   acquire(key: string): Promise<Release>;
   write?(key: string): Promise<Release>;
+  /** Takes and gives back in one call, where that is another way. */
+  pair?(key: string): Promise<void>;
   cached?(key: string, load: () => Promise<string>): Promise<unknown>;
 }
 
@@ -49,6 +51,8 @@ export interface Contender {
 export const permits = 8;
 /** A crowd of 1,000 takes some of them very long. */
 const waitMs = 60_000;
+
+const nothing = async (): Promise<void> => {};
 
 const compareAndDelete =
   "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
@@ -215,24 +219,26 @@ export const contenders: Readonly<Record<string, Contender>> = {
       };
     },
   },
-  'redis-exp-lock': {
-    package: '..',
+  /** The same, by its own `runExclusive`: what a function that runs under a lock costs it. */
+  'async-mutex, runExclusive': {
+    package: 'async-mutex',
     peer: false,
-    settings: only('node-redis'),
-    make(client, _, { lifetimeMs, contended, fencing }) {
-      const redisExpLock: Library = require(lib);
-      const withLock = redisExpLock({
-        redis: client,
-        lifetime: lifetimeMs,
-        fencing,
-        ...(contended && { timeout: waitMs }),
-      });
+    settings: only('none'),
+    make() {
+      const { Mutex } = require('async-mutex') as typeof import('async-mutex');
+      const mutexes = new Map<string, import('async-mutex').Mutex>();
       return {
-        acquire: (key) => withLock.promise(key),
-        cached: (key, load) => withLock.cached(key, { ttl: lifetimeMs }, load),
+        acquire: () => Promise.reject(new Error('it runs functions only')),
+        pair(key) {
+          const mutex = mutexes.get(key) ?? new Mutex();
+          mutexes.set(key, mutex);
+          return mutex.runExclusive(nothing);
+        },
       };
     },
   },
+  'redis-exp-lock': ours('node-redis'),
+  'redis-exp-lock, ioredis': ours('ioredis'),
   'RWLock, writers first': ourRWLock('writer'),
   'RWLock, readers first': ourRWLock('reader'),
   'RWLock, fair': ourRWLock('fair'),
@@ -274,9 +280,26 @@ export const contenders: Readonly<Record<string, Contender>> = {
 };
 
 /** As built, and as everybody gets it, file by file: a path that is put together keeps it out of the bundle of a round. */
-const lib = join(__dirname, '../lib/index');
+export const lib = join(__dirname, '../lib/index');
 
 type Library = typeof import('../src/index');
+
+function ours(client: ClientKind): Contender {
+  return {
+    package: '..',
+    peer: false,
+    settings: only(client),
+    make(redis, _, { lifetimeMs, contended, fencing }) {
+      const redisExpLock: Library = require(lib);
+      const options = { redis, lifetime: lifetimeMs, fencing, ...(contended && { timeout: waitMs }) };
+      const withLock = redisExpLock(options);
+      return {
+        acquire: (key) => withLock.promise(key),
+        cached: (key, load) => withLock.cached(key, { ttl: lifetimeMs }, load),
+      };
+    },
+  };
+}
 
 function ourRWLock(prefer: 'writer' | 'reader' | 'fair'): Contender {
   return {

@@ -1,6 +1,7 @@
 // `npm run bench`: side by side on one server in one run. Writes RESULTS.md and plots/. Absolute figures are this machine's;
 // ratios travel. `npm run bench -- sequential flight` measures these scenarios anew and keeps what was seen of the others.
-// BENCH_ROUNDS (default 15; the heavy scenarios take 5 at most) and BENCH_MS (default 1000) make it shorter.
+// All of it takes a quarter of an hour on two cores that do nothing else. BENCH_ROUNDS (default 5; the heavy scenarios take 3 at
+// most, unless they ask for one) and BENCH_MS (default 700) make it longer or shorter; a round of fewer ms says less.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
@@ -14,9 +15,9 @@ import { type Scenario, scenarios } from './scenarios';
 
 const { findBinary } = require('../scripts/redis-binary.cjs') as { findBinary(): string | undefined };
 
-const rounds = Number(process.env.BENCH_ROUNDS ?? 15);
-const roundMs = Number(process.env.BENCH_MS ?? 1000);
-const heavyRounds = 5;
+const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
+const roundMs = Number(process.env.BENCH_MS ?? 700);
+const heavyRounds = 3;
 const root = join(__dirname, '..');
 const plots = join(__dirname, 'plots');
 const figures = join(plots, 'figures.json');
@@ -41,7 +42,7 @@ async function main(names: readonly string[]): Promise<void> {
 
 async function run(scenario: Scenario, server: RedisServer): Promise<MeasuredScenario> {
   const plan = {
-    rounds: scenario.heavy ? Math.min(rounds, heavyRounds) : rounds,
+    rounds: Math.min(rounds, scenario.rounds ?? (scenario.heavy ? heavyRounds : rounds)),
     ms: roundMs * (scenario.heavy ?? 1),
     warmUpMs: Math.max(roundMs / 2, scenario.warmUpMs ?? 0),
   };

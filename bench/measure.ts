@@ -54,6 +54,18 @@ export const metrics = {
   publishMs: 'PUBLISH → message, ms',
   nodeBytes: 'B in Node',
   redisBytes: 'B in Redis',
+  serverMicros: 'server CPU µs each',
+  executed: 'executed each',
+  gcMicros: 'GC µs each',
+  redisMB: 'MB in Redis',
+  lagMs: 'event loop stands still, ms',
+  cpuPercent: '% of a core',
+  serverPercent: 'server: % of a core',
+  servedMs: 'all served, ms',
+  pingMs: 'longest PING of others, ms',
+  slowScripts: 'commands over 10 ms',
+  handOverMs: 'hand-over, ms',
+  roundTripMs: 'PUBLISH → message → PING, ms',
 } as const;
 
 export type Metric = keyof typeof metrics;
@@ -72,6 +84,7 @@ export interface MeasuredRow {
 
 /** The best setting is the one with most of this. */
 const decisive: Metric = 'perSecond';
+const lookWarmUpMs = 200;
 /** A peer that hangs is an error, not an endless bench. */
 const patienceMs = 60_000;
 
@@ -109,12 +122,13 @@ async function startOthers(rows: readonly Row[]): Promise<RedisServer[]> {
 
 async function bestSetting(row: Row, servers: Servers, plan: Plan): Promise<Setting> {
   const settings = contenders[row.contender]!.settings(isContended(row.job));
-  if (settings.length === 1 || row.job.kind === 'memory') return settings[0]!;
+  if (settings.length === 1 || row.job.kind === 'memory' || row.job.kind === 'trial') return settings[0]!;
   let best: { setting: Setting; speed: number } | undefined;
   let failure: unknown;
   for (const setting of settings) {
     try {
-      const { figures } = await runRound(row, setting, servers, plan);
+      // A look, not a measurement: the load of a client need not be steady for that.
+      const { figures } = await runRound(row, setting, servers, { ms: plan.ms / 2, warmUpMs: lookWarmUpMs });
       const speed = figures[decisive]!;
       if (!best || speed > best.speed) best = { setting, speed };
     } catch (error) {
@@ -165,7 +179,10 @@ class Run {
   }
 
   async round(plan: Plan): Promise<void> {
-    const { figures, calls, times } = await runRound(this.#row, this.#setting, this.#servers, plan);
+    // Only node-redis needs a long warm-up: it keeps a deadline of five seconds for each command.
+    const warmUpMs = this.#setting.client === 'node-redis' ? plan.warmUpMs : Math.min(plan.warmUpMs, plan.ms);
+    const warmed = { ...plan, warmUpMs };
+    const { figures, calls, times } = await runRound(this.#row, this.#setting, this.#servers, warmed);
     const { sent, exact } = countSent(calls, this.#roles);
     if (!exact) this.#atMost = true;
     this.#rounds.push(times > 0 ? { ...figures, commands: sent / times } : figures);
@@ -181,7 +198,7 @@ class Run {
 /** Two held the same lock. */
 class NotExclusive extends Error {}
 
-const isContended = ({ kind }: Job): boolean => kind !== 'pairs' && kind !== 'memory';
+const isContended = ({ kind }: Job): boolean => kind !== 'pairs' && kind !== 'memory' && kind !== 'trial';
 
 /** What a contender is given. Commands are counted at the first. */
 type Servers = readonly [RedisServer, ...RedisServer[]];
@@ -204,7 +221,8 @@ async function runRound(row: Row, setting: Setting, servers: Servers, times: Tim
   const urls = networks.length > 0 ? networks.map(({ url }) => url) : servers.map(({ url }) => url);
   const clientsBefore = await connectedClients(server);
   const children: NodeChild[] = [];
-  const impatience = setTimeout(() => children.forEach(kill9), patienceMs + times.ms);
+  const patience = row.job.kind === 'trial' ? 3 * patienceMs : patienceMs;
+  const impatience = setTimeout(() => children.forEach(kill9), patience + times.ms);
   try {
     const processes = 'processes' in row.job ? row.job.processes : 1;
     for (let index = 0; index < processes; index++) children.push(start(row, setting, server, urls, times, index));
@@ -248,6 +266,7 @@ function roundOf(row: Row, seen: readonly unknown[]): Round {
     steady: () => steadyRound(seen as readonly SteadySeen[]),
     cached: () => cachedRound(seen as readonly CachedSeen[]),
     memory: () => memoryRound(seen[0] as MemorySeen),
+    trial: () => ({ figures: seen[0] as Figures, calls: {}, times: 0, violations: 0 }),
   }[row.job.kind]();
   if (round.violations > 0)
     throw new NotExclusive(`${row.id}: ${round.violations} times somebody else held the lock too`);
@@ -256,8 +275,11 @@ function roundOf(row: Row, seen: readonly unknown[]): Round {
 
 type Checked = Round & { readonly violations: number };
 
-function countRound({ elapsedMs, acquisitions, cpuMs, calls, violations }: CountSeen): Checked {
+function countRound({ elapsedMs, acquisitions, cpuMs, calls, violations, ...seen }: CountSeen): Checked {
   const figures = {
+    gcMicros: (seen.gcMs * 1000) / acquisitions,
+    serverMicros: (seen.serverMs * 1000) / acquisitions,
+    executed: seen.executed / acquisitions,
     perSecond: (acquisitions / elapsedMs) * 1000,
     micros: (elapsedMs * 1000) / acquisitions,
     cpuMicros: (cpuMs * 1000) / acquisitions,
@@ -309,7 +331,7 @@ const rehearsal: Times = { ms: 100, warmUpMs: 50 };
 
 async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<Roles> {
   const [server] = servers;
-  if (setting.client === 'none' || row.job.kind === 'memory') return noRoles;
+  if (setting.client === 'none' || row.job.kind === 'memory' || row.job.kind === 'trial') return noRoles;
   const before = await serverCalls(server);
   const recording = await recordCommands(server);
   await sleep(10);

@@ -3,10 +3,14 @@
 //
 // Stamps are milliseconds of the clock that all processes of a machine share, so that those of different processes may be
 // compared: holders that overlapped are found afterwards, without a command and without a pause.
+
+import { PerformanceObserver } from 'node:perf_hooks';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import Redis from 'ioredis';
 import { createClient, type RedisClientType } from 'redis';
-import { contenders, type Locks, type Release, type Setting } from './contenders';
+import { contenders, type Locks, lib, type Release, type Setting, type Terms } from './contenders';
+import type { Figures } from './measure';
+import { type Trial, tried } from './trials';
 
 export type Job =
   /** `inFlight` loops, each with a key of its own. */
@@ -28,7 +32,8 @@ export type Job =
   /** So many callers in each process want one cached value at once; then the next one. */
   | { readonly kind: 'cached'; readonly processes: number; readonly callers: number; readonly loadMs: number }
   /** So many locks taken and held. */
-  | { readonly kind: 'memory'; readonly locks: number };
+  | { readonly kind: 'memory'; readonly locks: number }
+  | { readonly kind: 'trial'; readonly trial: Trial };
 
 export type JobOf<Kind extends Job['kind']> = Extract<Job, { readonly kind: Kind }>;
 type Admin = RedisClientType;
@@ -63,6 +68,11 @@ export interface CountSeen {
   readonly cpuMs: number;
   readonly calls: Calls;
   readonly violations: number;
+  /** Of this process, in the collector. */
+  readonly gcMs: number;
+  /** Of the server's processor; and all that it executed, what scripts call included. */
+  readonly serverMs: number;
+  readonly executed: number;
 }
 
 /** [waiter, asked, acquired, about to release, beside others] */
@@ -108,9 +118,10 @@ async function main(spec: RoundSpec): Promise<void> {
   const { job, url, setting, fencing } = spec;
   const terms = {
     lifetimeMs: job.kind === 'memory' ? 600_000 : 10_000,
-    contended: job.kind !== 'pairs' && job.kind !== 'memory',
+    contended: job.kind !== 'pairs' && job.kind !== 'memory' && job.kind !== 'trial',
     fencing,
   };
+  if (job.kind === 'trial') return trial(spec, job.trial, terms);
   const clients = await Promise.all(spec.urls.map((each) => connect(each, setting)));
   const locks = contenders[spec.contender]!.make(clients.length > 1 ? clients : clients[0], setting, terms);
   const admin = await connectNodeRedis(url);
@@ -128,15 +139,30 @@ async function main(spec: RoundSpec): Promise<void> {
   process.send!(seen);
 }
 
+async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void> {
+  const told = new Promise((resolve) => process.once('message', resolve));
+  process.send!('ready');
+  await told;
+  const { url, setting, contender } = spec;
+  const seen = await tried(which, {
+    url,
+    ms: spec.ms,
+    lib: require(lib),
+    locks: async () => contenders[contender]!.make(await connect(url, setting), setting, terms),
+    connect: () => connectNodeRedis(url),
+  });
+  process.send!(seen satisfies Figures);
+}
+
 async function pairs(spec: RoundSpec, { inFlight }: JobOf<'pairs'>, locks: Locks, admin: Admin): Promise<CountSeen> {
   const door = new Door(inFlight);
   const loop = async (index: number, endMs: number): Promise<void> => {
     const key = `bench:pairs:${index}`;
     while (performance.now() < endMs) {
-      const release = await locks.acquire(key);
+      const release = locks.pair === undefined ? await locks.acquire(key) : undefined;
       door.enter(index);
       door.leave(index);
-      await release();
+      await (release?.() ?? locks.pair!(key));
     }
   };
   return counted(spec, admin, door, async (ms) => {
@@ -204,14 +230,38 @@ async function counted(
   run: (ms: number, warm: boolean) => Promise<number>,
 ): Promise<CountSeen> {
   await run(spec.warmUpMs, true);
-  const before = await calls(admin);
+  let gcMs = 0;
+  const collections = new PerformanceObserver((list) => {
+    for (const { duration } of list.getEntries()) gcMs += duration;
+  });
+  collections.observe({ entryTypes: ['gc'] });
+  const [before, server] = [await calls(admin), await work(admin)];
   const cpu = process.cpuUsage();
   door.entered = 0;
   const elapsedMs = await run(spec.ms, false);
   const { user, system } = process.cpuUsage(cpu);
   const { entered: acquisitions, violations } = door;
-  const cpuMs = (user + system) / 1000;
-  return { elapsedMs, acquisitions, cpuMs, calls: difference(before, await calls(admin)), violations };
+  const after = await work(admin);
+  await turn(); // the last collections are told of
+  collections.disconnect();
+  return {
+    elapsedMs,
+    acquisitions,
+    cpuMs: (user + system) / 1000,
+    calls: difference(before, await calls(admin)),
+    violations,
+    gcMs,
+    serverMs: after.cpuMs - server.cpuMs,
+    executed: after.executed - server.executed - 1, // INFO
+  };
+}
+
+/** What the server has done so far. */
+async function work(admin: Admin): Promise<{ cpuMs: number; executed: number }> {
+  const info = await admin.info('all');
+  const field = (name: string): number => Number(new RegExp(`${name}:([\\d.]+)`).exec(info)![1]);
+  const cpuMs = (field('used_cpu_user') + field('used_cpu_sys')) * 1000;
+  return { cpuMs, executed: field('total_commands_processed') };
 }
 
 /** Everybody goes on until this process is ended, so that the window sees a steady crowd, neither gathering nor leaving. */

@@ -17,7 +17,7 @@ const delayMs = 100;
 /** Written again after so many ms, changed or not; without that it is gone after the second. */
 const everyMs = 2000;
 const ttlMs = 6000;
-const commandTimeoutMs = 1000;
+const commandTimeoutMs = 2000;
 /** For how long a loss is told, and how many are. */
 const lossMs = 3_600_000;
 const mostLosses = 100;
@@ -80,13 +80,17 @@ export interface Registered {
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
+/** Of those that were written down: a hash for each, every time, would take as long as all the rest. */
+const ids = new WeakMap<HeldLock, string>();
+
 /** What is held under each key. */
 export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): RegisteredHold[] {
   const { mode, token, fence, clock } = held;
+  if (!ids.has(held)) ids.set(held, idOf(token));
   const leftMs = held.leftMs();
   const until = leftMs === Number.POSITIVE_INFINITY ? null : roundDown(clock.nowMs() + leftMs + offsetMs);
   const since = Math.round(sinceMs + offsetMs);
-  const rest = { since, id: idOf(token), owner: ownerOf(token), permits: mode?.permits ?? 1, until };
+  const rest = { since, id: ids.get(held)!, owner: ownerOf(token), permits: mode?.permits ?? 1, until };
   return listOf(held.keys).map((key) => ({ key, kind: kindOf(mode), fence, ...rest }));
 }
 

@@ -64,6 +64,22 @@ describe('bench', () => {
     expect(cached!.rounds[0]).to.include({ loads: 1 }).and.to.include.keys('longestMs', 'commands');
   });
 
+  it('trials give the figures that their goals ask for', async function () {
+    this.timeout(60_000);
+    const few: Row[] = [
+      { kind: 'first', pairs: 10 } as const,
+      { kind: 'used-once', keys: 20 } as const,
+      { kind: 'crowd', waiters: 6 } as const,
+    ].map((trial) => ({ id: trial.kind, contender: 'redis-exp-lock', job: { kind: 'trial', trial } }));
+    const seen = await measure(few, server, tiny, () => {});
+    for (const { id, rounds } of seen) {
+      const { rows, columns } = scenarios.find(({ name }) => name === id)!;
+      expect(rows.map(({ contender }) => contender)).to.include('redis-exp-lock');
+      expect(rounds[0], id).to.include.keys(...columns);
+      for (const value of Object.values(rounds[0]!)) expect(value, id).to.be.a('number').that.is.finite;
+    }
+  });
+
   it('holders in two processes that overlap are seen', () => {
     const seen = (turns: SteadySeen['turns']): SteadySeen => ({
       window: { from: 0, to: 100 },

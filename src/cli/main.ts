@@ -64,8 +64,6 @@ function versionOf(): string {
 function flushed(stream: NodeJS.WriteStream): Promise<void> {
   if (stream.writableLength === 0 || stream.destroyed || stream.errored) return Promise.resolve();
   return new Promise((resolve) => {
-    stream.once('drain', resolve);
-    stream.once('close', resolve);
-    stream.once('error', () => resolve());
+    stream.write('', () => resolve());
   });
 }

@@ -35,7 +35,7 @@ function rightsFor(prefix: string): Right[] {
     words('UNSUBSCRIBE', 'redis-exp-lock:1:doctor'),
     words('ZSCORE', key, 'a'),
     words('ZREMRANGEBYSCORE', key, '0', '1'),
-    words('MGET', processKey('doctor')),
+    words('GET', processKey('doctor')),
     words('SET', processKey('doctor'), '1'),
     words('ZADD', processesKey, '1', 'a'),
     words('SCAN', '0'),

@@ -62,14 +62,19 @@ let broken = false;
 /** A line on stdout. Resolves once there is room for more; false: nobody reads it any more. */
 export async function print(line: string): Promise<boolean> {
   if (broken) return false;
-  if (!process.stdout.write(`${line}\n`)) {
-    await new Promise<void>((resolve) => {
-      process.stdout.once('drain', resolve);
-      process.stdout.once('close', resolve);
-      process.stdout.once('error', () => resolve());
-    });
-  }
+  if (!process.stdout.write(`${line}\n`)) await roomIn(process.stdout);
   return !broken;
+}
+
+/** Resolves when all was taken that was written, or nobody takes any more. */
+export function roomIn(stream: NodeJS.WriteStream): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      for (const event of ['drain', 'close', 'error']) stream.removeListener(event, done);
+      resolve();
+    };
+    for (const event of ['drain', 'close', 'error']) stream.on(event, done);
+  });
 }
 
 /** A reader that has gone is no error. */

@@ -1,5 +1,6 @@
 // ls, show, top, release: what there is, and taking a lock away.
 import { createInterface } from 'node:readline/promises';
+import { setTimeout as pause } from 'node:timers/promises';
 import { lockKey } from '../keys';
 import { type Coverage, type Listed, listLocks } from '../listing';
 import type { LockState } from '../state';
@@ -12,8 +13,9 @@ const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
 /** So that rows that come one by one stand below each other. */
 const leastWidths = [32, 9, 20, 8, 8, 8, 7];
 /** So many are laid out together. */
-const rowsTogether = 1000;
+const rowsTogether = 500;
 const topMs = 1000;
+const toldMs = 250;
 
 function cells({ lock, heldMs }: Listed): string[] {
   const [first, ...others] = lock.holders;
@@ -52,20 +54,19 @@ export function ls(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const coverage: Coverage = { processes: 0, scanned: false };
     let count = 0;
-    const rows: string[][] = [];
-    const flush = (): Promise<boolean> => print(table(rows.splice(0), leastWidths).join('\n'));
-    if (!line.values.json) rows.push(header);
+    const rows: string[][] = line.values.json ? [] : [header];
+    const flush = (): Promise<boolean> => {
+      const all = rows.splice(0);
+      return print((line.values.json ? all.map(([text]) => text) : table(all, leastWidths)).join('\n'));
+    };
     for await (const listed of locksOf(session, line, coverage)) {
       count += 1;
-      if (line.values.json) {
-        if (!(await json(row(listed)))) return 0;
-      } else if (rows.push(cells(listed)) >= rowsTogether && !(await flush())) return 0;
+      rows.push(line.values.json ? [JSON.stringify(row(listed))] : cells(listed));
+      if (rows.length >= rowsTogether && !(await flush())) return 0;
     }
+    if (rows.length > 0) await flush();
     if (line.values.json) await json({ coverage });
-    else {
-      if (rows.length > 0) await flush();
-      await print(paint(process.stdout, 'dim', coverageText(coverage, count)));
-    }
+    else await print(paint(process.stdout, 'dim', coverageText(coverage, count)));
     return 0;
   });
 }
@@ -174,9 +175,11 @@ export async function release(line: CommandLine): Promise<number> {
   if (id !== undefined && !/^[0-9a-f]{8}$/.test(id))
     throw usage('release: --id takes the 8 hex digits that show prints');
   if (!yes && !force) await confirm(key);
-  return withSession(line, {}, async ({ withLock }) => {
+  return withSession(line, {}, async ({ connection, withLock }) => {
     const [holder] = force ? (await withLock.inspect(key)).holders : [];
     const released = await withLock.free(key, force ? { force: true } : { id });
+    // Without a server this process itself tells the holder.
+    if (released && connection.masters === undefined) await pause(toldMs);
     await json({ key, id: id ?? holder?.id ?? null, released });
     if (!released && !line.values.quiet)
       note(id === undefined ? `${key} is free` : `${key} is not held by ${id} (any more)`);

@@ -2191,20 +2191,20 @@ export function readPlaces(lock: string): ScriptCall {
   return { script: readPlacesScript, keys: [lock], args: [] };
 }
 
-const readProcessesScript: Script = {
-  name: 'readProcesses',
-  sha: 'b272298fae5e83182e7719c6be8d1ef76a62465f',
-  lua: "return redis.call('MGET', unpack(KEYS))",
+const readProcessScript: Script = {
+  name: 'readProcess',
+  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
+  lua: "return redis.call('GET', KEYS[1])",
 };
 
 /**
- * what processes have written down. Changes nothing.
+ * what a process has written down. Changes nothing.
  *
  * @param process string: what it holds and waits for, as JSON
- * @returns the call; its reply: [for each the text, or nil]
+ * @returns the call; its reply: [the text, or nil]
  */
-export function readProcesses(process: readonly string[]): ScriptCall {
-  return { script: readProcessesScript, keys: process, args: [] };
+export function readProcess(process: string): ScriptCall {
+  return { script: readProcessScript, keys: [process], args: [] };
 }
 
 const readValueScript: Script = {
@@ -2371,7 +2371,7 @@ export const scripts: readonly Script[] = [
   raiseScript,
   readHolderScript,
   readPlacesScript,
-  readProcessesScript,
+  readProcessScript,
   readValueScript,
   registerScript,
   releaseScript,

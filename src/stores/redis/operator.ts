@@ -23,6 +23,7 @@ import type { Transport } from './transport';
 
 /** Keys in one command: none takes longer than a millisecond. */
 const keysInCommand = 100;
+const longText = 2 ** 15;
 /** Keys that one SCAN passes. */
 const keysInScan = 500;
 /** What it costs the server to pass a key, and to inspect one, at most. */
@@ -81,22 +82,44 @@ export class RedisOperator implements Operator {
   async register({ id, text, ttlMs }: Registration, commandTimeoutMs: number): Promise<boolean> {
     const channel = text === undefined ? '' : changedChannel;
     const [isThere] = await Promise.all([
-      this.#quietly(scripts.register(processKey(id), text ?? '=', ttlMs), commandTimeoutMs),
+      this.#write(processKey(id), text, ttlMs, commandTimeoutMs),
       this.#quietly(scripts.enlist(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
     ]);
-    return isThere === 1;
+    return isThere;
+  }
+
+  /** A text of megabytes goes by a plain SET: a script copies it three times. */
+  async #write(key: string, text: string | undefined, ttlMs: number, commandTimeoutMs: number): Promise<boolean> {
+    if (!text || text.length < longText || !this.#isSingle) {
+      return (await this.#quietly(scripts.register(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
+    }
+    await this.#send(['SET', key, text, 'PX', String(ttlMs)], commandTimeoutMs);
+    return true;
   }
 
   async processes(commandTimeoutMs: number): Promise<Processes> {
     const reply = await this.#transport.requestAlone(scripts.processes(processesKey), processesKey, commandTimeoutMs);
     if (!Array.isArray(reply)) throw strangeReply(reply, processesKey);
     const [atMs, ...ids] = reply as [number, ...string[]];
-    const keys = ids.map((id) => processKey(String(id)));
-    const groups = this.#client.clustered ? keys.map((key) => [key]) : keys.length > 0 ? [keys] : [];
-    const texts = await Promise.all(
-      groups.map((group) => this.#transport.requestAlone(scripts.readProcesses(group), group[0]!, commandTimeoutMs)),
-    );
-    return { atMs, texts: texts.flat().filter((text) => typeof text === 'string') };
+    const texts = await Promise.all(ids.map((id) => this.#read(processKey(String(id)), commandTimeoutMs)));
+    return { atMs, texts: texts.filter((text) => typeof text === 'string') };
+  }
+
+  #read(key: string, commandTimeoutMs: number): Promise<unknown> {
+    if (this.#isSingle) return this.#send(['GET', key], commandTimeoutMs);
+    return this.#transport.requestAlone(scripts.readProcess(key), key, commandTimeoutMs);
+  }
+
+  /** Commands need not be sent to the node of their key. */
+  get #isSingle(): boolean {
+    return !this.#client.clustered && this.#client.masters !== undefined;
+  }
+
+  async #send(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
+    const ready = this.#transport.ready(words[1]!, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const [send] = await this.#client.masters!();
+    return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
 
   async *#keys(prefix: string, commandTimeoutMs: number): AsyncGenerator<readonly string[], void> {

@@ -1,0 +1,204 @@
+// The jobs of one process that are about this library as a whole, and not about pairs: what it takes at first, at rest, with very
+// many, and how long others wait meanwhile. Each gives its figures as they are.
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import type { Locks } from './contenders';
+import type { Figures } from './measure';
+
+export type Trial =
+  /** So many pairs, the first ones of their process. */
+  | { readonly kind: 'first'; readonly pairs: number }
+  /** So many keys, each taken and given back once: what Redis keeps. */
+  | { readonly kind: 'used-once'; readonly keys: number }
+  /** So many held locks that are renewed together: for how long the event loop stands still. */
+  | { readonly kind: 'renewals'; readonly locks: number }
+  /** So many queues, of one waiter each, behind holders that stay. */
+  | { readonly kind: 'at-rest'; readonly queues: number }
+  /** So many readers and writers by turns behind a writer, all let in: how long that and others take. */
+  | { readonly kind: 'crowd'; readonly waiters: number }
+  /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
+  | { readonly kind: 'election' };
+
+/** What a trial has to work with. */
+export interface Ground {
+  readonly url: string;
+  /** As many contenders as are wanted, each on a connection of its own. */
+  locks(): Promise<Locks>;
+  /** Connections of node-redis. */
+  connect(): Promise<any>;
+  readonly lib: typeof import('../src/index');
+  readonly ms: number;
+}
+
+const chunk = 500;
+
+/** The work for each of so many, some at a time. */
+async function each<T>(count: number, work: (index: number) => Promise<T>): Promise<T[]> {
+  const done: T[] = [];
+  for (let from = 0; from < count; from += chunk) {
+    const some = Array.from({ length: Math.min(chunk, count - from) }, (_, n) => work(from + n));
+    done.push(...(await Promise.all(some)));
+  }
+  return done;
+}
+
+const cpuMs = (since?: NodeJS.CpuUsage): number => {
+  const { user, system } = process.cpuUsage(since);
+  return (user + system) / 1000;
+};
+
+const field = (text: string, name: string): number =>
+  Number(new RegExp(`${name}:([\\d.]+)`).exec(text)?.[1] ?? Number.NaN);
+
+async function first({ pairs }: { pairs: number }, ground: Ground): Promise<Figures> {
+  const cpu = process.cpuUsage();
+  const locks = await ground.locks();
+  for (let n = 0; n < pairs; n++) await (await locks.acquire('bench:first'))();
+  return { cpuMicros: (cpuMs(cpu) * 1000) / pairs };
+}
+
+async function usedOnce({ keys }: { keys: number }, ground: Ground): Promise<Figures> {
+  const [locks, admin] = [await ground.locks(), await ground.connect()];
+  await (await locks.acquire('bench:warm'))();
+  const bytes = async (): Promise<number> => field(await admin.info('memory'), 'used_memory');
+  const before = await bytes();
+  const start = performance.now();
+  await each(keys, async (n) => (await locks.acquire(`bench:once:${n}`))());
+  const perSecond = (keys / (performance.now() - start)) * 1000;
+  await sleep(200); // buffers go
+  return { redisMB: Math.max((await bytes()) - before, 0) / 1e6, perSecond };
+}
+
+async function renewals({ locks: count }: { locks: number }, ground: Ground): Promise<Figures> {
+  const redis = await ground.connect();
+  const lifetime = 15_000;
+  const withLock = ground.lib({ redis, lifetime, autoExtend: true, commandTimeout: 60_000 });
+  const leases = await each(count, (n) => withLock.promise(`bench:renewed:${n}`));
+  // From one moment on: so they are due together.
+  await Promise.all(leases.map((lease) => lease.extend()));
+  await turn();
+  const delay = monitorEventLoopDelay({ resolution: 1 });
+  delay.enable();
+  const cpu = process.cpuUsage();
+  await sleep(lifetime / 3 + 1500);
+  delay.disable();
+  const lost = leases.filter((lease) => lease.remaining() <= lifetime / 3).length;
+  if (lost > 0) throw new Error(`${lost} of ${count} leases were not renewed`);
+  return { lagMs: delay.max / 1e6, cpuMicros: (cpuMs(cpu) * 1000) / count };
+}
+
+async function atRest({ queues }: { queues: number }, ground: Ground): Promise<Figures> {
+  const [holder, waiter, admin] = [await ground.connect(), await ground.connect(), await ground.connect()];
+  const hold = ground.lib({ redis: holder, lifetime: 600_000 });
+  await each(queues, (n) => hold.promise(`bench:rest:${n}`));
+  const wait = ground.lib({ redis: waiter, lifetime: 600_000, timeout: 600_000 });
+  for (let n = 0; n < queues; n++) {
+    wait.promise(`bench:rest:${n}`).catch(() => {});
+    if (n % chunk === 0) await turn();
+  }
+  await sleep(12_000); // all are queued, and have found their pace
+  const server = async (): Promise<number> => {
+    const cpu = await admin.info('cpu');
+    return field(cpu, 'used_cpu_user') + field(cpu, 'used_cpu_sys');
+  };
+  const [cpu, before, start] = [process.cpuUsage(), await server(), performance.now()];
+  await sleep(8000);
+  const elapsedMs = performance.now() - start;
+  const serverPercent = (((await server()) - before) * 100_000) / elapsedMs;
+  return { cpuPercent: (cpuMs(cpu) * 100) / elapsedMs, serverPercent };
+}
+
+async function crowd({ waiters }: { waiters: number }, ground: Ground): Promise<Figures> {
+  const [redis, other] = [await ground.connect(), await ground.connect()];
+  const lock = new ground.lib.RWLock('bench:crowd', { redis, lifetime: 60_000, timeout: 60_000 });
+  const hold = await lock.acquireWrite();
+  let inside = 0;
+  const use = (isWriter: boolean) => async (): Promise<void> => {
+    inside += isWriter ? waiters : 1;
+    if (inside > waiters && !(isWriter && inside === waiters)) throw new Error('a writer was not alone');
+    inside -= isWriter ? waiters : 1;
+  };
+  const all = Array.from({ length: waiters }, (_, n) => (n % 2 ? lock.write(use(true)) : lock.read(use(false))));
+  const queued = async (): Promise<number> => other.zCard('{bench:crowd}:queue');
+  while ((await queued()) < waiters) await sleep(20);
+  await other.configResetStat();
+  await other.sendCommand(['CONFIG', 'SET', 'slowlog-log-slower-than', '10000']);
+  await other.sendCommand(['SLOWLOG', 'RESET']);
+  let isOver = false;
+  let pingMs = 0;
+  const pings = (async () => {
+    for (; !isOver; await sleep(2)) {
+      const start = performance.now();
+      await other.ping();
+      pingMs = Math.max(pingMs, performance.now() - start);
+    }
+  })();
+  const start = performance.now();
+  await hold.release();
+  await Promise.all(all);
+  const servedMs = performance.now() - start;
+  isOver = true;
+  await pings;
+  return { servedMs, pingMs, slowScripts: Number(await other.sendCommand(['SLOWLOG', 'LEN'])) };
+}
+
+async function election(ground: Ground): Promise<Figures> {
+  const { Election } = ground.lib;
+  const candidates = await Promise.all(
+    ['a', 'b'].map(async (id) => new Election('bench:election', { redis: await ground.connect(), id })),
+  );
+  const [publisher, subscriber, back] = [await ground.connect(), await ground.connect(), await ground.connect()];
+  const handOvers: number[] = [];
+  const roundTrips: number[] = [];
+  let resignedMs = Number.NaN;
+  let leads = 0;
+  const endMs = performance.now() + ground.ms;
+  const campaign = async (candidate: (typeof candidates)[number]): Promise<void> => {
+    while (performance.now() < endMs) {
+      await candidate.lead(async () => {
+        if (++leads > 1) throw new Error('two lead');
+        if (!Number.isNaN(resignedMs)) handOvers.push(performance.now() - resignedMs);
+        await sleep(10); // the other one campaigns
+        leads -= 1;
+        resignedMs = performance.now();
+      });
+    }
+  };
+  // There and back, as a hand-over has: a message to the one, and its confirmation to Redis.
+  let sentMs = 0;
+  await subscriber.subscribe('bench:there', async () => {
+    await back.ping();
+    roundTrips.push(performance.now() - sentMs);
+  });
+  const probe = setInterval(() => {
+    sentMs = performance.now();
+    void publisher.publish('bench:there', 'x');
+  }, 20);
+  await Promise.all(candidates.map(campaign));
+  clearInterval(probe);
+  await Promise.all(candidates.map((candidate) => candidate.close()));
+  return { handOverMs: median(handOvers.slice(2)), roundTripMs: median(roundTrips) };
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[sorted.length >> 1] ?? Number.NaN;
+}
+
+/** Does a trial, and gives its figures. */
+export function tried(trial: Trial, ground: Ground): Promise<Figures> {
+  switch (trial.kind) {
+    case 'first':
+      return first(trial, ground);
+    case 'used-once':
+      return usedOnce(trial, ground);
+    case 'renewals':
+      return renewals(trial, ground);
+    case 'at-rest':
+      return atRest(trial, ground);
+    case 'crowd':
+      return crowd(trial, ground);
+    case 'election':
+      return election(ground);
+  }
+}
