@@ -77,6 +77,7 @@ describe('the packed library', function () {
       'dashboards',
       'docs',
       'lib',
+      'llms.txt',
       'package.json',
     ]);
   });
