@@ -1,5 +1,6 @@
 // ls, show, top, release: what there is, and taking a lock away.
 import { createInterface } from 'node:readline/promises';
+import { setTimeout as pause } from 'node:timers/promises';
 import { lockKey } from '../keys';
 import { type Coverage, type Listed, listLocks } from '../listing';
 import type { LockState } from '../state';
@@ -14,6 +15,7 @@ const leastWidths = [32, 9, 20, 8, 8, 8, 7];
 /** So many are laid out together. */
 const rowsTogether = 500;
 const topMs = 1000;
+const toldMs = 250;
 
 function cells({ lock, heldMs }: Listed): string[] {
   const [first, ...others] = lock.holders;
@@ -173,9 +175,11 @@ export async function release(line: CommandLine): Promise<number> {
   if (id !== undefined && !/^[0-9a-f]{8}$/.test(id))
     throw usage('release: --id takes the 8 hex digits that show prints');
   if (!yes && !force) await confirm(key);
-  return withSession(line, {}, async ({ withLock }) => {
+  return withSession(line, {}, async ({ connection, withLock }) => {
     const [holder] = force ? (await withLock.inspect(key)).holders : [];
     const released = await withLock.free(key, force ? { force: true } : { id });
+    // Without a server this process itself tells the holder.
+    if (released && connection.masters === undefined) await pause(toldMs);
     await json({ key, id: id ?? holder?.id ?? null, released });
     if (!released && !line.values.quiet)
       note(id === undefined ? `${key} is free` : `${key} is not held by ${id} (any more)`);

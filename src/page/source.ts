@@ -6,6 +6,7 @@ import { lockKey } from '../keys';
 import { listLocks } from '../listing';
 import { changedChannel, type Operator, type Processes } from '../operator';
 import { settle } from '../options';
+import { setImmediate } from '../real-timers';
 import type { RedisLike } from '../redis-like';
 import { asForeign, isForeign, type LockState } from '../state';
 import type { Store } from '../store';
@@ -80,6 +81,7 @@ const mostOthers = 2000;
 /** So many steps through all keys belong to the first read. */
 const firstSteps = 5;
 const soonMs = 100;
+const locksInTurn = 1000;
 
 export function openSource(redis: RedisLike | readonly RedisLike[], prefix: string): Source {
   const settings = settle({ redis, prefix });
@@ -147,7 +149,11 @@ class StoreSource implements Source {
     const coverage = { processes: 0, scanned: false };
     const search = { prefix: this.#prefix, scan: false, commandTimeoutMs: this.#timeoutMs };
     const locks = new Map<string, SeenLock>();
-    for await (const { lock } of listLocks(this.#operator, search, coverage)) locks.set(lock.key, this.#seen(lock));
+    for await (const { lock } of listLocks(this.#operator, search, coverage)) {
+      locks.set(lock.key, this.#seen(lock));
+      // Others of this process have their turns.
+      if (locks.size % locksInTurn === 0) await new Promise(setImmediate);
+    }
     return { locks, processes: coverage.processes };
   }
 

@@ -266,6 +266,8 @@ function withoutAdvice<T>(make: () => T): T {
 
 /** Every suite at every place; otherwise those over HTTP run the suites of quorums only, as each costs as much as on any other client. */
 const isWhole = process.env.REDIS_EXP_LOCK_CONTRACT === 'whole';
+/** The one place to run at, by name: `npm run mutate` needs memory only. */
+const onlyPlace = process.env.REDIS_EXP_LOCK_PLACE;
 
 /** What a quorum promises as well. The other suites are about lines, or count to the last command and pause. */
 const ofQuorums = [
@@ -286,7 +288,10 @@ export function describeEach(
   suite: (here: Here) => void,
   has: (place: Place) => boolean = ({ isQuorum }) => !isQuorum || ofQuorums.includes(title),
 ): void {
-  const isRun = (place: Place) => has(place) && (isWhole || !place.connectionless || ofQuorums.includes(title));
+  const isRun = (place: Place) =>
+    has(place) &&
+    (onlyPlace === undefined || place.name === onlyPlace) &&
+    (isWhole || !place.connectionless || ofQuorums.includes(title));
   for (const place of places.filter(isRun)) {
     describe(`${title}, on ${place.name}`, () => {
       if (place.pending !== undefined) {

@@ -307,6 +307,16 @@ describe('the command line', function () {
     expect(elected.out).to.match(new RegExp(`^${key}-e \\d{16}\\n$`));
   });
 
+  it('serve: the page, for this host, until a signal', async () => {
+    const serving = start(['serve', '--port', '0']);
+    await serving.says('http://127.0.0.1:');
+    const address = serving.out.trim();
+    expect((await fetch(address)).status).to.equal(200);
+    expect((await fetch(`${address}nothing`)).status).to.equal(404);
+    serving.child.kill('SIGTERM');
+    expect((await serving.ended()).code).to.equal(0);
+  });
+
   it('show a free key: kind and owner null; a hostile key does nothing to a terminal; top shows pictures', async () => {
     const free = rows((await type('show', key, '--json')).out)[0];
     expect(free).to.deep.equal({

@@ -1,0 +1,138 @@
+// `npm run proof`: writes docs/proof.md from proof/*.json, which the proofs themselves have written. A test sees to it that the page is what
+// this makes of them.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const root = join(__dirname, '..');
+const thousands = (n: number): string => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
+const count = (n: number, one: string, many = `${one}s`): string => `${thousands(n)} ${n === 1 ? one : many}`;
+const table = (head: readonly string[], rows: readonly (readonly unknown[])[]): string =>
+  [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
+
+/** What a proof has written; undefined where it was never run to its end. */
+function read(name: string): any {
+  const file = join(root, 'proof', `${name}.json`);
+  return existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : undefined;
+}
+
+const versions = (of: Record<string, string>): string =>
+  Object.entries(of)
+    .map(([name, version]) => (name === 'cores' ? `${version} cores` : `${name} ${version}`))
+    .join(', ');
+
+function tests(proof: any): string {
+  const { folders, files, tests } = proof;
+  const rows = folders.map((each: any) => [`test/${each.folder}`, each.files, thousands(each.tests), each.about]);
+  return `${count(tests, 'test')} in ${count(files, 'file')}, counted by the test runner, run by \`npm cit\` on every change.
+
+${table(['where', 'files', 'tests', 'what'], rows)}`;
+}
+
+function torture(proof: any): string {
+  const stores = Object.entries<any>(proof.stores);
+  const rows = stores.map(([store, { rounds, operations, grants, faults, excused }]) => {
+    const sum = typeof faults === 'number' ? faults : Object.values<number>(faults).reduce((a, b) => a + b, 0);
+    const allowed =
+      typeof excused === 'number' ? excused : Object.values<number>(excused ?? {}).reduce((a, b) => a + b, 0);
+    return [store, ...[rounds, operations, grants, sum, allowed].map(thousands)];
+  });
+  return `\`${proof.command}\`, ${proof.minutes} minutes, seed ${proof.seed}, ${versions(proof.versions)}: ${count(proof.violations, 'broken promise')}.
+
+${table(['store', 'rounds', 'operations', 'grants', 'faults', 'excused'], rows)}
+
+Excused: what docs/safety.md does not promise, such as a second grant after a failover; each is counted, and has its fault.`;
+}
+
+function breaks(proof: any): string {
+  const rows = proof.breaks.map(({ name, file, caughtBy, seconds }: any) => [name, `\`${file}\``, caughtBy, seconds]);
+  return `\`${proof.command}\`: the sources are broken on purpose, and each break must be caught for its own reason, while the unbroken copy passes.
+${proof.caught} of ${proof.breaks.length} were caught.
+
+${table(['break', 'where', 'caught by', 'after s'], rows)}`;
+}
+
+/** What Spin calls a counterexample, in words. */
+const counterexamples: readonly (readonly [RegExp, string])[] = [
+  [/belief/, 'two believers'],
+  [/gone/, 'a token that was released for good is granted the lock'],
+  [/acceptance cycle/, 'a process waits for ever'],
+  [/seen/, 'a fence that does not rise'],
+];
+
+function model(proof: any): string {
+  const row = ({ name, bounds, states, depth, verdict, found }: any) => [
+    name,
+    bounds ?? '2 + 1 rounds, 1 fault, 1 crash',
+    thousands(states),
+    depth,
+    verdict === 'holds' ? 'holds' : `refuted: ${counterexamples.find(([pattern]) => pattern.test(found))![1]}`,
+  ];
+  const seconds = proof.runs.reduce((sum: number, run: any) => sum + run.seconds, 0);
+  return `\`npm run model\`: ${proof.version} searches every state of \`model/mutex.pml\` for two processes, in ${Math.ceil(seconds / 60)} minutes. The model is
+the protocol of [docs/protocol.md](protocol.md): queue, hand-off, confirmation, lost replies, late requests, expiry. Each variant leaves one rule
+out and must be refuted; the search ends at the first counterexample.
+
+${table(['checked', 'bounds', 'states', 'depth', 'verdict'], proof.runs.map(row))}`;
+}
+
+function mutation({ lua, files }: any): string {
+  const killed = lua.filter((each: any) => each.killedBy).length;
+  const survivors = lua.filter((each: any) => !each.killedBy);
+  const left = survivors.map(
+    ({ script, why, reason }: any) => `- \`${script}.lua\`, ${why}: ${reason ?? 'no test notices it'}`,
+  );
+  const rows = files.map(({ file, notRun, mutants, killed, score, seconds }: any) =>
+    notRun ? [`\`${file}\``, notRun, '', '', ''] : [`\`${file}\``, mutants, killed, `${score} %`, seconds],
+  );
+  return `\`npm run mutate\`. **The Lua scripts**: ${killed} of ${count(lua.length, 'mutant')} written by hand (\`mutation/lua-mutants.cjs\`) are killed,
+${Math.floor((1000 * killed) / lua.length) / 10} %.${left.length > 0 ? ` Survivors:\n\n${left.join('\n')}` : ''}
+
+**The files that carry safety**, by Stryker, against the contract suite on the memory store and, for the queue and the
+machine, the simulation. \`proof/mutation.json\` has each survivor with its line; those of the files have no reason written down yet:
+
+${table(['file', 'mutants', 'killed', 'score', 's'], rows)}`;
+}
+
+function compare({ faults, libraries, outcomes }: any): string {
+  const names = Object.keys(faults).filter((name) => !faults[name].figure);
+  const failed = (library: string) => names.filter((name) => outcomes[name][library].holds === false).length;
+  const naive = failed('naive');
+  const ours = failed('redis-exp-lock');
+  return `\`npm run compare\` plays ${count(Object.keys(faults).length, 'fault')} to ${count(Object.keys(libraries).length, 'lock')}: ${names.length} that do harm, the others measured only. The naive lock
+fails ${naive} of ${names.length}, this library ${ours}. [docs/compare.md](compare.md) has every cell.`;
+}
+
+const missing = (command: string): string => `Not run yet: \`${command}\`.`;
+const section = (title: string, proof: any, render: (proof: any) => string, command: string): string =>
+  `## ${title}\n\n${proof === undefined ? missing(command) : render(proof)}`;
+
+/** The whole page, from the proofs as they are now. */
+export function page(): string {
+  return `${[
+    `# How it is tested
+
+Every figure on this page was written by a run: the runs write \`proof/*.json\` in the repository, and \`npm run proof\` makes this page of it.`,
+    section('Tests', read('tests'), tests, 'npm run proof:count'),
+    `Among them: one contract suite that every client and store runs; a random comparison of each Lua script with its executable specification in
+TypeScript; a simulation of the waiting protocol in thousands of worlds; a fault proxy that loses, delays, repeats and cuts on a real connection; real
+processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the faults by number and the tests that cover each.`,
+    section('Torture', read('torture'), torture, 'npm run torture'),
+    section('Deliberate breaks', read('breaks'), breaks, 'npm run breaks'),
+    section('A model', read('model'), model, 'npm run model'),
+    section('Mutation', read('mutation'), mutation, 'npm run mutate'),
+    section('Other libraries', read('compare'), compare, 'npm run compare'),
+    `## What is not tested
+
+- **Machines apart.** Every process and server of these runs is on one host. Networks are a proxy that loses, delays and cuts; clocks that
+  differ are simulated.
+- **Managed services, Windows, macOS.** Linux on x64, and one version of Redis, in every run.
+- **Weeks.** The longest run is the torture above. Leaks are looked for in runs of minutes.
+- **The model is small.** Two processes, three or four acquisitions, a lifetime of three ticks. It has no renewal, no several keys, no
+  hand-off within a process, no polling callers, no clocks of different rates; readers, writers, permits and quorum have the simulation and torture only.
+- **Mutation is partial.** A file without figures above was not mutated. Mutants of the scripts are chosen by hand, not enumerated.
+- **Other libraries on several servers.** Each is compared with one server, which is what most programs have.
+- **Your code.** Nothing here stops a program that ignores \`lease.signal\`, or a resource that ignores the fence ([docs/safety.md](safety.md)).`,
+  ].join('\n\n')}\n`;
+}
+
+if (require.main === module) writeFileSync(join(root, 'docs', 'proof.md'), page());
