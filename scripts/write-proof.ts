@@ -87,7 +87,8 @@ function mutation({ lua, files }: any): string {
   return `\`npm run mutate\`. **The Lua scripts**: ${killed} of ${count(lua.length, 'mutant')} written by hand (\`mutation/lua-mutants.cjs\`) are killed,
 ${Math.floor((1000 * killed) / lua.length) / 10} %.${left.length > 0 ? ` Survivors:\n\n${left.join('\n')}` : ''}
 
-**The files that carry safety**, by Stryker, against the contract suite on the memory store and the simulation:
+**The files that carry safety**, by Stryker, against the contract suite on the memory store and, for the queue and the
+machine, the simulation. \`proof/mutation.json\` has each survivor with its line; those of the files have no reason written down yet:
 
 ${table(['file', 'mutants', 'killed', 'score', 's'], rows)}`;
 }

@@ -29,7 +29,7 @@ const worlds: Readonly<Record<string, Rules>> = {
   'everything goes wrong': faults,
 };
 const kinds: readonly Kind[] = ['writer', 'reader', 'fair', 'permits'];
-const seedsEach = Number(process.env.WORLDS ?? 15);
+const seedsEach = Number(process.env.WORLDS ?? 12);
 const seeds =
   process.env.SEED === undefined ? Array.from({ length: seedsEach }, (_, n) => n) : [Number(process.env.SEED)];
 

@@ -117,8 +117,8 @@ class Sharers extends Process {
       const startMs = world.nowMs;
       const lease = await new User(this, this.modeOf(kind), name).lease();
       const isCalm = world.rules.lose + world.rules.die + world.rules.pause + world.rules.delay === 0;
-      if (isCalm && isWriter && world.nowMs - startMs > longestWaitMs / (world.rules.broken ? 2 : 1))
-        world.broken(`${name} was starved`);
+      const mostMs = world.rules.broken === 'joins as long as one reads' ? longestWaitMs / 2 : longestWaitMs;
+      if (isCalm && isWriter && world.nowMs - startMs > mostMs) world.broken(`${name} was starved`);
       if (lease === undefined) continue;
       await lease.use();
       if (world.random() < 0.3) await this.sleep(world.random() * 10);

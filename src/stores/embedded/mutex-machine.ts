@@ -5,13 +5,12 @@
 //
 // Here are the verbs of a mutex, and the way in to those of locks that several may hold (shared-machine.ts).
 import { freedChannel } from '../../operator';
-import { type Mode, newsOf, type ProclaimRequest, type Slot, type Slots, slotAt } from '../../store';
+import { type Mode, type Slots, slotAt } from '../../store';
 import { hashOf } from '../../token';
 import type { AcquireCommand, Acquired, Claim, Extended, Publish, ReleaseCommand, Released } from './command';
-import { inspectRow, type Seen } from './inspection';
+import { LockTable } from './lock-table';
 import {
   enqueue,
-  forgetQueue,
   front,
   hasQueue,
   type Limits,
@@ -21,14 +20,12 @@ import {
   mustYield,
   pollEveryMs,
 } from './mutex-queue';
-import { MemoryRows, newRow, newShared, type Row, type Rows, type Shared } from './row';
-import { acquireShared, extendShared, isHeld, notifyEach, permitsOut, releaseShared } from './shared-machine';
+import { MemoryRows, newShared, type Row, type Rows } from './row';
+import { acquireShared, extendShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 
 /** A fence counter that is further ahead of the clock was damaged. */
 const mostFenceAheadMicros = 86_400_000_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
-
-type ProclaimCommand = Omit<ProclaimRequest, 'commandTimeoutMs'>;
 
 interface Handing {
   /** The token of the caller of this command: it needs no message, and no confirmation. */
@@ -38,15 +35,12 @@ interface Handing {
   readonly isHandOff: boolean;
 }
 
-export class Machine {
-  readonly #rows: Rows;
-  readonly #publish: Publish;
+export class Machine extends LockTable {
   readonly #limits: Limits;
 
   constructor(publish: Publish, most: Limits = limits, rows: Rows = new MemoryRows()) {
-    this.#publish = publish;
+    super(publish, rows);
     this.#limits = most;
-    this.#rows = rows;
   }
 
   acquire(command: AcquireCommand, micros: number): Acquired {
@@ -55,7 +49,7 @@ export class Machine {
     if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
-    const rows = keys.map((key) => this.#row(key, nowMs));
+    const rows = keys.map((key) => this.row(key, nowMs));
     for (const { shared } of rows) if (shared !== undefined && isHeld(shared, nowMs)) throw new Error(notMutex);
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
@@ -81,12 +75,12 @@ export class Machine {
   raise(keys: readonly string[], token: string, least: number, micros: number, mode?: Mode): boolean {
     const nowMs = Math.floor(micros / 1000);
     checkFence(least, nowMs);
-    const rows = keys.map((key) => this.#row(key, nowMs));
+    const rows = keys.map((key) => this.row(key, nowMs));
     const mine = mode && this.holders(keys[0]!, micros).find((each) => each.token === token);
     if (mode === undefined ? rows.some((row) => row.token !== token) : mine === undefined) return false;
     // What readers share after a downgrade.
     if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
-    this.#rows.fence = Math.max(this.#rows.fence, least);
+    this.rows.fence = Math.max(this.rows.fence, least);
     return true;
   }
 
@@ -102,11 +96,11 @@ export class Machine {
   ): Extended {
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
-      const shared = this.#shared(keys[0]!, nowMs);
+      const shared = this.shared(keys[0]!, nowMs);
       const isWriter = mode.kind === 'exclusive';
       return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, isWriter, strictly && isWriter);
     }
-    const rows = keys.map((key) => this.#row(key, nowMs));
+    const rows = keys.map((key) => this.row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
     if (rows.some((row) => row.token === undefined)) return 'missing';
     if (nowMs > notAfterMs) return 'late';
@@ -118,14 +112,14 @@ export class Machine {
     const { keys, token, ticket, yieldMs, next, mode } = command;
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
-      const notify = notifyEach(this.#publish, keys[0]!);
-      const shared = this.#shared(keys[0]!, nowMs);
+      const notify = notifyEach(this.publish, keys[0]!);
+      const shared = this.shared(keys[0]!, nowMs);
       const result = releaseShared(shared, token, ticket, micros, mode.kind === 'exclusive', notify);
       return { results: [result], next: undefined };
     }
     let answer: Acquired | undefined;
     const results = keys.map((key): Released => {
-      const row = this.#row(key, nowMs);
+      const row = this.row(key, nowMs);
       const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken';
       if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
       if (next) enqueue(row, next, next.queueAs!, micros, this.#limits);
@@ -144,7 +138,7 @@ export class Machine {
 
   #acquireShared(command: AcquireCommand & { readonly mode: Mode }, micros: number): Acquired {
     const key = command.keys[0]!;
-    const row = this.#row(key, Math.floor(micros / 1000));
+    const row = this.row(key, Math.floor(micros / 1000));
     row.shared ??= newShared();
     if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
     const silenceMs = (before: number, wantedMs: number | undefined): number =>
@@ -154,48 +148,16 @@ export class Machine {
       (count, least) => this.#mint(count, micros, least),
       command,
       micros,
-      notifyEach(this.#publish, key),
+      notifyEach(this.publish, key),
       silenceMs,
     );
-  }
-
-  #shared(key: string, nowMs: number): Shared {
-    const row = this.#row(key, nowMs);
-    row.shared ??= newShared();
-    return row.shared;
-  }
-
-  /** The holders of a key that several may hold, and until when. */
-  holders(key: string, micros: number): Shared['holders'] {
-    const nowMs = Math.floor(micros / 1000);
-    return this.#shared(key, nowMs).holders.filter((each) => each.endMs > nowMs);
-  }
-
-  /** How many permits of a semaphore are out. */
-  permitsOut(key: string, micros: number): number {
-    return permitsOut(this.#shared(key, Math.floor(micros / 1000)), micros);
-  }
-
-  /** What is cached beside a lock; null: nothing. */
-  readValue(key: string, micros: number): string | null {
-    const value = this.#rows.get(key)?.value;
-    return value === undefined || value.endMs <= Math.floor(micros / 1000) ? null : value.text;
-  }
-
-  /** Caches a text beside a lock that the token still holds. */
-  writeValue(key: string, token: string, text: string, ttlMs: number, micros: number): boolean {
-    const nowMs = Math.floor(micros / 1000);
-    const row = this.#row(key, nowMs);
-    if (row.token !== token) return false;
-    row.value = { text, endMs: nowMs + ttlMs };
-    return true;
   }
 
   /** As `acquire`, unless the job of the slot that it is has run. */
   #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): Acquired {
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
-    const row = this.#row(command.keys[0]!, nowMs);
+    const row = this.row(command.keys[0]!, nowMs);
     const slot = slotAt(nowMs, slots);
     const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start;
     if (row.token !== command.token && isMarked) return { outcome: 'done' };
@@ -204,45 +166,13 @@ export class Machine {
     return acquired;
   }
 
-  /** From now on the job of a slot counts as done. False: the lock is no longer `token`'s, or the slot is over. */
-  markSlot(key: string, token: string, { start, end }: Slot, micros: number): boolean {
-    const nowMs = Math.floor(micros / 1000);
-    const row = this.#row(key, nowMs);
-    if (row.token !== token || end <= nowMs) return false;
-    row.slot = { startMs: start, endMs: end };
-    return true;
-  }
-
-  /** Writes a text beside a lock that the token still holds, and tells those that observe it; '' takes it back. */
-  proclaim({ key, token, text, ttlMs, channel }: ProclaimCommand, micros: number): boolean {
-    if (!this.writeValue(key, token, text, ttlMs, micros)) return false;
-    if (text === '') this.#row(key, Math.floor(micros / 1000)).value = undefined;
-    this.#publish(channel, newsOf, key);
-    return true;
-  }
-
-  /** The token that holds a key. */
-  holder(key: string, micros: number): string | undefined {
-    return this.#row(key, Math.floor(micros / 1000)).token;
-  }
-
-  /** The last fence minted for any key; 0 where none is remembered. */
-  get fence(): number {
-    return this.#rows.fence;
-  }
-
-  /** What there is to know of a key: of several holders, the one that ends last. */
-  inspect(key: string, micros: number): Seen {
-    return inspectRow(this.#row(key, Math.floor(micros / 1000)), this.#rows.fence, micros);
-  }
-
   /** Takes a lock away from the holder whose id begins so, and serves the next in its queue. False: nothing was changed. */
   free(key: string, id: string, micros: number): boolean {
-    const row = this.#row(key, Math.floor(micros / 1000));
+    const row = this.row(key, Math.floor(micros / 1000));
     if (row.token === undefined) return this.#freeShared(row, id, micros);
     const hash = hashOf(row.token);
     if (!hash.startsWith(id)) return false;
-    this.#publish(freedChannel, `!${hash}`, key);
+    this.publish(freedChannel, `!${hash}`, key);
     row.token = undefined;
     row.handOffs = row.yieldUntilMs = 0;
     this.#grant(row, micros, { mine: undefined, yieldMs: 0, isHandOff: true });
@@ -251,42 +181,14 @@ export class Machine {
 
   #freeShared({ key, shared }: Row, id: string, micros: number): boolean {
     if (shared === undefined) return false;
-    const notify = notifyEach(this.#publish, key);
+    const notify = notifyEach(this.publish, key);
     const taken = shared.holders.filter((each) => hashOf(each.token).startsWith(id));
     const freed = taken.map(({ token }) => {
       const result = releaseShared(shared, token, 0, micros, false, notify);
-      if (result === 'released') this.#publish(freedChannel, `!${hashOf(token)}`, key);
+      if (result === 'released') this.publish(freedChannel, `!${hashOf(token)}`, key);
       return result === 'released';
     });
     return freed.includes(true);
-  }
-
-  /** Keeps a text that is no lock; '': no longer; undefined: for longer. False: there is nothing to keep for longer. */
-  write(key: string, text: string | undefined, ttlMs: number, micros: number, channel: string, about: string): boolean {
-    const kept = this.readValue(key, micros);
-    if (text === undefined && kept === null) return false;
-    const row = this.#row(key, Math.floor(micros / 1000));
-    const endMs = Math.floor(micros / 1000) + ttlMs;
-    row.value = text === '' ? undefined : { text: text ?? kept!, endMs };
-    if (text !== undefined) this.#publish(channel, about, key);
-    return true;
-  }
-
-  /** What a client does to a key that knows nothing of fences and queues, nor of several holders. */
-  put(key: string, token: string | undefined, endMs: number): void {
-    Object.assign(this.#row(key, 0), { token, endMs, shared: undefined });
-  }
-
-  /** The row of a key, without what has ended meanwhile. */
-  #row(key: string, nowMs: number): Row {
-    let row = this.#rows.get(key);
-    if (row === undefined) {
-      row = newRow(key);
-      this.#rows.set(key, row);
-    }
-    if (row.endMs <= nowMs) row.token = undefined;
-    if (row.queueEndMs <= nowMs && hasQueue(row)) forgetQueue(row);
-    return row;
   }
 
   /** Grants a free lock to the first live entry of its queue. Says whether there was one, and whether that is `mine`. */
@@ -298,7 +200,7 @@ export class Machine {
     const handOffs = isHandOff && row.yieldUntilMs === 0 ? row.handOffs : 0;
     row.yieldUntilMs = 0;
     if (isHandOff && yieldMs > 0 && mustYield(row, handOffs, yieldMs, nowMs, this.#limits)) {
-      if (first.token !== mine) this.#publish(first.channel, first.id, row.key);
+      if (first.token !== mine) this.publish(first.channel, first.id, row.key);
       return 'yielding';
     }
     row.handOffs = isHandOff ? handOffs + 1 : 0;
@@ -306,8 +208,8 @@ export class Machine {
     const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
     this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
     if (first.token === mine) return 'mine';
-    const fence = first.fences === 0 ? 0 : this.#rows.fence - first.fences + 1;
-    this.#publish(first.channel, `${first.id}=${fence}`, row.key);
+    const fence = first.fences === 0 ? 0 : this.rows.fence - first.fences + 1;
+    this.publish(first.channel, `${first.id}=${fence}`, row.key);
     return 'given';
   }
 
@@ -327,7 +229,7 @@ export class Machine {
   #take(rows: readonly Row[], { token, lifetimeMs, fences, queueAs }: Claim, least: number, micros: number): Acquired {
     const nowMs = Math.floor(micros / 1000);
     const areOurs = rows.every((row) => row.token === token);
-    if (fences > 0 && (this.#rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
+    if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
     for (const row of rows) {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
@@ -338,14 +240,14 @@ export class Machine {
 
   /** Mints so many fences after the last one, none below `least`, and returns the first. */
   #mint(count: number, micros: number, least = 0): number {
-    checkFence(Math.max(this.#rows.fence, least), Math.floor(micros / 1000));
-    const first = Math.max(this.#rows.fence + 1, micros, least);
-    this.#rows.fence = first + count - 1;
+    checkFence(Math.max(this.rows.fence, least), Math.floor(micros / 1000));
+    const first = Math.max(this.rows.fence + 1, micros, least);
+    this.rows.fence = first + count - 1;
     return first;
   }
 
   #granted(row: Row, fences: number, others = row.queue.length): Acquired {
-    return { outcome: 'granted', fence: fences === 0 ? 0 : this.#rows.fence - fences + 1, others };
+    return { outcome: 'granted', fence: fences === 0 ? 0 : this.rows.fence - fences + 1, others };
   }
 }
 

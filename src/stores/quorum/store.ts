@@ -93,19 +93,19 @@ export class Quorum implements Store {
   }
 
   readValue(key: string): Promise<string | null> {
-    return Promise.reject(onlyForOne(key, 'a cached value'));
+    return Promise.reject(notBeside(key, 'a cached value'));
   }
 
   writeValue({ key }: ValueRequest): Promise<boolean> {
-    return Promise.reject(onlyForOne(key, 'a cached value'));
+    return Promise.reject(notBeside(key, 'a cached value'));
   }
 
   proclaim({ key }: ProclaimRequest): Promise<boolean> {
-    return Promise.reject(onlyForOne(key, 'an election'));
+    return Promise.reject(notBeside(key, 'an election'));
   }
 
   readHolder(key: string): Promise<HolderText | null> {
-    return Promise.reject(onlyForOne(key, 'an election'));
+    return Promise.reject(notBeside(key, 'an election'));
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -316,7 +316,7 @@ function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): Acquire
   return { granted: true, fence, sent: earlier(sent, 1), mode };
 }
 
-function onlyForOne(keys: Key, what: string): LockBackendError {
-  const message = `${describe(keys)}: ${what} cannot be had on a quorum, only a lock of one holder; use a single Redis`;
+function notBeside(keys: Key, what: string): LockBackendError {
+  const message = `${describe(keys)}: ${what} cannot be had on a quorum, which keeps nothing beside a lock; use a single Redis`;
   return new LockBackendError(message, { key: keys, retryable: false });
 }
