@@ -125,8 +125,8 @@ export interface ExtendRequest {
   readonly token: string;
   /** `null`: for ever. */
   readonly lifetimeMs: number | null;
-  /** Ms by which it comes too late, where that is no matter: it counts as if it had come in time. Default 0. */
-  readonly lateMs?: number | undefined;
+  /** Monotonic ms at which the validity ended, where being late is no matter: it counts as if it had come in time. */
+  readonly endedMs?: number | undefined;
   /** Set this end even if it is sooner; otherwise the end only ever moves later. */
   readonly exact: boolean;
   /** Monotonic ms at which the holder's validity ends: a script that runs later must change nothing. */

@@ -156,9 +156,11 @@ export class Upkeep {
     const { lifetimeMs, commandTimeoutMs } = context.settings;
     const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
     if (lifetimeMs === null || overMs >= lifetimeMs) return false;
-    const lateMs = Math.ceil(-this.#held.leftMs()) + 1;
-    const validUntilMs = clock.nowMs() + commandTimeoutMs;
-    const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), lateMs };
+    // The clock first: what passes in between counts as late.
+    const nowMs = clock.nowMs();
+    const endedMs = nowMs + this.#held.leftMs();
+    const validUntilMs = nowMs + commandTimeoutMs;
+    const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), endedMs };
     const renewedMs = Math.ceil(lifetimeMs - overMs);
     const reply = context.store.extendNow!({ ...request, lifetimeMs: renewedMs, begin: () => true });
     if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);

@@ -99,6 +99,21 @@ describe('the memory store and a blocked event loop', () => {
     }
   });
 
+  it('not lost when the process stands still between any two readings of the clock', async () => {
+    const { now } = performance;
+    try {
+      await withLock.run('key', async ({ signal }) => {
+        let readings = 0;
+        performance.now = () => now.call(performance) + 7 * readings++;
+        for (let n = 0; n < 50; n += 1) expect(await withLock.tryLock('key')).to.equal(null);
+        expect(readings).to.be.greaterThan(100);
+        expect(signal.aborted).to.equal(false);
+      });
+    } finally {
+      performance.now = now;
+    }
+  });
+
   it('not lost when the table forgets what is spare', async () => {
     await withLock.run('key', async () => {
       spin(3 * lifetime);

@@ -45,13 +45,16 @@ interface Real {
   /** The first ticket of each token. */
   readonly tickets: Map<string, number>;
   readonly steps: Map<string, number>;
+  /** What each token is queued for. */
+  readonly queuedFor: Map<string, string>;
 }
 
 async function start(): Promise<{ model: Model; real: Real }> {
   await client.flushAll();
   const told: string[] = [];
   const machine = new Machine((channel, id, name) => told.push(`${channel} ${id} ${name}`));
-  const real = { machine, told, micros: 1_700_000_000_000_000, tickets: new Map(), steps: new Map() };
+  const maps = { tickets: new Map(), steps: new Map(), queuedFor: new Map() };
+  const real = { machine, told, micros: 1_700_000_000_000_000, ...maps };
   return { model: { asked: 0 }, real };
 }
 
@@ -238,6 +241,9 @@ class AcquireMember extends Step {
     const queueAs = placed ? { ...entryOf(who, real, token), silenceMs, token: queuedAs } : undefined;
     const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, leastFence, queueAs, mode };
     const expected = outcome(() => real.machine.acquire(command, real.micros));
+    if (typeof expected !== 'string' && expected.outcome === 'granted') real.queuedFor.delete(token);
+    else if (placed && typeof expected !== 'string' && expected.outcome === 'busy')
+      real.queuedFor.set(token, wantOf(mode));
     const place = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : [];
     const where = leastFence
       ? [...(queueAs ? place : ['', '0', '0', '0']), queueAs?.token ?? token, String(leastFence)]
@@ -276,11 +282,17 @@ async function raise(token: string, mode: Mode, { machine, micros }: Real): Prom
   expect(Array.isArray(reply) ? reply[0] === 1 : reply, 'raise').to.equal(expected);
 }
 
-/** A token asks for the same each time: so among many readers its own is found by what it asks for. */
-function asksOtherwise(token: string, { kind, group }: Mode, { machine, micros }: Real): boolean {
+/** A token asks for the same each time: so among many holders and waiters its own is found by what it asks for. */
+function asksOtherwise(token: string, mode: Mode, { machine, micros, queuedFor }: Real): boolean {
+  const { kind, group } = mode;
+  if ((queuedFor.get(token) ?? wantOf(mode)) !== wantOf(mode)) return true;
   return machine
     .holders(key, micros)
     .some((each) => each.token === token && (each.kind !== kind || each.group !== group));
+}
+
+function wantOf({ kind, prefer, group }: Mode): string {
+  return `${kind} ${prefer} ${group}`;
 }
 
 function outcome<T>(work: () => T): T | string {
@@ -352,6 +364,7 @@ class ReleaseMember extends Step {
     const known = memberText(real.machine, token, this.#mode, real.micros);
     const command = { keys: [key], token, ticket, yieldMs: 0, mode: this.#mode };
     const expected = real.machine.release(command, real.micros);
+    if (this.#leaves) real.queuedFor.delete(token);
     const { queue, limit } = companions;
     const reply = await inRedis(scripts.releaseShared(key, queue, limit, token, known, ticket), real.micros);
     expect([results[reply[0]]]).to.deep.equal(expected.results);

@@ -177,7 +177,8 @@ describe('the connection for messages', function () {
         const withLock = await waited();
         const connections = proxy.connections;
         proxy.rule({ match: 'PING', nth: 1 }, dropRequest());
-        await waitFor(() => proxy.count('SUBSCRIBE') === 2, { timeoutMs: 3 * heartbeatMs, what: 'another connection' });
+        // Two channels: its own, and the one on which all hear of locks that were freed by hand.
+        await waitFor(() => proxy.count('SUBSCRIBE') === 4, { timeoutMs: 3 * heartbeatMs, what: 'another connection' });
         expect(proxy.connections).to.equal(connections + 1);
         const key = uniqueKey();
         const lease = await redisExpLock({ redis: way.redis, lifetime: 60_000 }).promise(key);

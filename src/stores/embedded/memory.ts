@@ -48,6 +48,8 @@ export interface MemoryStore extends EmbeddedStore {
 
 /** The holder after `seize`. */
 const stranger = 'a stranger';
+/** A command reads the clock before renewals that are late, and begins after them: not much later. */
+const mostOverlapMs = 1000;
 /** Fewer rows are not worth a look at which of them are spare. */
 const smallestSweep = 4096;
 
@@ -151,8 +153,16 @@ export class MemoryTable implements Table {
   /** A clock that was put back, or replaced by another, goes on from here. */
   #micros(monoMs: number | undefined): number {
     const readMs = this.#now?.() ?? monoMs ?? performance.now();
-    if (readMs > this.#readMs) this.#passedMs += readMs - this.#readMs;
+    const passedMs = readMs - this.#readMs;
+    // A reading that was taken before the last one, because a renewal came in between: time does not pass twice.
+    if (this.#now === undefined && monoMs !== undefined && passedMs < 0 && passedMs > -mostOverlapMs)
+      return this.#nowMicros();
+    if (passedMs > 0) this.#passedMs += passedMs;
     this.#readMs = readMs;
+    return this.#nowMicros();
+  }
+
+  #nowMicros(): number {
     return Math.floor((this.#startMs + this.#passedMs) * 1000);
   }
 

@@ -112,14 +112,15 @@ class Embedded implements Store {
     return this.extendNow(request);
   }
 
-  extendNow({ keys, token, lifetimeMs, exact, held, lateMs = 0 }: ExtendRequest): ExtendReply {
+  extendNow({ keys, token, lifetimeMs, exact, held, endedMs }: ExtendRequest): ExtendReply {
     const sent = now(this.clock);
+    const lateMs = endedMs === undefined ? 0 : Math.ceil(sent.monoMs - endedMs) + 1;
     const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
       const inTime = micros - lateMs * 1000;
       const outcome = machine.extend(listOf(keys), token, lifetime, exact, notAfterMs, inTime, held?.mode);
       return outcome === 'extended' ? { outcome, sent: this.#from(sent, micros) } : { outcome };
-    });
+    }, sent.monoMs);
   }
 
   async release(request: ReleaseRequest): Promise<ReleaseReply> {
