@@ -16,8 +16,6 @@ const ofV8 = [
   'has no timer; a release leaves none',
   'no entry, no channel, no connection, no timer',
   '`retryTimeout` lies between',
-  // It counts the SUBSCRIBEs of a connection that Bun ends by itself.
-  'while the channel is still being opened, and a later waiter',
 ];
 
 /** Bun does not load a CommonJS module in TypeScript that ends in `export =`: all of the suite in one file. */

@@ -6,6 +6,7 @@ import { describe, type Key } from './keys';
 import type { Member, Sharer } from './member';
 import { type Observed, tellExtension } from './observation';
 import type { Settings } from './options';
+import { setImmediate } from './real-timers';
 import { Renewal, shortestMs, timerMs } from './renewal';
 import { type Clock, earlier, type Held, type Moment, now, type Store } from './store';
 
@@ -111,10 +112,14 @@ export class Upkeep {
   }
 
   /**
-   * Confirms a grant by message, as often as it takes: an extension to the lease's own lifetime. No hand-off
-   * goes before that, and no other extension; "no longer ours" ends it as lost.
+   * Confirms a grant by message, as often as it takes: an extension to the lease's own lifetime. No hand-off goes before that;
+   * "no longer ours" ends it as lost. At the end of the turn: a lock that is released before needs none.
    */
   confirm(): void {
+    setImmediate(() => this.#confirmNow());
+  }
+
+  #confirmNow(): void {
     if (this.#held.isConfirmed || !this.#held.check()) return;
     const leftMs = this.#held.leftMs();
     const again = (): void => {
