@@ -1,4 +1,5 @@
-// The whole contract suite on the clients that npm cit tries in part or not at all: Upstash over HTTP, and on Bun, Bun's RedisClient.
+// The whole contract suite on the clients that npm cit tries in part or not at all: Upstash over HTTP, older majors, and on Bun, Bun's
+// RedisClient.
 import { mkdirSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { buildSync } from 'esbuild';
@@ -55,9 +56,14 @@ function describeRun(title: string, run: () => ReturnType<typeof mochaOn>): void
   });
 }
 
-describeRun('the contract over HTTP', () =>
-  mochaOn(process.execPath, ['--parallel', '--jobs', '3', '--grep', 'Upstash', 'test/contract/*.test.ts'], env),
-);
+for (const [title, names] of [
+  ['the contract over HTTP', 'Upstash'],
+  ['the contract on older majors', 'node-redis 4|ioredis 5|iovalkey'],
+] as const) {
+  describeRun(title, () =>
+    mochaOn(process.execPath, ['--parallel', '--jobs', '3', '--grep', names, 'test/contract/*.test.ts'], env),
+  );
+}
 
 const program = bun();
 if (program === undefined) {
