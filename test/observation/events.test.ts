@@ -150,6 +150,17 @@ describe('events', () => {
     expect(heard).to.deep.equal([]);
   });
 
+  it('a lock object that holds already is asked in vain, and that is no event', async () => {
+    const lock = new redisExpLock.Lock('k', { redis: redisExpLock.memoryStore() });
+    await lock.lock();
+    const told = await published('tracing:redis-exp-lock:acquire:start', async () => {
+      expect(await failure(lock.lock())).to.include({ code: 'ERR_LOCK_ALREADY_ACQUIRED' });
+      expect(await failure(lock.tryLock())).to.include({ code: 'ERR_LOCK_ALREADY_ACQUIRED' });
+    });
+    expect(told).to.deep.equal([]);
+    await lock.unlock();
+  });
+
   it('H12: `name` is text of at most 256 characters', () => {
     for (const name of [1, null, 'x'.repeat(257), '\ud800']) {
       expect(thrown(() => redisExpLock({ name: name as string })).code).to.equal('ERR_LOCK_OPTION');

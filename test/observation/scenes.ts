@@ -189,6 +189,23 @@ export const scenes: readonly Scene[] = [
     },
   },
   {
+    what: 'the upgrade of a reader that is released meanwhile',
+    kind: 'write',
+    outcome: 'error',
+    code: 'ERR_LOCK_NOT_ACQUIRED',
+    contended: true,
+    async play(observe) {
+      const rw = new redisExpLock.RWLock(key, { redis: redisExpLock.memoryStore(), name, prefix: 'p:' });
+      const [other, reader] = [await rw.acquireRead(), await rw.acquireRead()];
+      observe();
+      const upgraded = failure(reader.upgrade({ timeout: 5000 }));
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      await reader.release();
+      await other.release();
+      await upgraded;
+    },
+  },
+  {
     what: 'an upgrade',
     kind: 'write',
     outcome: 'granted',
