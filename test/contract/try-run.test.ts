@@ -43,8 +43,8 @@ describeEach('tryRun', (here) => {
   });
 
   it('is renewed while the function runs', async () => {
-    const result = await withLock.tryRun(key, { lifetime: 300 }, async (lease) => {
-      await sleep(900);
+    const result = await withLock.tryRun(key, { lifetime: 1_000 }, async (lease) => {
+      await sleep(1_800);
       expect(await here.holder(key)).to.equal(lease.token);
       return lease.signal.aborted;
     });

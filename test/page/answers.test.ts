@@ -400,6 +400,7 @@ describe('the live page', () => {
           .split(' ')
           .map((each) => each.split('=')),
       );
+      await sleep(2_000); // the first look takes more
       const recording = await recordCommands(redis);
       await sleep(10_000);
       const commands = (await recording.stop()).filter((each) => each.client === addr && !each.lua);
