@@ -242,7 +242,7 @@ async function counted(
   const { user, system } = process.cpuUsage(cpu);
   const { entered: acquisitions, violations } = door;
   const after = await work(admin);
-  await turn(); // the last collections are told of
+  await turn(); // the last collections are reported
   collections.disconnect();
   return {
     elapsedMs,

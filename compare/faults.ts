@@ -19,7 +19,7 @@ export interface Fault {
 
 const ms = (from: number, to: number): string => `${Math.max(0, Math.round(to - from))} ms`;
 
-/** Waits until the holder is told that it lost the lock, for two lifetimes at most: when it must be told, no other library says. */
+/** Waits until the holder is notified that it lost the lock, for two lifetimes at most: no other library says when that must be. */
 async function told(holder: User, since: number): Promise<Outcome> {
   const end = now() + 2 * lifetime;
   while (holder.lostAt === undefined && now() < end) await sleep(10);

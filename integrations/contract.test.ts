@@ -47,7 +47,7 @@ function describeRun(title: string, run: () => ReturnType<typeof mochaOn>): void
   describe(title, function () {
     this.timeout(900_000);
     before(async function () {
-      for (const told of await run()) this.test!.parent!.addTest(testOf(told));
+      for (const outcome of await run()) this.test!.parent!.addTest(testOf(outcome));
     });
     // A suite without a test would not run its hook.
     it('runs', function () {

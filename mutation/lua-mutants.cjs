@@ -120,7 +120,7 @@ exports.mutants = [
   mutex('queue', 'an expired entry is granted the lock', 'if not deadline or deadline < now or', 'if not deadline or'),
   mutex(
     'queue',
-    'a forged deadline is believed',
+    'a forged deadline is accepted',
     'or deadline > now + mostSilence or fences > 1024',
     'or fences > 1024',
   ),

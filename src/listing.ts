@@ -1,6 +1,6 @@
 // All locks of a store: by what processes have written down (the registry), or by every key there is (`scan`).
 //
-// The registry is believed where it settles a key: one holder, or several that may be beside each other. What it does not
+// The registry is trusted where it settles a key: one holder, or several that may be beside each other. What it does not
 // settle, and whatever a scan finds, is inspected.
 import { LockBackendError } from './errors';
 import type { Operator } from './operator';

@@ -5,7 +5,7 @@ import type { LockState } from './state';
 
 /** Where holders hear that an operator has taken their lock away: `!<SHA-1 of the token> <key>`. */
 export const freedChannel = 'redis-exp-lock:1:freed';
-/** Where it is told that a process has written something new: its id. */
+/** Where a process that has written something new publishes its id. */
 export const changedChannel = 'redis-exp-lock:1:changed';
 /** The ids of the processes that have written something down. */
 export const processesKey = 'redis-exp-lock:1:processes';
@@ -38,7 +38,7 @@ export interface Operator {
   /** What is known of each key, or why it cannot be told. Rejects where the store cannot be asked. */
   inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]>;
   /**
-   * Takes a lock away: from the holder with this id, if that still has it; without one from whoever has it. The next in the
+   * Takes a lock away: from the holder with this id, if that still has it; without one from its only holder. The next in the
    * queue is served in the same step. False: nothing was changed.
    */
   free(key: string, id: string | undefined, commandTimeoutMs: number): Promise<boolean>;

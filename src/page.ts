@@ -1,4 +1,4 @@
-// `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows who holds which lock, since when, and who waits; where
+// `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows who holds which lock, since when, and what waits; where
 // `actions` are on, it frees one. It asks Redis only while somebody looks.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { optionError, unknownOptionError } from './errors';

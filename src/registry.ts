@@ -185,7 +185,7 @@ export class Registry {
     await this.#write();
   }
 
-  /** What is held was lost. It is told of as long as something is written down at all. */
+  /** What is held was lost. It is reported for as long as anything is written down. */
   lost({ keys, token }: HeldLock): void {
     const atMs = clockOf(this.#store).nowMs();
     for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(token), atMs });

@@ -144,7 +144,7 @@ export class Scope {
       .flatMap((wait) => waitsOf(wait.awaited, this.#since!.get(wait)!, offsetMs));
   }
 
-  /** It is held, or waits, from now on. Its process can be told that an operator took it away. */
+  /** It is held, or waits, from now on. Its process can be notified that an operator took it away. */
   #changed(one: object, store: Store): void {
     this.#since!.set(one, clockOf(store).nowMs());
     const registry = registryOf(store);

@@ -35,7 +35,7 @@ export class Semaphore {
    * @param permits How many there are; integer ≥ 1. All processes have to agree: a call with another number, while any permit is
    *                out or waited for, rejects with a LockBackendError with `redisCode: 'LIMIT'`.
    * @param options As of the factory; `redis` is needed. On a quorum permits are so many places: an acquire takes two round trips,
-   *                and of callers that choose the same place at once one is told that it is busy.
+   *                and of callers that choose the same place at once one finds it busy.
    */
   constructor(key: string, permits: number, options: LockOptions) {
     checkValue('permits', permitsRule, permits);

@@ -64,7 +64,7 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** For one of a quorum, which is not queued: the least that the fence may be. */
   readonly leastFence?: number | undefined;
-  /** Of a reader that shares a member: that member. While it is there, there is room beside it, whoever waits. */
+  /** Of a reader that shares a member: that member. While it is there, there is room beside it, even while others wait. */
   readonly beside?: { readonly token: string; readonly held: Held } | undefined;
   /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
   readonly slots?: Slots | undefined;

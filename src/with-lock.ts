@@ -132,7 +132,7 @@ export interface WithLock {
    * The holder's `signal` aborts (`reason: 'taken'`): at once where its process waits for locks or has `register`, else at its
    * next renewal. Of several holders just that one. True: it was freed; false: that one no longer has it, and nothing changed.
    *
-   * @param options `id`: 8 hex digits, as `inspect` shows them. `force: true`: whoever has it, all holders.
+   * @param options `id`: 8 hex digits, as `inspect` shows them. `force: true`: all its holders.
    * @throws {LockBackendError} Redis gave no usable answer. It may have been freed.
    */
   free(key: string, options: FreeOptions): Promise<boolean>;

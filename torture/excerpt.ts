@@ -5,7 +5,7 @@ import type { Violation } from './models';
 const mostLines = 40;
 /** Faults that began so long before may have to do with it. */
 const beforeMs = 300;
-/** So much later they may say that they still believed. */
+/** So much later they may say that they still held it. */
 const afterMs = 600;
 
 export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Violation): string {

@@ -2,8 +2,8 @@
  * What happened in one round, as the processes wrote it down themselves, and what it says about who held what, and when.
  *
  * A process writes each event before it goes on, so that kill -9 loses none. Times are ms of the monotonic clock, which all
- * processes of a host share. A hold counts only for as long as its holder certainly believed in it: from the moment after it was
- * told until the end that `remaining()` gave when it was last asked, its release, its loss, or a step of its clock.
+ * processes of a host share. A hold counts only for as long as its holder was certainly sure of it: from the moment after it was
+ * granted until the end that `remaining()` gave when it was last asked, its release, its loss, or a step of its clock.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
@@ -83,7 +83,7 @@ export function readHistory(diaries: ReadonlyMap<string, string>): Written[] {
   return all.sort((a, b) => a.t - b.t);
 }
 
-/** Something held, for as long as its holder certainly believed in it. */
+/** Something held, for as long as its holder was certainly sure of it. */
 export interface Hold {
   readonly id: string;
   readonly p: string;
@@ -109,7 +109,7 @@ export interface Operation {
   readonly boundMs: number;
   readonly queued: boolean;
   readonly askedMs: number;
-  /** When it was first told that it holds what it asked for. */
+  /** When it first knew that it holds what it asked for. */
   heldMs: number | undefined;
   doneMs: number | undefined;
   outcome: string | undefined;

@@ -2,7 +2,7 @@
  * The models that a history is checked with: each is a promise of the README, as a function from what was seen to what breaks it.
  *
  * Invariant: a model never accuses what it has not certainly seen. Two holds exclude one another only while both holders
- * believed; a fence counts only if its holder believed in it at some time.
+ * were sure of theirs; a fence counts only if its holder was sure of it at some time.
  */
 import type { Account, Hold, Operation, Written } from './history';
 
@@ -250,7 +250,7 @@ function byKey(holds: readonly Hold[]): Iterable<Hold[]> {
   return keys.values();
 }
 
-/** In the order in which they began; those in which nobody ever believed are left out. */
+/** In the order in which they began; those that no holder was ever sure of are left out. */
 function sorted(holds: readonly Hold[]): Hold[] {
   return holds.filter(({ fromMs, untilMs }) => untilMs > fromMs).sort((a, b) => a.fromMs - b.fromMs);
 }

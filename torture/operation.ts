@@ -120,7 +120,7 @@ export class Operation {
   }
 
   /**
-   * A while under a signal. It is believed in when it has not aborted, although all timers that are due have run: those are the ones
+   * A while under a signal. It counts as held when it has not aborted, although all timers that are due have run: those are the ones
    * that the event loop finds when it next looks at the clock, a turn later.
    */
   async watch(signal: AbortSignal): Promise<void> {

@@ -94,7 +94,7 @@ Without --scan: what processes with \`register: true\`, and these commands, hold
     about: 'take a lock away from its holder',
     details: `  --id ID            the holder's id, as show prints it: nothing happens where another one has the lock by now
   --yes              do not ask to type the key
-  --force            whoever has it
+  --force            all its holders, without an id
 Prints {key, id, released}; exits with 1 where nothing was released.`,
     examples: ['redis-exp-lock release app:invoice:17 --id 5f3ac91b'],
     run: release,

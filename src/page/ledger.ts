@@ -115,7 +115,7 @@ export class Ledger {
     return [...this.#entries.values()].map(({ row }) => row);
   }
 
-  /** A holder lost its lock. It counts once, whoever tells. */
+  /** A holder lost its lock. However many processes report it, it counts once. */
   lost(key: string, id: string, atMs: number): void {
     const name = `${id} ${key}`;
     if (!this.#losses.has(name)) this.#losses.set(name, atMs);

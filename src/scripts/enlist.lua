@@ -2,7 +2,7 @@
 -- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it counts as gone
 -- ARGV   id         of the process
 -- ARGV   ttl        ms after which it counts as gone; 0: now
--- ARGV   channel    where it is told that something changed; '': nothing did
+-- ARGV   channel    where a change is published; '': nothing changed
 -- REPLY  [1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -3,7 +3,7 @@
 -- KEYS   lock     string: the holder's token
 -- KEYS   queue    sorted set: the queue of the lock
 -- KEYS   fence    string: the last fence minted for any lock
--- ARGV   id       how the SHA-1 of the holder's token begins; '': whoever has it
+-- ARGV   id       how the SHA-1 of the holder's token begins; '': any holder
 -- ARGV   channel  where the holder hears that it lost the lock
 -- REPLY  [1 freed | 0 it is not held, or by another one: nothing was changed | -1 several may hold it: nothing was changed]
 local holder = attempt('GET', KEYS[1])

@@ -1639,7 +1639,7 @@ return { 1 }`,
  * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
  * @param id of the process
  * @param ttl ms after which it counts as gone; 0: now
- * @param channel where it is told that something changed; '': nothing did
+ * @param channel where a change is published; '': nothing changed
  * @returns the call; its reply: [1]
  */
 export function enlist(
@@ -1774,7 +1774,7 @@ return { 1 }`,
  * @param lock string: the holder's token
  * @param queue sorted set: the queue of the lock
  * @param fence string: the last fence minted for any lock
- * @param id how the SHA-1 of the holder's token begins; '': whoever has it
+ * @param id how the SHA-1 of the holder's token begins; '': any holder
  * @param channel where the holder hears that it lost the lock
  * @returns the call; its reply: [1 freed | 0 it is not held, or by another one: nothing was changed | -1 several may hold it: nothing was changed]
  */

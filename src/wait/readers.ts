@@ -212,7 +212,7 @@ export class ReadersMember implements Member {
     held.parted(this.token, this.fence, this.#sent);
   }
 
-  /** A member for one that parts: beside this one there is room, whoever waits. */
+  /** A member for one that parts: beside this one there is room, even while others wait. */
   async #admit(held: Sharer): Promise<void> {
     const { key, lifetimeMs, fencing, owner, mode } = this.#terms;
     // The token of this member stays with those that stay; one that was abandoned is never used again.

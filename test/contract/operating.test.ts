@@ -1,4 +1,4 @@
-// What an operator sees and does: who holds, who waits, all locks, and taking one away. The same on every store.
+// What an operator sees and does: who holds, what waits, all locks, and taking one away. The same on every store.
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
@@ -54,7 +54,7 @@ describeEach('operating', (here) => {
       expect(JSON.stringify(await other.inspect(key))).not.to.contain(successor.token);
     });
 
-    it('force takes it from whoever has it; a free key: false', async () => {
+    it('force takes it from any holder; a free key: false', async () => {
       const [one, other] = [lockAt(here.redis), lockAt(here.elsewhere)];
       await one.promise(key);
       expect(await other.free(key, { force: true })).to.equal(true);
@@ -129,7 +129,7 @@ describeEach('operating', (here) => {
     });
   });
 
-  it('what is waited for is listed with those that wait, whoever holds it', async () => {
+  it('what is waited for is listed with those that wait, whatever its holder', async () => {
     const one = lockAt(here.redis);
     const waiter = lockAt(here.elsewhere, { register: true, timeout: 20_000 });
     const lease = await one.promise(key, { owner: 'holder' });

@@ -38,7 +38,7 @@ export function describeOnNode(major: 22 | 24): void {
     }
 
     before(async function () {
-      for (const told of await run(program)) this.test!.parent!.addTest(testOf(told));
+      for (const outcome of await run(program)) this.test!.parent!.addTest(testOf(outcome));
     });
 
     it('runs all of its suites', function () {
@@ -52,7 +52,7 @@ export function describeOnNode(major: 22 | 24): void {
   });
 }
 
-/** A test of ours for each that another mocha told of. */
+/** A test of ours for each that another mocha reported. */
 export function testOf({ fullTitle, duration, err }: Told): Test {
   if (duration === undefined && err.message === undefined) return new Test(fullTitle);
   return new Test(fullTitle, () => {

@@ -101,7 +101,7 @@ describe('the live page in Chromium', function () {
     expect(Math.min(...delays)).to.be.below(1000);
   });
 
-  it('says what is held, who waits, since when, and lists those with trouble first', async () => {
+  it('says what is held, what waits, since when, and lists those with trouble first', async () => {
     await client.set('shop:by-others', 'what another library wrote', { PX: lifetime });
     await client.set('shop:for-ever', 'x_00000000-0000-4000-8000-000000000000', {});
     await leaveWaiter('shop:stuck');

@@ -738,7 +738,7 @@ describe('callers of one tick, who share a script call', () => {
     expect((outcomes[7] as PromiseRejectedResult).reason.redisCode).to.equal('WRONGTYPE');
   });
 
-  it('the same key: the first has it, the others are told that it is taken (H44)', async () => {
+  it('the same key: the first has it, the others find it taken (H44)', async () => {
     const { key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
     const [first, ...others] = await Promise.all(keys.map(() => withLock.tryLock(key)));

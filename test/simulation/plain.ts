@@ -50,7 +50,7 @@ class World {
   readonly random: () => number;
   readonly #machine = new Machine(() => {});
   readonly #events = new Heap<Event>();
-  readonly #believed = new Map<string, { token: string; untilMs: number }>();
+  readonly #held = new Map<string, { token: string; untilMs: number }>();
   readonly #fences = new Map<string, number>();
   /** By token, the last notAfter of its acquires; and the tokens that were released after it. */
   readonly #mayExecuteUntilMs = new Map<string, number>();
@@ -92,19 +92,19 @@ class World {
   }
 
   believe(key: string, token: string, fence: number, untilMs: number): void {
-    const before = this.#believed.get(key);
+    const before = this.#held.get(key);
     if (before !== undefined && before.token !== token && before.untilMs > this.#nowMs) {
       throw new BrokenPromise(`${token} and ${before.token} hold ${key}`);
     }
     const isNew = before?.token !== token;
     if (isNew && fence <= (this.#fences.get(key) ?? 0)) throw new BrokenPromise(`fence ${fence} is not the largest`);
     this.#fences.set(key, Math.max(fence, this.#fences.get(key) ?? 0));
-    this.#believed.set(key, { token, untilMs });
+    this.#held.set(key, { token, untilMs });
     if (isNew) this.grants += 1;
   }
 
   ended(key: string, token: string): void {
-    if (this.#believed.get(key)?.token === token) this.#believed.delete(key);
+    if (this.#held.get(key)?.token === token) this.#held.delete(key);
   }
 
   /** What the server does with a batch: as plain.lua where all is plain, else one after the other. */

@@ -1,7 +1,7 @@
 /**
  * Worlds in which readers that share members and permits that are handed off are run to break their promises: the real places and
  * members of several processes, the real machine as their Redis, and between them the network and the misfortunes of coordination.ts.
- * Each lease counts its own validity; whoever is valid beside one that it must not be beside breaks the world.
+ * Each lease counts its own validity; one that is valid beside another that it must exclude breaks the world.
  */
 import type { Granted, Member, Sharer } from '../../src/member';
 import {

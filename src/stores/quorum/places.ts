@@ -1,5 +1,5 @@
-// A semaphore on a quorum: so many places, each with one holder at a node, and held by whoever a majority says. Counting votes would
-// not do: three nodes with two permits each would admit three holders. Who wants several takes several places, or none.
+// A semaphore on a quorum: so many places, each with one holder at a node, and held by the caller that a majority names. Counting votes would
+// not do: three nodes with two permits each would admit three holders. Several permits are several places, or none.
 //
 // So a caller names the places that it wants, and asks first which are free. Callers that choose at random seldom meet.
 import { type AcquireRequest, type Mode, placesText } from '../../store';
