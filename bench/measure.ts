@@ -354,7 +354,7 @@ async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<R
 /** A thousand who poll would send more than MONITOR needs to show. */
 function smaller(job: Job): Job {
   if (job.kind === 'cached') return { ...job, callers: 10 };
-  // Of a semaphore, so many that its line is long: then its scripts call more commands.
+  // Of a semaphore, so many that its queue is long: then its scripts call more commands.
   return job.kind === 'burst' ? { ...job, waiters: Math.min(job.waiters, job.most === undefined ? 10 : 40) } : job;
 }
 

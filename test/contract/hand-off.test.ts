@@ -154,7 +154,7 @@ describe('queued: hand-off', function () {
       ['owners', { owner: 'a' }, { owner: 'b' }],
     ];
     for (const [what, one, other] of apart) {
-      it(`different ${what} do not share a line, and each has what it asked for`, async () => {
+      it(`different ${what} do not share a queue, and each has what it asked for`, async () => {
         const [first, waiting] = await two(one, other, 2);
         expect(await first.release()).to.equal(true);
         const second = await waiting;

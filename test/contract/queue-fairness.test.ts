@@ -202,7 +202,7 @@ describe('queued: order and fairness', function () {
         expect(await direct.get(key)).to.equal('old');
         await direct.del(key);
         turns += 1;
-        await waitFor(() => served.some((count, n) => count > before[n]), { what: 'the line to go on' });
+        await waitFor(() => served.some((count, n) => count > before[n]), { what: 'the queue to go on' });
       }
       over = true;
       await Promise.all(users);

@@ -251,7 +251,7 @@ describeEach('RWLock', (here) => {
       const reader = await make().acquireRead();
       for (const wait of [{ timeout: 100 }, { maxRetries: 3, retryTimeout: 10 }]) {
         await failure(elsewhere().acquireWrite(wait));
-        await sleep(50); // it leaves the line with nobody waiting for that
+        await sleep(50); // it leaves the queue with nobody waiting for that
         await (await make().acquireRead(once)).release();
       }
       const aborter = new AbortController();

@@ -1,6 +1,6 @@
 /**
  * The line among processes: real ones, stopped and killed in front of others. What a dead one costs those behind it is one bounded
- * delay, however many died; commands do not grow with the waiters; and a line keeps no process alive.
+ * delay, however many died; commands do not grow with the waiters; and a queue keeps no process alive.
  */
 
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ const child = (name: string): string => join(__dirname, 'children', name);
 /** A provisional grant (2 s), and two questions (1 s each); the rest is for the machine. Five one after the other would be 10 s. */
 const oneDelayMs = 2_000 + 2 * 1_000 + 2_000;
 
-describe('the line among processes', function () {
+describe('the queue among processes', function () {
   this.timeout(60_000);
 
   const count = 5;
@@ -158,7 +158,7 @@ describe('the line among processes', function () {
     });
   });
 
-  describe('H35: a line keeps no process alive whose wait is over', () => {
+  describe('H35: a queue keeps no process alive whose wait is over', () => {
     const scenes = [
       'served, and the client unreferenced',
       'served, and the client closed',

@@ -1,5 +1,5 @@
 /**
- * The scripts that keep a line, in a real Redis, beside the machine that says what they should do: the same commands at the same
+ * The scripts that keep a queue, in a real Redis, beside the machine that says what they should do: the same commands at the same
  * moments give the same answers, tell the same processes, and leave the same holder, fence and order of those who stand there.
  *
  * Invariant: time is the test's. A prelude tells each script what TIME says and when a key ends; the rest is what Redis runs
@@ -218,7 +218,7 @@ class Both {
         await this.look();
         if (this.#machine.holder(key, this.#micros) === undefined) break;
       }
-      expect(await client.exists(companionOf(key, 'queue')), 'a line without anybody').to.equal(0);
+      expect(await client.exists(companionOf(key, 'queue')), 'a queue without entries').to.equal(0);
     }
     await client.publish(`${this.#base}:end`, 'end');
     await waitFor(() => heard.includes(`${this.#base}:end end`), { what: 'the last message' });
@@ -292,7 +292,7 @@ after(async () => {
   await server.discard();
 });
 
-describe('the line in Redis and the machine that specifies it', function () {
+describe('the queue in Redis and the machine that specifies it', function () {
   this.timeout(60_000);
 
   interface Step {
@@ -378,7 +378,7 @@ describe('the line in Redis and the machine that specifies it', function () {
     );
   });
 
-  it('H32: after 64 grants in a row the key is left free once, and then the line goes on', async () => {
+  it('H32: after 64 grants in a row the key is left free once, and then the queue goes on', async () => {
     const both = new Both(2);
     const [one, two] = both.processes as [Process, Process];
     const key = both.keys[0]!;

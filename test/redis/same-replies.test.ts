@@ -1,4 +1,4 @@
-// One state machine in three places: random commands, of every mode and those of a line among them, are answered alike by memory, by shared
+// One state machine in three places: random commands, of every mode and those of a queue among them, are answered alike by memory, by shared
 // memory and by Redis, and the same processes are notified of grants. Fences and tickets are clock readings, so their order is
 // compared and not their values; ends are compared to some seconds.
 import { mkdtempSync, rmSync } from 'node:fs';
