@@ -1889,7 +1889,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '3dadef6892ad7ddae64d2a1e88afd475c083b2dd',
+  sha: '9e233b27e6c6f14ae4a6f94d352b56851f828acd',
   lua:
     clockPart +
     `
@@ -1930,6 +1930,7 @@ local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
 local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
+local leasts = #words > t + known + acquires and t + known + acquires
 local ours, queued, usual, n = {}, 0, {}, 0
 local function isLifetime(text)
 local ms = tonumber(text)
@@ -1960,7 +1961,14 @@ areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
 areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
 if areUsual and count == 1 then
 first = math.max(last + 1, micros)
-areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
+last = first + acquires - 1
+for i = 1, leasts and acquires or 0 do
+local least = tonumber(words[leasts + i])
+areUsual = areUsual and least and least <= micros + 86400000000
+last = math.max(i == 1 and first or last + 1, least or 0)
+first = i == 1 and last or first
+end
+areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err
 end
 end
 reply, size = { known + acquires, first, now or 0 }, 3
@@ -1975,7 +1983,8 @@ for i = 1, acquires do
 local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
 local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
 if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
+local least = leasts and words[leasts + i] or nil
+runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], least)
 end
 end
 end
@@ -2011,7 +2020,7 @@ return reply`,
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire, then perhaps the least that the fence of each may be
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
