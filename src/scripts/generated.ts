@@ -1790,7 +1790,7 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '235dd3fb3ff9b10f8282a69f966ee6873d361ba8',
+  sha: '66b4ff9d2b4864d013b060d2809df81cb67d8e36',
   lua: `local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
@@ -1816,9 +1816,15 @@ return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
 end
 local locks = (#KEYS - 1) / 2
 local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
+local shown = 0
 for i = 1, locks do
-local holder = redis.pcall('GET', KEYS[i])
+local holder = redis.pcall('GETRANGE', KEYS[i], 0, 4095)
 local left = redis.call('PTTL', KEYS[i])
+if type(holder) == 'table' then
+holder = redis.pcall('GET', KEYS[i])
+elseif left == -2 then
+holder = false
+end
 local state, refusal
 if type(holder) == 'table' then
 state, refusal = shared(KEYS[i], left)
@@ -1832,6 +1838,10 @@ state[6] = state[3] == 0 and {}
 or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 end
 reply[i + 2] = state or refusal
+shown = shown + (state and #state[5] + #state[6] or 0)
+if shown > 4096 then
+break
+end
 end
 return reply`,
 };
@@ -1843,7 +1853,7 @@ return reply`,
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
  * @param most so many holders and entries of each lock are told one by one
- * @returns the call; its reply: [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+ * @returns the call; its reply: [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
 export function inspect(
   lock: readonly string[],
