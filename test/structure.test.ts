@@ -27,7 +27,7 @@ const rooms: readonly (readonly string[])[] = [
   ['run', 'adopt', 'candidacy', 'term', 'leaders', 'list', 'listing', 'free'],
   ['upgrade', 'acquire'],
   ['wanted'],
-  ['scope', 'registry'],
+  ['scope', 'registry', 'record'],
   ['wait/'],
   ['lease', 'detach', 'taken', 'flow', 'held-lock', 'upkeep', 'renewal', 'validity'],
   ['stores/'],
