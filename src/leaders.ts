@@ -21,8 +21,8 @@ export interface Leader {
   readonly remaining: number;
 }
 
-/** @internal How long what is written down is kept. Its leader writes it again each day. */
-export const keptMs = 8 * 86_400_000;
+/** @internal How long what is written down is kept beyond the lifetime of a lock that is no longer renewed. */
+export const keptMs = 3_600_000;
 
 /** @internal The channel of an election, which every observer of it hears. */
 export function channelOf(key: string): string {

@@ -1,7 +1,7 @@
 // One term of a leader: what its function is given. The term ends when its function has settled, or with the loss of the lock,
 // whichever comes first; its signal may abort long before, and the lock is then still held and renewed.
 //
-// Who leads is written down beside the lock, by the lock's own token: at the beginning, with each proclamation, and once a day.
+// Who leads is written down beside the lock, by the lock's own token: at the beginning, with each proclamation, and every ten minutes.
 import { LockLostError, optionError } from './errors';
 import { warn } from './events';
 import type { HeldLock } from './held-lock';
@@ -13,7 +13,7 @@ import { timerMs } from './renewal';
 
 /** Text of an election, in bytes of UTF-8. */
 const mostBytes = 4096;
-const againMs = 86_400_000;
+const againMs = 600_000;
 
 /** @internal */
 export const valueRule: Rule = {
@@ -111,8 +111,9 @@ export class HeldTerm implements Term {
   #write(text: string): Promise<boolean> {
     const { keys, token, context } = this.#held;
     const key = keys as string;
-    const { commandTimeoutMs } = context.settings;
-    return context.store.proclaim({ key, token, text, ttlMs: keptMs, channel: channelOf(key), commandTimeoutMs });
+    const { commandTimeoutMs, lifetimeMs } = context.settings;
+    const ttlMs = lifetimeMs! + keptMs;
+    return context.store.proclaim({ key, token, text, ttlMs, channel: channelOf(key), commandTimeoutMs });
   }
 
   #text(): string {

@@ -11,6 +11,8 @@ const longestMs: readonly [RegExp, number][] = [
   [/:queue\.?$/, 10_000],
   [/:limit\.?$/, 3_700_000],
   [/:slot\.?$/, 1000],
+  // Of a leader that was killed, or lost its lock: it names a token that nobody holds, so it says nothing to anybody.
+  [/^\{leader\}:value$/, longestLifetimeMs + 3_600_000],
   [/:value\.?$/, 1000],
   [/^/, longestLifetimeMs],
 ];

@@ -315,7 +315,9 @@ describeEach('RWLock', (here) => {
       await mine.downgrade();
       expect(mine).to.include({ mode: 'read', fence });
       const other = await reading;
-      expect(other.fence).to.equal(fence);
+      // On a quorum readers of one phase may have different ones, none below the last writer's.
+      if (here.place.isQuorum) expect(other.fence).to.be.at.least(fence);
+      else expect(other.fence).to.equal(fence);
       await busy(elsewhere().acquireWrite(once));
       await mine.downgrade();
       await other.release();

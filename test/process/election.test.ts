@@ -45,6 +45,8 @@ describe('Election, among processes', function () {
 
   it(`H86: two candidates, ${resigns} terms each, that end and resign: never two leaders, and each term has a larger fence`, async () => {
     const children = [1, 2].map(() => startChild(script, [server.url, name, '5000', String(resigns)]));
+    await Promise.all(children.map((child) => child.receive()));
+    for (const child of children) child.send('begin');
     const all = await Promise.all(children.map((child) => child.receive<[number, number, number][]>()));
     for (const child of children) expect((await exited(child)).code, child.output()).to.equal(0);
     const terms = all.flat().sort(([, one], [, other]) => one - other);

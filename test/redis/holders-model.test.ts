@@ -13,13 +13,14 @@ import * as scripts from '../../src/scripts/generated';
 import type { Call } from '../../src/scripts/script';
 import { type Mode, placesText, type QueueEntry } from '../../src/store';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, type RedisServer, startRedis } from '../support/redis';
 
 const key = 'lock';
 const companions = { fence: 'redis-exp-lock:fence', queue: '{lock}:queue', limit: '{lock}:limit' };
 /** Real time passes too: what Redis lets end is this much sooner at most. */
 const slackMs = 400;
-const runs = 120;
+const runs = randomRuns(50);
 /** Of a long queue, and of many readers, only the front is read. Long is then what has two; what expired counts as a waiter. */
 let frontOnly = false;
 
@@ -457,7 +458,7 @@ function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Ste
 }
 
 describe('the scripts and the machine: the same replies, messages, holders and ends', function () {
-  this.timeout(120_000);
+  this.timeout(120_000 * randomFactor);
 
   const worlds: [string, fc.Arbitrary<Step>[]][] = [
     ['readers and writers', membersOf(fc.oneof(reads, writes), true)],

@@ -46,17 +46,19 @@ describe('a new quorum', function () {
   it('grants at once where all are said to be new; a restart is no first start, whatever is said of it later', async () => {
     for (const server of servers) expect(await sayNew(server)).to.equal('OK');
     const redis = await dial();
-    const withLock = redisExpLock({ redis, lifetime: 2000 });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS });
     const first = await withLock.promise(key);
     expect(await first.release()).to.equal(true);
-    expect(await sayNew(servers[0]!)).to.equal('NOT NEW');
+    // Those that have granted are no longer new: a majority, whichever was asked first.
+    const isNew = await Promise.all(servers.map(sayNew));
+    expect(isNew.filter((reply) => reply === 'NOT NEW')).to.have.length.of.at.least(2);
     // It restarts empty, while the others are older than a lifetime: said too late.
-    await new Promise((resolve) => setTimeout(resolve, 2500));
+    await new Promise((resolve) => setTimeout(resolve, 4000));
     await servers[2]!.kill();
     await servers[2]!.start();
     expect(await sayNew(servers[2]!)).to.equal('OK');
     await waitFor(() => redis[2]!.isReady, { what: 'the client of the node that forgot' });
-    const two = redisExpLock({ redis: [redis[0]!, redis[2]!], lifetime: 2000 });
+    const two = redisExpLock({ redis: [redis[0]!, redis[2]!], lifetime: 3000 });
     expect((await rejectionOf(two.promise(key))).message).to.contain('started less than a lifetime ago');
     const later = await two.promise(key, { timeout: 20_000 });
     expect(later.fence).to.be.greaterThan(first.fence);

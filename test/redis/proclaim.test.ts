@@ -1,6 +1,7 @@
 /** What a leader proclaims is written under its lock, and by nobody who has lost it (H86). */
 import { expect } from 'chai';
-import redisExpLock from '../../src/index';
+import { useFakeTimers } from 'sinon';
+import redisExpLock, { memoryStore } from '../../src/index';
 import { LONG_MS, useStage } from './faults';
 
 describe('proclaim (H86)', () => {
@@ -24,5 +25,31 @@ describe('proclaim (H86)', () => {
       .to.include('mine')
       .and.not.include('late');
     await election.close();
+  });
+
+  it('what a leader that died had written down ends within an hour of its lifetime', async () => {
+    const election = new redisExpLock.Election(stage.key, { redis: await stage.direct(), lifetime: LONG_MS });
+    await election.lead(async (term) => {
+      await term.proclaim('mine');
+      const ms = await stage.server.command<number>('PTTL', `{${stage.key}}:value`);
+      expect(ms)
+        .to.be.greaterThan(LONG_MS)
+        .and.at.most(LONG_MS + 3_600_000);
+    });
+    await election.close();
+  });
+
+  it('a leader goes on being known, however long it leads', async () => {
+    const clock = useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
+    try {
+      const election = new redisExpLock.Election(stage.key, { redis: memoryStore(), value: 'mine' });
+      await election.lead(async () => {
+        await clock.tickAsync(3 * 3_600_000);
+        expect(await election.leader()).to.include({ value: 'mine' });
+      });
+      await election.close();
+    } finally {
+      clock.restore();
+    }
   });
 });

@@ -1,7 +1,8 @@
 // A candidate of an election. argv: Redis url, name, lifetime in ms, how many terms it leads (0: one after the other, without
 // end). Times are those of the clock that all processes of the host have in common, in ms.
-// Out, for so many terms: all of them, [fence, began, ended]. Without end: 'campaigning', and then each { begins: fence },
+// Out, for so many terms: 'ready', and from the first message on: all of them, [fence, began, ended]. Without end: 'campaigning', and then each { begins: fence },
 // { aborted: reason }, { settled: fence }, with its time. A function that is told to stop takes 300 ms more.
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 import redisExpLock from '../../../src/index';
@@ -16,6 +17,8 @@ async function main(): Promise<void> {
   const election = new redisExpLock.Election(name, { redis: client, lifetime: Number(lifetime) });
   if (count === '0') return endless(election);
   const terms: [number, number, number][] = [];
+  process.send!('ready');
+  await once(process, 'message');
   while (terms.length < Number(count)) {
     await election.lead(async (term) => {
       const began = nowMs();
