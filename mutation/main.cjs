@@ -1,5 +1,6 @@
 // `npm run mutate`: every mutant of the Lua scripts, then Stryker over the ten files that carry safety, one after the other; a file that
-// would begin after `--minutes` (default: no end) is left out. `--lua`: only the scripts. `--files a,b`: only these files. Figures go to
+// would begin after `--minutes` (default: no end) is left out. `--lua`: only the scripts. `--files a,b`: only these files. `--quick`: without the
+// slow tests, so that more survive. Figures go to
 // proof/mutation.json after each file; what was not run keeps its figures, or says that there are none. `--reasons`: runs nothing, and writes the
 // reasons of survivors anew. Exit 1: a score below 85 %.
 'use strict';
@@ -48,7 +49,7 @@ function install() {
   execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: __dirname, stdio: 'inherit' });
 }
 
-function runFiles(files, minutes) {
+function runFiles(files, minutes, isQuick) {
   install();
   const end = Date.now() + minutes * 60_000;
   const { folder, remove } = makeSandbox();
@@ -56,7 +57,7 @@ function runFiles(files, minutes) {
   try {
     const tests = stryker.baseline(folder);
     for (const file of files) {
-      const result = Date.now() < end ? stryker.runOne(folder, file, tests) : { file, notRun: 'not run yet' };
+      const result = Date.now() < end ? stryker.runOne(folder, file, tests, isQuick) : { file, notRun: 'not run yet' };
       const { notRun, killed, mutants, score, seconds } = result;
       console.log(`${file}: ${notRun ?? `${killed} of ${mutants} killed, ${score} %, ${seconds} s`}`);
       const proof = before();
@@ -75,6 +76,7 @@ function main() {
       lua: { type: 'boolean' },
       files: { type: 'string' },
       minutes: { type: 'string', default: 'Infinity' },
+      quick: { type: 'boolean' },
       reasons: { type: 'boolean' },
     },
   });
@@ -83,7 +85,7 @@ function main() {
   if (unknown) throw new Error(`--files: ${unknown} is none of ${stryker.files.join(', ')}`);
   if (values.reasons) return write({ ...before(), files: joined(before().files, []) });
   const isLuaGood = values.files !== undefined || runLua();
-  const isGood = values.lua || runFiles(files, Number(values.minutes));
+  const isGood = values.lua || runFiles(files, Number(values.minutes), values.quick);
   process.exitCode = isLuaGood && isGood ? 0 : 1;
 }
 
