@@ -44,7 +44,7 @@ export function lockList(options: ListOptions | undefined, base: Settings, scope
     coverage: () => ({ ...looked }),
     async *[Symbol.asyncIterator]() {
       const coverage = { processes: 0, scanned: false };
-      for await (const { lock } of listLocks(store.operator, search, coverage)) yield lock;
+      for await (const some of listLocks(store.operator, search, coverage)) for (const { lock } of some) yield lock;
       looked = coverage;
     },
   };

@@ -3,8 +3,8 @@
 // The registry is trusted where it settles a key: one holder, or several that may be beside each other. What it does not
 // settle, and whatever a scan finds, is inspected.
 import { LockBackendError } from './errors';
-import type { Operator } from './operator';
-import { type ProcessRecord, type RegisteredHold, type RegisteredWait, readRecord } from './registry';
+import { mostShown, type Operator } from './operator';
+import { type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './record';
 import type { HolderState, ListedLock, LockState, WaiterState } from './state';
 import { abortReason } from './wanted';
 
@@ -31,39 +31,38 @@ export interface Search {
   readonly commandTimeoutMs: number;
 }
 
-const keysAtOnce = 1000;
+const locksAtOnce = 1000;
 
 /**
- * Each lock once, as it was when it was looked at.
+ * Each lock once, as it was when it was looked at; some at a time, since each turn of an iterator costs more than a lock.
  *
  * @param coverage Says at the end what was looked at.
  * @throws {LockBackendError} the store could not be asked, or cannot list its keys; or the signal's reason.
  */
-export async function* listLocks(operator: Operator, search: Search, coverage: Coverage): AsyncGenerator<Listed, void> {
+export async function* listLocks(
+  operator: Operator,
+  search: Search,
+  coverage: Coverage,
+): AsyncGenerator<readonly Listed[], void> {
   const { prefix, signal, commandTimeoutMs } = search;
   if (signal?.aborted) throw abortReason(signal);
-  const { atMs, texts } = await operator.processes(commandTimeoutMs);
-  const records = texts.flatMap((text) => readRecord(text) ?? []);
+  const processes = await operator.processes(commandTimeoutMs);
+  const records = recordsOf(processes);
   coverage.processes = records.length;
   const known = byKey(records, prefix);
-  const keys = search.scan || operator.isLocal ? scanned(operator, search) : unsettled(known, atMs);
-  if (!search.scan && !operator.isLocal) {
-    for (const [key, entry] of known) if (isSettled(entry, atMs)) yield listedOf(key, entry, atMs);
-  }
+  const isScan = search.scan || operator.isLocal;
+  if (!isScan) yield* settled(known, processes.atMs);
   const seen = new Set<string>();
-  for await (const some of keys) {
+  for await (const some of isScan ? scanned(operator, search) : unsettled(known, processes.atMs)) {
     if (signal?.aborted) throw abortReason(signal);
     const fresh = some.filter((key) => !seen.has(key));
     const states = await operator.inspect(fresh, commandTimeoutMs);
     if (signal?.aborted) throw abortReason(signal);
-    for (const [n, state] of states.entries()) {
-      const listed = inspected(fresh[n]!, state, known.get(fresh[n]!), atMs);
-      if (listed === undefined) continue;
-      seen.add(listed.lock.key);
-      yield listed;
-    }
+    const locks = states.flatMap((state, n) => inspected(fresh[n]!, state, known.get(fresh[n]!), processes.atMs) ?? []);
+    for (const { lock } of locks) seen.add(lock.key);
+    if (locks.length > 0) yield locks;
   }
-  coverage.scanned = search.scan || operator.isLocal;
+  coverage.scanned = isScan;
 }
 
 function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): AsyncIterable<readonly string[]> {
@@ -76,24 +75,33 @@ function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): Asyn
 /** What processes say of one key. */
 interface Entry {
   readonly held: RegisteredHold[];
-  readonly waiting: RegisteredWait[];
+  waiting: RegisteredWait[];
 }
+
+/** One list for all keys that nobody waits for. It stays empty. */
+const none: never[] = [];
 
 function byKey(records: readonly ProcessRecord[], prefix: string): Map<string, Entry> {
   const known = new Map<string, Entry>();
-  const entryOf = (key: string): Entry => {
-    let entry = known.get(key);
-    if (entry === undefined) {
-      entry = { held: [], waiting: [] };
-      known.set(key, entry);
-    }
-    return entry;
-  };
   for (const { held, waiting } of records) {
-    for (const each of held) if (each.key.startsWith(prefix)) entryOf(each.key).held.push(each);
-    for (const each of waiting) if (each.key.startsWith(prefix)) entryOf(each.key).waiting.push(each);
+    for (const each of held) if (each.key.startsWith(prefix)) addHold(known, each);
+    for (const each of waiting) if (each.key.startsWith(prefix)) addWait(known, each);
   }
   return known;
+}
+
+/** Once, although a record that is just being written in parts may say it twice. */
+function addHold(known: Map<string, Entry>, hold: RegisteredHold): void {
+  const entry = known.get(hold.key);
+  if (entry === undefined) known.set(hold.key, { held: [hold], waiting: none });
+  else if (!entry.held.some(({ id }) => id === hold.id)) entry.held.push(hold);
+}
+
+function addWait(known: Map<string, Entry>, wait: RegisteredWait): void {
+  const entry = known.get(wait.key);
+  if (entry === undefined) known.set(wait.key, { held: [], waiting: [wait] });
+  else if (entry.waiting === none) entry.waiting = [wait];
+  else entry.waiting.push(wait);
 }
 
 /** A short lease may have been renewed since it was written down. */
@@ -102,38 +110,49 @@ function isSettled({ held }: Entry, atMs: number): boolean {
   return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
 }
 
-function* batches(known: ReadonlyMap<string, Entry>, atMs: number): Generator<readonly string[], void> {
-  const keys = [...known].flatMap(([key, entry]) => (isSettled(entry, atMs) ? [] : [key]));
-  for (let n = 0; n < keys.length; n += keysAtOnce) yield keys.slice(n, n + keysAtOnce);
+function* settled(known: ReadonlyMap<string, Entry>, atMs: number): Generator<readonly Listed[], void> {
+  let locks: Listed[] = [];
+  for (const [key, entry] of known) {
+    if (!isSettled(entry, atMs)) continue;
+    locks.push(listedOf(key, entry, atMs));
+    if (locks.length < locksAtOnce) continue;
+    yield locks;
+    locks = [];
+  }
+  if (locks.length > 0) yield locks;
 }
 
-async function* unsettled(known: ReadonlyMap<string, Entry>, atMs: number): AsyncGenerator<readonly string[], void> {
-  yield* batches(known, atMs);
+function* unsettled(known: ReadonlyMap<string, Entry>, atMs: number): Generator<readonly string[], void> {
+  const keys: string[] = [];
+  for (const [key, entry] of known) if (!isSettled(entry, atMs)) keys.push(key);
+  for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
 }
 
 function listedOf(key: string, { held, waiting }: Entry, atMs: number): Listed {
-  const last = held.reduce((a, b) => (endOf(a) >= endOf(b) ? a : b));
-  const holders = held.map(
-    ({ id, owner, kind, permits, ...each }): HolderState => ({
-      id,
-      owner,
-      kind,
-      permits,
-      remaining: endOf(each) - atMs,
-    }),
-  );
-  const fence = Math.max(...held.map((each) => each.fence));
+  const last = held.length === 1 ? held[0]! : held.reduce((a, b) => (endOf(a) >= endOf(b) ? a : b));
   const { owner, kind: mode } = last;
   const remaining = endOf(last) - atMs;
+  const fence = fenceOf(held);
+  const holders = held.slice(0, mostShown).map((each) => holderOf(each, atMs));
   const queue = queueOf(waiting, atMs);
-  const lock = { key, locked: true, owner, remaining, waiters: queue.length, fence, mode, holders, queue };
+  const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
   return { lock, fence, heldMs: heldMs(held, atMs) };
+}
+
+function holderOf(hold: RegisteredHold, atMs: number): HolderState {
+  const { id, owner, kind, permits } = hold;
+  return { id, owner, kind, permits, remaining: endOf(hold) - atMs };
+}
+
+function fenceOf(held: readonly RegisteredHold[]): number {
+  return held.reduce((most, { fence }) => Math.max(most, fence), 0);
 }
 
 function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[] {
   return waiting
     .map(({ owner, kind, since }) => ({ owner, kind, waitingMs: Math.max(atMs - since, 0) }))
-    .sort((a, b) => b.waitingMs - a.waitingMs);
+    .sort((a, b) => b.waitingMs - a.waitingMs)
+    .slice(0, mostShown);
 }
 
 /** undefined: it is no lock, or nobody holds it or waits for it. Those that poll are in no queue: their processes know of them. */
@@ -149,12 +168,12 @@ function inspected(
   const state = isMore ? { ...seen, waiters: waiting.length, queue: queueOf(waiting, atMs) } : seen;
   if (!state.locked && state.waiters === 0) return undefined;
   const ours = held.filter(({ id }) => state.holders.some((each) => each.id === id));
-  const fence = ours.length === 0 ? null : Math.max(...ours.map((each) => each.fence));
+  const fence = ours.length === 0 ? null : fenceOf(ours);
   return { lock: { key, ...state }, fence, heldMs: ours.length === 0 ? null : heldMs(ours, atMs) };
 }
 
 function heldMs(held: readonly RegisteredHold[], atMs: number): number {
-  return Math.max(atMs - Math.min(...held.map(({ since }) => since)), 0);
+  return held.reduce((most, { since }) => Math.max(most, atMs - since), 0);
 }
 
 function endOf({ until }: Pick<RegisteredHold, 'until'>): number {

@@ -1,5 +1,7 @@
 // What a process holds and waits for, written down for others (`register: true`): one key for each process and store, soon after
-// a change and every 2 s, with a TTL. Nothing is written while it neither holds nor waits.
+// a change and every 2 s, with a TTL. Nothing is written while it neither holds nor waits. A record that would be so long that the
+// server is blocked by it is written in parts, each a record of its own under the id of the process and a number: of these
+// only those that changed are written again.
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { hostname } from 'node:os';
@@ -8,7 +10,7 @@ import type { HeldLock } from './held-lock';
 import { type Key, listOf } from './keys';
 import type { Registration } from './operator';
 import type { Settings } from './options';
-import type { HoldKind } from './state';
+import type { RegisteredLoss } from './record';
 import { clockOf, type Mode, type Store } from './store';
 import { idOf, ownerOf } from './token';
 
@@ -18,53 +20,13 @@ const delayMs = 100;
 const everyMs = 2000;
 const ttlMs = 6000;
 const commandTimeoutMs = 2000;
+/** Parts of a long record that are written together. */
+const partsAtOnce = 8;
 /** For how long a loss is told, and how many are. */
 const lossMs = 3_600_000;
 const mostLosses = 100;
 /** The store's clock is told anew when it is further off. */
 const mostDriftMs = 50;
-
-/** What is held. Times are ms of the epoch, by the store's clock. */
-export interface RegisteredHold {
-  readonly key: string;
-  readonly kind: HoldKind;
-  readonly fence: number;
-  readonly since: number;
-  /** The first 8 hex digits of the SHA-1 of its token. */
-  readonly id: string;
-  readonly owner: string | null;
-  readonly permits: number;
-  /** When it ends unless it is renewed; null: never. */
-  readonly until: number | null;
-}
-
-/** What is waited for. */
-export interface RegisteredWait {
-  readonly key: string;
-  readonly kind: HoldKind;
-  readonly since: number;
-  readonly owner: string | null;
-  readonly permits: number;
-}
-
-/** What was held, and lost. */
-export interface RegisteredLoss {
-  readonly key: string;
-  readonly id: string;
-  /** When that was noticed. */
-  readonly at: number;
-}
-
-/** What a process writes down. */
-export interface ProcessRecord {
-  readonly id: string;
-  readonly host: string;
-  readonly pid: number;
-  readonly held: readonly RegisteredHold[];
-  readonly waiting: readonly RegisteredWait[];
-  /** In the last hour, where anything was. */
-  readonly lost?: readonly RegisteredLoss[] | undefined;
-}
 
 interface Asked {
   readonly keys: Key;
@@ -74,30 +36,65 @@ interface Asked {
 
 /** Whose locks are written down. `offsetMs`: the store's time less the monotonic one. */
 export interface Registered {
-  holds(store: Store, offsetMs: number): RegisteredHold[];
-  waits(store: Store, offsetMs: number): RegisteredWait[];
+  holds(store: Store, offsetMs: number): Entry[];
+  waits(store: Store, offsetMs: number): Entry[];
+}
+
+/** What is written of one held lock, or of one wait. */
+export interface Entry {
+  /** JSON of each of its keys, with commas. */
+  readonly text: string;
+  /** In which part of the record, by the remainder: always the same one. */
+  readonly place: number;
 }
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
-/** Of those that were written down: a hash for each, every time, would take as long as all the rest. */
-const ids = new WeakMap<HeldLock, string>();
+interface Written extends Entry {
+  readonly since: number;
+  readonly until?: number | null;
+  readonly token?: string;
+  readonly fence?: number;
+  readonly mode?: Mode | undefined;
+}
+
+/** As it was written last. Most of it is the same every time, and 100,000 texts take a fifth of a second to make. */
+const written = new WeakMap<object, Written>();
+let waits = 0;
 
 /** What is held under each key. */
-export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): RegisteredHold[] {
-  const { mode, token, fence, clock } = held;
-  if (!ids.has(held)) ids.set(held, idOf(token));
+export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Entry {
+  const { clock, mode, token, fence } = held;
   const leftMs = held.leftMs();
   const until = leftMs === Number.POSITIVE_INFINITY ? null : roundDown(clock.nowMs() + leftMs + offsetMs);
   const since = Math.round(sinceMs + offsetMs);
-  const rest = { since, id: ids.get(held)!, owner: ownerOf(token), permits: mode?.permits ?? 1, until };
-  return listOf(held.keys).map((key) => ({ key, kind: kindOf(mode), fence, ...rest }));
+  const last = written.get(held);
+  const isSame = last?.token === token && last.fence === fence && last.mode === mode;
+  if (isSame && last.since === since && last.until === until) return last;
+  const place = isSame ? last.place : Number.parseInt(idOf(token), 16);
+  const id = place.toString(16).padStart(8, '0');
+  const text = textOf(held.keys, mode, { fence, since, id, owner: ownerOf(token), permits: mode?.permits ?? 1, until });
+  const entry = { text, place, since, until, token, fence, mode };
+  written.set(held, entry);
+  return entry;
 }
 
-export function waitsOf({ keys, mode, settings }: Asked, sinceMs: number, offsetMs: number): RegisteredWait[] {
+export function waitsOf(wait: object, { keys, mode, settings }: Asked, sinceMs: number, offsetMs: number): Entry {
   const since = Math.round(sinceMs + offsetMs);
-  const rest = { since, owner: settings.owner ?? null, permits: mode?.permits ?? 1 };
-  return listOf(keys).map((key) => ({ key, kind: kindOf(mode), ...rest }));
+  const last = written.get(wait);
+  if (last?.since === since) return last;
+  waits += 1;
+  const text = textOf(keys, mode, { since, owner: settings.owner ?? null, permits: mode?.permits ?? 1 });
+  const entry = { text, place: last?.place ?? waits, since };
+  written.set(wait, entry);
+  return entry;
+}
+
+function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
+  const kind = mode === undefined ? 'exclusive' : kinds[mode.kind];
+  return listOf(keys)
+    .map((key) => JSON.stringify({ key, kind, ...rest }))
+    .join();
 }
 
 /** To what two readings of a clock have in common. */
@@ -105,44 +102,22 @@ function roundDown(ms: number): number {
   return Math.floor(ms / 10) * 10;
 }
 
-function kindOf(mode: Mode | undefined): HoldKind {
-  return mode === undefined ? 'exclusive' : kinds[mode.kind];
+/** The server is blocked for a fraction of a ms by reading, or writing, a part of this length. */
+const mostLength = 2 ** 17;
+
+/** Into how many parts so much is divided: a power of two, so that most entries stay where they are; fewer only when it is far less. */
+function partsFor(length: number, before: number): number {
+  let parts = before;
+  while (length / parts > mostLength) parts *= 2;
+  while (parts > 1 && length / parts < mostLength / 8) parts /= 2;
+  return parts;
 }
 
-/** What a process has written down, as far as it is well formed; undefined: nothing of it is. Anybody can write there. */
-export function readRecord(text: string): ProcessRecord | undefined {
-  try {
-    const { id, host, pid, held, waiting, lost } = JSON.parse(text) as ProcessRecord;
-    if (typeof id !== 'string' || !Array.isArray(held) || !Array.isArray(waiting)) return undefined;
-    const losses = Array.isArray(lost) ? lost.filter((each) => isOneOf(each, ['key', 'id'], ['at'])) : undefined;
-    return { id, host, pid, held: held.filter(isHold), waiting: waiting.filter(isWait), lost: losses };
-  } catch {
-    return undefined;
-  }
-}
-
-function isHold(each: RegisteredHold): boolean {
-  return isOneOf(each, ['key', 'kind', 'id'], ['fence', 'since', 'permits']) && isOwner(each) && isEnd(each.until);
-}
-
-function isWait(each: RegisteredWait): boolean {
-  return isOneOf(each, ['key', 'kind'], ['since', 'permits']) && isOwner(each);
-}
-
-function isOneOf(each: object | null, texts: readonly string[], numbers: readonly string[]): boolean {
-  if (typeof each !== 'object' || each === null) return false;
-  const fields = each as Record<string, unknown>;
-  return (
-    texts.every((name) => typeof fields[name] === 'string') && numbers.every((name) => Number.isFinite(fields[name]))
-  );
-}
-
-function isOwner({ owner }: { readonly owner: unknown }): boolean {
-  return owner === null || typeof owner === 'string';
-}
-
-function isEnd(until: unknown): boolean {
-  return until === null || Number.isFinite(until);
+function divided(entries: readonly Entry[], parts: number): string[] {
+  if (parts === 1) return [entries.map(({ text }) => text).join()];
+  const all: string[][] = Array.from({ length: parts }, () => []);
+  for (const { text, place } of entries) all[place % parts]!.push(text);
+  return all.map((texts) => texts.join());
 }
 
 const registries = new WeakMap<Store, Registry>();
@@ -166,8 +141,8 @@ export class Registry {
   #timer: NodeJS.Timeout | undefined;
   #isSoon = false;
   #offsetMs = 0;
-  /** What was written last; '': nothing is there. */
-  #written = '';
+  /** What each part said that was written last; '': it is not there; undefined: what is there may be anything. */
+  #written: (string | undefined)[] = [];
   #writing: Promise<void> | undefined;
 
   constructor(store: Store) {
@@ -218,40 +193,63 @@ export class Registry {
     this.#writing = this.#writeNow().catch(() => {});
     await this.#writing;
     this.#writing = undefined;
-    if (this.#isSoon || this.#written === '') return;
+    if (this.#isSoon || this.#written.length === 0) return;
     this.#stop();
     this.#in(everyMs);
   }
 
   async #writeNow(): Promise<void> {
-    const text = this.#text();
-    if (text === '' && this.#written === '') return;
-    const isSame = text === this.#written;
-    // Should it fail, what is there may be either.
-    this.#written = ' ';
-    const stays = await this.#register({ id: this.#id, text: isSame ? undefined : text, ttlMs });
-    if (!stays && isSame) await this.#register({ id: this.#id, text, ttlMs });
-    this.#written = text;
+    const texts = this.#texts();
+    const before = this.#written;
+    const count = Math.max(texts.length, before.length);
+    // Where an entry moves to, it is before it is gone where it was.
+    const order = Array.from({ length: count }, (_, n) => (texts.length > before.length ? count - 1 - n : n));
+    this.#written = Array.from({ length: count }, (_, n) => before[n] ?? '');
+    for (let n = 0; n < count; n += partsAtOnce) {
+      await Promise.all(order.slice(n, n + partsAtOnce).map((part) => this.#writePart(part, texts[part] ?? '')));
+    }
+    this.#written.length = texts.length;
+  }
+
+  async #writePart(part: number, text: string): Promise<void> {
+    const before = this.#written[part];
+    if (text === '' && before === '') return;
+    this.#written[part] = undefined;
+    const registration = { id: part === 0 ? this.#id : `${this.#id}:${part}`, ttlMs };
+    const isSame = text === before;
+    const stays = await this.#register({ ...registration, text: isSame ? undefined : text });
+    if (!stays && isSame) await this.#register({ ...registration, text });
+    this.#written[part] = text;
   }
 
   #register(registration: Registration): Promise<boolean> {
     return this.#store.operator.register(registration, commandTimeoutMs);
   }
 
-  #text(): string {
+  /** Of each part; none: nothing is held, nor waited for. A part without entries is not written, the first one always. */
+  #texts(): string[] {
     const all = [...this.#all];
     // What did not change should read the same.
     const { offsetMs } = this.#store.operator;
     if (Math.abs(offsetMs - this.#offsetMs) > mostDriftMs) this.#offsetMs = offsetMs;
     const held = all.flatMap((each) => each.holds(this.#store, this.#offsetMs));
     const waiting = all.flatMap((each) => each.waits(this.#store, this.#offsetMs));
-    if (held.length + waiting.length === 0) return '';
+    if (held.length + waiting.length === 0) return [];
+    const length = [...held, ...waiting].reduce((sum, { text }) => sum + text.length, 0);
+    const parts = partsFor(length, Math.max(this.#written.length, 1));
+    const waits = divided(waiting, parts);
+    const head = JSON.stringify({ id: this.#id, host: hostname(), pid: process.pid }).slice(0, -1);
+    return divided(held, parts).map((holds, n) => {
+      if (n > 0 && holds === '' && waits[n] === '') return '';
+      return `${head},"held":[${holds}],"waiting":[${waits[n]}]${n === 0 ? this.#losses() : ''}}`;
+    });
+  }
+
+  #losses(): string {
     const nowMs = clockOf(this.#store).nowMs();
     const lost = this.#lost
       .filter(({ atMs }) => nowMs - atMs < lossMs)
       .map(({ key, id, atMs }) => ({ key, id, at: Math.round(atMs + this.#offsetMs) }));
-    const told = lost.length > 0 ? lost : undefined;
-    const record: ProcessRecord = { id: this.#id, host: hostname(), pid: process.pid, held, waiting, lost: told };
-    return JSON.stringify(record);
+    return lost.length > 0 ? `,"lost":${JSON.stringify(lost)}` : '';
   }
 }

@@ -7,7 +7,7 @@ import { type Key, listOf } from './keys';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
 import type { RedisLike } from './redis-like';
-import { holdsOf, type RegisteredHold, type RegisteredWait, type Registry, registryOf, waitsOf } from './registry';
+import { type Entry, holdsOf, type Registry, registryOf, waitsOf } from './registry';
 import { clockOf, type GrantSource, type Holder, type Mode, type ReleaseReply, type Store } from './store';
 import { storeOf } from './stores/open';
 import { hashOf } from './token';
@@ -132,16 +132,19 @@ export class Scope {
     if (this.#since !== undefined) registryOf(wait.awaited.store).changed();
   }
 
-  holds(store: Store, offsetMs: number): RegisteredHold[] {
-    return [...this.#held]
-      .filter((held) => held.context.store === store && !held.ended)
-      .flatMap((held) => holdsOf(held, this.#since!.get(held)!, offsetMs));
+  holds(store: Store, offsetMs: number): Entry[] {
+    const entries: Entry[] = [];
+    for (const held of this.#held) {
+      const isHeld = held.context.store === store && !held.ended;
+      if (isHeld) entries.push(holdsOf(held, this.#since!.get(held)!, offsetMs));
+    }
+    return entries;
   }
 
-  waits(store: Store, offsetMs: number): RegisteredWait[] {
+  waits(store: Store, offsetMs: number): Entry[] {
     return [...this.#waiting]
       .filter(({ awaited }) => awaited.store === store)
-      .flatMap((wait) => waitsOf(wait.awaited, this.#since!.get(wait)!, offsetMs));
+      .map((wait) => waitsOf(wait, wait.awaited, this.#since!.get(wait)!, offsetMs));
   }
 
   /** It is held, or waits, from now on. Its process can be notified that an operator took it away. */

@@ -30,23 +30,57 @@ export function duration(ms: number | null): string {
 
 /** Control characters, and what turns text around, as escapes. */
 export function plain(text: string): string {
+  if (isAscii(text)) return text;
   return text.replace(
     /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
     (each) => `\\u${each.codePointAt(0)!.toString(16).padStart(4, '0')}`,
   );
 }
 
-/** Left-aligned columns; the last is as wide as it is. */
-export function table(rows: readonly (readonly string[])[], least: readonly number[] = []): string[] {
-  const widths = (rows[0] ?? []).map((_, n) =>
-    rows.reduce((most, row) => Math.max(most, row[n]!.length), least[n] ?? 0),
-  );
-  return rows.map((row) =>
-    row
-      .map((cell, n) => cell.padEnd(widths[n]!))
-      .join('  ')
-      .trimEnd(),
-  );
+function isAscii(text: string): boolean {
+  return /^[ -~]*$/.test(text);
+}
+
+/**
+ * Left-aligned columns; the last is as wide as it is.
+ *
+ * @param widths At least so wide. Raised to what is laid out, so that rows that come later stand below these.
+ */
+export function table(rows: readonly (readonly string[])[], widths: number[] = []): string[] {
+  const last = (rows[0]?.length ?? 0) - 1;
+  const lengthOf = rows.every((row) => isAscii(row.join(''))) ? (text: string) => text.length : widthOf;
+  for (let n = 0; n < last; n += 1) {
+    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, lengthOf(row[n]!));
+  }
+  return rows.map((row) => {
+    let text = '';
+    for (let n = 0; n < last; n += 1) text += row[n]! + ' '.repeat(widths[n]! + gap - lengthOf(row[n]!));
+    return text + row[last]!;
+  });
+}
+
+const gap = 2;
+const wide =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\p{Emoji_Presentation}]|[\u{20000}-\u{3fffd}]/u;
+
+/** In columns of a terminal. */
+export function widthOf(text: string): number {
+  if (isAscii(text)) return text.length;
+  let width = 0;
+  for (const each of text) width += /\p{M}/u.test(each) ? 0 : wide.test(each) ? 2 : 1;
+  return width;
+}
+
+/** What has room in so many columns. */
+export function cut(text: string, columns: number): string {
+  if (widthOf(text) <= columns) return text;
+  let [short, width] = ['', 0];
+  for (const each of text) {
+    width += widthOf(each);
+    if (width > columns - 1) break;
+    short += each;
+  }
+  return `${short}…`;
 }
 
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;

@@ -12,8 +12,6 @@ import { duration, json, note, paint, plain, print, table } from './text';
 const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
 /** So that rows that come one by one stand below each other. */
 const leastWidths = [32, 9, 20, 8, 8, 8, 7];
-/** So many are laid out together. */
-const rowsTogether = 500;
 const topMs = 1000;
 const toldMs = 250;
 
@@ -44,7 +42,7 @@ function coverageText({ processes, scanned }: Coverage, count: number): string {
   return `${locks}; ${told}, ${scanned ? 'every key looked at' : 'other keys not looked at (--scan does)'}`;
 }
 
-function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<Listed, void> {
+function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly Listed[], void> {
   const prefix = session.store.keyPrefix + session.prefix + (line.operands[0] ?? '');
   const search = { prefix, scan: line.values.scan === true, commandTimeoutMs: session.commandTimeoutMs };
   return listLocks(session.store.operator, search, coverage);
@@ -53,18 +51,17 @@ function locksOf(session: Session, line: CommandLine, coverage: Coverage): Async
 export function ls(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const coverage: Coverage = { processes: 0, scanned: false };
+    const widths = [...leastWidths];
     let count = 0;
-    const rows: string[][] = line.values.json ? [] : [header];
-    const flush = (): Promise<boolean> => {
-      const all = rows.splice(0);
-      return print((line.values.json ? all.map(([text]) => text) : table(all, leastWidths)).join('\n'));
+    const textOf = (some: readonly Listed[]): string[] => {
+      if (line.values.json) return some.map((each) => JSON.stringify(row(each)));
+      return table(count === 0 ? [header, ...some.map(cells)] : some.map(cells), widths);
     };
-    for await (const listed of locksOf(session, line, coverage)) {
-      count += 1;
-      rows.push(line.values.json ? [JSON.stringify(row(listed))] : cells(listed));
-      if (rows.length >= rowsTogether && !(await flush())) return 0;
+    for await (const some of locksOf(session, line, coverage)) {
+      if (!(await print(textOf(some).join('\n')))) return 0;
+      count += some.length;
     }
-    if (rows.length > 0) await flush();
+    if (count === 0 && !line.values.json) await print(textOf([]).join('\n'));
     if (line.values.json) await json({ coverage });
     else await print(paint(process.stdout, 'dim', coverageText(coverage, count)));
     return 0;
@@ -80,7 +77,7 @@ export function show(line: CommandLine): Promise<number> {
       await json({ ...row(listed), holders: state.holders, queue: state.queue });
       return 0;
     }
-    for (const text of table([header, cells(listed)], leastWidths)) await print(text);
+    for (const text of table([header, cells(listed)], [...leastWidths])) await print(text);
     await section('HOLDERS', ['ID', 'OWNER', 'KIND', 'PERMITS', 'TTL'], state.holders.map(holderCells));
     await section('QUEUE', ['OWNER', 'KIND', 'WAITING-FOR'], state.queue.map(waiterCells));
     return 0;
@@ -93,11 +90,10 @@ async function known(session: Session, key: string, state: LockState): Promise<L
   const search = { prefix: full, scan: false, commandTimeoutMs: session.commandTimeoutMs };
   const ids = new Set(state.holders.map(({ id }) => id));
   const lock = { key: full, ...state };
-  for await (const { lock: listed, heldMs, fence } of listLocks(session.store.operator, search, {
-    processes: 0,
-    scanned: false,
-  })) {
-    if (listed.key === full && listed.holders.some(({ id }) => ids.has(id))) return { lock, heldMs, fence };
+  for await (const some of listLocks(session.store.operator, search, { processes: 0, scanned: false })) {
+    for (const { lock: listed, heldMs, fence } of some) {
+      if (listed.key === full && listed.holders.some(({ id }) => ids.has(id))) return { lock, heldMs, fence };
+    }
   }
   return { lock, heldMs: null, fence: null };
 }
@@ -156,13 +152,13 @@ export function top(line: CommandLine): Promise<number> {
 async function picture(session: Session, line: CommandLine, height: number): Promise<string> {
   const coverage: Coverage = { processes: 0, scanned: false };
   const all: Listed[] = [];
-  for await (const listed of locksOf(session, line, coverage)) all.push(listed);
+  for await (const some of locksOf(session, line, coverage)) all.push(...some);
   const waits = ({ lock }: Listed): number => Math.max(0, ...lock.queue.map(({ waitingMs }) => waitingMs));
   all.sort((a, b) => waits(b) - waits(a) || (b.heldMs ?? 0) - (a.heldMs ?? 0) || (a.lock.key < b.lock.key ? -1 : 1));
   const waiting = all.reduce((sum, { lock }) => sum + lock.waiters, 0);
   const oldest = Math.max(0, ...all.map(({ heldMs }) => heldMs ?? 0));
   const head = `${session.connection.name}: ${all.length} held, ${waiting} waiting, oldest hold ${duration(oldest)}`;
-  const rows = table([header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)], leastWidths);
+  const rows = table([header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)], [...leastWidths]);
   const foot = paint(process.stdout, 'dim', coverageText(coverage, all.length));
   return [paint(process.stdout, 'bold', head), ...rows, foot].join('\n');
 }

@@ -1,7 +1,7 @@
 // What processes have written down, remembered beyond the time they are heard of: since when each holder holds, what they have lost,
 // and which holders' processes have fallen silent without having released their locks.
 import type { Processes } from '../operator';
-import { type RegisteredHold, readRecord } from '../registry';
+import { type RegisteredHold, recordsOf } from '../record';
 
 /** A holder that lost its lock. */
 export interface Loss {
@@ -20,8 +20,9 @@ export class Records {
   #losses: readonly Loss[] = [];
   #atMs = 0;
 
-  update({ atMs, texts }: Processes): void {
-    const records = texts.flatMap((text) => readRecord(text) ?? []);
+  update(processes: Processes): void {
+    const { atMs } = processes;
+    const records = recordsOf(processes);
     const told = new Map(records.map(({ id, held }) => [id, held]));
     for (const [process, held] of this.#holds) if (!told.has(process)) this.#fellSilent(held);
     this.#holds = told;

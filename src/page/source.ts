@@ -81,7 +81,6 @@ const mostOthers = 2000;
 /** So many steps through all keys belong to the first read. */
 const firstSteps = 5;
 const soonMs = 100;
-const locksInTurn = 1000;
 
 export function openSource(redis: RedisLike | readonly RedisLike[], prefix: string): Source {
   const settings = settle({ redis, prefix });
@@ -149,10 +148,10 @@ class StoreSource implements Source {
     const coverage = { processes: 0, scanned: false };
     const search = { prefix: this.#prefix, scan: false, commandTimeoutMs: this.#timeoutMs };
     const locks = new Map<string, SeenLock>();
-    for await (const { lock } of listLocks(this.#operator, search, coverage)) {
-      locks.set(lock.key, this.#seen(lock));
+    for await (const some of listLocks(this.#operator, search, coverage)) {
+      for (const { lock } of some) locks.set(lock.key, this.#seen(lock));
       // Others of this process have their turns.
-      if (locks.size % locksInTurn === 0) await new Promise(setImmediate);
+      await new Promise(setImmediate);
     }
     return { locks, processes: coverage.processes };
   }

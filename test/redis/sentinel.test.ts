@@ -94,7 +94,7 @@ describe('three sentinels fail a master over', () => {
   }
 
   it('with the key: every holder keeps it and renews it there, and a waiter gets it afterwards (H59)', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const { master, replicas } = all.kept;
     const [heir] = replicas;
     const stories = await Promise.all(
@@ -103,8 +103,8 @@ describe('three sentinels fail a master over', () => {
         const mine = redisExpLock({ redis: await dial('kept'), ...options });
         const others = redisExpLock({ redis: await dial('kept'), ...options });
         const key = uniqueKey();
-        const lease = await mine.promise(key, { autoExtend: true });
-        return { name, others, key, lease };
+        const lease = await mine.promise(key, { autoExtend: true, minReplicas: 1 });
+        return { name, mine, others, key, lease };
       }),
     );
     for (const { key, lease } of stories) await waitFor(async () => (await heir!.command('GET', key)) === lease.token);
@@ -112,12 +112,19 @@ describe('three sentinels fail a master over', () => {
     const waiting = stories.map(({ others, key }) => others.run(key, { timeout: 25_000 }, ({ fence }) => fence));
     await promoted(heir!);
     await Promise.all(
-      stories.map(async ({ name, key, lease }, i) => {
+      stories.map(async ({ name, mine, key, lease }, i) => {
         const leftMs = lease.remaining();
         await waitFor(() => lease.remaining() > leftMs, { timeoutMs: 12_000, what: `${name} to renew` });
         expect(await heir!.command('GET', key), name).to.equal(lease.token);
         expect(await lease(), name).to.equal(true);
         expect(await waiting[i], name).to.be.greaterThan(lease.fence);
+        // The connection for WAIT follows too: the new master has no replica.
+        const refused = async (): Promise<unknown> =>
+          (await backendError(mine.promise(`${key}-w`, { minReplicas: 1, commandTimeout: 400 }))).redisCode;
+        await waitFor(async () => (await refused()) === 'NOREPLICAS', {
+          timeoutMs: 20_000,
+          what: `${name} to ask the new master`,
+        });
       }),
     );
   });

@@ -9,19 +9,14 @@ import { join } from 'node:path';
 import { createServer, type Server } from 'node:tls';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { freePort, waitFor } from '../support/processes';
+import { freePort } from '../support/processes';
 import { type RedisServer, startRedis, uniqueKey } from '../support/redis';
-import { backendError, LONG_MS } from './faults';
+import { everythingWorks, restrict, type Way } from './everything';
 import { rejectionOf } from './holding';
 
-const folder = join(__dirname, '../support/tls'); // made to last for a hundred years, and for 127.0.0.1
+const folder = join(__dirname, '../support/tls'); // made to last for a hundred years, and for loopback
 const [ca, cert, key] = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => readFileSync(join(folder, name)));
-const rights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
-interface Way {
-  readonly redis: any;
-  close(): void;
-}
 type Dial = (port: number, password: string) => Promise<Way>;
 
 const nodeRedis =
@@ -102,7 +97,7 @@ describe('TLS, a password, and the least rights (H54, H58)', () => {
         for (const each of [socket, inner]) each.on('error', () => [socket, inner].map((one) => one.destroy()));
       }).listen(port, '127.0.0.1');
     }
-    for (const line of rights) await server.command(...line.replaceAll("'", '').split(' '));
+    await restrict(server);
     await server.command('ACL', 'SETUSER', 'default', 'off', 'resetpass').catch(() => {});
   });
   afterEach(() => {
@@ -121,31 +116,7 @@ describe('TLS, a password, and the least rights (H54, H58)', () => {
         await server.command('ACL', 'SETUSER', 'lock', '+info');
       }
       for (const _ of [1, 2]) open.push(await dialIt(port, 'password'));
-      const [one, other] = open.map(({ redis }) =>
-        redisExpLock({ redis, prefix: 'lk:', lifetime: LONG_MS, retryTimeout: 10 }),
-      ) as [redisExpLock.WithLock, redisExpLock.WithLock];
-      const key = uniqueKey();
-      const lease = await one.promise(key, { minReplicas: 0 });
-      expect(await other.tryLock(key)).to.equal(null);
-      expect(await lease.extend()).to.equal(true);
-      expect((await other.inspect(key)).locked).to.equal(true);
-      const waiting = other.promise(key, { timeout: 10_000 });
-      if (hears) await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'a queued waiter' });
-      expect(await lease()).to.equal(true);
-      const next = await waiting;
-      expect(next.fence).to.be.greaterThan(lease.fence);
-      expect(await next()).to.equal(true);
-      const many = await Promise.all([1, 2, 3].map((i) => one.promise(`${key}-${i}`)));
-      expect(await Promise.all(many.map((each) => each()))).to.deep.equal([true, true, true]);
-      if (hears) {
-        // Its own connection for WAIT was made, and asked: there is no replica.
-        const error = await backendError(one.promise(key, { minReplicas: 1, commandTimeout: 300 }));
-        expect(error).to.include({ redisCode: 'NOREPLICAS', retryable: true });
-      }
-      expect(await rejectionOf(redisExpLock({ redis: open[0]!.redis }).promise(key)), 'not lk:').to.include({
-        redisCode: 'NOPERM',
-      });
-      await Promise.all([one.close(), other.close()]);
+      await everythingWorks(open, { hears, replicas: hears ? 0 : undefined });
     });
 
     it(`${name}: a wrong password is told by name, by the client or by the first lock (H54)`, async () => {

@@ -6,12 +6,14 @@
  * servers like any other.
  */
 
-import { waitFor } from './processes';
+import { freePort, waitFor } from './processes';
 import { type RedisServer, startRedis } from './redis';
 
 export interface TestCluster {
   /** Every node; the masters of the beginning first. */
   readonly nodes: readonly RedisServer[];
+  /** Where they speak TLS, if they do. */
+  readonly tlsPorts: readonly number[];
   /** The master that has the key's slot now. */
   nodeOf(key: string): Promise<RedisServer>;
   /** A master that has other slots. */
@@ -31,13 +33,29 @@ export interface Move {
 
 const slotCount = 16_384;
 
+export interface ClusterOptions {
+  /** Options of TLS, certificates above all: the nodes speak it to each other, and to clients on ports of their own. */
+  readonly tls?: readonly string[];
+  /** Default: 127.0.0.1. */
+  readonly host?: string;
+}
+
 /** Starts so many masters, and replicas of each, and resolves when each of them says that the cluster is whole. */
-export async function startCluster(masters = 3, replicasOfEach = 0): Promise<TestCluster> {
+export async function startCluster(
+  masters = 3,
+  replicasOfEach = 0,
+  { tls, host = '127.0.0.1' }: ClusterOptions = {},
+): Promise<TestCluster> {
   const args = ['--cluster-enabled', 'yes', '--cluster-node-timeout', '800', '--repl-diskless-sync-delay', '0'];
   // A replica that has heard nothing for a moment may take over all the same.
   args.push('--cluster-replica-validity-factor', '0');
   const count = masters * (1 + replicasOfEach);
-  const nodes = await Promise.all(Array.from({ length: count }, () => startRedis({ args })));
+  if (host !== '127.0.0.1') args.push('--bind', '127.0.0.1', host);
+  if (tls !== undefined) args.push(...tls, '--tls-cluster', 'yes', '--tls-replication', 'yes');
+  const tlsPorts = tls === undefined ? [] : await Promise.all(Array.from({ length: count }, freePort));
+  const portOf = (i: number): string[] => (tls === undefined ? [] : ['--tls-port', String(tlsPorts[i])]);
+  const starting = Array.from({ length: count }, (_, i) => startRedis({ args: [...args, ...portOf(i)] }));
+  const nodes = await Promise.all(starting);
   const share = Math.ceil(slotCount / masters);
   const begin = async (node: RedisServer, i: number): Promise<void> => {
     const slots = Array.from({ length: Math.min(share, slotCount - i * share) }, (_, j) => i * share + j);
@@ -45,7 +63,9 @@ export async function startCluster(masters = 3, replicasOfEach = 0): Promise<Tes
     await node.command('CLUSTER', 'SET-CONFIG-EPOCH', i + 1); // else they find themselves in conflict, and take turns
   };
   await Promise.all(nodes.map(begin));
-  for (const node of nodes.slice(1)) await nodes[0]!.command('CLUSTER', 'MEET', '127.0.0.1', node.port);
+  for (const [i, node] of nodes.entries()) {
+    if (i > 0) await nodes[0]!.command('CLUSTER', 'MEET', host, tlsPorts[i] ?? node.port);
+  }
   const ids = new Map<RedisServer, string>();
   for (const node of nodes) ids.set(node, await node.command<string>('CLUSTER', 'MYID'));
   const serves = (node: RedisServer) => async () => {
@@ -89,6 +109,7 @@ export async function startCluster(masters = 3, replicasOfEach = 0): Promise<Tes
 
   return {
     nodes,
+    tlsPorts,
     async nodeOf(key) {
       return masterOf(await slotOf(key));
     },

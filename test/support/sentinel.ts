@@ -14,16 +14,26 @@ import { connect, type RedisServer, serverBinary } from './redis';
 
 export interface TestSentinels {
   readonly ports: readonly number[];
+  /** Where they speak TLS, if they do. */
+  readonly tlsPorts: readonly number[];
   /** Resolves when every sentinel knows so many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
 
   stop(): Promise<void>;
 }
 
+export interface SentinelOptions {
+  /** Further lines of their file; behind those that name the masters. */
+  readonly lines?: readonly string[];
+  /** Each has a port for TLS too; `lines` has the certificates. */
+  readonly tls?: boolean;
+}
+
 /** Resolves when they listen. @param masters By the names that clients ask for. */
 export async function startSentinels(
-  masters: Readonly<Record<string, RedisServer>>,
+  masters: Readonly<Record<string, Pick<RedisServer, 'dir' | 'port'>>>,
   count = 3,
+  { lines = [], tls = false }: SentinelOptions = {},
 ): Promise<TestSentinels> {
   const { dir } = Object.values(masters)[0]!;
   const watched = Object.entries(masters).flatMap(([name, { port }]) => [
@@ -32,19 +42,25 @@ export async function startSentinels(
     `sentinel failover-timeout ${name} 2000`,
   ]);
   const binary = await serverBinary();
-  const start = async (): Promise<{ port: number; child: ChildProcess }> => {
+  const start = async (): Promise<{ port: number; tlsPort: number; child: ChildProcess }> => {
     const port = await freePort();
+    const tlsPort = await freePort();
+    const secure = tls ? [`tls-port ${tlsPort}`] : [];
     const file = join(dir, `sentinel-${port}.conf`); // it writes there what it learns
-    writeFileSync(file, `${[`port ${port}`, 'bind 127.0.0.1', `dir ${dir}`, ...watched].join('\n')}\n`);
+    writeFileSync(
+      file,
+      `${[`port ${port}`, 'bind 127.0.0.1', `dir ${dir}`, ...secure, ...watched, ...lines].join('\n')}\n`,
+    );
     const child = spawn(binary, [file, '--sentinel'], { stdio: 'ignore' });
     track(child);
-    return { port, child };
+    return { port, tlsPort, child };
   };
   const started = await Promise.all(Array.from({ length: count }, start));
   const ports = started.map(({ port }) => port);
   const clients = await Promise.all(ports.map((port) => connect(port, { RESP: 2 })));
   return {
     ports,
+    tlsPorts: started.map(({ tlsPort }) => tlsPort),
     async ready(name, replicas) {
       const knows = async (): Promise<boolean> => {
         const states = await Promise.all(clients.map((client) => client.sendCommand(['SENTINEL', 'MASTER', name])));

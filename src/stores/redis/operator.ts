@@ -24,6 +24,9 @@ import type { Transport } from './transport';
 /** Keys in one command: none takes longer than a millisecond. */
 const keysInCommand = 100;
 const longText = 2 ** 15;
+/** Records that are read at once: at least so many, and more of them when they are short. */
+const leastTexts = 8;
+const lengthAtOnce = 2 ** 19;
 /** Keys that one SCAN passes. */
 const keysInScan = 500;
 /** What it costs the server to pass a key, and to inspect one, at most. */
@@ -101,8 +104,21 @@ export class RedisOperator implements Operator {
     const reply = await this.#transport.requestAlone(scripts.processes(processesKey), processesKey, commandTimeoutMs);
     if (!Array.isArray(reply)) throw strangeReply(reply, processesKey);
     const [atMs, ...ids] = reply as [number, ...string[]];
-    const texts = await Promise.all(ids.map((id) => this.#read(processKey(String(id)), commandTimeoutMs)));
-    return { atMs, texts: texts.filter((text) => typeof text === 'string') };
+    return { atMs, texts: await this.#texts(ids, commandTimeoutMs) };
+  }
+
+  /** So many at once that the server is not blocked by their length, nor we wait for one after the other. */
+  async #texts(ids: readonly string[], commandTimeoutMs: number): Promise<string[]> {
+    const texts: string[] = [];
+    for (let n = 0, count = leastTexts; n < ids.length; ) {
+      const some = ids.slice(n, n + count).map((id) => this.#read(processKey(String(id)), commandTimeoutMs));
+      n += some.length;
+      const read = (await Promise.all(some)).filter((text) => typeof text === 'string');
+      for (const text of read) texts.push(text);
+      const length = read.reduce((sum, text) => sum + text.length, 0);
+      count = Math.max(leastTexts, Math.floor((count * lengthAtOnce) / Math.max(length, 1)));
+    }
+    return texts;
   }
 
   #read(key: string, commandTimeoutMs: number): Promise<unknown> {

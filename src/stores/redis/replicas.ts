@@ -30,7 +30,10 @@ export class Replicas {
     await withDeadline(connection.opened, keys, timeoutMs).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
     });
-    if (connection.script.readiness() === 'ready') return connection;
+    const readiness = connection.script.readiness();
+    if (readiness === 'ready') return connection;
+    // It has given up, as during a failover one of ioredis does when no sentinel can name a master.
+    if (readiness === 'closed') this.#drop(connection);
     this.#relocate(connection, key, timeoutMs);
     throw notReady(keys, 'soon');
   }
@@ -65,6 +68,7 @@ export class Replicas {
     const node = this.#client.nodeOf(key);
     const open = this.#connections.get(node);
     if (open !== undefined) return open;
+    if (!this.#client.clustered) this.close(); // another master, after a failover
     const opening = this.#client.dedicate(key);
     opening.opened.catch(() => this.#drop(opening));
     this.#connections.set(node, opening);

@@ -42,11 +42,12 @@ export function nodeRedis(client: Foreign): ScriptClient {
     },
     masters: () => mastersOf(client, commands, kind),
     generation: kind === 'client' ? countOf(client, 'ready') : undefined,
-    nodeOf: (key) => (kind === 'cluster' ? (masterOf(client, key)?.address ?? '') : ''),
+    nodeOf: (key) => nodeOf(client, kind, key),
     relocate,
     dedicate(key) {
+      if (kind === 'sentinel' && hasMethods(client, '_execute')) return dedicatedToMaster(client);
       const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
-      if (kind === 'sentinel' || !hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
+      if (!hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
       return dedicated(node);
     },
     subscribe: openSubscriber && subscribeOver(openSubscriber, () => readiness() === 'closed'),
@@ -143,6 +144,13 @@ function relocator(commands: Foreign): Relocate {
   };
 }
 
+/** Of sentinels the master, which is another one after a failover. */
+function nodeOf(client: Foreign, kind: Kind, key: string): string {
+  if (kind === 'cluster') return masterOf(client, key)?.address ?? '';
+  const master = kind === 'sentinel' && client.getMasterNode();
+  return master ? `${master.host}:${master.port}` : '';
+}
+
 function masterOf(cluster: Foreign, key: string): Foreign | undefined {
   return cluster.slots[slotOf(key)]?.master;
 }
@@ -197,6 +205,28 @@ function dedicated(client: Foreign): DedicatedClient {
     wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
     generation: () => generation,
     close: () => destroy(connection),
+  };
+}
+
+/** The client of sentinels sends over connections of its own: that to the present master is duplicated. */
+function dedicatedToMaster(sentinel: Foreign): DedicatedClient {
+  let made: DedicatedClient | undefined;
+  let isClosed = false;
+  const opened = sentinel._execute(false, async (master: Foreign) => {
+    made = dedicated(master);
+    if (isClosed) made.close();
+  });
+  return {
+    opened: opened.then(() => made!.opened),
+    get script() {
+      return made!.script;
+    },
+    wait: (replicas, timeoutMs) => made!.wait(replicas, timeoutMs),
+    generation: () => made!.generation(),
+    close() {
+      isClosed = true;
+      made?.close();
+    },
   };
 }
 

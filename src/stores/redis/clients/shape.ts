@@ -17,7 +17,7 @@ export function hasMethods(value: unknown, ...names: string[]): boolean {
 /** For `minReplicas`: WAIT speaks of one connection only, and this client has none of its own to give. */
 export function noDedicated(client: unknown): TypeError | RangeError {
   const expected =
-    '0 for this client: it needs connections that can be duplicated (node-redis createClient, createCluster; ioredis)';
+    '0 for this client: it needs connections that can be duplicated (node-redis createClient, createCluster, createSentinel; ioredis)';
   return optionError('minReplicas', expected, client);
 }
 
