@@ -1,7 +1,7 @@
 // The queue of a row, by itself: where an entry is put, when the key yields, and for how long. The scripts are compared with this.
 import { expect } from 'chai';
 import { enqueue, front, hasQueue, limits, markPoll, mustYield } from '../../src/stores/embedded/mutex-queue';
-import { newRow, type Row } from '../../src/stores/embedded/row';
+import { type Entry, newRow, type Row } from '../../src/stores/embedded/row';
 
 const nowMs = 1_000_000;
 const claim = (token: string) => ({ token, lifetimeMs: 1000, fences: 1 });
@@ -29,8 +29,11 @@ describe('the queue of a row', () => {
   it('an entry that has expired is taken out with those in front of it, one that expires this moment is not', () => {
     put('a', 0);
     put('b', 0);
-    row.queue[0]!.deadlineMs = nowMs - 1;
-    row.queue[1]!.deadlineMs = nowMs;
+    const [a, b] = row.queue as [Entry, Entry];
+    row.queue = [
+      { ...a, deadlineMs: nowMs - 1 },
+      { ...b, deadlineMs: nowMs },
+    ];
     expect(front(row, nowMs, limits)?.token).to.equal('b');
     expect(tokens()).to.deep.equal(['b']);
     expect(front(row, nowMs + 1, limits)).to.equal(undefined);
