@@ -1,10 +1,12 @@
 // Who is measured: every contender behind one small face, set up the way its own documentation shows. A contender names the
 // settings to try; main takes the best of them in each scenario and says which.
 import { randomUUID } from 'node:crypto';
-import { join } from 'node:path';
+import { subscribe, tracingChannel } from 'node:diagnostics_channel';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { RedisClientType } from 'redis';
+import { copyWithoutEvents } from './without-events';
 
 export type ClientKind = 'node-redis' | 'ioredis' | 'ioredis, auto-pipelining' | 'none';
 
@@ -239,6 +241,19 @@ export const contenders: Readonly<Record<string, Contender>> = {
   },
   'redis-exp-lock': ours('node-redis'),
   'redis-exp-lock, ioredis': ours('ioredis'),
+  'redis-exp-lock without events': ours('node-redis', () => copyWithoutEvents(dirname(lib))),
+  'redis-exp-lock, all events heard': ours('node-redis', () => {
+    const nothing = (): void => {};
+    tracingChannel('redis-exp-lock:acquire').subscribe({
+      start: nothing,
+      end: nothing,
+      asyncStart: nothing,
+      asyncEnd: nothing,
+      error: nothing,
+    });
+    for (const name of ['release', 'extend', 'lost', 'hold', 'warning']) subscribe(`redis-exp-lock:${name}`, nothing);
+    return lib;
+  }),
   'RWLock, writers first': ourRWLock('writer'),
   'RWLock, readers first': ourRWLock('reader'),
   'RWLock, fair': ourRWLock('fair'),
@@ -284,13 +299,14 @@ export const lib = join(__dirname, '../lib/index');
 
 type Library = typeof import('../src/index');
 
-function ours(client: ClientKind): Contender {
+/** @param entry Of the library that is measured. */
+function ours(client: ClientKind, entry = () => lib): Contender {
   return {
     package: '..',
     peer: false,
     settings: only(client),
     make(redis, _, { lifetimeMs, contended, fencing }) {
-      const redisExpLock: Library = require(lib);
+      const redisExpLock: Library = require(entry());
       const options = { redis, lifetime: lifetimeMs, fencing, ...(contended && { timeout: waitMs }) };
       const withLock = redisExpLock(options);
       return {

@@ -183,6 +183,22 @@ export const scenarios: readonly Scenario[] = [
     ],
   },
   {
+    name: 'events',
+    warmUpMs: steadyMs,
+    rounds: 15,
+    title: 'What events cost',
+    text: 'One lock, taken and released one time after the other: as it is, with nobody who listens; without the code of events; and with an empty listener on every channel.',
+    rows: rowsOf([we, 'redis-exp-lock without events', 'redis-exp-lock, all events heard'], pairs(1)),
+    columns: ['micros', 'cpuMicros'],
+    goals: (seen) => [
+      {
+        text: 'client CPU where nobody listens, × without the code of events',
+        value: seen.of(we, 'cpuMicros') / seen.of('redis-exp-lock without events', 'cpuMicros'),
+        atMost: 1.02,
+      },
+    ],
+  },
+  {
     name: 'flight',
     warmUpMs: steadyMs,
     rounds: 3,

@@ -35,7 +35,7 @@ describe('the demo', function () {
 
   it('loses nothing with withLock, and leaves no process and no server behind', async () => {
     const drawing = join(folder, 'holds.svg');
-    const demo = start(['--seconds', '1', '--workers', '3', '--svg', drawing]);
+    const demo = start(['--seconds', '0.4', '--workers', '3', '--svg', drawing]);
     expect(await demo.end()).to.equal(0, demo.output());
 
     expect(row(demo, 'interrupted transfers')[1]).to.equal('0');
@@ -61,7 +61,7 @@ describe('the demo', function () {
   });
 
   it('shows its locks on the page beside it with --page, and ends that, too', async () => {
-    const demo = start(['--seconds', '2', '--workers', '3', '--page']);
+    const demo = start(['--seconds', '1.5', '--workers', '2', '--page']);
     const url = await waitFor(() => /Page: (\S+)/.exec(demo.output())?.[1], { what: 'the page', timeoutMs: 40_000 });
     const response = await fetch(`${url}events`);
     let text = '';
@@ -123,7 +123,7 @@ describe('the demo', function () {
     const links = ['node_modules/redis', 'test/runtimes', 'lib'];
     mkdirSync(join(folder, 'test'));
     for (const each of links) symlinkSync(join(ROOT, each), join(folder, each), 'junction');
-    const demo = start(['--seconds', '1', '--workers', '3'], noRedis());
+    const demo = start(['--seconds', '0.4', '--workers', '3'], noRedis());
     expect(await demo.end()).to.equal(0, demo.output());
     expect(sentences(demo)).to.contain(
       'Server: none: there is no Redis on this machine, so locks and accounts are in memory',

@@ -1,6 +1,6 @@
 /** How things ended, for tests that ask for it: a rejection, what reached a callback, what nobody caught. */
 
-import { AsyncLocalStorage } from 'node:async_hooks';
+import { AsyncLocalStorage, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setImmediate as turn } from 'node:timers/promises';
 import type redisExpLock from '../../src/index';
@@ -81,6 +81,22 @@ export function libraryTimers(): () => number {
     },
   });
   return () => open.size;
+}
+
+/**
+ * Counts the timers that anybody has set on behalf of this test, clients included, and that are still there. Call it in the test,
+ * and `stop` at its end. A timer that was cleared counts until the next turn.
+ */
+export function timersOfThisTest(): { count(): number; stop(): void } {
+  const open = new Set<number>();
+  ofTest.enterWith(open);
+  const hook = createHook({
+    init(id, type) {
+      if (type === 'Timeout' && ofTest.getStore() === open) open.add(id);
+    },
+    destroy: (id) => void open.delete(id),
+  }).enable();
+  return { count: () => open.size, stop: () => void hook.disable() };
 }
 
 /** Tells what was published on a diagnostics channel while `work` ran. */

@@ -213,7 +213,7 @@ describe('queued: order and fairness', function () {
 
   it('H33: 10,000 waiters in one process: each is served once, in order, within a budget of memory', async () => {
     const held = await scene.lock(here.redis, { lifetime: 60_000 }).promise(scene.key);
-    const lock = scene.lock(here.elsewhere, { lifetime: 60_000, timeout: 60_000 });
+    const lock = scene.lock(here.elsewhere, { lifetime: 60_000, timeout: 60_000, commandTimeout: 60_000 });
     const count = 10_000;
     global.gc!();
     const before = process.memoryUsage().heapUsed;

@@ -19,7 +19,7 @@ const some = ['acquire, on shared memory', 'RWLock, on shared memory', 'HostLock
 export const isInner = process.env.REDIS_EXP_LOCK_INNER !== undefined;
 
 /** What mocha's reporter says of one test; without a duration it was pending. */
-interface Told {
+interface Outcome {
   readonly fullTitle: string;
   readonly duration?: number;
   readonly err: { readonly message?: string; readonly stack?: string };
@@ -53,20 +53,20 @@ export function describeOnNode(major: 22 | 24): void {
 }
 
 /** A test of ours for each that another mocha reported. */
-export function testOf({ fullTitle, duration, err }: Told): Test {
+export function testOf({ fullTitle, duration, err }: Outcome): Test {
   if (duration === undefined && err.message === undefined) return new Test(fullTitle);
   return new Test(fullTitle, () => {
     if (err.message !== undefined) throw Object.assign(new Error(err.message), { stack: err.stack ?? err.message });
   });
 }
 
-function run(program: string): Promise<Told[]> {
+function run(program: string): Promise<Outcome[]> {
   const args = ['--parallel', '--jobs', '3', '--grep', 'shared memory|HostLock|on memory', ...suites];
   return mochaOn(program, args, { REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' });
 }
 
 /** What the mocha of this repository says of each test when another program runs it. */
-export async function mochaOn(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Told[]> {
+export async function mochaOn(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-report-'));
   const report = join(folder, 'report.json');
   const mocha = join(root, 'node_modules/mocha/bin/mocha.js');
@@ -84,7 +84,7 @@ export async function mochaOn(program: string, own: readonly string[], added: No
     const { stats, tests } = JSON.parse(readFileSync(report, 'utf8'));
     // A hook that fails is counted, but is no test.
     expect(code, output).to.equal(stats.failures);
-    expect(tests.filter(({ err }: Told) => err.message !== undefined).length, output).to.equal(stats.failures);
+    expect(tests.filter(({ err }: Outcome) => err.message !== undefined).length, output).to.equal(stats.failures);
     return tests;
   } finally {
     rmSync(folder, { recursive: true, force: true });

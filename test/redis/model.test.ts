@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import redisExpLock from '../../src/index';
+import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 import { LONG_MS } from './faults';
 import { rejectionOf } from './holding';
@@ -222,7 +223,7 @@ class Interfere extends Checked {
 }
 
 describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
-  this.timeout(60_000);
+  this.timeout(60_000 * randomFactor);
 
   it('one after the other: every answer, every holder and every belief is what the model says', async () => {
     const steps: fc.Arbitrary<Step>[] = [
@@ -244,7 +245,7 @@ describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
           await Promise.all(real.leases.map((lease) => lease.release()));
         }
       }),
-      { numRuns: 300 },
+      { numRuns: randomRuns(120) },
     );
   });
 
@@ -302,7 +303,7 @@ describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
           expect(await server.command('GET', name)).to.equal(null);
         }
       }),
-      { numRuns: 400 },
+      { numRuns: randomRuns(150) },
     );
   });
 });

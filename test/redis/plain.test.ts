@@ -6,6 +6,7 @@ import type { Store } from '../../src/store';
 import { storeOf } from '../../src/stores/open';
 import { failure } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
+import { randomFactor, randomRuns } from '../support/random-runs';
 import { backendError, useStage } from './faults';
 
 const LONG_MS = 60_000;
@@ -17,7 +18,7 @@ interface Scene {
 }
 
 describe('the plain batch', function () {
-  this.timeout(60_000);
+  this.timeout(60_000 * randomFactor);
   const stage = useStage();
 
   const scenes = fc.array(
@@ -89,7 +90,7 @@ describe('the plain batch', function () {
         const [together, apart] = [await play(`${id}-together:`, some, true), await play(`${id}-apart:`, some, false)];
         expect(together).to.deep.equal(apart);
       }),
-      { numRuns: 150 },
+      { numRuns: randomRuns(60) },
     );
   });
 

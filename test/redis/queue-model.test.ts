@@ -18,6 +18,7 @@ import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { limits } from '../../src/stores/embedded/mutex-queue';
 import { newToken } from '../../src/token';
 import { waitFor } from '../support/processes';
+import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 
 const prelude = `
@@ -293,7 +294,7 @@ after(async () => {
 });
 
 describe('the queue in Redis and the machine that specifies it', function () {
-  this.timeout(60_000);
+  this.timeout(60_000 * randomFactor);
 
   interface Step {
     readonly what: string;
@@ -371,8 +372,8 @@ describe('the queue in Redis and the machine that specifies it', function () {
         await both.drain();
       }),
       {
-        numRuns: 250,
-        // A line that nobody has touched for ten minutes is gone, on both sides.
+        numRuns: randomRuns(100),
+        // A queue that nobody has touched for ten minutes is gone, on both sides.
         examples: [[['ask 0', 'ask 2', 'pass', 'seize', 'ask 0'].map(stepOf)]],
       },
     );

@@ -1,5 +1,5 @@
 /**
- * Ten thousand random rounds of acquire, extend, release and abort, through connections that break, lose replies and stutter;
+ * Thousands of random rounds of acquire, extend, release and abort, through connections that break, lose replies and stutter;
  * and then nothing is left: no key but the fences, no listener, no timer, no connection. While they run, no two leases of a
  * key are valid at the same time, and the fences rise in the order of the grants.
  */
@@ -21,9 +21,10 @@ import {
   startProxy,
 } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
+import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
 
-const rounds = 10_000;
+const rounds = randomRuns(4000);
 const atOnce = 100;
 const keys = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const lines = 4;
@@ -34,7 +35,7 @@ const commandTimeout = 200;
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 32));
 
 describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
-  this.timeout(180_000);
+  this.timeout(180_000 * randomFactor);
 
   const random = randomFrom(seed);
   const chance = (probability: number): boolean => random() < probability;

@@ -13,6 +13,7 @@ import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
 import { storeOf } from '../../src/stores/open';
 import { noEngine } from '../embedded/engine';
 import { waitFor } from '../support/processes';
+import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, connect, sharedRedis, uniqueKey } from '../support/redis';
 import { type Command, Run, worlds } from './any-commands';
 
@@ -21,7 +22,7 @@ const embedded = noEngine === undefined ? [0, 1] : [0];
 const atRedis = embedded.length;
 
 describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Redis (shared memory is ${noEngine})`}`, function () {
-  this.timeout(120_000);
+  this.timeout(120_000 * randomFactor);
   let client: Client;
   let folder: string;
   let given: string | undefined;
@@ -77,7 +78,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
           for (const at of embedded) expect(heard(at), places[at]!.name).to.deep.equal(heard(atRedis));
         });
       }),
-      { numRuns: 100, ...(seed !== undefined && { seed }) },
+      { numRuns: randomRuns(40), ...(seed !== undefined && { seed }) },
     );
     for (const { name, heard } of places) expect(heard.length, name).to.be.greaterThan(20);
   }
