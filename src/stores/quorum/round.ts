@@ -212,10 +212,7 @@ export class Round {
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
-    if (this.#fence === undefined) {
-      this.#fence = 0;
-      for (const fence of this.#fences.values()) this.#fence = Math.max(this.#fence, fence);
-    }
+    this.#fence ??= largest(this.#fences.values());
     let agreed = 0;
     for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
     if (agreed >= this.#nodes.majority) {
@@ -273,7 +270,7 @@ export class Round {
   }
 
   #release(node: QuorumNode): void {
-    node.abandon(this.#releaseOf(this.#request.token), this.#holders.get(node)!);
+    node.abandon(releaseOf(this.#request, this.#request.token), this.#holders.get(node)!);
   }
 
   /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
@@ -284,11 +281,16 @@ export class Round {
 
   #leaveQueue(node: QuorumNode): void {
     const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) node.abandon(this.#releaseOf(whose, -1), 0);
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1), 0);
   }
+}
 
-  #releaseOf(token: string, ticket = 0): ReleaseRequest {
-    const { keys, mode, commandTimeoutMs } = this.#request;
-    return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
-  }
+function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
+  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+}
+
+function largest(fences: Iterable<number>): number {
+  let most = 0;
+  for (const fence of fences) most = Math.max(most, fence);
+  return most;
 }
