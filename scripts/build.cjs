@@ -52,7 +52,7 @@ function withoutPreamble(program) {
     (before, name, i) => before.replaceAll(new RegExp(`\\b${name}\\b`, 'g'), letters[i] ?? name),
     text,
   );
-  return own.length > 0 ? `${renamed}Object.assign(exports, { ${own.join(', ')} });\n` : renamed;
+  return own.length > 0 ? `${renamed}module.exports = { ${own.join(', ')} };\n` : renamed;
 }
 
 /** Runs the program of a package that is installed here. */
