@@ -45,7 +45,9 @@ function withoutPreamble(program) {
     .replace(/^exports\.(\w+) = \1;\n/gm, '')
     .replace(/^exports\.(\w+) = /gm, 'const $1 = ')
     .replace(/\(0, ((?:\w+_1|exports)\.\w+)\)\(/g, '$1(')
-    .replace(/\bexports\.(\w+)/g, '$1');
+    .replace(/\bexports\.(\w+)/g, (text, name) => (own.includes(name) ? name : text));
+  if (/\bexports\./.test(text))
+    throw new Error(`an export that is not one statement: ${text.match(/.*\bexports\..*/)[0]}`);
   const letters = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZ'].filter((letter) => !new RegExp(`\\b${letter}\\b`).test(text));
   const named = [...text.matchAll(/^const (\w+_1) = require/gm)].map(([, name]) => name);
   const renamed = named.reduce(
