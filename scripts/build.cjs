@@ -41,6 +41,8 @@ function withoutPreamble(program) {
       'exports.$1 = $2;',
     );
   const own = [...bare.matchAll(/^exports\.(\w+) = /gm)].map(([, name]) => name);
+  for (const [, name] of bare.matchAll(/\bexports\.(\w+)/g))
+    if (!own.includes(name)) throw new Error(`export ${name} by a statement of its own`);
   const text = bare
     .replace(/^exports\.(\w+) = \1;\n/gm, '')
     .replace(/^exports\.(\w+) = /gm, 'const $1 = ')
