@@ -7,45 +7,45 @@ import { type Call, inBatch, type Script, type ScriptCall } from './script';
 const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
 local d,R,bk=redis.call,redis.pcall,redis.acl_check_cmd
 local A,h,be,aP`;
-const dispatchPart = `local cJ={}
+const dispatchPart = `local cK={}
 local bV,ba=0,0
 while ba<#ARGV do
 local M=ARGV[ba+1]
-local aE=cJ[M]
-if not aE then
-local dd,bU,cO=string.match(M,'^(%a+) (%d+) (%d+)$')
-aE={scripts[dd],tonumber(bU),tonumber(cO)}
-cJ[M]=aE
+local aF=cK[M]
+if not aF then
+local de,bU,cP=string.match(M,'^(%a+) (%d+) (%d+)$')
+aF={scripts[de],tonumber(bU),tonumber(cP)}
+cK[M]=aF
 end
-cm(pcall(aE[1],bV,ba+1,aE[2],aE[3]))
-bV,ba=bV+aE[2],ba+1+aE[3]
+cn(pcall(aF[1],bV,ba+1,aF[2],aF[3]))
+bV,ba=bV+aF[2],ba+1+aF[3]
 end`;
 const holdersPart = `local w,be,aR={},{},{}
 local X=16
 local function bi(M)
 return string.find(M,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
 end
-local function cG()
+local function cH()
 error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
 end
 local function L(M)
-local s,ae,T,r,O,aD=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
-if not s then
+local t,ae,T,r,O,aE=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+if not t then
 return nil
 end
 O=tonumber(O)
 return{
-b=s,
+b=t,
 t=tonumber(ae),
 w=tonumber(T),
 l=tonumber(r),
-e=string.sub(aD,1,O),
-j=string.sub(aD,O+1),
+e=string.sub(aE,1,O),
+j=string.sub(aE,O+1),
 f=M,
 }
 end
-local function M(s,ae,T,r,l,aj)
-return string.format('1 %s %.0f %.0f %.0f %d ',s,ae,T,r,#l)..l..aj
+local function M(t,ae,T,r,l,aj)
+return string.format('1 %s %.0f %.0f %.0f %d ',t,ae,T,r,#l)..l..aj
 end
 local function bJ(i,g)
 i.b,i.j=g.b,g.j
@@ -74,16 +74,16 @@ end
 end
 if N.C then
 local ag=A%d('ZCARD',e)
-local cL=d('ZRANGE',e,ag,ag+X-1)
-for b=1,#cL do
-N.m=N.m or not bi(cL[b])
+local cM=d('ZRANGE',e,ag,ag+X-1)
+for b=1,#cM do
+N.m=N.m or not bi(cM[b])
 end
 end
 be[e]=N
 end
 return N
 end
-local function cD(e,bx)
+local function cE(e,bx)
 local N=bt(e)
 if N.D then
 return
@@ -104,13 +104,13 @@ if i and(i.i or not f)then
 return i
 end
 i=bY()
-local az=string.format('(%.0f',h)
-local j=d('ZRANGEBYSCORE',e,az,'+inf','WITHSCORES','LIMIT',0,X)
+local aA=string.format('(%.0f',h)
+local j=d('ZRANGEBYSCORE',e,aA,'+inf','WITHSCORES','LIMIT',0,X)
 if#j==2*X and(f or string.sub(j[1],1,3)=='1 p')then
-j=d('ZRANGEBYSCORE',e,az,'+inf','WITHSCORES')
+j=d('ZRANGEBYSCORE',e,aA,'+inf','WITHSCORES')
 elseif#j==2*X then
 i.i=false
-j=d('ZRANGE',e,'+inf',az,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
+j=d('ZRANGE',e,'+inf',aA,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
 end
 for b=1,#j,2 do
 local g=L(j[b])
@@ -123,30 +123,30 @@ end
 w[e]=i
 return i
 end
-local function aM(e,f)
+local function aN(e,f)
 local i=bS(e,f)
 if i.m or bt(e).m then
-cG()
+cH()
 end
 return i
 end
-local function da(e,l,aj,cR)
+local function db(e,l,aj,cS)
 if w[e]then
 return nil
 end
 local j=d('ZRANGE',e,-1,-1,'WITHSCORES')
 local n=j[1]and tonumber(j[2])>h and L(j[1])
-if not n or n.b~='r'or n.j~=aj or n.e==l or(cR and n.l==0)then
+if not n or n.b~='r'or n.j~=aj or n.e==l or(cS and n.l==0)then
 return nil
 end
 if bt(e).m then
-cG()
+cH()
 end
 local i=bY()
 bu(i,n,tonumber(j[2]))
 return i
 end
-local function cN(i,l)
+local function cO(i,l)
 if not i.d[l]then
 return i
 end
@@ -159,21 +159,21 @@ end
 end
 return ao
 end
-local function dk(i,bl)
-for df in string.gmatch(bl,'%d+')do
+local function dl(i,bl)
+for dg in string.gmatch(bl,'%d+')do
 for aQ,g in pairs(i.d)do
-if string.find(g.j,','..df..',',1,true)then
+if string.find(g.j,','..dg..',',1,true)then
 return true
 end
 end
 end
 return false
 end
-local function cu(e,l)
+local function cv(e,l)
 local i=w[e]
-w[e]=i and i.i and cN(i,l)or nil
+w[e]=i and i.i and cO(i,l)or nil
 end
-local function cp(K)
+local function cq(K)
 if aR[K]==nil then
 aR[K]=d('GET',K)or false
 end
@@ -238,14 +238,14 @@ return o
 end
 local function cf(e,l,z)
 d('SETNX',e,l)
-local cI=R('PEXPIRE',e,z)
-if type(cI)=='table'then
+local cJ=R('PEXPIRE',e,z)
+if type(cJ)=='table'then
 d('DEL',e)
-error(cI.err,0)
+error(cJ.err,0)
 end
 end`;
 const queuePart = `local ar,bB=10000,1000
-local function cq(c,L)
+local function cr(c,L)
 local aY=string.match(L,'^(%d+) ')
 if aY and aY~='1'then
 if d('PTTL',c)<0 then
@@ -257,7 +257,7 @@ return aY
 end
 local function bf(c,L)
 local Z,aa,D,J,aq,l=
-string.match(cq(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+string.match(cr(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 Z,J=tonumber(Z),tonumber(J)
 if not Z or Z<h or Z>h+ar or J>1024 then
 return nil
@@ -267,7 +267,7 @@ if F>=1 and F<=9007199254740991 then
 return aa,D,J,aq,l
 end
 end
-local function cs(c,l,x)
+local function ct(c,l,x)
 local j
 if x>0 then
 j=d('ZRANGEBYSCORE',c,x,x,'WITHSCORES')
@@ -276,7 +276,7 @@ j=d('ZRANGE',c,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
 end
 local m={}
 for b=1,#j,2 do
-if cq(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
+if cr(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
 m[#m+1]=j[b]
 x=tonumber(j[b+1])
 end
@@ -287,7 +287,7 @@ local function bM(c,l,D,J,aq,aa,x,ab)
 local cd=A+86400000000
 local p=tonumber(x)
 local m
-m,p=cs(c,l,p<=cd and p or 0)
+m,p=ct(c,l,p<=cd and p or 0)
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -307,14 +307,14 @@ d('ZADD',c,ag,table.concat({'1',Z,aa,D,J,aq,l},' '))
 d('PEXPIRE',c,ar)
 return p,ah
 end
-local function cC(L,p)
+local function cD(L,p)
 local W,U=string.match(L,'^poll (%d+) (%d+)$')
 W,U=tonumber(W),tonumber(U)
 if W and W<=h and U>=h and U<=h+ar and-p<=bB then
 return-p,W,U
 end
 end
-local function db(c,P)
+local function dc(c,P)
 P=math.ceil(P)
 if P>bB or d('ZCARD',c)==0 then
 return
@@ -322,30 +322,30 @@ end
 local W,U=h,h+2*P+100
 local j=d('ZRANGEBYSCORE',c,'-inf','(0','WITHSCORES')
 for b=1,#j,2 do
-local aL,o,n=nil,nil,nil
+local aM,o,n=nil,nil,nil
 if string.sub(j[b],1,5)=='poll 'then
-aL,o,n=cC(j[b],tonumber(j[b+1]))
+aM,o,n=cD(j[b],tonumber(j[b+1]))
 end
-if aL then
+if aM then
 W=math.min(W,o)
-if aL>P then
-P,U=aL,n
+if aM>P then
+P,U=aM,n
 end
 end
 end
-local aA=string.format('poll %.0f %.0f',W,U)
-R('ZADD',c,string.format('-%.0f',math.max(P,1)),aA)
+local aB=string.format('poll %.0f %.0f',W,U)
+R('ZADD',c,string.format('-%.0f',math.max(P,1)),aB)
 for b=1,#j,2 do
-if string.sub(j[b],1,5)=='poll 'and j[b]~=aA then
+if string.sub(j[b],1,5)=='poll 'and j[b]~=aB then
 R('ZREM',c,j[b])
 end
 end
 end
-local function cT(c)
-local o,aI,U,P,W,aA=nil,0,0,0,h,nil
-local ai,az={},0
+local function cU(c)
+local o,aJ,U,P,W,aB=nil,0,0,0,h,nil
+local ai,aA={},0
 repeat
-local j=d('ZRANGE',c,az,az+32,'WITHSCORES')
+local j=d('ZRANGE',c,aA,aA+32,'WITHSCORES')
 for b=1,#j,2 do
 local L,p=j[b],tonumber(j[b+1])
 if p>=0 then
@@ -355,26 +355,26 @@ break
 end
 ai[#ai+1]=L
 elseif L=='passes'then
-aI=p>=-1000000 and-p or 0
-U=aI==0 and-p<=h+2*bB and-p or 0
+aJ=p>=-1000000 and-p or 0
+U=aJ==0 and-p<=h+2*bB and-p or 0
 else
-local aL,cP=cC(L,p)
-if aL then
-P,W,aA=aL,cP,L
+local aM,cQ=cD(L,p)
+if aM then
+P,W,aB=aM,cQ,L
 else
 ai[#ai+1]=L
 end
 end
 end
-az=az+33
+aA=aA+33
 until o or#j<66 or#ai>=2048
 if#ai>0 then
 d('ZREM',c,unpack(ai))
 end
-return o,aI,U,P,W,aA
+return o,aJ,U,P,W,aB
 end
-local function bv(e,r,c,m,bI,cv)
-local o,aI,U,P,W,aA=cT(c)
+local function bv(e,r,c,m,bI,cw)
+local o,aJ,U,P,W,aB=cU(c)
 if not o then
 if d('ZCOUNT',c,0,'+inf')==0 then
 d('DEL',c)
@@ -385,25 +385,25 @@ if U>h then
 return'yielding',U
 end
 local aa,D,J,aq,l=bf(c,o)
-local cj=math.max(math.min(bI,bB),P>0 and P+20 or 0)
-if cv and bI>0 and(aI>=64 or(P>0 and h-W>=8*cj))then
-d('ZADD',c,string.format('-%.0f',h+cj),'passes')
-if aA then
-d('ZREM',c,aA)
+local ck=math.max(math.min(bI,bB),P>0 and P+20 or 0)
+if cw and bI>0 and(aJ>=64 or(P>0 and h-W>=8*ck))then
+d('ZADD',c,string.format('-%.0f',h+ck),'passes')
+if aB then
+d('ZREM',c,aB)
 end
 if l~=m then
 R('PUBLISH',aq,aa..' '..e)
 end
-return'yielding',h+cj
+return'yielding',h+ck
 end
 local z=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
 by(e,z)
 if J>0 then
 aS(r)
 end
-if cv then
-d('ZADD',c,-(aI+1),'passes')
-elseif aI+U>0 then
+if cw then
+d('ZADD',c,-(aJ+1),'passes')
+elseif aJ+U>0 then
 d('ZREM',c,'passes')
 end
 d('ZREM',c,o)
@@ -419,12 +419,12 @@ local function bi(l)
 return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
 end
 local function ac(e,c,l,D,J,aq,aa,x,ab,v)
-local u=d('GET',e)
+local s=d('GET',e)
 local p,ah=bM(c,l,D,J,aq,aa,x,ab)
-return{0,v or d('PTTL',e),p,h,ah,u and not bi(u)and 1 or 0}
+return{0,v or d('PTTL',e),p,h,ah,s and not bi(s)and 1 or 0}
 end`;
 const replyPart = `local C,af={},0
-local function cm(cb,ac)
+local function cn(cb,ac)
 if type(ac)=='number'then
 ac={ac}
 end
@@ -441,18 +441,18 @@ C[af+2]=type(ac)=='table'and ac.err or ac
 af=af+2
 end
 end`;
-const waitersPart = `local cE,aF={},{}
+const waitersPart = `local cF,aG={},{}
 local ar,bA=10000,32
-local aw,dh={1e15,5e14,0},500000
-local function cn(s,av)
-if s=='u'or(s=='r'and av=='r')then
+local ax,di={1e15,5e14,0},500000
+local function co(t,aw)
+if t=='u'or(t=='r'and aw=='r')then
 return 1
 end
-return s=='w'and av=='w'and 2 or 3
+return t=='w'and aw=='w'and 2 or 3
 end
 local bF=1
 local function bp(g,x)
-return g.b=='u'and bF or x-aw[g.g]
+return g.b=='u'and bF or x-ax[g.g]
 end
 local function bf(c,j,p)
 local aY=string.match(j,'^(%d+) ')
@@ -462,32 +462,32 @@ d('PEXPIRE',c,ar)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-local Z,aa,s,ae,av,aq,O,aD=
+local Z,aa,t,ae,aw,aq,O,aE=
 string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
 Z,O=tonumber(Z),tonumber(O)
-if not Z or Z<h or Z>h+ar or O<1 or O>#aD then
+if not Z or Z<h or Z>h+ar or O<1 or O>#aE then
 return nil
 end
 local g={
-b=s,
-g=cn(s,av),
+b=t,
+g=co(t,aw),
 t=tonumber(ae),
-F=av,
+F=aw,
 p=aq,
 y=aa,
-e=string.sub(aD,1,O),
-j=string.sub(aD,O+1),
+e=string.sub(aE,1,O),
+j=string.sub(aE,O+1),
 f=j,
 }
-g.a=s=='u'and bF or p+aw[g.g]
+g.a=t=='u'and bF or p+ax[g.g]
 return g.a<=A+86400000000 and g or nil
 end
-local function cr(t)
-local bj=t>1 and string.format('%.0f',A-(aw[t-1]+aw[t])/2)or'0'
-local bR=t<3 and string.format('(%.0f',A-(aw[t]+aw[t+1])/2)or'+inf'
+local function cs(u)
+local bj=u>1 and string.format('%.0f',A-(ax[u-1]+ax[u])/2)or'0'
+local bR=u<3 and string.format('(%.0f',A-(ax[u]+ax[u+1])/2)or'+inf'
 return bj,bR
 end
-local function cF(c,f,j)
+local function cG(c,f,j)
 for b=1,#j,2 do
 local p=tonumber(j[b+1])
 local g=p>=0 and bf(c,j[b],p)
@@ -507,28 +507,28 @@ end
 end
 end
 local function bE(c)
-local f=cE[c]
+local f=cF[c]
 if f then
 return f
 end
 f={v=0,q=0,r=0,d={},c={}}
-for t=1,3 do
-local bj,bR=cr(t)
-f[t]={h={},A=bj,x=bR}
+for u=1,3 do
+local bj,bR=cs(u)
+f[u]={h={},A=bj,x=bR}
 end
 f.o=d('ZCARD',c)
 f.i=f.o<=X+2
 local j=f.o==0 and{}
 or d('ZRANGEBYSCORE',c,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,X+2)
-cF(c,f,j)
-for t=1,3 do
-f[t].u=not f.i
+cG(c,f,j)
+for u=1,3 do
+f[u].u=not f.i
 end
-cE[c]=f
+cF[c]=f
 return f
 end
-local function ag(c,f,t,G)
-local I=f[t]
+local function ag(c,f,u,G)
+local I=f[u]
 while G>#I.h and I.u and#f.c<2048 do
 local y=G==1 and math.min(X,3)or X
 local j=d('ZRANGEBYSCORE',c,I.A,I.x,'WITHSCORES','LIMIT',0,y)
@@ -536,19 +536,19 @@ I.u=#j==2*y
 if#j>0 then
 I.A='('..j[#j]
 end
-cF(c,f,j)
+cG(c,f,j)
 end
 return I.h[G]
 end
-local function ct(c,f,l,x,bC)
+local function cu(c,f,l,x,bC)
 local g=f.d[l]
-for t=bC or 1,(g or f.i or x==0)and 0 or bC or 3 do
+for u=bC or 1,(g or f.i or x==0)and 0 or bC or 3 do
 local j
 if x>0 then
-local p=x==bF and x or x-aw[t]
+local p=x==bF and x or x-ax[u]
 j=d('ZRANGEBYSCORE',c,p,p,'WITHSCORES')
 else
-j=d('ZRANGE',c,f[t].x,'0','BYSCORE','REV','LIMIT',0,4*X,'WITHSCORES')
+j=d('ZRANGE',c,f[u].x,'0','BYSCORE','REV','LIMIT',0,4*X,'WITHSCORES')
 end
 for b=1,#j,2 do
 local ca=string.find(j[b],l,1,true)and bf(c,j[b],tonumber(j[b+1]))
@@ -557,32 +557,32 @@ end
 end
 return g
 end
-local function dl(f)
+local function dm(f)
 return f.o-#f.c
 end
-local function de(c,f,q)
+local function df(c,f,q)
 local n=f.i and 0 or f.r
-for t=1,3 do
-local ak=f[t].h
+for u=1,3 do
+local ak=f[u].h
 n=math.max(n,ak[#ak]and ak[#ak].a or 0)
 end
 local I=f[q.g]
 if not f.i and not I.r then
 local j=d('ZRANGE',c,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
-local x=(tonumber(j[2])or 0)+aw[q.g]
+local x=(tonumber(j[2])or 0)+ax[q.g]
 I.r=x<=A+86400000000 and x or 0
 end
 n=math.max(n,I.r or 0)
 return math.max(A,n+1)
 end
-local function dg(c,f,q)
+local function dh(c,f,q)
 local p=bp(q,q.a)
 if not f.i then
 return d('ZCOUNT',c,0,string.format('(%.0f',p))
 end
 local ah=0
-for t=1,q.g do
-for aQ,g in ipairs(f[t].h)do
+for u=1,q.g do
+for aQ,g in ipairs(f[u].h)do
 if g.e~=q.e and bp(g,g.a)<p then
 ah=ah+1
 end
@@ -590,7 +590,7 @@ end
 end
 return ah
 end
-local function cU(f,g)
+local function cV(f,g)
 local I,p=f[g.g],bp(g,g.a)
 f.r=math.max(f.r,g.a)
 if I.u and not(I.z and p<=I.z)then
@@ -619,32 +619,32 @@ end
 f.d[g.e]=nil
 end
 end
-local function cy(c,f)
+local function cz(c,f)
 if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
 d('DEL',c)
 f.v,f.q=0,0
 return true
 end
 end`;
-const wakePart = `local function cB(c,f,ad,q)
+const wakePart = `local function cC(c,f,ad,q)
 local bw={}
-for t=1,3 do
-local g=ag(c,f,t,ad[t])
+for u=1,3 do
+local g=ag(c,f,u,ad[u])
 while g and q and g.e==q.e do
-ad[t]=ad[t]+1
-g=ag(c,f,t,ad[t])
+ad[u]=ad[u]+1
+g=ag(c,f,u,ad[u])
 end
-if q and q.g==t and not ad.B and(not g or q.a<g.a)then
+if q and q.g==u and not ad.B and(not g or q.a<g.a)then
 g=q
 end
-bw[t]=g
+bw[u]=g
 end
 local bn,o,bD=bw[1],bw[2],bw[3]
 if bD and(not o or(bD.a<=f.v and bD.a<o.a))then
 o=bD
 end
-local cZ=bn and o and(o.a>bn.a or A-o.a<=dh)
-if bn and(not o or cZ or bn.b=='u')then
+local da=bn and o and(o.a>bn.a or A-o.a<=di)
+if bn and(not o or da or bn.b=='u')then
 o=bn
 end
 if o and o==q then
@@ -654,11 +654,11 @@ ad[o.g]=ad[o.g]+1
 end
 return o
 end
-local function cH(i)
+local function cI(i)
 local bC=i.k==1 and next(i.d)or nil
 return{k=i.k,b=i.b,j=i.j,s=i.s,E=bC}
 end
-local function cl(i,g,K)
+local function cm(i,g,K)
 if g.b=='p'then
 return i.s+g.t<=K
 elseif g.b=='r'then
@@ -668,18 +668,18 @@ return true
 end
 return i.k==0
 end
-local function cA(c,f,i,q,at)
-local bo,ad=cH(i),{1,1,1}
+local function cB(c,f,i,q,au)
+local bo,ad=cI(i),{1,1,1}
 local o,I,p=ag(c,f,q.g,1),f[q.g],bp(q,q.a)
 if o and I.u and p>I.z then
-local bj=cr(q.g)
+local bj=cs(q.g)
 if d('ZCOUNT',c,bj,string.format('(%.0f',p))-#f.c>=bA then
 return false
 end
 end
 for aQ=1,bA do
-local g=cB(c,f,ad,q)
-if not g or not cl(bo,g,at)then
+local g=cC(c,f,ad,q)
+if not g or not cm(bo,g,au)then
 return false
 elseif g==q then
 return true
@@ -691,33 +691,33 @@ end
 local function bH(e,c,K)
 local f=bE(c)
 aT(c,f)
-if not cy(c,f)and not aF[e]then
-aF[e]=true
-aF[#aF+1]={e,c,K}
+if not cz(c,f)and not aG[e]then
+aG[e]=true
+aG[#aG+1]={e,c,K}
 end
 end
-local function dm(e,c,K)
+local function dn(e,c,K)
 local f,ad=bE(c),{1,1,1}
-local bo=cH(aM(e))
-local at=tonumber(d('GET',K)or 0)or 0
-local aJ,bc,n={},{},0
+local bo=cI(aN(e))
+local au=tonumber(d('GET',K)or 0)or 0
+local aK,bc,n={},{},0
 for G=1,bA do
-local g=cB(c,f,ad)
-if not g or not cl(bo,g,at)then
+local g=cC(c,f,ad)
+if not g or not cm(bo,g,au)then
 break
 end
 bJ(bo,g)
 n=G==bA and g.a or 0
 if g.p~='-'then
-if not aJ[g.p]then
+if not aK[g.p]then
 bc[#bc+1]=g.p
-aJ[g.p]={}
+aK[g.p]={}
 end
-table.insert(aJ[g.p],g.y)
+table.insert(aK[g.p],g.y)
 end
 end
 for b=1,#bc do
-redis.pcall('PUBLISH',bc[b],table.concat(aJ[bc[b]],',')..' '..e)
+redis.pcall('PUBLISH',bc[b],table.concat(aK[bc[b]],',')..' '..e)
 end
 if n>0 then
 d('ZADD',c,string.format('-%.0f',n),'told')
@@ -736,28 +736,28 @@ Y()
 if h>V then
 return{-1,0,0,h}
 end
-local e,r,c,cK=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
-local u=d('GET',e)
-local cg=math.floor((h-bZ)/bg)*bg+bZ
-local bL=tonumber(d('GET',cK)or'')
-if u~=l and bL and bL>=cg and bL<=h+86400000 then
+local e,r,c,cL=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
+local s=d('GET',e)
+local ch=math.floor((h-bZ)/bg)*bg+bZ
+local bL=tonumber(d('GET',cL)or'')
+if s~=l and bL and bL>=ch and bL<=h+86400000 then
 return{-4,0,0,h}
 end
-if u and u~=l then
+if s and s~=l then
 return{0,d('PTTL',e),0,h}
 end
-if not u and d('ZCARD',c)>0 and bv(e,r,c,false,0,false)=='given'then
+if not s and d('ZCARD',c)>0 and bv(e,r,c,false,0,false)=='given'then
 return{0,d('PTTL',e),0,h}
 end
 by(e,z)
-local al=u and J>0 and aS(r)or 0
+local al=s and J>0 and aS(r)or 0
 if al==0 then
 al=bz(r,J)
 end
 if ARGV[7]=='1'then
-d('SET',cK,string.format('%.0f',cg),'PX',string.format('%.0f',cg+bg-h))
+d('SET',cL,string.format('%.0f',ch),'PX',string.format('%.0f',ch+bg-h))
 end
-if not u then
+if not s then
 cf(e,l,z)
 else
 d('PEXPIRE',e,string.format('%.0f',math.max(d('PTTL',e),tonumber(z))))
@@ -799,20 +799,20 @@ d('PEXPIRE',KEYS[1],z)
 return(r==A or y==0)and A or{1,r,0,h}
 end
 end`;
-const acquire2Part = `local w,r,aB=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
+const acquire2Part = `local w,r,aC=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
 local ab=#ARGV>7 and tonumber(ARGV[8])or 0
-local bh,au,v,bb={},{},0,false
+local bh,av,v,bb={},{},0,false
 for b=1,w do
-local u=d('GET',KEYS[b])
-if not u then
+local s=d('GET',KEYS[b])
+if not s then
 bh[b]=true
 else
 local F=d('PTTL',KEYS[b])
-if u~=l then
+if s~=l then
 bb=true
 v=(F<0 or v<0)and-1 or math.max(v,F)
 elseif F>=0 then
-au[b]=math.max(F,tonumber(z))
+av[b]=math.max(F,tonumber(z))
 end
 end
 end
@@ -820,14 +820,14 @@ local n=not bb and y>0 and aS(r)or 0
 for b=1,bb and 0 or w do
 local e,c=KEYS[b],KEYS[w+b]
 if bh[b]and d('ZCARD',c)>0 then
-if aB then
+if aC then
 bM(c,l,z,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab)
 end
-local ap,aX=bv(e,r,c,aB and l,0,false)
+local ap,aX=bv(e,r,c,aC and l,0,false)
 if ap=='mine'then
 return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
 end
-if ap=='given'or aB then
+if ap=='given'or aC then
 bb=true
 v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
 break
@@ -835,12 +835,12 @@ end
 end
 end
 if bb then
-if aB then
+if aC then
 return ac(KEYS[1],KEYS[2],l,z,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab,v)
 end
 local P=#ARGV==6 and tonumber(ARGV[6])or 0
 for b=1,P>0 and w or 0 do
-db(KEYS[w+b],P)
+dc(KEYS[w+b],P)
 end
 return{0,v,0,h}
 end
@@ -854,44 +854,44 @@ local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
 for b=1,w do
 if bh[b]then
 cf(KEYS[b],l,z)
-elseif au[b]then
-d('PEXPIRE',KEYS[b],string.format('%.0f',au[b]))
+elseif av[b]then
+d('PEXPIRE',KEYS[b],string.format('%.0f',av[b]))
 end
 end
-return{1,o,aB and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
+return{1,o,aC and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
 const extend1Part = `local D,bN=tonumber(ARGV[2]),ARGV[3]=='1'
 if not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
 local Q=redis.call('TIME')
 local h=Q[1]*1000+math.floor(Q[2]/1000)
-local aN,aK=1,{}
+local aO,aL=1,{}
 for b=1,#KEYS do
-local u=redis.pcall('GET',KEYS[b])
-if type(u)=='table'and not string.find(u.err,'WRONGTYPE',1,true)then
-return u
-elseif not u then
-aN=math.min(aN,0)
-elseif u~=ARGV[1]then
-aN=-1
+local s=redis.pcall('GET',KEYS[b])
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+elseif not s then
+aO=math.min(aO,0)
+elseif s~=ARGV[1]then
+aO=-1
 else
 local v=redis.call('PTTL',KEYS[b])
-aK[b]=bN or(v>=0 and(D==0 or v<D))
+aL[b]=bN or(v>=0 and(D==0 or v<D))
 end
 end
-if aN==1 and h>tonumber(ARGV[4])then
-aN=-2
+if aO==1 and h>tonumber(ARGV[4])then
+aO=-2
 end
-if aN==1 then
+if aO==1 then
 for b=1,#KEYS do
-if aK[b]and D==0 then
+if aL[b]and D==0 then
 redis.call('PERSIST',KEYS[b])
-elseif aK[b]then
+elseif aL[b]then
 redis.call('PEXPIRE',KEYS[b],string.format('%.0f',D))
 end
 end
 end
-return{aN,h}`;
+return{aO,h}`;
 const markSlot2Part = `local v=tonumber(ARGV[3])
 Y()
 if not v or v<=h or d('GET',KEYS[1])~=ARGV[1]then
@@ -933,15 +933,15 @@ return{1}
 end
 local C,bP={},false
 for b=1,w do
-local u=b==1 and o
+local s=b==1 and o
 if b>1 then
-u=R('GET',KEYS[b])
+s=R('GET',KEYS[b])
 O=R('ZCARD',KEYS[w+b])
 end
-if type(u)=='table'and not string.find(u.err,'WRONGTYPE',1,true)then
-return u
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
 end
-C[b]=not u and 0 or u==l and 1 or-1
+C[b]=not s and 0 or s==l and 1 or-1
 bP=bP or O~=0
 end
 for b=1,w do
@@ -952,10 +952,10 @@ end
 if not bP and#ARGV==3 then
 return C
 end`;
-const release2Part = `local function bO(e,c,cM)
+const release2Part = `local function bO(e,c,cN)
 Y()
 if x~='0'then
-local m=cs(c,l,tonumber(x))
+local m=ct(c,l,tonumber(x))
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -967,8 +967,8 @@ bK(ARGV[5])
 bM(c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab)
 end
 local ap,aX
-if cM>=0 then
-ap,aX=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cM==1)
+if cN>=0 then
+ap,aX=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cN==1)
 end
 if ap=='mine'then
 return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
@@ -990,7 +990,7 @@ return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '817ebd322013859d70cda5ae0b98dde9e91065a2',
+  sha: '222884284d7e515046b922a7f9654f2fa221bbf5',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'c22c103a4421e2751d8155f2c88c25805b1191fe',
+  sha: '6b9107cc9d32445f0d82f410b247087366ce2043',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'c9ed7870e3d3ff281e4b3089100ef95b55e05eff',
+  sha: '2d3226416751868323225ae2bdcd00cefa5af3d2',
   lua:
     clockPart +
     `
@@ -1177,17 +1177,17 @@ const batchSharedScript: Script = {
     `
 local scripts={
 acquireShared=function(k,a,kn,an)
-local l,J,s,av,aj=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
-local V,ae,at,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
-local aB=an>11 and ARGV[a+11]~=''
+local l,J,t,aw,aj=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
+local V,ae,au,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
+local aC=an>11 and ARGV[a+11]~=''
 local bm,B=l,0
 if an>14 then
 bm,B=ARGV[a+15],tonumber(ARGV[a+16])
 end
 bK(ARGV[a+2])
 local z=tonumber(ARGV[a+2])
-local cS=ae and at and T and ae>=1 and ae%1==0 and string.find('rwp',s,1,true)
-if l==''or not V or not cS then
+local cT=ae and au and T and ae>=1 and ae%1==0 and string.find('rwp',t,1,true)
+if l==''or not V or not cT then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
 Y()
@@ -1197,46 +1197,46 @@ end
 bd(B)
 local e,r,c,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
 local f=bE(c)
-local br=T>0 and s=='w'
-local t=cn(br and'u'or s,av)
-local x=aB and tonumber(ARGV[a+13])or 0
-local H=ct(c,f,bm,x,t)
-x=x>aw[1]and x<=A+86400000000 and x or 0
-local ao=dl(f)-(H and 1 or 0)
-local q={b=br and'u'or s,t=ae,F=av,e=bm,j=aj}
-q.g=t
+local br=T>0 and t=='w'
+local u=co(br and'u'or t,aw)
+local x=aC and tonumber(ARGV[a+13])or 0
+local H=cu(c,f,bm,x,u)
+x=x>ax[1]and x<=A+86400000000 and x or 0
+local ao=dm(f)-(H and 1 or 0)
+local q={b=br and'u'or t,t=ae,F=aw,e=bm,j=aj}
+q.g=u
 q.a=br and bF or H and H.b~='u'and H.a or x
 if q.a==0 then
-q.a=de(c,f,q)
+q.a=df(c,f,q)
 end
 local aZ=ao
-if s=='r'and ao>0 and f.i then
-for t=1,3 do
-for aQ,g in ipairs(f[t].h)do
-local cV=g.b=='r'and g.j==aj and g~=H
-aZ=aZ-(cV and 1 or 0)
+if t=='r'and ao>0 and f.i then
+for u=1,3 do
+for aQ,g in ipairs(f[u].h)do
+local cW=g.b=='r'and g.j==aj and g~=H
+aZ=aZ-(cW and 1 or 0)
 end
 end
 end
-local aH,m,i,S=false,nil,nil,0
-local cx=T>0 or(s~='p'and cp(K)==l)
-if s=='r'and not cx and#f.c==0 and(not H or H.b=='r')then
-i=da(e,l,aj,J)
-aH=i and cA(c,f,i,q,at)
+local aI,m,i,S=false,nil,nil,0
+local cy=T>0 or(t~='p'and cq(K)==l)
+if t=='r'and not cy and#f.c==0 and(not H or H.b=='r')then
+i=db(e,l,aj,J)
+aI=i and cB(c,f,i,q,au)
 end
 by(e,ARGV[a+2])
 local E=h+z
 local p=string.format('%.0f',E)
-if not aH then
-local as=aM(e,cx)
-if s=='r'and J and as.l==0 then
-as=aM(e,true)
+if not aI then
+local at=aN(e,cy)
+if t=='r'and J and at.l==0 then
+at=aN(e,true)
 end
-m,i=as.d[l],cN(as,l)
-if not m and not as.i and s=='r'then
-local au=M('r',1,0,J and as.l or 0,l,aj)
-local bW=tonumber(d('ZSCORE',e,au))
-m=bW and bW>h and L(au)
+m,i=at.d[l],cO(at,l)
+if not m and not at.i and t=='r'then
+local av=M('r',1,0,J and at.l or 0,l,aj)
+local bW=tonumber(d('ZSCORE',e,av))
+m=bW and bW>h and L(av)
 if m then
 m.n=bW
 end
@@ -1246,17 +1246,17 @@ return{-3,0,0,h}
 elseif T>0 and m.w>T then
 return{-1,0,0,h}
 end
-if as.b and(as.b=='p')~=(s=='p')then
-return redis.error_reply('WRONGTYPE this key is '..(s=='p'and'a readers-writer lock'or'a semaphore'))
+if at.b and(at.b=='p')~=(t=='p')then
+return redis.error_reply('WRONGTYPE this key is '..(t=='p'and'a readers-writer lock'or'a semaphore'))
 end
-S=s=='p'and tonumber(d('GET',K)or 0)or 0
-local bT=as.k>0
+S=t=='p'and tonumber(d('GET',K)or 0)or 0
+local bT=at.k>0
 ag(c,f,3,1)
 for b=1,#f[3].h do
 bT=bT or f[3].h[b].b=='p'
 end
-if bT and S~=0 and S~=at then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',S,at))
+if bT and S~=0 and S~=au then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',S,au))
 end
 local o=br and m.w<T and ag(c,f,1,1)
 if o and o.b=='u'and o.e~=l then
@@ -1271,7 +1271,7 @@ aT(c,f,H)
 aW(e)
 return{1,m.l,aZ,h}
 end
-if T>0 and s=='r'then
+if T>0 and t=='r'then
 w[e]=nil
 d('ZREM',e,m.f)
 d('ZADD',e,p,M('r',1,T,m.l,l,m.j))
@@ -1282,19 +1282,19 @@ aW(e)
 bH(e,c,K)
 return{1,m.l,aZ,h}
 end
-aH=i.k==0
+aI=i.k==0
 if not br then
-aH=not(s=='p'and dk(i,aj))and cA(c,f,i,q,at)
+aI=not(t=='p'and dl(i,aj))and cB(c,f,i,q,au)
 end
-local co=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
-aH=aH or co and co>h
+local cp=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
+aI=aI or cp and cp>h
 end
-if aH then
-local al=J and s=='r'and i.l or 0
+if aI then
+local al=J and t=='r'and i.l or 0
 if J and al==0 then
-al=bz(r,s=='p'and tonumber(ARGV[a+4])or 1,B)
+al=bz(r,t=='p'and tonumber(ARGV[a+4])or 1,B)
 end
-local bX=L(M(s,ae,T,al,l,aj))
+local bX=L(M(t,ae,T,al,l,aj))
 d('ZADD',e,'GT',p,bX.f)
 if m then
 d('ZREM',e,m.f)
@@ -1303,43 +1303,43 @@ elseif w[e]then
 bu(w[e],bX,E)
 end
 aW(e)
-cD(e,bX.f)
-if s=='p'then
+cE(e,bX.f)
+if t=='p'then
 local n=d('PTTL',e)
 d('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
 if n<0 then
 d('PERSIST',K)
 end
 end
-local cw=#f.c>0
-local cX=H and f.q>0 and H.a>=f.q
+local cx=#f.c>0
+local cY=H and f.q>0 and H.a>=f.q
 aT(c,f,H)
-if s=='w'and ao>0 then
+if t=='w'and ao>0 then
 d('ZREMRANGEBYSCORE',c,'-inf','(0')
 d('ZADD',c,string.format('-%.0f',A),'phase')
 f.v,f.q=A,0
-elseif H or cw then
-cy(c,f)
+elseif H or cx then
+cz(c,f)
 end
-if cw or cX then
+if cx or cY then
 bH(e,c,K)
 end
 return{1,al,aZ,h}
 end
 local v=0
 for aQ,g in pairs(i.d)do
-if v==0 or(s=='p')==(g.n-h<v)then
+if v==0 or(t=='p')==(g.n-h<v)then
 v=g.n-h
 end
 end
 if v==math.huge then
 v=-1
 end
-if not aB then
+if not aC then
 return{0,v,q.a,h,0,0}
 end
-local cY=not H and x==0 and t==3
-local ah=cY and ao or dg(c,f,q)
+local cZ=not H and x==0 and u==3
+local ah=cZ and ao or dh(c,f,q)
 local ab=tonumber(ARGV[a+14])
 if ab==0 then
 ab=2*math.min(math.max(1000,125*(ah+1)),2000)
@@ -1351,20 +1351,20 @@ h+math.min(ab,ar),
 q.y,
 q.b,
 ae,
-av,
+aw,
 q.p,
 #bm
 )..bm..aj
 f.o=f.o+d('ZADD',c,string.format('%.0f',bp(q,q.a)),q.f)
 d('PEXPIRE',c,ar)
-if s=='p'and S==0 then
+if t=='p'and S==0 then
 d('SET',K,ARGV[a+8],'PX',3600000)
 end
 if H and H.f==q.f then
 H.f=''
 end
 aT(c,f,H)
-cU(f,q)
+cV(f,q)
 return{0,v,q.a,h,ah,0}
 end,
 extendShared=function(k,a,kn,an)
@@ -1389,11 +1389,11 @@ end
 if h>V then
 return{-2,h}
 end
-local ci=D==0 and math.huge or h+D
-if bN or ci>E then
+local cj=D==0 and math.huge or h+D
+if bN or cj>E then
 w[e]=nil
-cD(e,m)
-d('ZADD',e,ci==math.huge and'+inf'or string.format('%.0f',ci),m)
+cE(e,m)
+d('ZADD',e,cj==math.huge and'+inf'or string.format('%.0f',cj),m)
 aW(e)
 if string.find(m,'^1 p')then
 local bx=d('PTTL',e)
@@ -1424,19 +1424,19 @@ C=0
 end
 if E then
 d('ZREM',e,m)
-cu(e,ARGV[a+1])
+cv(e,ARGV[a+1])
 if E==math.huge then
 aW(e)
 end
 end
-if E and string.find(m,'^1 r 1 [1-9]')and cp(KEYS[k+3])==ARGV[a+1]then
+if E and string.find(m,'^1 r 1 [1-9]')and cq(KEYS[k+3])==ARGV[a+1]then
 d('DEL',KEYS[k+3])
 aR[KEYS[k+3]]=nil
 end
 local function ao()
 if ARGV[a+3]~='0'then
 local f=bE(c)
-aT(c,f,ct(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
+aT(c,f,cu(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
 elseif C==1 and string.find(m,'^1 r')and d('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
 return
 end
@@ -1449,7 +1449,7 @@ return{C}
 end,
 countPermits=function(k,a,kn,an)
 Y()
-return{aM(KEYS[k+1],true).s}
+return{aN(KEYS[k+1],true).s}
 end,
 raiseShared=function(k,a,kn,an)
 local B=tonumber(ARGV[a+2])
@@ -1458,7 +1458,7 @@ return redis.error_reply('ERR expected a fence')
 end
 Y()
 bd(B)
-local e,m=KEYS[k+1],aM(KEYS[k+1],true).d[ARGV[a+1]]
+local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
 if not m then
 return{0}
 end
@@ -1476,15 +1476,15 @@ end,
 freeShared=function(k,a,kn,an)
 Y()
 local e,c,aa,y=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
-local ch={}
-for l,g in pairs(aM(e,true).d)do
+local ci={}
+for l,g in pairs(aN(e,true).d)do
 if string.sub(redis.sha1hex(l),1,#aa)==aa then
-ch[#ch+1]=g
+ci[#ci+1]=g
 end
 end
-for aQ,g in ipairs(ch)do
+for aQ,g in ipairs(ci)do
 d('ZREM',e,g.f)
-cu(e,g.e)
+cv(e,g.e)
 R('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
 if string.find(g.f,'^1 r 1 [1-9]')then
 d('DEL',KEYS[k+3])
@@ -1509,8 +1509,8 @@ end,
 ` +
     dispatchPart +
     `
-for b=1,#aF do
-pcall(dm,aF[b][1],aF[b][2],aF[b][3])
+for b=1,#aG do
+pcall(dn,aG[b][1],aG[b][2],aG[b][3])
 end
 return C`,
 };
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '24029762be50c5044d5b6531a2bd88c8e8f1ec59',
+  sha: 'e91b0e438be3fd257fa6eefc35e365793dd5f286',
   lua:
     clockPart +
     `
@@ -1576,20 +1576,20 @@ d('PEXPIRE',KEYS[k+1],z)
 return(r==A or y==0)and A or{1,r,0,h}
 end
 end
-local w,r,aB=(kn-1)/2,KEYS[k+kn],an>6
+local w,r,aC=(kn-1)/2,KEYS[k+kn],an>6
 local ab=an>7 and tonumber(ARGV[a+8])or 0
-local bh,au,v,bb={},{},0,false
+local bh,av,v,bb={},{},0,false
 for b=1,w do
-local u=d('GET',KEYS[k+b])
-if not u then
+local s=d('GET',KEYS[k+b])
+if not s then
 bh[b]=true
 else
 local F=d('PTTL',KEYS[k+b])
-if u~=l then
+if s~=l then
 bb=true
 v=(F<0 or v<0)and-1 or math.max(v,F)
 elseif F>=0 then
-au[b]=math.max(F,tonumber(z))
+av[b]=math.max(F,tonumber(z))
 end
 end
 end
@@ -1597,14 +1597,14 @@ local n=not bb and y>0 and aS(r)or 0
 for b=1,bb and 0 or w do
 local e,c=KEYS[k+b],KEYS[k+w+b]
 if bh[b]and d('ZCARD',c)>0 then
-if aB then
+if aC then
 bM(c,l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
 end
-local ap,aX=bv(e,r,c,aB and l,0,false)
+local ap,aX=bv(e,r,c,aC and l,0,false)
 if ap=='mine'then
 return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
 end
-if ap=='given'or aB then
+if ap=='given'or aC then
 bb=true
 v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
 break
@@ -1612,12 +1612,12 @@ end
 end
 end
 if bb then
-if aB then
+if aC then
 return ac(KEYS[k+1],KEYS[k+2],l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,v)
 end
 local P=an==6 and tonumber(ARGV[a+6])or 0
 for b=1,P>0 and w or 0 do
-db(KEYS[k+w+b],P)
+dc(KEYS[k+w+b],P)
 end
 return{0,v,0,h}
 end
@@ -1631,11 +1631,11 @@ local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
 for b=1,w do
 if bh[b]then
 cf(KEYS[k+b],l,z)
-elseif au[b]then
-d('PEXPIRE',KEYS[k+b],string.format('%.0f',au[b]))
+elseif av[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',av[b]))
 end
 end
-return{1,o,aB and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+return{1,o,aC and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
 acquireOnce=function(k,a,kn,an)
 ` +
@@ -1667,15 +1667,15 @@ return{1}
 end
 local C,bP={},false
 for b=1,w do
-local u=b==1 and o
+local s=b==1 and o
 if b>1 then
-u=R('GET',KEYS[k+b])
+s=R('GET',KEYS[k+b])
 O=R('ZCARD',KEYS[k+w+b])
 end
-if type(u)=='table'and not string.find(u.err,'WRONGTYPE',1,true)then
-return u
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
 end
-C[b]=not u and 0 or u==l and 1 or-1
+C[b]=not s and 0 or s==l and 1 or-1
 bP=bP or O~=0
 end
 for b=1,w do
@@ -1686,10 +1686,10 @@ end
 if not bP and an==3 then
 return C
 end
-local function bO(e,c,cM)
+local function bO(e,c,cN)
 Y()
 if x~='0'then
-local m=cs(c,l,tonumber(x))
+local m=ct(c,l,tonumber(x))
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -1701,8 +1701,8 @@ bK(ARGV[a+5])
 bM(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
 end
 local ap,aX
-if cM>=0 then
-ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cM==1)
+if cN>=0 then
+ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cN==1)
 end
 if ap=='mine'then
 return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
@@ -1834,7 +1834,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: '647258e4cce70cc3df08253b026730e16d5de2bf',
+  sha: 'c9a261f777ee86f60d8935810e45f0daf1a7de0f',
   lua: extend1Part,
 };
 
@@ -1884,15 +1884,15 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: 'aa974871b35f26862fa788a7d97abe28897de1bc',
+  sha: '79802af57ef6f19ef71b4fff674f24a91d41cf57',
   lua:
     clockPart +
     `
-local u=R('GET',KEYS[1])
-if type(u)=='table'then
-return string.find(u.err,'WRONGTYPE',1,true)and{-1}or u
+local s=R('GET',KEYS[1])
+if type(s)=='table'then
+return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
 end
-local bQ=u and redis.sha1hex(u)
+local bQ=s and redis.sha1hex(s)
 if not bQ or string.sub(bQ,1,#ARGV[1])~=ARGV[1]then
 return{0}
 end
@@ -1937,11 +1937,11 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '87c7fd2a5dfac88120879b8a5ff3f0f41af45263',
+  sha: '87954980e274ea9973e1689d995bf1126a303314',
   lua: `local Q=redis.call('TIME')
 local A=Q[1]*1000000+Q[2]
 local h=math.floor(A/1000)
-local function dj(e,v)
+local function dk(e,v)
 local o=redis.pcall('ZRANGE',e,0,15)
 if o.err then
 return nil,o.err
@@ -1953,32 +1953,42 @@ if not string.find(o[b],'^1 [rwp] %d+ %d+ %d+ %d+ .')then
 return nil,'FOREIGN this sorted set has a member that is not of redis-exp-lock'
 end
 end
-local s,O,aD=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+local t,O,aE=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
 if tonumber(n[2])<=h then
-return{false,-2,0,s,{}}
+return{false,-2,0,t,{}}
 end
 local i=redis.call('ZRANGEBYSCORE',e,string.format('(%.0f',h),'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 v=n[2]=='inf'and-1 or tonumber(n[2])-h
-return{string.sub(aD,1,tonumber(O)),v,0,s,i}
+return{string.sub(aE,1,tonumber(O)),v,0,t,i}
 end
 local w=(#KEYS-1)/2
 local C={A,redis.call('GET',KEYS[#KEYS])}
+local cg=0
 for b=1,w do
-local u=redis.pcall('GET',KEYS[b])
+local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
 local v=redis.call('PTTL',KEYS[b])
-local aO,aU
-if type(u)=='table'then
-aO,aU=dj(KEYS[b],v)
-aU=aU and(string.find(aU,'^FOREIGN')and aU or u.err)
-else
-aO={u,v,0,'m',{}}
+if type(s)=='table'then
+s=redis.pcall('GET',KEYS[b])
+elseif v==-2 then
+s=false
 end
-if aO then
-aO[3]=redis.call('ZCOUNT',KEYS[w+b],0,'+inf')
-aO[6]=aO[3]==0 and{}
+local as,aU
+if type(s)=='table'then
+as,aU=dk(KEYS[b],v)
+aU=aU and(string.find(aU,'^FOREIGN')and aU or s.err)
+else
+as={s,v,0,'m',{}}
+end
+if as then
+as[3]=redis.call('ZCOUNT',KEYS[w+b],0,'+inf')
+as[6]=as[3]==0 and{}
 or redis.call('ZRANGEBYSCORE',KEYS[w+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 end
-C[b+2]=aO or aU
+C[b+2]=as or aU
+cg=cg+(as and#as[5]+#as[6]or 0)
+if cg>4096 then
+break
+end
 end
 return C`,
 };
@@ -1990,7 +2000,7 @@ return C`,
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
  * @param most so many holders and entries of each lock are told one by one
- * @returns the call; its reply: [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+ * @returns the call; its reply: [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
 export function inspect(
   lock: readonly string[],
@@ -2003,7 +2013,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'e8a2f3114026aa01a33dbd642af78397592e5b09',
+  sha: '4fb79996d7a5aa0b4430b0da4d8ca5c06ca608e7',
   lua:
     clockPart +
     `
@@ -2036,7 +2046,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '7b8d6e0445c0be52e30c6327154afdcc34f70fba',
+  sha: '8bf8e8d1c8811998e211f22f477109f6c420db61',
   lua:
     clockPart +
     `
@@ -2084,20 +2094,20 @@ d('PEXPIRE',KEYS[k+1],z)
 return(r==A or y==0)and A or{1,r,0,h}
 end
 end
-local w,r,aB=(kn-1)/2,KEYS[k+kn],an>6
+local w,r,aC=(kn-1)/2,KEYS[k+kn],an>6
 local ab=an>7 and tonumber(ARGV[a+8])or 0
-local bh,au,v,bb={},{},0,false
+local bh,av,v,bb={},{},0,false
 for b=1,w do
-local u=d('GET',KEYS[k+b])
-if not u then
+local s=d('GET',KEYS[k+b])
+if not s then
 bh[b]=true
 else
 local F=d('PTTL',KEYS[k+b])
-if u~=l then
+if s~=l then
 bb=true
 v=(F<0 or v<0)and-1 or math.max(v,F)
 elseif F>=0 then
-au[b]=math.max(F,tonumber(z))
+av[b]=math.max(F,tonumber(z))
 end
 end
 end
@@ -2105,14 +2115,14 @@ local n=not bb and y>0 and aS(r)or 0
 for b=1,bb and 0 or w do
 local e,c=KEYS[k+b],KEYS[k+w+b]
 if bh[b]and d('ZCARD',c)>0 then
-if aB then
+if aC then
 bM(c,l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
 end
-local ap,aX=bv(e,r,c,aB and l,0,false)
+local ap,aX=bv(e,r,c,aC and l,0,false)
 if ap=='mine'then
 return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
 end
-if ap=='given'or aB then
+if ap=='given'or aC then
 bb=true
 v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
 break
@@ -2120,12 +2130,12 @@ end
 end
 end
 if bb then
-if aB then
+if aC then
 return ac(KEYS[k+1],KEYS[k+2],l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,v)
 end
 local P=an==6 and tonumber(ARGV[a+6])or 0
 for b=1,P>0 and w or 0 do
-db(KEYS[k+w+b],P)
+dc(KEYS[k+w+b],P)
 end
 return{0,v,0,h}
 end
@@ -2139,11 +2149,11 @@ local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
 for b=1,w do
 if bh[b]then
 cf(KEYS[k+b],l,z)
-elseif au[b]then
-d('PEXPIRE',KEYS[k+b],string.format('%.0f',au[b]))
+elseif av[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',av[b]))
 end
 end
-return{1,o,aB and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+return{1,o,aC and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
 extend=function(k,a,kn,an)
 ` +
@@ -2160,15 +2170,15 @@ return{1}
 end
 local C,bP={},false
 for b=1,w do
-local u=b==1 and o
+local s=b==1 and o
 if b>1 then
-u=R('GET',KEYS[k+b])
+s=R('GET',KEYS[k+b])
 O=R('ZCARD',KEYS[k+w+b])
 end
-if type(u)=='table'and not string.find(u.err,'WRONGTYPE',1,true)then
-return u
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
 end
-C[b]=not u and 0 or u==l and 1 or-1
+C[b]=not s and 0 or s==l and 1 or-1
 bP=bP or O~=0
 end
 for b=1,w do
@@ -2179,10 +2189,10 @@ end
 if not bP and an==3 then
 return C
 end
-local function bO(e,c,cM)
+local function bO(e,c,cN)
 Y()
 if x~='0'then
-local m=cs(c,l,tonumber(x))
+local m=ct(c,l,tonumber(x))
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -2194,8 +2204,8 @@ bK(ARGV[a+5])
 bM(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
 end
 local ap,aX
-if cM>=0 then
-ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cM==1)
+if cN>=0 then
+ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cN==1)
 end
 if ap=='mine'then
 return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
@@ -2219,76 +2229,76 @@ end,
 ` +
     replyPart +
     `
-local am,aG=KEYS,ARGV
-local aC,aV,aK,bI=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
+local am,aH=KEYS,ARGV
+local aD,aV,aL,bI=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
 local z,V,y=ARGV[5],ARGV[6],tonumber(ARGV[7])
-local S,r,bq=aC+aV,KEYS[#KEYS],7+aC
-local ax,a=(#KEYS-1-S-aV)/2,S+aV
-local au,H,bG,G={},0,{},0
-local function cz(M)
+local S,r,bq=aD+aV,KEYS[#KEYS],7+aD
+local ay,a=(#KEYS-1-S-aV)/2,S+aV
+local av,H,bG,G={},0,{},0
+local function cA(M)
 local F=tonumber(M)
 return F and F>=1 and F<=9007199254740991 and string.find(M,'^%d+$')
 end
 local i=S>0 and d('MGET',unpack(am,1,S))
-if ax+aC>0 then
+if ay+aD>0 then
 Y()
 end
-local dc=bk and aC>0 and cz(aK)
-for b=1,aC do
-bG[b]=dc and i[b]==aG[7+b]and h<=tonumber(aG[bq+b])
+local dd=bk and aD>0 and cA(aL)
+for b=1,aD do
+bG[b]=dd and i[b]==aH[7+b]and h<=tonumber(aH[bq+b])
 end
 if aV>0 then
 H=d('EXISTS',unpack(am,S+1,a))
-for b=aC+1,S do
-if i[b]==aG[bq+b]and(H==0 or d('EXISTS',am[aV+b])==0)then
+for b=aD+1,S do
+if i[b]==aH[bq+b]and(H==0 or d('EXISTS',am[aV+b])==0)then
 G=G+1
-au[G],bG[b]=am[b],true
+av[G],bG[b]=am[b],true
 end
 end
 end
-local o,ay=0,false
-if ax>0 then
-H=d('EXISTS',unpack(am,a+ax+1,a+2*ax))
+local o,az=0,false
+if ay>0 then
+H=d('EXISTS',unpack(am,a+ay+1,a+2*ay))
 local n=y==1 and d('GET',r)or'0'
-ay=h<=tonumber(V)and cz(z)
-ay=ay and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
-if ay and y==1 then
+az=h<=tonumber(V)and cA(z)
+az=az and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
+if az and y==1 then
 o=math.max(n+1,A)
-ay=not R('SET',r,string.format('%.0f',o+ax-1)).err
+az=not R('SET',r,string.format('%.0f',o+ay-1)).err
 end
 end
-C,af={S+ax,o,h or 0},3
-local function cc(G,di,bU,...)
+C,af={S+ay,o,h or 0},3
+local function cc(G,dj,bU,...)
 KEYS,ARGV=bU,{...}
 C[1],C[af+1]=C[1]-1,G
 af=af+1
-cm(pcall(scripts[di],0,0,#KEYS,#ARGV))
+cn(pcall(scripts[dj],0,0,#KEYS,#ARGV))
 end
-local function ck()
-for b=1,ax do
-local e,c,l=am[a+b],am[a+ax+b],aG[bq+S+b]
-local cW=ay and(H==0 or d('EXISTS',c)==0)
-if not cW or not d('SET',e,l,'NX','PX',z)then
-cc(S+b,'acquire',{e,c,r},l,z,V,aG[7])
-end
-end
-end
-if not ay then
-ck()
-end
-for b=1,aC do
-if not bG[b]or type(R('PEXPIRE',am[b],aK,'GT'))=='table'then
-cc(b,'extend',{am[b]},aG[7+b],aK,'0',aG[bq+b])
+local function cl()
+for b=1,ay do
+local e,c,l=am[a+b],am[a+ay+b],aH[bq+S+b]
+local cX=az and(H==0 or d('EXISTS',c)==0)
+if not cX or not d('SET',e,l,'NX','PX',z)then
+cc(S+b,'acquire',{e,c,r},l,z,V,aH[7])
 end
 end
-local cQ=G>0 and R('DEL',unpack(au))
-for b=aC+1,S do
-if type(cQ)=='table'or not bG[b]then
-cc(b,'release',{am[b],am[aV+b],r},aG[bq+b],'0',bI)
+end
+if not az then
+cl()
+end
+for b=1,aD do
+if not bG[b]or type(R('PEXPIRE',am[b],aL,'GT'))=='table'then
+cc(b,'extend',{am[b]},aH[7+b],aL,'0',aH[bq+b])
 end
 end
-if ay then
-ck()
+local cR=G>0 and R('DEL',unpack(av))
+for b=aD+1,S do
+if type(cR)=='table'or not bG[b]then
+cc(b,'release',{am[b],am[aV+b],r},aH[bq+b],'0',bI)
+end
+end
+if az then
+cl()
 end
 return C`,
 };
@@ -2338,12 +2348,12 @@ export function plain(
 
 const processesScript: Script = {
   name: 'processes',
-  sha: '05d00b7fe0aa9809d22e54e3b701476bdabc6ad0',
+  sha: '1c07ce2991a3b3f36bbe395ee9bf6589360b6882',
   lua: `local Q=redis.call('TIME')
 local h=Q[1]*1000+math.floor(Q[2]/1000)
-local aJ=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
-table.insert(aJ,1,h)
-return aJ`,
+local aK=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
+table.insert(aK,1,h)
+return aK`,
 };
 
 /**
@@ -2409,7 +2419,7 @@ export function raiseShared(lock: string, fence: string, token: string | number,
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: 'e03aaf03642eb6e5e5f57e22f44e2b1c1312b477',
+  sha: '855cb8ed920b63c50d47750b65e10cd961bce55b',
   lua:
     clockPart +
     `
@@ -2457,7 +2467,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'fc438b4679969968ba4688ab5f038f31553026fe',
+  sha: '3c2db36e94909060944ad3f5fc7cab34327fa57f',
   lua:
     clockPart +
     `
@@ -2469,7 +2479,7 @@ const readPlacesScript: Script = {
     `
 Y()
 local bl={}
-for aQ,g in pairs(aM(KEYS[1],true).d)do
+for aQ,g in pairs(aN(KEYS[1],true).d)do
 bl[#bl+1]=g.j
 end
 return bl`,
@@ -2574,7 +2584,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'fdd0a17391e11c636777979683371fbe12b33dd3',
+  sha: '1160de4db4219094099eef4077b8aa71518e227f',
   lua:
     clockPart +
     `
