@@ -3,8 +3,7 @@
 //
 // Each operation is repeated by `settings` until it succeeds, and goes by the value of the lock: an attempt asks the store once.
 // With an only client, its answer is its vote; beside the word of several (a quorum) stands a ballot, on which each client's answer
-// is noted as it comes in. For one key of an only client, the pauses between attempts are spent in its queue: what that grants is a
-// lease.
+// is noted as it comes in. For one key of an only client, pauses are spent in its queue: what that grants is a lease.
 import {
   type Attempt,
   Attempts,
@@ -277,10 +276,8 @@ export class Redlock extends Attempts {
       queued?.asks();
       return this._attemptAlone(resources, ask);
     };
-    const pause = (ms: number): Promise<Lease | undefined> => {
-      queued ??= new QueuedCall(crowd, key!, duration);
-      return queued.pause(ms);
-    };
+    const pause = (ms: number): Promise<Lease | undefined> =>
+      (queued ??= new QueuedCall(crowd, key!, duration)).pause(ms);
     try {
       const { attempts, result } = await this._repeat(settings, attempt, key === undefined ? undefined : pause);
       if (typeof result !== 'function') return this.#granted(resources, attempts, result, duration, settings, call);
