@@ -136,7 +136,6 @@ export class Redlock extends Attempts {
    * @throws {ExecutionError} no majority in any attempt. Nothing is held, and what a minority granted is released.
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible resource.
    */
-  // Not `async`: that would be a promise more.
   acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
     try {
       checkDuration(duration);
@@ -276,8 +275,10 @@ export class Redlock extends Attempts {
       queued?.asks();
       return this._attemptAlone(resources, ask);
     };
-    const pause = (ms: number): Promise<Lease | undefined> =>
-      (queued ??= new QueuedCall(crowd, key!, duration)).pause(ms);
+    const pause = (ms: number): Promise<Lease | undefined> => {
+      queued ??= new QueuedCall(crowd, key!, duration);
+      return queued.pause(ms);
+    };
     try {
       const { attempts, result } = await this._repeat(settings, attempt, key === undefined ? undefined : pause);
       if (typeof result !== 'function') return this.#granted(resources, attempts, result, duration, settings, call);
