@@ -4,9 +4,9 @@
 // Each operation is repeated by `settings` until it succeeds, and goes by the value of the lock: an attempt asks the store once.
 // With an only client, its answer is its vote; beside the word of several (a quorum) stands a ballot, on which each client's answer
 // is noted as it comes in. For one key of an only client, pauses are spent in its queue: what that grants is a lease.
+import { Asking } from './compat/asking';
 import {
   type Attempt,
-  Attempts,
   checkDuration,
   driftMs,
   ExecutionError,
@@ -15,34 +15,22 @@ import {
   type Settings,
 } from './compat/attempts';
 import {
-  Ballot,
+  type Ballot,
   type Client,
   type ClientExecutionResult,
   type ExecutionResult,
   type ExecutionStats,
   ResourceLockedError,
 } from './compat/ballot';
-import { Electorate, type Grant, type Value, type ValueCall } from './compat/electorate';
-import {
-  askObserved,
-  extendOnce,
-  type Hold,
-  isObserved,
-  leftMs,
-  type RedlockAbortSignal,
-  releaseOnce,
-  sentOf,
-  signalOf,
-} from './compat/hold';
-import { Crowd, owner, QueuedCall, yieldMs } from './compat/queued';
+import type { Value } from './compat/electorate';
+import { extendOnce, type Hold, leftMs, type RedlockAbortSignal, releaseOnce, sentOf, signalOf } from './compat/hold';
+import { yieldMs } from './compat/queued';
 import { Renewal } from './compat/renewal';
-import { commandTimeoutMs, connectIfLazy, quit } from './compat/stores';
+import { quit } from './compat/stores';
 import { after, Tenure } from './compat/tenure';
 import { optionError } from './errors';
 import { type Key, lockKeys } from './keys';
-import type { Lease } from './lease';
 import { type Moment, now, trustedMs } from './store';
-import { redisExpLock } from './with-lock';
 
 export {
   type Client,
@@ -103,11 +91,7 @@ export class Lock {
   }
 }
 
-export class Redlock extends Attempts {
-  readonly #electorate: Electorate;
-  /** Those that wait for one key of an only client. */
-  readonly #crowd: Crowd | undefined;
-
+export class Redlock extends Asking {
   /**
    * @param clients  One or more, of independent servers.
    * @param settings Default: those of `Settings`.
@@ -118,10 +102,6 @@ export class Redlock extends Attempts {
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
     super(clients, settings);
     refuseScripts(scripts);
-    this.#electorate = new Electorate(this.clients);
-    const [redis] = this.clients;
-    if (this.clients.size === 1)
-      this.#crowd = new Crowd(redisExpLock({ redis: redis!, owner, commandTimeout: commandTimeoutMs }));
   }
 
   /** Runs `quit()` on all clients. Locks that are held stay until their end. */
@@ -136,15 +116,15 @@ export class Redlock extends Attempts {
    * @throws {ExecutionError} no majority in any attempt. Nothing is held, and what a minority granted is released.
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible resource.
    */
-  acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
-    try {
-      checkDuration(duration);
-      const keys = this.#keysOf(resources);
-      if (this.#crowd === undefined) return this.#acquireOfAll(resources, keys, duration, settings);
-      return this.#acquireAlone(this.#crowd, resources, keys, duration, settings);
-    } catch (error) {
-      return Promise.reject(error);
-    }
+  async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkDuration(duration);
+    const { attempts, result, call } = await this._ask(resources, this.#keysOf(resources), duration, settings);
+    if (typeof result === 'function')
+      return this.#lock(resources, result.token, attempts, result, sentOf(result, duration), duration, settings);
+    const { token, fence, sent } = result;
+    const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
+    if (call.mayExecute) tenure.request = call;
+    return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
   }
 
   /**
@@ -179,7 +159,7 @@ export class Redlock extends Attempts {
       hold instanceof Tenure
         ? () =>
             this.#attempt(resources, (ballot) =>
-              this.#electorate.extend(this.#valueOf(existing, hold), hold, duration, endOf, ballot),
+              this._electorate.extend(this.#valueOf(existing, hold), hold, duration, endOf, ballot),
             )
         : () => this._attemptAlone(resources, () => extendOnce(hold, duration));
     const { attempts, result } = await this._repeat(settings, extend);
@@ -253,86 +233,6 @@ export class Redlock extends Attempts {
     }
   }
 
-  async #acquireAlone(
-    crowd: Crowd,
-    resources: string[],
-    keys: Key,
-    duration: number,
-    settings: Partial<Settings> | undefined,
-  ): Promise<Lock> {
-    const call = this.#electorate.call(keys, duration);
-    const key = typeof keys === 'string' ? resources[0]! : undefined;
-    let queued = key === undefined ? undefined : crowd.behind(key, duration);
-    // The same each time: a crowd that waits should not make an error for each of its attempts.
-    let busy: ReturnType<typeof Ballot.refused> | undefined;
-    const ask = (): Promise<Grant | Lease | 0> =>
-      key !== undefined && isObserved() ? askObserved(crowd, key, duration) : call.ask();
-    const attempt = async (): Promise<Attempt<Grant | Lease>> => {
-      if (queued?.isKnownBusy) {
-        busy ??= Ballot.refused(this.clients, resources.length, 0);
-        return this._refused(busy);
-      }
-      queued?.asks();
-      return this._attemptAlone(resources, ask);
-    };
-    const pause = (ms: number): Promise<Lease | undefined> => {
-      queued ??= new QueuedCall(crowd, key!, duration);
-      return queued.pause(ms);
-    };
-    try {
-      const { attempts, result } = await this._repeat(settings, attempt, key === undefined ? undefined : pause);
-      if (typeof result !== 'function') return this.#granted(resources, attempts, result, duration, settings, call);
-      call.retract();
-      return this.#lock(resources, result.token, attempts, result, sentOf(result, duration), duration, settings);
-    } catch (error) {
-      call.retract();
-      // redlock releases then, and tells that there was nothing to release.
-      if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length, 0).error);
-      throw error;
-    } finally {
-      if (queued?.isQueued) await queued.leave();
-    }
-  }
-
-  async #acquireOfAll(
-    resources: string[],
-    keys: Key,
-    duration: number,
-    settings: Partial<Settings> | undefined,
-  ): Promise<Lock> {
-    this.#electorate.uses(duration);
-    const call = this.#electorate.call(keys, duration);
-    for (const client of this.clients) connectIfLazy(client);
-    await this.#electorate.ready();
-    try {
-      const { attempts, result } = await this._repeat(settings, () =>
-        this._attempt(resources, (ballot) => call.ask(ballot)),
-      );
-      return this.#granted(resources, attempts, result, duration, settings, call);
-    } catch (error) {
-      call.retract();
-      if (error instanceof ExecutionError) {
-        await error.attempts.at(-1);
-        const value = { keys, token: call.token };
-        await (await this._attempt(resources, (ballot) => this.#electorate.release(value, 0, ballot))).stats;
-      }
-      throw error;
-    }
-  }
-
-  #granted(
-    resources: string[],
-    attempts: Promise<ExecutionStats>[],
-    { token, fence, sent }: Grant,
-    duration: number,
-    settings: Partial<Settings> | undefined,
-    call: ValueCall,
-  ): Lock {
-    const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
-    if (call.mayExecute) tenure.request = call;
-    return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
-  }
-
   #lock(
     resources: string[],
     value: string,
@@ -361,14 +261,14 @@ export class Redlock extends Attempts {
     resources: readonly string[],
     ask: (ballot?: Ballot) => Promise<T | number>,
   ): Promise<Attempt<T>> {
-    return this.#crowd === undefined ? this._attempt(resources, ask) : this._attemptAlone(resources, ask);
+    return this._isAlone ? this._attemptAlone(resources, ask) : this._attempt(resources, ask);
   }
 
   #releaseValue(lock: Lock, tenure: Tenure): () => Promise<Attempt<true>> {
     tenure.release();
     const value = this.#valueOf(lock, tenure);
     const release = async (ballot?: Ballot): Promise<true | number> => {
-      const released = await this.#electorate.release(value, yieldMs, ballot);
+      const released = await this._electorate.release(value, yieldMs, ballot);
       // It would take the key that was freed just now.
       if (tenure.request?.mayExecute) tenure.request.retract();
       return released;
@@ -377,13 +277,13 @@ export class Redlock extends Attempts {
   }
 
   #valueOf({ resources, value }: Lock, tenure: Tenure): Value {
-    const isConfirmed = this.#crowd !== undefined && tenure.fence > 0 && tenure.request === undefined;
+    const isConfirmed = this._isAlone && tenure.fence > 0 && tenure.request === undefined;
     return { keys: this.#keysOf(resources), token: value, isConfirmed };
   }
 
   #keysOf(resources: unknown): Key {
     if (!Array.isArray(resources)) throw optionError('resources', 'an array of strings', resources);
-    return lockKeys(resources, this.#electorate.store.keyPrefix);
+    return lockKeys(resources, this._electorate.store.keyPrefix);
   }
 }
 

@@ -163,7 +163,9 @@ export abstract class Lock {
     this._acquiredExternally = false;
     this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
     this.stopRefresh();
-    if (this._refreshTimeInterval > 0) this.#startRefresh();
+    if (this._refreshTimeInterval > 0) {
+      this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval).unref();
+    }
     return true;
   }
 
@@ -304,11 +306,6 @@ export abstract class Lock {
       .finally(() => {
         this.#retracting = undefined;
       });
-  }
-
-  #startRefresh(): void {
-    this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval);
-    this._refreshInterval.unref();
   }
 
   /** Redis could not be asked: again, while the lock is surely ours. */
