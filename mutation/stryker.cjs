@@ -51,26 +51,30 @@ const env = (pass) => ({
 /** Of a process of its own, which runs without mutants. */
 const ofProcesses = /the process ends by itself/;
 
-/** The tests as they are: the files in the order of their durations, the slow tests, and those that cannot tell anything here. */
+/**
+ * The tests as they are, when they run a second time in a process, as they do for every mutant: the files in the order of their durations,
+ * the slow tests, and those that cannot tell anything here.
+ */
 exports.baseline = (folder) => {
-  const args = ['node_modules/mocha/bin/mocha.js', '--no-parallel', '--reporter', 'json', ...all];
+  const args = ['--import', 'tsx', '--expose-gc', join(__dirname, 'twice.cjs'), ...all];
   const { stdout } = spawnSync(process.execPath, args, {
     cwd: folder,
     encoding: 'utf8',
     maxBuffer: 1 << 28,
     env: env('slow'),
   });
-  const { tests, failures } = JSON.parse(stdout.slice(stdout.indexOf('{\n  "stats"')));
-  for (const { fullTitle } of failures) console.log(`left out, it fails without mutants: ${fullTitle}`);
+  const tests = JSON.parse(stdout.slice(stdout.lastIndexOf('\n[') + 1));
+  const failures = tests.filter(({ failed }) => failed);
+  for (const { title, failed } of failures) console.log(`left out, it fails without mutants: ${title}: ${failed}`);
   const files = new Map(all.map((file) => [file, 0]));
-  for (const { file, duration } of tests) {
+  for (const { file, ms } of tests) {
     const name = all.find((each) => file.endsWith(each));
-    files.set(name, files.get(name) + (duration ?? 0));
+    files.set(name, files.get(name) + ms);
   }
   const quickest = [...files].sort(([, one], [, other]) => one - other).map(([file]) => file);
-  const titles = (some) => some.map(({ fullTitle }) => fullTitle);
-  const leftOut = titles([...failures, ...tests.filter(({ fullTitle }) => ofProcesses.test(fullTitle))]);
-  return { quickest, leftOut, slow: titles(tests.filter(({ duration }) => duration > quickMs)) };
+  const titles = (some) => some.map(({ title }) => title);
+  const leftOut = titles([...failures, ...tests.filter(({ title }) => ofProcesses.test(title))]);
+  return { quickest, leftOut, slow: titles(tests.filter(({ ms }) => ms > quickMs)) };
 };
 
 const escaped = (title) => title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
