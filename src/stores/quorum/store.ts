@@ -168,7 +168,8 @@ export class Quorum implements Store {
           resolve(grantOf(request, verdict.fence, sent));
         }
       };
-      const [first, rest] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
+      const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
+      const [first, rest] = request.asksAll ? [[...some, ...others], []] : [some, others];
       this.#start(request, lifetimeMs, sent, first, rest, onVerdict);
     });
   }
