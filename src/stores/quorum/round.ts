@@ -23,7 +23,6 @@ export type Verdict =
 export class Round {
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;
-  /** The largest lifetime in use. */
   readonly #longestMs: number;
   readonly #clock: Clock;
   readonly #onVerdict: (verdict: Verdict) => void;
@@ -62,7 +61,7 @@ export class Round {
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
-    // Whoever has the lock wants it at the other nodes too; until then its caller may have given up.
+    // A holder of the lock wants it at the other nodes too; before the grant, the caller may have given up.
     const begin = (): boolean => this.#phase === 'granted' || (this.#phase !== 'over' && request.begin());
     this.#request = { ...request, begin };
     this.#nodes = nodes;
@@ -75,10 +74,7 @@ export class Round {
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /**
-   * @param rest    Asked after `restAfterMs`, or when one of the first refuses.
-   * @param skipped Why others are not asked.
-   */
+  /** `rest` is asked after `restAfterMs`, or when one of the first refuses; `skipped` says why others are not asked. */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
@@ -189,7 +185,7 @@ export class Round {
       }
     }
     if (this.#phase === 'failed') this.#explain();
-    // Undecided: the first do not do.
+    // Undecided: the first nodes are not enough.
     const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
     if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
     this.#checkDone();
@@ -260,7 +256,7 @@ export class Round {
   }
 
   #release(node: QuorumNode): void {
-    node.abandon(this.#releaseOf(this.#request.token), this.#holders.get(node)!);
+    node.abandon(releaseOf(this.#request, this.#request.token), this.#holders.get(node)!);
   }
 
   /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
@@ -270,12 +266,11 @@ export class Round {
   }
 
   #leaveQueue(node: QuorumNode): void {
-    const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) node.abandon(this.#releaseOf(whose, -1), 0);
+    const queuedAs = this.#request.queueAs?.token;
+    if (queuedAs !== undefined) node.abandon(releaseOf(this.#request, queuedAs, -1), 0);
   }
+}
 
-  #releaseOf(token: string, ticket = 0): ReleaseRequest {
-    const { keys, mode, commandTimeoutMs } = this.#request;
-    return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
-  }
+function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
+  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
 }
