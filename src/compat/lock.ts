@@ -5,7 +5,7 @@ import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } 
 import { newToken } from '../token';
 import { commandTimeoutMs } from './stores';
 import { after, Tenure } from './tenure';
-import { attempts, type Turn } from './turns';
+import { attempts, oneByOne, type Turn } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -61,6 +61,8 @@ const shortestRetryMs = 10;
 /** Two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
 
+const always = (): boolean => true;
+
 function throwIt(error: LostLockError): never {
   throw error;
 }
@@ -81,6 +83,8 @@ export abstract class Lock {
   #grant: { readonly fence: number; readonly sent: Moment } | undefined;
   /** Calls of acquire() under way. */
   #acquiring = 0;
+  /** The last attempt that was begun. */
+  #asking: Promise<boolean> | undefined;
   #isReleasing = false;
   #retry: NodeJS.Timeout | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
@@ -106,13 +110,8 @@ export abstract class Lock {
     this.#isShared = given !== undefined && given !== '';
     this._identifier = given || newIdentifier(identifierSuffix);
     this._acquiredExternally = !!acquiredExternally || !!externallyAcquiredIdentifier;
-    this._acquireOptions = {
-      identifier: this._identifier,
-      lockTimeout,
-      acquireTimeout,
-      acquireAttemptsLimit,
-      retryInterval,
-    };
+    const limits = { lockTimeout, acquireTimeout, acquireAttemptsLimit, retryInterval };
+    this._acquireOptions = { identifier: this._identifier, ...limits };
     this._refreshTimeInterval = refreshInterval;
     this._onLockLost = onLockLost;
   }
@@ -151,21 +150,22 @@ export abstract class Lock {
 
   /** As acquire(); resolves with false instead of a TimeoutError. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
-    this.#grant = undefined;
-    const sent = now();
+    this.#grant = this._acquiredExternally ? { fence: 0, sent: now() } : undefined;
     const acquired = this._acquiredExternally ? await this._refresh() : await this.#acquire(abortSignal);
-    if (!acquired) return false;
-    const grant = this.#grant ?? { fence: 0, sent };
+    const grant = this.#grant;
+    if (!acquired || grant === undefined) return false;
     this._acquired = true;
     this._acquiredExternally = false;
     this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
     this.stopRefresh();
-    if (this._refreshTimeInterval > 0) this.#startRefresh();
+    if (this._refreshTimeInterval > 0) {
+      this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval).unref();
+    }
     return true;
   }
 
   /**
-   * Gives the lock back; does nothing where none is held.
+   * Releases the lock; does nothing where none is held.
    *
    * @throws {LockBackendError} Redis gave no usable answer. May be tried again; at worst lockTimeout frees it.
    */
@@ -174,11 +174,13 @@ export abstract class Lock {
     if (this._acquired || this._acquiredExternally) {
       this.#tenure?.release();
       this.#isReleasing = true;
-      // A refresh that is on its way must not come behind the release.
-      await this.#refreshed;
-      await this._release().finally(() => {
+      try {
+        // A refresh that is on its way must not come behind the release.
+        if (this._refreshing) await this.#refreshed;
+        await this._release();
+      } finally {
         this.#isReleasing = false;
-      });
+      }
     }
     this._acquired = false;
     this._acquiredExternally = false;
@@ -221,19 +223,31 @@ export abstract class Lock {
   }
 
   /** @internal Attempts, one each retryInterval and one whenever a release in this process wakes us. */
-  protected _attempts(turn: Turn, signal: AbortSignal | undefined, ask: () => Promise<boolean>): Promise<boolean> {
-    return attempts(this._acquireOptions, turn, signal, () =>
-      ask().catch((error) => {
-        this._failed(error);
-        throw error;
-      }),
-    );
+  protected _attempts(
+    newTurn: () => Turn,
+    signal: AbortSignal | undefined,
+    ask: () => Promise<boolean>,
+  ): Promise<boolean> {
+    return attempts(this._acquireOptions, signal, { newTurn, ask, failed: (error) => this._failed(error) });
+  }
+
+  /** @internal What is asked for under our identifier, one after the other. */
+  protected _oneByOne(ask: () => Promise<boolean>): Promise<boolean> {
+    if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
+    const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
+    this.#asking = asking;
+    return asking;
+  }
+
+  /** @internal No request for it is on its way any more. */
+  protected get _isConfirmed(): boolean {
+    return this._acquired && !this.#isShared && this.#acquiring === 0;
   }
 
   /** @internal */
-  protected _acquireRequest(keys: string): Omit<AcquireRequest, 'commandTimeoutMs'> {
-    const { identifier, lockTimeout } = this._acquireOptions;
-    return { keys, token: identifier, lifetimeMs: lockTimeout, fencing: true, minReplicas: 0, begin: () => true };
+  protected _acquireRequest(keys: string, commandTimeoutMs: number): AcquireRequest {
+    const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
+    return { keys, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin: always };
   }
 
   /** @internal */
@@ -260,7 +274,7 @@ export abstract class Lock {
   }
 
   async #acquire(abortSignal: AbortSignal | undefined): Promise<boolean> {
-    await this.#retracting;
+    if (this.#retracting !== undefined) await this.#retracting;
     this.#acquiring += 1;
     try {
       return await this._acquire(abortSignal);
@@ -279,19 +293,9 @@ export abstract class Lock {
     this.#mayExecuteUntilMs = 0;
     if (this._mayBeOurs) return;
     const release = (): Promise<void> => this._release().catch(() => {});
-    const idle = (): Promise<void> =>
-      new Promise((resolve) => setTimeout(resolve, untilMs - performance.now()).unref());
-    this.#retracting = release()
-      .then(idle)
-      .then(release)
-      .finally(() => {
-        this.#retracting = undefined;
-      });
-  }
-
-  #startRefresh(): void {
-    this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval);
-    this._refreshInterval.unref();
+    this.#retracting = nowAndThen(release, untilMs).finally(() => {
+      this.#retracting = undefined;
+    });
   }
 
   /** Redis could not be asked: again, while the lock is surely ours. */
@@ -312,6 +316,13 @@ export abstract class Lock {
   #endOf(sent: Moment): Moment {
     return after(sent, trustedMs(this._acquireOptions.lockTimeout));
   }
+}
+
+/** Releases twice: a request that came between the two is undone by the second. */
+async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise<void> {
+  await release();
+  await new Promise<void>((resolve) => setTimeout(resolve, thenMs - performance.now()).unref());
+  await release();
 }
 
 function newIdentifier(suffix: string | undefined): string {

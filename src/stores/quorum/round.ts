@@ -11,7 +11,7 @@ import type { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
 import type { Clock, QuorumNode } from './node';
 import type { Nodes } from './nodes';
-import { Reserve } from './reserve';
+import { Reserve, type Reserves } from './reserve';
 
 /** How it ended. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -19,6 +19,12 @@ export type Verdict =
   | { readonly is: 'busy'; readonly leftMs: number }
   | { readonly is: 'failed'; readonly errors: readonly LockBackendError[] }
   | { readonly is: 'over' };
+
+/** The reply to the release at a node, if one was sent there. */
+export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
+
+/** Nobody else has it. */
+type Own<T> = { -readonly [name in keyof T]: T[name] };
 
 export class Round {
   readonly #request: AcquireRequest;
@@ -46,43 +52,46 @@ export class Round {
   #writing = 0;
   #fence: number | undefined;
   #mayExecuteUntilMs = 0;
-  #releases: ReadonlyMap<QuorumNode, Promise<ReleaseReply>> | undefined;
+  #releases: Releases | undefined;
 
   /**
+   * @param request   Becomes the round's own: its `begin` is replaced.
    * @param longestMs The largest lifetime in use.
    * @param onDone    Called when the last node has answered.
    * @param onVerdict Called once; absent for an acquire that only adds nodes to a lock that is held.
    */
   constructor(
-    request: AcquireRequest,
+    request: Own<AcquireRequest>,
     nodes: Nodes,
     longestMs: number,
     clock: Clock,
+    reserves: Reserves,
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
     // A holder of the lock wants it at the other nodes too; before the grant, the caller may have given up.
-    const begin = (): boolean => this.#phase === 'granted' || (this.#phase !== 'over' && request.begin());
-    this.#request = { ...request, begin };
+    const { begin } = request;
+    request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
+    this.#request = request;
     this.#nodes = nodes;
     this.#longestMs = longestMs;
     this.#clock = clock;
-    this.#reserve = new Reserve(clock);
+    this.#reserve = new Reserve(reserves);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
     this.#isServed = onVerdict === undefined;
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /** `rest` is asked after `restAfterMs`, or when one of the first refuses; `skipped` says why others are not asked. */
+  /** `rest` is asked at `restDueMs`, or when one of the first refuses; `skipped` says why others are not asked. */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
     skipped: readonly LockBackendError[],
-    restAfterMs: number,
+    restDueMs: number,
   ): void {
-    this.#errors.push(...skipped);
-    this.#reserve.keep(rest, restAfterMs, () => this.#onLate());
+    for (const error of skipped) this.#errors.push(error);
+    this.#reserve.keep(rest, restDueMs, () => this.#onLate());
     this.#ask(first);
   }
 
@@ -92,7 +101,8 @@ export class Round {
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const node of this.#open) node.isLast = true;
+    const nowMs = this.#clock.now().monoMs;
+    if (this.#phase === 'asking') for (const node of this.#open) node.wasLate(nowMs);
     this.askAll();
   }
 
@@ -132,7 +142,7 @@ export class Round {
   }
 
   /** The token was released, with these replies to come; or it is given up, and released here. */
-  end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
+  end(releases?: Releases): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
     this.#releases = releases;
@@ -146,7 +156,7 @@ export class Round {
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
     if (guard) {
       this.#errors.push(guard);
-      node.isLast = true;
+      node.wasLate(this.#clock.now().monoMs);
     } else {
       this.#votes += 1;
       this.#fences.set(node, fence);
@@ -198,13 +208,15 @@ export class Round {
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
-    this.#fence ??= Math.max(...this.#fences.values());
+    this.#fence ??= largest(this.#fences.values());
     let agreed = 0;
     for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
     if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
       this.#isServed = true;
-      for (const node of this.#mayQueue()) this.#leaveQueue(node);
+      const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
+      // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
+      for (const node of isNew ? this.#queued : this.#nodes.all) if (!this.#fences.has(node)) this.#leaveQueue(node);
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
     for (const [node, fence] of this.#fences) {
@@ -246,7 +258,7 @@ export class Round {
 
   #releaseLate(node: QuorumNode): void {
     if (!this.#holders.has(node)) return;
-    const release = this.#holders.get(node) === 0 ? this.#releases?.get(node) : undefined;
+    const release = this.#holders.get(node) === 0 ? this.#releases?.(node) : undefined;
     // A release that was sent behind the request has found the token there.
     if (release === undefined) return this.#release(node);
     release.then(
@@ -259,12 +271,6 @@ export class Round {
     node.abandon(releaseOf(this.#request, this.#request.token), this.#holders.get(node)!);
   }
 
-  /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
-  #mayQueue(): Iterable<QuorumNode> {
-    if ((this.#request.queueAs?.ticket ?? 0) === 0) return this.#queued;
-    return this.#nodes.all.filter((node) => !this.#fences.has(node));
-  }
-
   #leaveQueue(node: QuorumNode): void {
     const queuedAs = this.#request.queueAs?.token;
     if (queuedAs !== undefined) node.abandon(releaseOf(this.#request, queuedAs, -1), 0);
@@ -273,4 +279,10 @@ export class Round {
 
 function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
   return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+}
+
+function largest(fences: Iterable<number>): number {
+  let most = 0;
+  for (const fence of fences) most = Math.max(most, fence);
+  return most;
 }
