@@ -6,6 +6,7 @@ import * as cache from './cached';
 import { forKey } from './errors';
 import { type FreeOptions, freeLock } from './free';
 import { type Key, lockKey } from './keys';
+import { LastOptions } from './last-options';
 import type { DetachedLease, Lease } from './lease';
 import { type ListOptions, type LockList, lockList } from './list';
 import * as slots from './once';
@@ -151,11 +152,12 @@ export interface WithLock {
  */
 export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
+  const last = new LastOptions(base);
   const scope = new Scope(base.register);
 
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
-    const settings = settle(options, base);
+    const settings = last.settle(options);
     acquireLease(key, settings, scope).then(
       (lease) => nextTick(deliver, lease, callback),
       (error) => nextTick(callback, error),
@@ -165,7 +167,7 @@ export function redisExpLock(config?: Options): WithLock {
   // Not `async`: that would be two promises more, a tenth of what a lock in memory takes.
   function promise(key: Key, options?: Options): Promise<Lease> {
     try {
-      const settings = settle(options, base);
+      const settings = last.settle(options);
       return acquireLease(key, settings, scope);
     } catch (error) {
       return Promise.reject(error);
@@ -173,19 +175,19 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
-    return tryLease(key, settle(options, base), scope);
+    return tryLease(key, last.settle(options), scope);
   }
 
   async function tryRun<T>(key: Key, ...rest: unknown[]): Promise<TryRunResult<T>> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const lease = await tryLease(key, settle(options, base), scope, { autoExtend: true });
+    const lease = await tryLease(key, last.settle(options), scope, { autoExtend: true });
     if (lease === null) return { ran: false };
     return { ran: true, value: await runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>) };
   }
 
   async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    const settings = settle(options, base);
+    const settings = last.settle(options);
     const lease = await acquireLease(key, settings, scope, { autoExtend: true });
     return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
   }
@@ -195,7 +197,7 @@ export function redisExpLock(config?: Options): WithLock {
   }
 
   async function adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
-    return adoption.adopt(detached, settle(options, base), scope);
+    return adoption.adopt(detached, last.settle(options), scope);
   }
 
   async function cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T): Promise<unknown> {

@@ -33,6 +33,7 @@ const rooms: readonly (readonly string[])[] = [
   ['stores/'],
   [
     'scripts/',
+    'last-options',
     'options',
     'redis-like',
     'option-names',

@@ -289,7 +289,7 @@ async function* counted(
   budget: Budget,
 ): AsyncGenerator<readonly string[], void> {
   for await (const step of steps) {
-    budget.spend(1);
+    budget.spend(2); // SCAN, and what it took
     yield step;
   }
 }

@@ -4,993 +4,993 @@
 
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
-const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
-local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
-local micros, now, checked, top`;
-const dispatchPart = `local shapes = {}
-local keysDone, argsDone = 0, 0
-while argsDone < #ARGV do
-local text = ARGV[argsDone + 1]
-local shape = shapes[text]
-if not shape then
-local name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')
-shape = { scripts[name], tonumber(keys), tonumber(args) }
-shapes[text] = shape
+const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
+local d,R,bk=redis.call,redis.pcall,redis.acl_check_cmd
+local A,h,be,aP`;
+const dispatchPart = `local cK={}
+local bV,ba=0,0
+while ba<#ARGV do
+local M=ARGV[ba+1]
+local aF=cK[M]
+if not aF then
+local de,bU,cP=string.match(M,'^(%a+) (%d+) (%d+)$')
+aF={scripts[de],tonumber(bU),tonumber(cP)}
+cK[M]=aF
 end
-append(pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3]))
-keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
+cn(pcall(aF[1],bV,ba+1,aF[2],aF[3]))
+bV,ba=bV+aF[2],ba+1+aF[3]
 end`;
-const holdersPart = `local locks, checked, changes = {}, {}, {}
-local chunk = 16
-local function isOurs(text)
-return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
+const holdersPart = `local w,be,aR={},{},{}
+local X=16
+local function bi(M)
+return string.find(M,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
 end
-local function refuseForeign()
-error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it', 0)
+local function cH()
+error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
 end
-local function member(text)
-local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
-if not kind then
+local function L(M)
+local t,ae,T,r,O,aE=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+if not t then
 return nil
 end
-length = tonumber(length)
-return {
-kind = kind,
-permits = tonumber(permits),
-step = tonumber(step),
-fence = tonumber(fence),
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-text = text,
+O=tonumber(O)
+return{
+b=t,
+t=tonumber(ae),
+w=tonumber(T),
+l=tonumber(r),
+e=string.sub(aE,1,O),
+j=string.sub(aE,O+1),
+f=M,
 }
 end
-local function text(kind, permits, step, fence, token, group)
-return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
+local function M(t,ae,T,r,l,aj)
+return string.format('1 %s %.0f %.0f %.0f %d ',t,ae,T,r,#l)..l..aj
 end
-local function admit(held, each)
-held.kind, held.group = each.kind, each.group
-held.count, held.used = held.count + 1, held.used + each.permits
+local function bJ(i,g)
+i.b,i.j=g.b,g.j
+i.k,i.s=i.k+1,i.s+g.t
 end
-local function enter(held, each, ends)
-each.ends = ends
-held.of[each.token] = each
-held.fence = math.max(held.fence, each.fence)
-admit(held, each)
+local function bu(i,g,E)
+g.n=E
+i.d[g.e]=g
+i.l=math.max(i.l,g.l)
+bJ(i,g)
 end
-local function nobody()
-return { of = {}, count = 0, used = 0, fence = 0, whole = true }
+local function bY()
+return{d={},k=0,s=0,l=0,i=true}
 end
-local function check(lock)
-local seen = checked[lock]
-if not seen then
-local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
-seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
-for i = 1, #found, 2 do
-if not isOurs(found[i]) then
-seen.isForeign = true
-elseif tonumber(found[i + 1]) <= now then
-seen.expired[#seen.expired + 1] = found[i]
-end
-end
-if seen.isFull then
-local at = micros % call('ZCARD', lock)
-local some = call('ZRANGE', lock, at, at + chunk - 1)
-for i = 1, #some do
-seen.isForeign = seen.isForeign or not isOurs(some[i])
+local function bt(e)
+local N=be[e]
+if not N then
+local j=d('ZRANGE',e,0,X-1,'WITHSCORES')
+N={c={},C=#j==2*X,m=false}
+for b=1,#j,2 do
+if not bi(j[b])then
+N.m=true
+elseif tonumber(j[b+1])<=h then
+N.c[#N.c+1]=j[b]
 end
 end
-checked[lock] = seen
+if N.C then
+local ag=A%d('ZCARD',e)
+local cM=d('ZRANGE',e,ag,ag+X-1)
+for b=1,#cM do
+N.m=N.m or not bi(cM[b])
 end
-return seen
 end
-local function purge(lock, kept)
-local seen = check(lock)
-if seen.isPurged then
+be[e]=N
+end
+return N
+end
+local function cE(e,bx)
+local N=bt(e)
+if N.D then
 return
-elseif seen.isForeign or #seen.expired == chunk then
-local gone = { '1 r 1 0 0 0 ' }
-for i = 1, #seen.expired do
-gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
+elseif N.m or#N.c==X then
+local ai={'1 r 1 0 0 0 '}
+for b=1,#N.c do
+ai[b+1]=N.c[b]~=bx and N.c[b]or ai[1]
 end
-call('ZREM', lock, unpack(gone))
+d('ZREM',e,unpack(ai))
 else
-call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+d('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
 end
-seen.isPurged = true
+N.D=true
 end
-local function holders(lock, all)
-local held = locks[lock]
-if held and (held.whole or not all) then
-return held
+local function bS(e,f)
+local i=w[e]
+if i and(i.i or not f)then
+return i
 end
-held = nobody()
-local from = string.format('(%.0f', now)
-local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
-if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
-found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
-elseif #found == 2 * chunk then
-held.whole = false
-found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
+i=bY()
+local aA=string.format('(%.0f',h)
+local j=d('ZRANGEBYSCORE',e,aA,'+inf','WITHSCORES','LIMIT',0,X)
+if#j==2*X and(f or string.sub(j[1],1,3)=='1 p')then
+j=d('ZRANGEBYSCORE',e,aA,'+inf','WITHSCORES')
+elseif#j==2*X then
+i.i=false
+j=d('ZRANGE',e,'+inf',aA,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
 end
-for i = 1, #found, 2 do
-local each = member(found[i])
-if each then
-enter(held, each, tonumber(found[i + 1]))
+for b=1,#j,2 do
+local g=L(j[b])
+if g then
+bu(i,g,tonumber(j[b+1]))
 else
-held.isForeign = true
+i.m=true
 end
 end
-locks[lock] = held
-return held
+w[e]=i
+return i
 end
-local function ourHolders(lock, all)
-local held = holders(lock, all)
-if held.isForeign or check(lock).isForeign then
-refuseForeign()
+local function aN(e,f)
+local i=bS(e,f)
+if i.m or bt(e).m then
+cH()
 end
-return held
+return i
 end
-local function lastReader(lock, token, group, fenced)
-if locks[lock] then
+local function db(e,l,aj,cS)
+if w[e]then
 return nil
 end
-local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-local last = found[1] and tonumber(found[2]) > now and member(found[1])
-if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+local j=d('ZRANGE',e,-1,-1,'WITHSCORES')
+local n=j[1]and tonumber(j[2])>h and L(j[1])
+if not n or n.b~='r'or n.j~=aj or n.e==l or(cS and n.l==0)then
 return nil
 end
-if check(lock).isForeign then
-refuseForeign()
+if bt(e).m then
+cH()
 end
-local held = nobody()
-enter(held, last, tonumber(found[2]))
-return held
+local i=bY()
+bu(i,n,tonumber(j[2]))
+return i
 end
-local function without(held, token)
-if not held.of[token] then
-return held
+local function cO(i,l)
+if not i.d[l]then
+return i
 end
-local others = nobody()
-others.whole, others.isForeign = held.whole, held.isForeign
-for whose, each in pairs(held.of) do
-if whose ~= token then
-enter(others, each, each.ends)
+local ao=bY()
+ao.i,ao.m=i.i,i.m
+for ap,g in pairs(i.d)do
+if ap~=l then
+bu(ao,g,g.n)
 end
 end
-return others
+return ao
 end
-local function sharesPlace(held, places)
-for place in string.gmatch(places, '%d+') do
-for _, each in pairs(held.of) do
-if string.find(each.group, ',' .. place .. ',', 1, true) then
+local function dl(i,bl)
+for dg in string.gmatch(bl,'%d+')do
+for aQ,g in pairs(i.d)do
+if string.find(g.j,','..dg..',',1,true)then
 return true
 end
 end
 end
 return false
 end
-local function forget(lock, token)
-local held = locks[lock]
-locks[lock] = held and held.whole and without(held, token) or nil
+local function cv(e,l)
+local i=w[e]
+w[e]=i and i.i and cO(i,l)or nil
 end
-local function changed(limit)
-if changes[limit] == nil then
-changes[limit] = call('GET', limit) or false
+local function cq(K)
+if aR[K]==nil then
+aR[K]=d('GET',K)or false
 end
-return changes[limit]
+return aR[K]
 end
-local function setEnd(lock)
-local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-if not last[1] or not isOurs(last[1]) then
+local function aW(e)
+local n=d('ZRANGE',e,-1,-1,'WITHSCORES')
+if not n[1]or not bi(n[1])then
 return
 end
-if last[2] == 'inf' then
-call('PERSIST', lock)
+if n[2]=='inf'then
+d('PERSIST',e)
 else
-local ms = math.max(tonumber(last[2]) - now, 1)
-if not check(lock).isForeign or call('PTTL', lock) < ms then
-call('PEXPIRE', lock, string.format('%.0f', ms))
+local F=math.max(tonumber(n[2])-h,1)
+if not bt(e).m or d('PTTL',e)<F then
+d('PEXPIRE',e,string.format('%.0f',F))
 end
 end
 end`;
-const mintPart = `local function clock()
-if not now then
-local time = call('TIME')
-micros = time[1] * 1000000 + time[2]
-now = math.floor(micros / 1000)
+const mintPart = `local function Y()
+if not h then
+local Q=d('TIME')
+A=Q[1]*1000000+Q[2]
+h=math.floor(A/1000)
 end
 end
-local function checkLifetime(text)
-local ms = tonumber(text)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
-error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
+local function bK(M)
+local F=tonumber(M)
+if not F or F<1 or F>9007199254740991 or not string.find(M,'^%d+$')then
+error('ERR expected a lifetime in whole milliseconds, at least 1',0)
 end
 end
-local function mayExpire(lock, ttl)
-if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
-error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
+local function by(e,z)
+if bk and not bk('PEXPIRE',e,z)then
+error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
 end
 end
-local function checkFence(fence)
-if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
-error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
+local function bd(r)
+if not r or r>9007199254740991 or r>A+86400000000 then
+error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock',0)
 end
-return fence
+return r
 end
-local function lastFence(fence)
-if not top then
-local last = call('GET', fence)
-top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
+local function aS(r)
+if not aP then
+local n=d('GET',r)
+aP=n and bd(string.find(n,'^%d+$')and tonumber(n))or 0
 end
-return top
+return aP
 end
-local function setFence(fence, last)
-call('SET', fence, string.format('%.0f', last))
-top = last
+local function ce(r,n)
+d('SET',r,string.format('%.0f',n))
+aP=n
 end
-local function mint(fence, count, least)
-if count == 0 then
+local function bz(r,y,B)
+if y==0 then
 return 0
 end
-local first = math.max(lastFence(fence) + 1, micros, least or 0)
-setFence(fence, first + count - 1)
-return first
+local o=math.max(aS(r)+1,A,B or 0)
+ce(r,o+y-1)
+return o
 end
-local function setLock(lock, token, ttl)
-call('SETNX', lock, token)
-local set = attempt('PEXPIRE', lock, ttl)
-if type(set) == 'table' then
-call('DEL', lock)
-error(set.err, 0)
+local function cf(e,l,z)
+d('SETNX',e,l)
+local cJ=R('PEXPIRE',e,z)
+if type(cJ)=='table'then
+d('DEL',e)
+error(cJ.err,0)
 end
 end`;
-const queuePart = `local mostSilence, mostYield = 10000, 1000
-local function checkVersion(queue, member)
-local version = string.match(member, '^(%d+) ')
-if version and version ~= '1' then
-if call('PTTL', queue) < 0 then
-call('PEXPIRE', queue, mostSilence)
+const queuePart = `local ar,bB=10000,1000
+local function cr(c,L)
+local aY=string.match(L,'^(%d+) ')
+if aY and aY~='1'then
+if d('PTTL',c)<0 then
+d('PEXPIRE',c,ar)
 end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-return version
+return aY
 end
-local function entry(queue, member)
-local deadline, id, lifetime, fences, channel, token =
-string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
-deadline, fences = tonumber(deadline), tonumber(fences)
-if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
+local function bf(c,L)
+local Z,aa,D,J,aq,l=
+string.match(cr(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+Z,J=tonumber(Z),tonumber(J)
+if not Z or Z<h or Z>h+ar or J>1024 then
 return nil
 end
-local ms = tonumber(lifetime)
-if ms >= 1 and ms <= 9007199254740991 then
-return id, lifetime, fences, channel, token
+local F=tonumber(D)
+if F>=1 and F<=9007199254740991 then
+return aa,D,J,aq,l
 end
 end
-local function entriesOf(queue, token, ticket)
-local found
-if ticket > 0 then
-found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
+local function ct(c,l,x)
+local j
+if x>0 then
+j=d('ZRANGEBYSCORE',c,x,x,'WITHSCORES')
 else
-found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
+j=d('ZRANGE',c,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
 end
-local mine = {}
-for i = 1, #found, 2 do
-if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
-mine[#mine + 1] = found[i]
-ticket = tonumber(found[i + 1])
-end
-end
-return mine, ticket
-end
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-local sane = micros + 86400000000
-local score = tonumber(ticket)
-local mine
-mine, score = entriesOf(queue, token, score <= sane and score or 0)
-for i = 1, #mine do
-call('ZREM', queue, mine[i])
-end
-if score <= 0 or score > sane then
-local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-while last[1] and tonumber(last[2]) > sane do
-call('ZREM', queue, last[1])
-last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-end
-score = math.max(micros, (tonumber(last[2]) or 0) + 1)
-end
-local at = string.format('%.0f', score)
-local before = call('ZCOUNT', queue, 0, '(' .. at)
-local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
-local deadline = string.format('%.0f', now + ms)
-call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
-call('PEXPIRE', queue, mostSilence)
-return score, before
-end
-local function pollOf(member, score)
-local since, till = string.match(member, '^poll (%d+) (%d+)$')
-since, till = tonumber(since), tonumber(till)
-if since and since <= now and till >= now and till <= now + mostSilence and -score <= mostYield then
-return -score, since, till
+local m={}
+for b=1,#j,2 do
+if cr(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
+m[#m+1]=j[b]
+x=tonumber(j[b+1])
 end
 end
-local function markPoll(queue, pause)
-pause = math.ceil(pause)
-if pause > mostYield or call('ZCARD', queue) == 0 then
+return m,x
+end
+local function bM(c,l,D,J,aq,aa,x,ab)
+local cd=A+86400000000
+local p=tonumber(x)
+local m
+m,p=ct(c,l,p<=cd and p or 0)
+for b=1,#m do
+d('ZREM',c,m[b])
+end
+if p<=0 or p>cd then
+local n=d('ZRANGE',c,-1,-1,'WITHSCORES')
+while n[1]and tonumber(n[2])>cd do
+d('ZREM',c,n[1])
+n=d('ZRANGE',c,-1,-1,'WITHSCORES')
+end
+p=math.max(A,(tonumber(n[2])or 0)+1)
+end
+local ag=string.format('%.0f',p)
+local ah=d('ZCOUNT',c,0,'('..ag)
+local F=math.max(2*math.min(math.max(1000,125*(ah+1)),2000),math.min(ab,ar))
+local Z=string.format('%.0f',h+F)
+d('ZADD',c,ag,table.concat({'1',Z,aa,D,J,aq,l},' '))
+d('PEXPIRE',c,ar)
+return p,ah
+end
+local function cD(L,p)
+local W,U=string.match(L,'^poll (%d+) (%d+)$')
+W,U=tonumber(W),tonumber(U)
+if W and W<=h and U>=h and U<=h+ar and-p<=bB then
+return-p,W,U
+end
+end
+local function dc(c,P)
+P=math.ceil(P)
+if P>bB or d('ZCARD',c)==0 then
 return
 end
-local since, till = now, now + 2 * pause + 100
-local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
-for i = 1, #found, 2 do
-local longest, first, last = nil, nil, nil
-if string.sub(found[i], 1, 5) == 'poll ' then
-longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+local W,U=h,h+2*P+100
+local j=d('ZRANGEBYSCORE',c,'-inf','(0','WITHSCORES')
+for b=1,#j,2 do
+local aM,o,n=nil,nil,nil
+if string.sub(j[b],1,5)=='poll 'then
+aM,o,n=cD(j[b],tonumber(j[b+1]))
 end
-if longest then
-since = math.min(since, first)
-if longest > pause then
-pause, till = longest, last
-end
-end
-end
-local mark = string.format('poll %.0f %.0f', since, till)
-attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
-for i = 1, #found, 2 do
-if string.sub(found[i], 1, 5) == 'poll ' and found[i] ~= mark then
-attempt('ZREM', queue, found[i])
+if aM then
+W=math.min(W,o)
+if aM>P then
+P,U=aM,n
 end
 end
 end
-local function front(queue)
-local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
-local gone, from = {}, 0
+local aB=string.format('poll %.0f %.0f',W,U)
+R('ZADD',c,string.format('-%.0f',math.max(P,1)),aB)
+for b=1,#j,2 do
+if string.sub(j[b],1,5)=='poll 'and j[b]~=aB then
+R('ZREM',c,j[b])
+end
+end
+end
+local function cU(c)
+local o,aJ,U,P,W,aB=nil,0,0,0,h,nil
+local ai,aA={},0
 repeat
-local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
-for i = 1, #found, 2 do
-local member, score = found[i], tonumber(found[i + 1])
-if score >= 0 then
-first = entry(queue, member) and member
-if first then
+local j=d('ZRANGE',c,aA,aA+32,'WITHSCORES')
+for b=1,#j,2 do
+local L,p=j[b],tonumber(j[b+1])
+if p>=0 then
+o=bf(c,L)and L
+if o then
 break
 end
-gone[#gone + 1] = member
-elseif member == 'passes' then
-handOffs = score >= -1000000 and -score or 0
-till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0
+ai[#ai+1]=L
+elseif L=='passes'then
+aJ=p>=-1000000 and-p or 0
+U=aJ==0 and-p<=h+2*bB and-p or 0
 else
-local longest, begun = pollOf(member, score)
-if longest then
-pause, since, mark = longest, begun, member
+local aM,cQ=cD(L,p)
+if aM then
+P,W,aB=aM,cQ,L
 else
-gone[#gone + 1] = member
+ai[#ai+1]=L
 end
 end
 end
-from = from + 33
-until first or #found < 66 or #gone >= 2048
-if #gone > 0 then
-call('ZREM', queue, unpack(gone))
+aA=aA+33
+until o or#j<66 or#ai>=2048
+if#ai>0 then
+d('ZREM',c,unpack(ai))
 end
-return first, handOffs, till, pause, since, mark
+return o,aJ,U,P,W,aB
 end
-local function grant(lock, fence, queue, mine, window, handedOff)
-local first, handOffs, till, pause, since, mark = front(queue)
-if not first then
-if call('ZCOUNT', queue, 0, '+inf') == 0 then
-call('DEL', queue)
+local function bv(e,r,c,m,bI,cw)
+local o,aJ,U,P,W,aB=cU(c)
+if not o then
+if d('ZCOUNT',c,0,'+inf')==0 then
+d('DEL',c)
 end
-return 'none'
+return'none'
 end
-if till > now then
-return 'yielding', till
+if U>h then
+return'yielding',U
 end
-local id, lifetime, fences, channel, token = entry(queue, first)
-local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0)
-if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
-call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
-if mark then
-call('ZREM', queue, mark)
+local aa,D,J,aq,l=bf(c,o)
+local ck=math.max(math.min(bI,bB),P>0 and P+20 or 0)
+if cw and bI>0 and(aJ>=64 or(P>0 and h-W>=8*ck))then
+d('ZADD',c,string.format('-%.0f',h+ck),'passes')
+if aB then
+d('ZREM',c,aB)
 end
-if token ~= mine then
-attempt('PUBLISH', channel, id .. ' ' .. lock)
+if l~=m then
+R('PUBLISH',aq,aa..' '..e)
 end
-return 'yielding', now + yield
+return'yielding',h+ck
 end
-local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
-mayExpire(lock, ttl)
-if fences > 0 then
-lastFence(fence) -- an error, if it is one, comes before the first write
+local z=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
+by(e,z)
+if J>0 then
+aS(r)
 end
-if handedOff then
-call('ZADD', queue, -(handOffs + 1), 'passes')
-elseif handOffs + till > 0 then
-call('ZREM', queue, 'passes')
+if cw then
+d('ZADD',c,-(aJ+1),'passes')
+elseif aJ+U>0 then
+d('ZREM',c,'passes')
 end
-call('ZREM', queue, first)
-local minted = mint(fence, fences)
-setLock(lock, token, ttl)
-if token == mine then
-return 'mine', minted
+d('ZREM',c,o)
+local al=bz(r,J)
+cf(e,l,z)
+if l==m then
+return'mine',al
 end
-attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
-return 'given'
+R('PUBLISH',aq,aa..'='..string.format('%.0f',al)..' '..e)
+return'given'
 end
-local function isOurs(token)
-return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
+local function bi(l)
+return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
 end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
-local holder = call('GET', lock)
-local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
+local function ac(e,c,l,D,J,aq,aa,x,ab,v)
+local s=d('GET',e)
+local p,ah=bM(c,l,D,J,aq,aa,x,ab)
+return{0,v or d('PTTL',e),p,h,ah,s and not bi(s)and 1 or 0}
 end`;
-const replyPart = `local reply, size = {}, 0
-local function append(ran, answer)
-if type(answer) == 'number' then
-answer = { answer }
+const replyPart = `local C,af={},0
+local function cn(cb,ac)
+if type(ac)=='number'then
+ac={ac}
 end
-if ran and not answer.err then
-local count = #answer
-reply[size + 1] = count
-for i = 1, count do
-reply[size + 1 + i] = answer[i]
+if cb and not ac.err then
+local y=#ac
+C[af+1]=y
+for b=1,y do
+C[af+1+b]=ac[b]
 end
-size = size + 1 + count
+af=af+1+y
 else
-reply[size + 1] = -1
-reply[size + 2] = type(answer) == 'table' and answer.err or answer
-size = size + 2
+C[af+1]=-1
+C[af+2]=type(ac)=='table'and ac.err or ac
+af=af+2
 end
 end`;
-const waitersPart = `local queues, wakes = {}, {}
-local mostSilence, mostNotified = 10000, 32
-local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
-local function bandOf(kind, prefer)
-if kind == 'u' or (kind == 'r' and prefer == 'r') then
+const waitersPart = `local cF,aG={},{}
+local ar,bA=10000,32
+local ax,di={1e15,5e14,0},500000
+local function co(t,aw)
+if t=='u'or(t=='r'and aw=='r')then
 return 1
 end
-return kind == 'w' and prefer == 'w' and 2 or 3
+return t=='w'and aw=='w'and 2 or 3
 end
-local upgradeTicket = 1
-local function scoreOf(each, ticket)
-return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
+local bF=1
+local function bp(g,x)
+return g.b=='u'and bF or x-ax[g.g]
 end
-local function entry(queue, found, score)
-local version = string.match(found, '^(%d+) ')
-if version and version ~= '2' then
-if call('PTTL', queue) < 0 then
-call('PEXPIRE', queue, mostSilence)
+local function bf(c,j,p)
+local aY=string.match(j,'^(%d+) ')
+if aY and aY~='2'then
+if d('PTTL',c)<0 then
+d('PEXPIRE',c,ar)
 end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-local deadline, id, kind, permits, prefer, channel, length, rest =
-string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
-deadline, length = tonumber(deadline), tonumber(length)
-if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then
+local Z,aa,t,ae,aw,aq,O,aE=
+string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+Z,O=tonumber(Z),tonumber(O)
+if not Z or Z<h or Z>h+ar or O<1 or O>#aE then
 return nil
 end
-local each = {
-kind = kind,
-band = bandOf(kind, prefer),
-permits = tonumber(permits),
-prefer = prefer,
-channel = channel,
-id = id,
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-text = found,
+local g={
+b=t,
+g=co(t,aw),
+t=tonumber(ae),
+F=aw,
+p=aq,
+y=aa,
+e=string.sub(aE,1,O),
+j=string.sub(aE,O+1),
+f=j,
 }
-each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
-return each.ticket <= micros + 86400000000 and each or nil
+g.a=t=='u'and bF or p+ax[g.g]
+return g.a<=A+86400000000 and g or nil
 end
-local function edges(band)
-local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
-local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
-return low, high
+local function cs(u)
+local bj=u>1 and string.format('%.0f',A-(ax[u-1]+ax[u])/2)or'0'
+local bR=u<3 and string.format('(%.0f',A-(ax[u]+ax[u+1])/2)or'+inf'
+return bj,bR
 end
-local function read(queue, all, found)
-for i = 1, #found, 2 do
-local score = tonumber(found[i + 1])
-local each = score >= 0 and entry(queue, found[i], score)
-all.size = all.size - (score < 0 and 1 or 0)
-if found[i] == 'phase' and -score <= micros then
-all.phase = -score
-elseif found[i] == 'told' then
-all.notified = -score
-elseif each then
-local list = all[each.band].list
-list[#list + 1] = each
-all[each.band].upto = score
-all.of[each.token] = all.of[each.token] or each
-elseif score >= 0 then
-all.expired[#all.expired + 1] = found[i]
+local function cG(c,f,j)
+for b=1,#j,2 do
+local p=tonumber(j[b+1])
+local g=p>=0 and bf(c,j[b],p)
+f.o=f.o-(p<0 and 1 or 0)
+if j[b]=='phase'and-p<=A then
+f.v=-p
+elseif j[b]=='told'then
+f.q=-p
+elseif g then
+local ak=f[g.g].h
+ak[#ak+1]=g
+f[g.g].z=p
+f.d[g.e]=f.d[g.e]or g
+elseif p>=0 then
+f.c[#f.c+1]=j[b]
 end
 end
 end
-local function queueOf(queue)
-local all = queues[queue]
-if all then
-return all
+local function bE(c)
+local f=cF[c]
+if f then
+return f
 end
-all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
-for band = 1, 3 do
-local low, high = edges(band)
-all[band] = { list = {}, low = low, high = high }
+f={v=0,q=0,r=0,d={},c={}}
+for u=1,3 do
+local bj,bR=cs(u)
+f[u]={h={},A=bj,x=bR}
 end
-all.size = call('ZCARD', queue)
-all.whole = all.size <= chunk + 2
-local found = all.size == 0 and {}
-or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
-read(queue, all, found)
-for band = 1, 3 do
-all[band].more = not all.whole
+f.o=d('ZCARD',c)
+f.i=f.o<=X+2
+local j=f.o==0 and{}
+or d('ZRANGEBYSCORE',c,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,X+2)
+cG(c,f,j)
+for u=1,3 do
+f[u].u=not f.i
 end
-queues[queue] = all
-return all
+cF[c]=f
+return f
 end
-local function at(queue, all, band, n)
-local part = all[band]
-while n > #part.list and part.more and #all.expired < 2048 do
-local count = n == 1 and math.min(chunk, 3) or chunk
-local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
-part.more = #found == 2 * count
-if #found > 0 then
-part.low = '(' .. found[#found]
+local function ag(c,f,u,G)
+local I=f[u]
+while G>#I.h and I.u and#f.c<2048 do
+local y=G==1 and math.min(X,3)or X
+local j=d('ZRANGEBYSCORE',c,I.A,I.x,'WITHSCORES','LIMIT',0,y)
+I.u=#j==2*y
+if#j>0 then
+I.A='('..j[#j]
 end
-read(queue, all, found)
+cG(c,f,j)
 end
-return part.list[n]
+return I.h[G]
 end
-local function find(queue, all, token, ticket, only)
-local each = all.of[token]
-for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
-local found
-if ticket > 0 then
-local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
-found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
+local function cu(c,f,l,x,bC)
+local g=f.d[l]
+for u=bC or 1,(g or f.i or x==0)and 0 or bC or 3 do
+local j
+if x>0 then
+local p=x==bF and x or x-ax[u]
+j=d('ZRANGEBYSCORE',c,p,p,'WITHSCORES')
 else
-found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
+j=d('ZRANGE',c,f[u].x,'0','BYSCORE','REV','LIMIT',0,4*X,'WITHSCORES')
 end
-for i = 1, #found, 2 do
-local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
-each = one and one.token == token and one or each
-end
-end
-return each
-end
-local function waiting(all)
-return all.size - #all.expired
-end
-local function newTicket(queue, all, asking)
-local last = all.whole and 0 or all.last
-for band = 1, 3 do
-local list = all[band].list
-last = math.max(last, list[#list] and list[#list].ticket or 0)
-end
-local part = all[asking.band]
-if not all.whole and not part.last then
-local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
-local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-part.last = ticket <= micros + 86400000000 and ticket or 0
-end
-last = math.max(last, part.last or 0)
-return math.max(micros, last + 1)
-end
-local function positionOf(queue, all, asking)
-local score = scoreOf(asking, asking.ticket)
-if not all.whole then
-return call('ZCOUNT', queue, 0, string.format('(%.0f', score))
-end
-local before = 0
-for band = 1, asking.band do
-for _, each in ipairs(all[band].list) do
-if each.token ~= asking.token and scoreOf(each, each.ticket) < score then
-before = before + 1
+for b=1,#j,2 do
+local ca=string.find(j[b],l,1,true)and bf(c,j[b],tonumber(j[b+1]))
+g=ca and ca.e==l and ca or g
 end
 end
+return g
 end
-return before
+local function dm(f)
+return f.o-#f.c
 end
-local function insert(all, each)
-local part, score = all[each.band], scoreOf(each, each.ticket)
-all.last = math.max(all.last, each.ticket)
-if part.more and not (part.upto and score <= part.upto) then
-return -- behind what was read
+local function df(c,f,q)
+local n=f.i and 0 or f.r
+for u=1,3 do
+local ak=f[u].h
+n=math.max(n,ak[#ak]and ak[#ak].a or 0)
 end
-local n = #part.list + 1
-while n > 1 and part.list[n - 1].ticket > each.ticket do
-n = n - 1
+local I=f[q.g]
+if not f.i and not I.r then
+local j=d('ZRANGE',c,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
+local x=(tonumber(j[2])or 0)+ax[q.g]
+I.r=x<=A+86400000000 and x or 0
 end
-table.insert(part.list, n, each)
-all.of[each.token] = each
+n=math.max(n,I.r or 0)
+return math.max(A,n+1)
 end
-local function leave(queue, all, each)
-if each or #all.expired > 0 then
-all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
-all.expired = {}
+local function dh(c,f,q)
+local p=bp(q,q.a)
+if not f.i then
+return d('ZCOUNT',c,0,string.format('(%.0f',p))
 end
-if each then
-local list = all[each.band].list
-for n = 1, #list do
-if list[n] == each then
-table.remove(list, n)
+local ah=0
+for u=1,q.g do
+for aQ,g in ipairs(f[u].h)do
+if g.e~=q.e and bp(g,g.a)<p then
+ah=ah+1
+end
+end
+end
+return ah
+end
+local function cV(f,g)
+local I,p=f[g.g],bp(g,g.a)
+f.r=math.max(f.r,g.a)
+if I.u and not(I.z and p<=I.z)then
+return
+end
+local G=#I.h+1
+while G>1 and I.h[G-1].a>g.a do
+G=G-1
+end
+table.insert(I.h,G,g)
+f.d[g.e]=g
+end
+local function aT(c,f,g)
+if g or#f.c>0 then
+f.o=f.o-d('ZREM',c,g and g.f or f.c[1],unpack(f.c))
+f.c={}
+end
+if g then
+local ak=f[g.g].h
+for G=1,#ak do
+if ak[G]==g then
+table.remove(ak,G)
 break
 end
 end
-all.of[each.token] = nil
+f.d[g.e]=nil
 end
 end
-local function isEmpty(queue, all)
-if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
-call('DEL', queue)
-all.phase, all.notified = 0, 0
+local function cz(c,f)
+if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
+d('DEL',c)
+f.v,f.q=0,0
 return true
 end
 end`;
-const wakePart = `local function nextOf(queue, all, cursor, asking)
-local heads = {}
-for band = 1, 3 do
-local each = at(queue, all, band, cursor[band])
-while each and asking and each.token == asking.token do
-cursor[band] = cursor[band] + 1
-each = at(queue, all, band, cursor[band])
+const wakePart = `local function cC(c,f,ad,q)
+local bw={}
+for u=1,3 do
+local g=ag(c,f,u,ad[u])
+while g and q and g.e==q.e do
+ad[u]=ad[u]+1
+g=ag(c,f,u,ad[u])
 end
-if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
-each = asking
+if q and q.g==u and not ad.B and(not g or q.a<g.a)then
+g=q
 end
-heads[band] = each
+bw[u]=g
 end
-local reader, first, other = heads[1], heads[2], heads[3]
-if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
-first = other
+local bn,o,bD=bw[1],bw[2],bw[3]
+if bD and(not o or(bD.a<=f.v and bD.a<o.a))then
+o=bD
 end
-local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
-if reader and (not first or isPassed or reader.kind == 'u') then
-first = reader
+local da=bn and o and(o.a>bn.a or A-o.a<=di)
+if bn and(not o or da or bn.b=='u')then
+o=bn
 end
-if first and first == asking then
-cursor.asked = true
-elseif first then
-cursor[first.band] = cursor[first.band] + 1
+if o and o==q then
+ad.B=true
+elseif o then
+ad[o.g]=ad[o.g]+1
 end
-return first
+return o
 end
-local function roomBeside(held)
-local only = held.count == 1 and next(held.of) or nil
-return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
+local function cI(i)
+local bC=i.k==1 and next(i.d)or nil
+return{k=i.k,b=i.b,j=i.j,s=i.s,E=bC}
 end
-local function admits(held, each, limit)
-if each.kind == 'p' then
-return held.used + each.permits <= limit
-elseif each.kind == 'r' then
-return held.count == 0 or (held.kind == 'r' and held.group == each.group)
-elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
+local function cm(i,g,K)
+if g.b=='p'then
+return i.s+g.t<=K
+elseif g.b=='r'then
+return i.k==0 or(i.b=='r'and i.j==g.j)
+elseif g.b=='u'and i.k==1 and i.E==g.e then
 return true
 end
-return held.count == 0
+return i.k==0
 end
-local function isTurnOf(queue, all, held, asking, most)
-local room, cursor = roomBeside(held), { 1, 1, 1 }
-local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
-if first and part.more and score > part.upto then
-local low = edges(asking.band)
-if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
+local function cB(c,f,i,q,au)
+local bo,ad=cI(i),{1,1,1}
+local o,I,p=ag(c,f,q.g,1),f[q.g],bp(q,q.a)
+if o and I.u and p>I.z then
+local bj=cs(q.g)
+if d('ZCOUNT',c,bj,string.format('(%.0f',p))-#f.c>=bA then
 return false
 end
 end
-for _ = 1, mostNotified do
-local each = nextOf(queue, all, cursor, asking)
-if not each or not admits(room, each, most) then
+for aQ=1,bA do
+local g=cC(c,f,ad,q)
+if not g or not cm(bo,g,au)then
 return false
-elseif each == asking then
+elseif g==q then
 return true
 end
-admit(room, each)
+bJ(bo,g)
 end
 return false
 end
-local function wakeLater(lock, queue, limit)
-local all = queueOf(queue)
-leave(queue, all)
-if not isEmpty(queue, all) and not wakes[lock] then
-wakes[lock] = true
-wakes[#wakes + 1] = { lock, queue, limit }
+local function bH(e,c,K)
+local f=bE(c)
+aT(c,f)
+if not cz(c,f)and not aG[e]then
+aG[e]=true
+aG[#aG+1]={e,c,K}
 end
 end
-local function wake(lock, queue, limit)
-local all, cursor = queueOf(queue), { 1, 1, 1 }
-local room = roomBeside(ourHolders(lock))
-local most = tonumber(call('GET', limit) or 0) or 0
-local ids, channels, last = {}, {}, 0
-for n = 1, mostNotified do
-local each = nextOf(queue, all, cursor)
-if not each or not admits(room, each, most) then
+local function dn(e,c,K)
+local f,ad=bE(c),{1,1,1}
+local bo=cI(aN(e))
+local au=tonumber(d('GET',K)or 0)or 0
+local aK,bc,n={},{},0
+for G=1,bA do
+local g=cC(c,f,ad)
+if not g or not cm(bo,g,au)then
 break
 end
-admit(room, each)
-last = n == mostNotified and each.ticket or 0
-if each.channel ~= '-' then
-if not ids[each.channel] then
-channels[#channels + 1] = each.channel
-ids[each.channel] = {}
+bJ(bo,g)
+n=G==bA and g.a or 0
+if g.p~='-'then
+if not aK[g.p]then
+bc[#bc+1]=g.p
+aK[g.p]={}
 end
-table.insert(ids[each.channel], each.id)
+table.insert(aK[g.p],g.y)
 end
 end
-for i = 1, #channels do
-redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
+for b=1,#bc do
+redis.pcall('PUBLISH',bc[b],table.concat(aK[bc[b]],',')..' '..e)
 end
-if last > 0 then
-call('ZADD', queue, string.format('-%.0f', last), 'told')
-elseif all.notified > 0 then
-call('ZREM', queue, 'told')
+if n>0 then
+d('ZADD',c,string.format('-%.0f',n),'told')
+elseif f.q>0 then
+d('ZREM',c,'told')
 end
-all.notified = last
+f.q=n
 end`;
-const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
-checkLifetime(ttl)
-if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
+const acquireOnce1Part = `local l,z,V,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
+local bg,bZ=tonumber(ARGV[5]),tonumber(ARGV[6])
+bK(z)
+if l==''or not V or not J or not bg or bg<1 or not bZ then
 return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
 end
-clock()
-if now > notAfter then
-return { -1, 0, 0, now }
+Y()
+if h>V then
+return{-1,0,0,h}
 end
-local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local holder = call('GET', lock)
-local start = math.floor((now - offset) / every) * every + offset
-local done = tonumber(call('GET', slot) or '')
-if holder ~= token and done and done >= start and done <= now + 86400000 then
-return { -4, 0, 0, now }
+local e,r,c,cL=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
+local s=d('GET',e)
+local ch=math.floor((h-bZ)/bg)*bg+bZ
+local bL=tonumber(d('GET',cL)or'')
+if s~=l and bL and bL>=ch and bL<=h+86400000 then
+return{-4,0,0,h}
 end
-if holder and holder ~= token then
-return { 0, call('PTTL', lock), 0, now }
+if s and s~=l then
+return{0,d('PTTL',e),0,h}
 end
-if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
-return { 0, call('PTTL', lock), 0, now }
+if not s and d('ZCARD',c)>0 and bv(e,r,c,false,0,false)=='given'then
+return{0,d('PTTL',e),0,h}
 end
-mayExpire(lock, ttl)
-local minted = holder and fences > 0 and lastFence(fence) or 0
-if minted == 0 then
-minted = mint(fence, fences)
+by(e,z)
+local al=s and J>0 and aS(r)or 0
+if al==0 then
+al=bz(r,J)
 end
-if ARGV[7] == '1' then
-call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
+if ARGV[7]=='1'then
+d('SET',cL,string.format('%.0f',ch),'PX',string.format('%.0f',ch+bg-h))
 end
-if not holder then
-setLock(lock, token, ttl)
+if not s then
+cf(e,l,z)
 else
-call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
+d('PEXPIRE',e,string.format('%.0f',math.max(d('PTTL',e),tonumber(z))))
 end
-return { 1, minted, 0, now }`;
-const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
-if ttl ~= checked then
-local ms = tonumber(ttl)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
+return{1,al,0,h}`;
+const acquire1Part = `local l,z,y,V=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
+if z~=be then
+local F=tonumber(z)
+if not F or F<1 or F>9007199254740991 or not string.find(z,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-checked = ttl
+be=z
 end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
+if l==''or not V or not y or y%1~=0 or y<0 or y>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
-if not now then
-local time = call('TIME')
-micros = time[1] * 1000000 + time[2]
-now = math.floor(micros / 1000)
+if not h then
+local Q=d('TIME')
+A=Q[1]*1000000+Q[2]
+h=math.floor(A/1000)
 end
-if now > notAfter then
-return { -1, 0, 0, now }
+if h>V then
+return{-1,0,0,h}
 end
-if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
-local fence = 0
-if count == 1 then
-local last = top or call('GET', KEYS[3]) or '0'
-local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
+if#KEYS==3 and y<=1 and bk and R('EXISTS',KEYS[1],KEYS[2])==0 then
+local r=0
+if y==1 then
+local n=aP or d('GET',KEYS[3])or'0'
+local B=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
+r=(aP or string.find(n,'^%d+$'))and math.max(n+1,A,B)
 end
-if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
-if count == 1 then
-call('SET', KEYS[3], string.format('%.0f', fence))
-top = fence
+if r and r<=A+86400000000 and bk('PEXPIRE',KEYS[1],z)then
+if y==1 then
+d('SET',KEYS[3],string.format('%.0f',r))
+aP=r
 end
-call('SETNX', KEYS[1], token)
-call('PEXPIRE', KEYS[1], ttl)
-return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
+d('SETNX',KEYS[1],l)
+d('PEXPIRE',KEYS[1],z)
+return(r==A or y==0)and A or{1,r,0,h}
 end
 end`;
-const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
-local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
-local free, ours, left, busy = {}, {}, 0, false
-for i = 1, locks do
-local holder = call('GET', KEYS[i])
-if not holder then
-free[i] = true
+const acquire2Part = `local w,r,aC=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
+local ab=#ARGV>7 and tonumber(ARGV[8])or 0
+local bh,av,v,bb={},{},0,false
+for b=1,w do
+local s=d('GET',KEYS[b])
+if not s then
+bh[b]=true
 else
-local ms = call('PTTL', KEYS[i])
-if holder ~= token then
-busy = true
-left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
-elseif ms >= 0 then
-ours[i] = math.max(ms, tonumber(ttl))
+local F=d('PTTL',KEYS[b])
+if s~=l then
+bb=true
+v=(F<0 or v<0)and-1 or math.max(v,F)
+elseif F>=0 then
+av[b]=math.max(F,tonumber(z))
 end
 end
 end
-local last = not busy and count > 0 and lastFence(fence) or 0
-for i = 1, busy and 0 or locks do
-local lock, queue = KEYS[i], KEYS[locks + i]
-if free[i] and call('ZCARD', queue) > 0 then
-if mayQueue then
-enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
+local n=not bb and y>0 and aS(r)or 0
+for b=1,bb and 0 or w do
+local e,c=KEYS[b],KEYS[w+b]
+if bh[b]and d('ZCARD',c)>0 then
+if aC then
+bM(c,l,z,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab)
 end
-local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
-if whose == 'mine' then
-return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+local ap,aX=bv(e,r,c,aC and l,0,false)
+if ap=='mine'then
+return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
 end
-if whose == 'given' or mayQueue then
-busy = true
-left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
+if ap=='given'or aC then
+bb=true
+v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
 break
 end
 end
 end
-if busy then
-if mayQueue then
-return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
+if bb then
+if aC then
+return ac(KEYS[1],KEYS[2],l,z,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab,v)
 end
-local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
-for i = 1, pause > 0 and locks or 0 do
-markPoll(KEYS[locks + i], pause)
+local P=#ARGV==6 and tonumber(ARGV[6])or 0
+for b=1,P>0 and w or 0 do
+dc(KEYS[w+b],P)
 end
-return { 0, left, 0, now }
+return{0,v,0,h}
 end
-for i = 1, locks do
-if free[i] then
-mayExpire(KEYS[i], ttl)
-end
-end
-local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
-local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
-for i = 1, locks do
-if free[i] then
-setLock(KEYS[i], token, ttl)
-elseif ours[i] then
-call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
+for b=1,w do
+if bh[b]then
+by(KEYS[b],z)
 end
 end
-return { 1, first, mayQueue and call('ZCOUNT', KEYS[2], 0, '+inf') or 0, now }`;
-const extend1Part = `local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
-if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+local B=(#ARGV==5 or#ARGV==6)and bd(tonumber(ARGV[5]))or 0
+local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
+for b=1,w do
+if bh[b]then
+cf(KEYS[b],l,z)
+elseif av[b]then
+d('PEXPIRE',KEYS[b],string.format('%.0f',av[b]))
+end
+end
+return{1,o,aC and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
+const extend1Part = `local D,bN=tonumber(ARGV[2]),ARGV[3]=='1'
+if not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local result, later = 1, {}
-for i = 1, #KEYS do
-local holder = redis.pcall('GET', KEYS[i])
-if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
-return holder
-elseif not holder then
-result = math.min(result, 0)
-elseif holder ~= ARGV[1] then
-result = -1
+local Q=redis.call('TIME')
+local h=Q[1]*1000+math.floor(Q[2]/1000)
+local aO,aL=1,{}
+for b=1,#KEYS do
+local s=redis.pcall('GET',KEYS[b])
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+elseif not s then
+aO=math.min(aO,0)
+elseif s~=ARGV[1]then
+aO=-1
 else
-local left = redis.call('PTTL', KEYS[i])
-later[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))
+local v=redis.call('PTTL',KEYS[b])
+aL[b]=bN or(v>=0 and(D==0 or v<D))
 end
 end
-if result == 1 and now > tonumber(ARGV[4]) then
-result = -2
+if aO==1 and h>tonumber(ARGV[4])then
+aO=-2
 end
-if result == 1 then
-for i = 1, #KEYS do
-if later[i] and lifetime == 0 then
-redis.call('PERSIST', KEYS[i])
-elseif later[i] then
-redis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime))
+if aO==1 then
+for b=1,#KEYS do
+if aL[b]and D==0 then
+redis.call('PERSIST',KEYS[b])
+elseif aL[b]then
+redis.call('PEXPIRE',KEYS[b],string.format('%.0f',D))
 end
 end
 end
-return { result, now }`;
-const markSlot2Part = `local left = tonumber(ARGV[3])
-clock()
-if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
+return{aO,h}`;
+const markSlot2Part = `local v=tonumber(ARGV[3])
+Y()
+if not v or v<=h or d('GET',KEYS[1])~=ARGV[1]then
+return{0}
 end
-call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
-return { 1 }`;
-const proclaim1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
+d('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',v-h))
+return{1}`;
+const proclaim1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
+return{0}
 end
-if ARGV[2] == '' then
-redis.call('DEL', KEYS[2])
+if ARGV[2]==''then
+redis.call('DEL',KEYS[2])
 else
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
 end
-redis.pcall('PUBLISH', ARGV[4], ARGV[5])
-return { 1 }`;
-const raise2Part = `local least = tonumber(ARGV[2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+redis.pcall('PUBLISH',ARGV[4],ARGV[5])
+return{1}`;
+const raise2Part = `local B=tonumber(ARGV[2])
+if not B or B%1~=0 or B<0 or B>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-clock()
-checkFence(least)
-for i = 1, #KEYS - 1 do
-if call('GET', KEYS[i]) ~= ARGV[1] then
-return { 0 }
+Y()
+bd(B)
+for b=1,#KEYS-1 do
+if d('GET',KEYS[b])~=ARGV[1]then
+return{0}
 end
 end
-if lastFence(KEYS[#KEYS]) < least then
-setFence(KEYS[#KEYS], least)
+if aS(KEYS[#KEYS])<B then
+ce(KEYS[#KEYS],B)
 end
-return { 1 }`;
-const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
-local first = attempt('GET', KEYS[1])
-local length = attempt('ZCARD', KEYS[locks + 1])
-if first == token and length == 0 and locks == 1 and #ARGV == 3 then
-call('DEL', KEYS[1])
-return { 1 }
+return{1}`;
+const release1Part = `local l,x,w=ARGV[1],ARGV[2],(#KEYS-1)/2
+local o=R('GET',KEYS[1])
+local O=R('ZCARD',KEYS[w+1])
+if o==l and O==0 and w==1 and#ARGV==3 then
+d('DEL',KEYS[1])
+return{1}
 end
-local reply, hasQueue = {}, false
-for i = 1, locks do
-local holder = i == 1 and first
-if i > 1 then
-holder = attempt('GET', KEYS[i])
-length = attempt('ZCARD', KEYS[locks + i])
+local C,bP={},false
+for b=1,w do
+local s=b==1 and o
+if b>1 then
+s=R('GET',KEYS[b])
+O=R('ZCARD',KEYS[w+b])
 end
-if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
-return holder
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
 end
-reply[i] = not holder and 0 or holder == token and 1 or -1
-hasQueue = hasQueue or length ~= 0
+C[b]=not s and 0 or s==l and 1 or-1
+bP=bP or O~=0
 end
-for i = 1, locks do
-if reply[i] == 1 then
-call('DEL', KEYS[i])
+for b=1,w do
+if C[b]==1 then
+d('DEL',KEYS[b])
 end
 end
-if not hasQueue and #ARGV == 3 then
-return reply
+if not bP and#ARGV==3 then
+return C
 end`;
-const release2Part = `local function handOff(lock, queue, status)
-clock()
-if ticket ~= '0' then
-local mine = entriesOf(queue, token, tonumber(ticket))
-for i = 1, #mine do
-call('ZREM', queue, mine[i])
+const release2Part = `local function bO(e,c,cN)
+Y()
+if x~='0'then
+local m=ct(c,l,tonumber(x))
+for b=1,#m do
+d('ZREM',c,m[b])
 end
 end
-local next = #ARGV > 3 and ARGV[4]
-local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
+local next=#ARGV>3 and ARGV[4]
+local ab=#ARGV>9 and tonumber(ARGV[10])or 0
 if next then
-checkLifetime(ARGV[5])
-enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
+bK(ARGV[5])
+bM(c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab)
 end
-local whose, value
-if status >= 0 then
-whose, value = grant(lock, KEYS[#KEYS], queue, next, tonumber(ARGV[3]), status == 1)
+local ap,aX
+if cN>=0 then
+ap,aX=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cN==1)
 end
-if whose == 'mine' then
-return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+if ap=='mine'then
+return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
 elseif next then
-local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
+local v=ap=='yielding'and aX-h or ap=='none'and 0 or nil
+return ac(e,c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab,v)
 end
 end
-for i = 1, locks do
-local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], reply[i])
-if #ARGV > 3 then
-answered = ran and answered or { 0, 0, 0, 0, 0, 0 }
-for n = 1, #answered do
-reply[#reply + 1] = answered[n]
+for b=1,w do
+local cb,bs=pcall(bO,KEYS[b],KEYS[w+b],C[b])
+if#ARGV>3 then
+bs=cb and bs or{0,0,0,0,0,0}
+for G=1,#bs do
+C[#C+1]=bs[G]
 end
 end
 end
-return reply`;
+return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '00edc6582a5a6b6060c32e5e408bf8c243874187',
+  sha: '222884284d7e515046b922a7f9654f2fa221bbf5',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '9ab519a8819734a5e84d5b53fa1f2f90c8a3ef55',
+  sha: '6b9107cc9d32445f0d82f410b247087366ce2043',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'ab4cbb0c1bdb593787375363172db8252319c2a6',
+  sha: '2d3226416751868323225ae2bdcd00cefa5af3d2',
   lua:
     clockPart +
     `
@@ -1175,332 +1175,332 @@ const batchSharedScript: Script = {
 ` +
     wakePart +
     `
-local scripts = {
-acquireShared = function(k, a, keyCount, argCount)
-local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] ~= '0', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
-local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local mayQueue = argCount > 11 and ARGV[a + 11] ~= ''
-local queuedAs, least = token, 0
-if argCount > 14 then
-queuedAs, least = ARGV[a + 15], tonumber(ARGV[a + 16])
+local scripts={
+acquireShared=function(k,a,kn,an)
+local l,J,t,aw,aj=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
+local V,ae,au,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
+local aC=an>11 and ARGV[a+11]~=''
+local bm,B=l,0
+if an>14 then
+bm,B=ARGV[a+15],tonumber(ARGV[a+16])
 end
-checkLifetime(ARGV[a + 2])
-local ttl = tonumber(ARGV[a + 2])
-local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
-if token == '' or not notAfter or not fixed then
+bK(ARGV[a+2])
+local z=tonumber(ARGV[a+2])
+local cT=ae and au and T and ae>=1 and ae%1==0 and string.find('rwp',t,1,true)
+if l==''or not V or not cT then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
-clock()
-if now > notAfter then
-return { -1, 0, 0, now }
+Y()
+if h>V then
+return{-1,0,0,h}
 end
-checkFence(least)
-local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
-local all = queueOf(queue)
-local upgrade = step > 0 and kind == 'w'
-local band = bandOf(upgrade and 'u' or kind, prefer)
-local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
-local queued = find(queue, all, queuedAs, ticket, band)
-ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
-local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
-asking.band = band
-asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
-if asking.ticket == 0 then
-asking.ticket = newTicket(queue, all, asking)
+bd(B)
+local e,r,c,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
+local f=bE(c)
+local br=T>0 and t=='w'
+local u=co(br and'u'or t,aw)
+local x=aC and tonumber(ARGV[a+13])or 0
+local H=cu(c,f,bm,x,u)
+x=x>ax[1]and x<=A+86400000000 and x or 0
+local ao=dm(f)-(H and 1 or 0)
+local q={b=br and'u'or t,t=ae,F=aw,e=bm,j=aj}
+q.g=u
+q.a=br and bF or H and H.b~='u'and H.a or x
+if q.a==0 then
+q.a=df(c,f,q)
 end
-local apart = others
-if kind == 'r' and others > 0 and all.whole then
-for band = 1, 3 do
-for _, each in ipairs(all[band].list) do
-local isBeside = each.kind == 'r' and each.group == group and each ~= queued
-apart = apart - (isBeside and 1 or 0)
-end
-end
-end
-local granted, mine, held, known = false, nil, nil, 0
-local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
-held = lastReader(lock, token, group, fences)
-granted = held and isTurnOf(queue, all, held, asking, most)
-end
-mayExpire(lock, ARGV[a + 2])
-local ends = now + ttl
-local score = string.format('%.0f', ends)
-if not granted then
-local everybody = ourHolders(lock, isChanged)
-if kind == 'r' and fences and everybody.fence == 0 then
-everybody = ourHolders(lock, true)
-end
-mine, held = everybody.of[token], without(everybody, token)
-if not mine and not everybody.whole and kind == 'r' then
-local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
-local mineEnds = tonumber(call('ZSCORE', lock, ours))
-mine = mineEnds and mineEnds > now and member(ours)
-if mine then
-mine.ends = mineEnds
+local aZ=ao
+if t=='r'and ao>0 and f.i then
+for u=1,3 do
+for aQ,g in ipairs(f[u].h)do
+local cW=g.b=='r'and g.j==aj and g~=H
+aZ=aZ-(cW and 1 or 0)
 end
 end
-if step > 0 and not mine then
-return { -3, 0, 0, now }
-elseif step > 0 and mine.step > step then
-return { -1, 0, 0, now }
 end
-if everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then
-return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
+local aI,m,i,S=false,nil,nil,0
+local cy=T>0 or(t~='p'and cq(K)==l)
+if t=='r'and not cy and#f.c==0 and(not H or H.b=='r')then
+i=db(e,l,aj,J)
+aI=i and cB(c,f,i,q,au)
 end
-known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
-local isKnown = everybody.count > 0
-at(queue, all, 3, 1)
-for i = 1, #all[3].list do
-isKnown = isKnown or all[3].list[i].kind == 'p'
+by(e,ARGV[a+2])
+local E=h+z
+local p=string.format('%.0f',E)
+if not aI then
+local at=aN(e,cy)
+if t=='r'and J and at.l==0 then
+at=aN(e,true)
 end
-if isKnown and known ~= 0 and known ~= most then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
-end
-local first = upgrade and mine.step < step and at(queue, all, 1, 1)
-if first and first.kind == 'u' and first.token ~= token then
-return { -2, 0, 0, now }
-end
-ends = math.max(ends, mine and mine.ends or 0)
-score = ends == math.huge and '+inf' or string.format('%.0f', ends)
-if mine and (step == 0 or mine.step == step) then
-call('ZADD', lock, score, mine.text)
-mine.ends = ends
-leave(queue, all, queued)
-setEnd(lock)
-return { 1, mine.fence, apart, now }
-end
-if step > 0 and kind == 'r' then
-locks[lock] = nil
-call('ZREM', lock, mine.text)
-call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
-call('SET', limit, token, 'PX', 60000)
-changes[limit] = token
-leave(queue, all, queued)
-setEnd(lock)
-wakeLater(lock, queue, limit)
-return { 1, mine.fence, apart, now }
-end
-granted = held.count == 0
-if not upgrade then
-granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
-end
-local beside = argCount == 11 and string.find(ARGV[a + 11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[a + 11]))
-granted = granted or beside and beside > now
-end
-if granted then
-local minted = fences and kind == 'r' and held.fence or 0
-if fences and minted == 0 then
-minted = mint(fence, kind == 'p' and tonumber(ARGV[a + 4]) or 1, least)
-end
-local new = member(text(kind, permits, step, minted, token, group))
-call('ZADD', lock, 'GT', score, new.text)
-if mine then
-call('ZREM', lock, mine.text)
-locks[lock] = nil
-elseif locks[lock] then
-enter(locks[lock], new, ends)
-end
-setEnd(lock)
-purge(lock, new.text)
-if kind == 'p' then
-local last = call('PTTL', lock)
-call('SET', limit, ARGV[a + 8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
-if last < 0 then
-call('PERSIST', limit)
+m,i=at.d[l],cO(at,l)
+if not m and not at.i and t=='r'then
+local av=M('r',1,0,J and at.l or 0,l,aj)
+local bW=tonumber(d('ZSCORE',e,av))
+m=bW and bW>h and L(av)
+if m then
+m.n=bW
 end
 end
-local hasExpired = #all.expired > 0
-local isLastNotified = queued and all.notified > 0 and queued.ticket >= all.notified
-leave(queue, all, queued)
-if kind == 'w' and others > 0 then
-call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
-call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-all.phase, all.notified = micros, 0
-elseif queued or hasExpired then
-isEmpty(queue, all)
+if T>0 and not m then
+return{-3,0,0,h}
+elseif T>0 and m.w>T then
+return{-1,0,0,h}
 end
-if hasExpired or isLastNotified then
-wakeLater(lock, queue, limit)
+if at.b and(at.b=='p')~=(t=='p')then
+return redis.error_reply('WRONGTYPE this key is '..(t=='p'and'a readers-writer lock'or'a semaphore'))
 end
-return { 1, minted, apart, now }
+S=t=='p'and tonumber(d('GET',K)or 0)or 0
+local bT=at.k>0
+ag(c,f,3,1)
+for b=1,#f[3].h do
+bT=bT or f[3].h[b].b=='p'
 end
-local left = 0
-for _, each in pairs(held.of) do
-if left == 0 or (kind == 'p') == (each.ends - now < left) then
-left = each.ends - now
+if bT and S~=0 and S~=au then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',S,au))
+end
+local o=br and m.w<T and ag(c,f,1,1)
+if o and o.b=='u'and o.e~=l then
+return{-2,0,0,h}
+end
+E=math.max(E,m and m.n or 0)
+p=E==math.huge and'+inf'or string.format('%.0f',E)
+if m and(T==0 or m.w==T)then
+d('ZADD',e,p,m.f)
+m.n=E
+aT(c,f,H)
+aW(e)
+return{1,m.l,aZ,h}
+end
+if T>0 and t=='r'then
+w[e]=nil
+d('ZREM',e,m.f)
+d('ZADD',e,p,M('r',1,T,m.l,l,m.j))
+d('SET',K,l,'PX',60000)
+aR[K]=l
+aT(c,f,H)
+aW(e)
+bH(e,c,K)
+return{1,m.l,aZ,h}
+end
+aI=i.k==0
+if not br then
+aI=not(t=='p'and dl(i,aj))and cB(c,f,i,q,au)
+end
+local cp=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
+aI=aI or cp and cp>h
+end
+if aI then
+local al=J and t=='r'and i.l or 0
+if J and al==0 then
+al=bz(r,t=='p'and tonumber(ARGV[a+4])or 1,B)
+end
+local bX=L(M(t,ae,T,al,l,aj))
+d('ZADD',e,'GT',p,bX.f)
+if m then
+d('ZREM',e,m.f)
+w[e]=nil
+elseif w[e]then
+bu(w[e],bX,E)
+end
+aW(e)
+cE(e,bX.f)
+if t=='p'then
+local n=d('PTTL',e)
+d('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
+if n<0 then
+d('PERSIST',K)
 end
 end
-if left == math.huge then
-left = -1
+local cx=#f.c>0
+local cY=H and f.q>0 and H.a>=f.q
+aT(c,f,H)
+if t=='w'and ao>0 then
+d('ZREMRANGEBYSCORE',c,'-inf','(0')
+d('ZADD',c,string.format('-%.0f',A),'phase')
+f.v,f.q=A,0
+elseif H or cx then
+cz(c,f)
 end
-if not mayQueue then
-return { 0, left, asking.ticket, now, 0, 0 }
+if cx or cY then
+bH(e,c,K)
 end
-local isNew = not queued and ticket == 0 and band == 3
-local before = isNew and others or positionOf(queue, all, asking)
-local silence = tonumber(ARGV[a + 14])
-if silence == 0 then
-silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
+return{1,al,aZ,h}
 end
-asking.channel, asking.id = ARGV[a + 11], ARGV[a + 12]
-asking.text = string.format(
+local v=0
+for aQ,g in pairs(i.d)do
+if v==0 or(t=='p')==(g.n-h<v)then
+v=g.n-h
+end
+end
+if v==math.huge then
+v=-1
+end
+if not aC then
+return{0,v,q.a,h,0,0}
+end
+local cZ=not H and x==0 and u==3
+local ah=cZ and ao or dh(c,f,q)
+local ab=tonumber(ARGV[a+14])
+if ab==0 then
+ab=2*math.min(math.max(1000,125*(ah+1)),2000)
+end
+q.p,q.y=ARGV[a+11],ARGV[a+12]
+q.f=string.format(
 '2 %.0f %s %s %.0f %s %s %d ',
-now + math.min(silence, mostSilence),
-asking.id,
-asking.kind,
-permits,
-prefer,
-asking.channel,
-#queuedAs
-) .. queuedAs .. group
-all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
-call('PEXPIRE', queue, mostSilence)
-if kind == 'p' and known == 0 then
-call('SET', limit, ARGV[a + 8], 'PX', 3600000)
+h+math.min(ab,ar),
+q.y,
+q.b,
+ae,
+aw,
+q.p,
+#bm
+)..bm..aj
+f.o=f.o+d('ZADD',c,string.format('%.0f',bp(q,q.a)),q.f)
+d('PEXPIRE',c,ar)
+if t=='p'and S==0 then
+d('SET',K,ARGV[a+8],'PX',3600000)
 end
-if queued and queued.text == asking.text then
-queued.text = '' -- it was written again
+if H and H.f==q.f then
+H.f=''
 end
-leave(queue, all, queued)
-insert(all, asking)
-return { 0, left, asking.ticket, now, before, 0 }
+aT(c,f,H)
+cV(f,q)
+return{0,v,q.a,h,ah,0}
 end,
-extendShared = function(k, a, keyCount, argCount)
-local lifetime, exact, notAfter = tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', tonumber(ARGV[a + 5])
-if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+extendShared=function(k,a,kn,an)
+local D,bN,V=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
+if not V or not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
-clock()
-local lock, mine, ends = KEYS[k + 1], ARGV[a + 2], nil
-ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
-if not ends or ends <= now then
-local held = holders(lock, true)
-local found = held.of[ARGV[a + 1]]
-if not found then
-return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
+Y()
+local e,m,E=KEYS[k+1],ARGV[a+2],nil
+E=m~=''and tonumber(d('ZSCORE',e,m))or nil
+if not E or E<=h then
+local i=bS(e,true)
+local j=i.d[ARGV[a+1]]
+if not j then
+return{i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0,h}
 end
-mine, ends = found.text, found.ends
+m,E=j.f,j.n
 end
-if argCount > 5 and string.sub(mine, 3, 3) ~= ARGV[a + 6] then
-return { 0, now }
+if an>5 and string.sub(m,3,3)~=ARGV[a+6]then
+return{0,h}
 end
-if now > notAfter then
-return { -2, now }
+if h>V then
+return{-2,h}
 end
-local wanted = lifetime == 0 and math.huge or now + lifetime
-if exact or wanted > ends then
-locks[lock] = nil
-purge(lock, mine)
-call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
-setEnd(lock)
-if string.find(mine, '^1 p') then
-local kept = call('PTTL', lock)
-if kept < 0 then
-call('PERSIST', KEYS[k + 2])
+local cj=D==0 and math.huge or h+D
+if bN or cj>E then
+w[e]=nil
+cE(e,m)
+d('ZADD',e,cj==math.huge and'+inf'or string.format('%.0f',cj),m)
+aW(e)
+if string.find(m,'^1 p')then
+local bx=d('PTTL',e)
+if bx<0 then
+d('PERSIST',KEYS[k+2])
 else
-call('PEXPIRE', KEYS[k + 2], string.format('%.0f', kept + 3600000))
+d('PEXPIRE',KEYS[k+2],string.format('%.0f',bx+3600000))
 end
 end
 end
-return { 1, now }
+return{1,h}
 end,
-releaseShared = function(k, a, keyCount, argCount)
-clock()
-local lock, queue, mine = KEYS[k + 1], KEYS[k + 2], ARGV[a + 2]
-local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
-local reply = 1
-if not ends then
-local held = holders(lock, true)
-local found = held.of[ARGV[a + 1]]
-if found then
-mine, ends = found.text, found.ends
+releaseShared=function(k,a,kn,an)
+Y()
+local e,c,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
+local E=m~=''and tonumber(d('ZSCORE',e,m))or nil
+local C=1
+if not E then
+local i=bS(e,true)
+local j=i.d[ARGV[a+1]]
+if j then
+m,E=j.f,j.n
 else
-reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
+C=i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0
 end
-elseif ends <= now then
-reply = 0
+elseif E<=h then
+C=0
 end
-if ends then
-call('ZREM', lock, mine)
-forget(lock, ARGV[a + 1])
-if ends == math.huge then
-setEnd(lock)
-end
-end
-if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k + 3]) == ARGV[a + 1] then
-call('DEL', KEYS[k + 3])
-changes[KEYS[k + 3]] = nil
-end
-local function others()
-if ARGV[a + 3] ~= '0' then
-local all = queueOf(queue)
-leave(queue, all, find(queue, all, ARGV[a + 1], tonumber(ARGV[a + 3])))
-elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
-return -- what could go in beside two readers would have done so before
-end
-if call('ZCARD', queue) > 0 then
-wakeLater(lock, queue, KEYS[k + 3])
+if E then
+d('ZREM',e,m)
+cv(e,ARGV[a+1])
+if E==math.huge then
+aW(e)
 end
 end
-pcall(others)
-return { reply }
+if E and string.find(m,'^1 r 1 [1-9]')and cq(KEYS[k+3])==ARGV[a+1]then
+d('DEL',KEYS[k+3])
+aR[KEYS[k+3]]=nil
+end
+local function ao()
+if ARGV[a+3]~='0'then
+local f=bE(c)
+aT(c,f,cu(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
+elseif C==1 and string.find(m,'^1 r')and d('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
+return
+end
+if d('ZCARD',c)>0 then
+bH(e,c,KEYS[k+3])
+end
+end
+pcall(ao)
+return{C}
 end,
-countPermits = function(k, a, keyCount, argCount)
-clock()
-return { ourHolders(KEYS[k + 1], true).used }
+countPermits=function(k,a,kn,an)
+Y()
+return{aN(KEYS[k+1],true).s}
 end,
-raiseShared = function(k, a, keyCount, argCount)
-local least = tonumber(ARGV[a + 2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+raiseShared=function(k,a,kn,an)
+local B=tonumber(ARGV[a+2])
+if not B or B%1~=0 or B<0 or B>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-clock()
-checkFence(least)
-local lock, mine = KEYS[k + 1], ourHolders(KEYS[k + 1], true).of[ARGV[a + 1]]
-if not mine then
-return { 0 }
+Y()
+bd(B)
+local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
+if not m then
+return{0}
 end
-if lastFence(KEYS[k + 2]) < least then
-setFence(KEYS[k + 2], least)
+if aS(KEYS[k+2])<B then
+ce(KEYS[k+2],B)
 end
-if mine.kind == 'w' and mine.fence < least then
-local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
-call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
-call('ZREM', lock, mine.text)
-locks[lock] = nil
+if m.b=='w'and m.l<B then
+local E=m.n==math.huge and'+inf'or string.format('%.0f',m.n)
+d('ZADD',e,E,M(m.b,m.t,m.w,B,m.e,m.j))
+d('ZREM',e,m.f)
+w[e]=nil
 end
-return { 1 }
+return{1}
 end,
-freeShared = function(k, a, keyCount, argCount)
-clock()
-local lock, queue, id, count = KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], 0
-local tokens = {}
-for token, each in pairs(ourHolders(lock, true).of) do
-if string.sub(redis.sha1hex(token), 1, #id) == id then
-tokens[#tokens + 1] = each
+freeShared=function(k,a,kn,an)
+Y()
+local e,c,aa,y=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
+local ci={}
+for l,g in pairs(aN(e,true).d)do
+if string.sub(redis.sha1hex(l),1,#aa)==aa then
+ci[#ci+1]=g
 end
 end
-for _, each in ipairs(tokens) do
-call('ZREM', lock, each.text)
-forget(lock, each.token)
-attempt('PUBLISH', ARGV[a + 2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
-if string.find(each.text, '^1 r 1 [1-9]') then
-call('DEL', KEYS[k + 3])
-changes[KEYS[k + 3]] = nil
+for aQ,g in ipairs(ci)do
+d('ZREM',e,g.f)
+cv(e,g.e)
+R('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
+if string.find(g.f,'^1 r 1 [1-9]')then
+d('DEL',KEYS[k+3])
+aR[KEYS[k+3]]=nil
 end
-count = count + 1
+y=y+1
 end
-if count > 0 then
-setEnd(lock)
+if y>0 then
+aW(e)
 pcall(function()
-if call('ZCARD', queue) > 0 then
-wakeLater(lock, queue, KEYS[k + 3])
+if d('ZCARD',c)>0 then
+bH(e,c,KEYS[k+3])
 end
 end)
 end
-return { count }
+return{y}
 end,
 }
 ` +
@@ -1509,10 +1509,10 @@ end,
 ` +
     dispatchPart +
     `
-for i = 1, #wakes do
-pcall(wake, wakes[i][1], wakes[i][2], wakes[i][3])
+for b=1,#aG do
+pcall(dn,aG[b][1],aG[b][2],aG[b][3])
 end
-return reply`,
+return C`,
 };
 
 /**
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'a0cb7f622f90f5a07c5838bcb072e597c20a6876',
+  sha: 'e91b0e438be3fd257fa6eefc35e365793dd5f286',
   lua:
     clockPart +
     `
@@ -1538,44 +1538,191 @@ const batchScript: Script = {
 ` +
     queuePart +
     `
-local scripts = {
-acquire = function(k, a, keyCount, argCount)
-` +
-    inBatch(acquire1Part) +
-    `
-` +
-    inBatch(acquire2Part) +
-    `
+local scripts={
+acquire=function(k,a,kn,an)
+local l,z,y,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+if z~=be then
+local F=tonumber(z)
+if not F or F<1 or F>9007199254740991 or not string.find(z,'^%d+$')then
+return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
+end
+be=z
+end
+if l==''or not V or not y or y%1~=0 or y<0 or y>1024 then
+return redis.error_reply('ERR expected a token, a time, and how many fences')
+end
+if not h then
+local Q=d('TIME')
+A=Q[1]*1000000+Q[2]
+h=math.floor(A/1000)
+end
+if h>V then
+return{-1,0,0,h}
+end
+if kn==3 and y<=1 and bk and R('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+local r=0
+if y==1 then
+local n=aP or d('GET',KEYS[k+3])or'0'
+local B=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+r=(aP or string.find(n,'^%d+$'))and math.max(n+1,A,B)
+end
+if r and r<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],z)then
+if y==1 then
+d('SET',KEYS[k+3],string.format('%.0f',r))
+aP=r
+end
+d('SETNX',KEYS[k+1],l)
+d('PEXPIRE',KEYS[k+1],z)
+return(r==A or y==0)and A or{1,r,0,h}
+end
+end
+local w,r,aC=(kn-1)/2,KEYS[k+kn],an>6
+local ab=an>7 and tonumber(ARGV[a+8])or 0
+local bh,av,v,bb={},{},0,false
+for b=1,w do
+local s=d('GET',KEYS[k+b])
+if not s then
+bh[b]=true
+else
+local F=d('PTTL',KEYS[k+b])
+if s~=l then
+bb=true
+v=(F<0 or v<0)and-1 or math.max(v,F)
+elseif F>=0 then
+av[b]=math.max(F,tonumber(z))
+end
+end
+end
+local n=not bb and y>0 and aS(r)or 0
+for b=1,bb and 0 or w do
+local e,c=KEYS[k+b],KEYS[k+w+b]
+if bh[b]and d('ZCARD',c)>0 then
+if aC then
+bM(c,l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+end
+local ap,aX=bv(e,r,c,aC and l,0,false)
+if ap=='mine'then
+return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+end
+if ap=='given'or aC then
+bb=true
+v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
+break
+end
+end
+end
+if bb then
+if aC then
+return ac(KEYS[k+1],KEYS[k+2],l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,v)
+end
+local P=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,P>0 and w or 0 do
+dc(KEYS[k+w+b],P)
+end
+return{0,v,0,h}
+end
+for b=1,w do
+if bh[b]then
+by(KEYS[k+b],z)
+end
+end
+local B=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
+local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
+for b=1,w do
+if bh[b]then
+cf(KEYS[k+b],l,z)
+elseif av[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',av[b]))
+end
+end
+return{1,o,aC and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
-acquireOnce = function(k, a, keyCount, argCount)
+acquireOnce=function(k,a,kn,an)
 ` +
     inBatch(acquireOnce1Part) +
     `
 end,
-extend = function(k, a, keyCount, argCount)
+extend=function(k,a,kn,an)
 ` +
     inBatch(extend1Part) +
     `
 end,
-markSlot = function(k, a, keyCount, argCount)
+markSlot=function(k,a,kn,an)
 ` +
     inBatch(markSlot2Part) +
     `
 end,
-proclaim = function(k, a, keyCount, argCount)
+proclaim=function(k,a,kn,an)
 ` +
     inBatch(proclaim1Part) +
     `
 end,
-release = function(k, a, keyCount, argCount)
-` +
-    inBatch(release1Part) +
-    `
-` +
-    inBatch(release2Part) +
-    `
+release=function(k,a,kn,an)
+local l,x,w=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=R('GET',KEYS[k+1])
+local O=R('ZCARD',KEYS[k+w+1])
+if o==l and O==0 and w==1 and an==3 then
+d('DEL',KEYS[k+1])
+return{1}
+end
+local C,bP={},false
+for b=1,w do
+local s=b==1 and o
+if b>1 then
+s=R('GET',KEYS[k+b])
+O=R('ZCARD',KEYS[k+w+b])
+end
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+end
+C[b]=not s and 0 or s==l and 1 or-1
+bP=bP or O~=0
+end
+for b=1,w do
+if C[b]==1 then
+d('DEL',KEYS[k+b])
+end
+end
+if not bP and an==3 then
+return C
+end
+local function bO(e,c,cN)
+Y()
+if x~='0'then
+local m=ct(c,l,tonumber(x))
+for b=1,#m do
+d('ZREM',c,m[b])
+end
+end
+local next=an>3 and ARGV[a+4]
+local ab=an>9 and tonumber(ARGV[a+10])or 0
+if next then
+bK(ARGV[a+5])
+bM(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+end
+local ap,aX
+if cN>=0 then
+ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cN==1)
+end
+if ap=='mine'then
+return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+elseif next then
+local v=ap=='yielding'and aX-h or ap=='none'and 0 or nil
+return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,v)
+end
+end
+for b=1,w do
+local cb,bs=pcall(bO,KEYS[k+b],KEYS[k+w+b],C[b])
+if an>3 then
+bs=cb and bs or{0,0,0,0,0,0}
+for G=1,#bs do
+C[#C+1]=bs[G]
+end
+end
+end
+return C
 end,
-raise = function(k, a, keyCount, argCount)
+raise=function(k,a,kn,an)
 ` +
     inBatch(raise2Part) +
     `
@@ -1587,7 +1734,7 @@ end,
 ` +
     dispatchPart +
     `
-return reply`,
+return C`,
 };
 
 /**
@@ -1617,20 +1764,20 @@ export function countPermits(lock: string): Call {
 
 const enlistScript: Script = {
   name: 'enlist',
-  sha: 'f3efc2db38704cace5e40df35acd6834dedb3a39',
-  lua: `local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if ARGV[2] == '0' then
-redis.call('ZREM', KEYS[1], ARGV[1])
+  sha: '78ee38524a9a37e8d39d2683bacbe5a29de531a9',
+  lua: `local Q=redis.call('TIME')
+local h=Q[1]*1000+math.floor(Q[2]/1000)
+if ARGV[2]=='0'then
+redis.call('ZREM',KEYS[1],ARGV[1])
 else
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('ZADD',KEYS[1],h+ARGV[2],ARGV[1])
+redis.call('ZREMRANGEBYSCORE',KEYS[1],'-inf',h)
+redis.call('PEXPIRE',KEYS[1],ARGV[2])
 end
-if ARGV[3] ~= '' then
-redis.pcall('PUBLISH', ARGV[3], ARGV[1])
+if ARGV[3]~=''then
+redis.pcall('PUBLISH',ARGV[3],ARGV[1])
 end
-return { 1 }`,
+return{1}`,
 };
 
 /**
@@ -1687,7 +1834,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: 'ce78964c436c87bd6bb81e99f98b867a1d10124d',
+  sha: 'c9a261f777ee86f60d8935810e45f0daf1a7de0f',
   lua: extend1Part,
 };
 
@@ -1737,35 +1884,35 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '53862ce6aae82f2f64fb840e1e8a21c98c0fc8c5',
+  sha: '79802af57ef6f19ef71b4fff674f24a91d41cf57',
   lua:
     clockPart +
     `
-local holder = attempt('GET', KEYS[1])
-if type(holder) == 'table' then
-return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
+local s=R('GET',KEYS[1])
+if type(s)=='table'then
+return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
 end
-local hash = holder and redis.sha1hex(holder)
-if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
-return { 0 }
+local bQ=s and redis.sha1hex(s)
+if not bQ or string.sub(bQ,1,#ARGV[1])~=ARGV[1]then
+return{0}
 end
-call('DEL', KEYS[1])
-attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. KEYS[1])
+d('DEL',KEYS[1])
+R('PUBLISH',ARGV[2],'!'..bQ..' '..KEYS[1])
 ` +
     mintPart +
     `
 ` +
     queuePart +
     `
-local function handOff()
-clock()
-if call('ZCARD', KEYS[2]) > 0 then
-call('ZREM', KEYS[2], 'passes')
-grant(KEYS[1], KEYS[3], KEYS[2], nil, 0, true)
+local function bO()
+Y()
+if d('ZCARD',KEYS[2])>0 then
+d('ZREM',KEYS[2],'passes')
+bv(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
 end
 end
-pcall(handOff)
-return { 1 }`,
+pcall(bO)
+return{1}`,
 };
 
 /**
@@ -1790,50 +1937,60 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '235dd3fb3ff9b10f8282a69f966ee6873d361ba8',
-  lua: `local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = math.floor(micros / 1000)
-local function shared(lock, left)
-local first = redis.pcall('ZRANGE', lock, 0, 15)
-if first.err then
-return nil, first.err
+  sha: '87954980e274ea9973e1689d995bf1126a303314',
+  lua: `local Q=redis.call('TIME')
+local A=Q[1]*1000000+Q[2]
+local h=math.floor(A/1000)
+local function dk(e,v)
+local o=redis.pcall('ZRANGE',e,0,15)
+if o.err then
+return nil,o.err
 end
-local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-first[#first + 1] = last[1]
-for i = 1, #first do
-if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
-return nil, 'FOREIGN this sorted set has a member that is not of redis-exp-lock'
+local n=redis.call('ZRANGE',e,-1,-1,'WITHSCORES')
+o[#o+1]=n[1]
+for b=1,#o do
+if not string.find(o[b],'^1 [rwp] %d+ %d+ %d+ %d+ .')then
+return nil,'FOREIGN this sorted set has a member that is not of redis-exp-lock'
 end
 end
-local kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-if tonumber(last[2]) <= now then
-return { false, -2, 0, kind, {} }
+local t,O,aE=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+if tonumber(n[2])<=h then
+return{false,-2,0,t,{}}
 end
-local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
-return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
+local i=redis.call('ZRANGEBYSCORE',e,string.format('(%.0f',h),'+inf','WITHSCORES','LIMIT',0,ARGV[1])
+v=n[2]=='inf'and-1 or tonumber(n[2])-h
+return{string.sub(aE,1,tonumber(O)),v,0,t,i}
 end
-local locks = (#KEYS - 1) / 2
-local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
-for i = 1, locks do
-local holder = redis.pcall('GET', KEYS[i])
-local left = redis.call('PTTL', KEYS[i])
-local state, refusal
-if type(holder) == 'table' then
-state, refusal = shared(KEYS[i], left)
-refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
+local w=(#KEYS-1)/2
+local C={A,redis.call('GET',KEYS[#KEYS])}
+local cg=0
+for b=1,w do
+local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
+local v=redis.call('PTTL',KEYS[b])
+if type(s)=='table'then
+s=redis.pcall('GET',KEYS[b])
+elseif v==-2 then
+s=false
+end
+local as,aU
+if type(s)=='table'then
+as,aU=dk(KEYS[b],v)
+aU=aU and(string.find(aU,'^FOREIGN')and aU or s.err)
 else
-state = { holder, left, 0, 'm', {} }
+as={s,v,0,'m',{}}
 end
-if state then
-state[3] = redis.call('ZCOUNT', KEYS[locks + i], 0, '+inf')
-state[6] = state[3] == 0 and {}
-or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+if as then
+as[3]=redis.call('ZCOUNT',KEYS[w+b],0,'+inf')
+as[6]=as[3]==0 and{}
+or redis.call('ZRANGEBYSCORE',KEYS[w+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 end
-reply[i + 2] = state or refusal
+C[b+2]=as or aU
+cg=cg+(as and#as[5]+#as[6]or 0)
+if cg>4096 then
+break
 end
-return reply`,
+end
+return C`,
 };
 
 /**
@@ -1843,7 +2000,7 @@ return reply`,
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
  * @param most so many holders and entries of each lock are told one by one
- * @returns the call; its reply: [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+ * @returns the call; its reply: [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
 export function inspect(
   lock: readonly string[],
@@ -1856,7 +2013,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'b76e5d377f820da5ab9a603d9e2d816204d52d56',
+  sha: '4fb79996d7a5aa0b4430b0da4d8ca5c06ca608e7',
   lua:
     clockPart +
     `
@@ -1889,7 +2046,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '3dadef6892ad7ddae64d2a1e88afd475c083b2dd',
+  sha: '8bf8e8d1c8811998e211f22f477109f6c420db61',
   lua:
     clockPart +
     `
@@ -1899,104 +2056,251 @@ const plainScript: Script = {
 ` +
     queuePart +
     `
-local scripts = {
-acquire = function(k, a, keyCount, argCount)
-` +
-    inBatch(acquire1Part) +
-    `
-` +
-    inBatch(acquire2Part) +
-    `
+local scripts={
+acquire=function(k,a,kn,an)
+local l,z,y,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+if z~=be then
+local F=tonumber(z)
+if not F or F<1 or F>9007199254740991 or not string.find(z,'^%d+$')then
+return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
+end
+be=z
+end
+if l==''or not V or not y or y%1~=0 or y<0 or y>1024 then
+return redis.error_reply('ERR expected a token, a time, and how many fences')
+end
+if not h then
+local Q=d('TIME')
+A=Q[1]*1000000+Q[2]
+h=math.floor(A/1000)
+end
+if h>V then
+return{-1,0,0,h}
+end
+if kn==3 and y<=1 and bk and R('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+local r=0
+if y==1 then
+local n=aP or d('GET',KEYS[k+3])or'0'
+local B=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+r=(aP or string.find(n,'^%d+$'))and math.max(n+1,A,B)
+end
+if r and r<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],z)then
+if y==1 then
+d('SET',KEYS[k+3],string.format('%.0f',r))
+aP=r
+end
+d('SETNX',KEYS[k+1],l)
+d('PEXPIRE',KEYS[k+1],z)
+return(r==A or y==0)and A or{1,r,0,h}
+end
+end
+local w,r,aC=(kn-1)/2,KEYS[k+kn],an>6
+local ab=an>7 and tonumber(ARGV[a+8])or 0
+local bh,av,v,bb={},{},0,false
+for b=1,w do
+local s=d('GET',KEYS[k+b])
+if not s then
+bh[b]=true
+else
+local F=d('PTTL',KEYS[k+b])
+if s~=l then
+bb=true
+v=(F<0 or v<0)and-1 or math.max(v,F)
+elseif F>=0 then
+av[b]=math.max(F,tonumber(z))
+end
+end
+end
+local n=not bb and y>0 and aS(r)or 0
+for b=1,bb and 0 or w do
+local e,c=KEYS[k+b],KEYS[k+w+b]
+if bh[b]and d('ZCARD',c)>0 then
+if aC then
+bM(c,l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+end
+local ap,aX=bv(e,r,c,aC and l,0,false)
+if ap=='mine'then
+return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+end
+if ap=='given'or aC then
+bb=true
+v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
+break
+end
+end
+end
+if bb then
+if aC then
+return ac(KEYS[k+1],KEYS[k+2],l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,v)
+end
+local P=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,P>0 and w or 0 do
+dc(KEYS[k+w+b],P)
+end
+return{0,v,0,h}
+end
+for b=1,w do
+if bh[b]then
+by(KEYS[k+b],z)
+end
+end
+local B=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
+local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
+for b=1,w do
+if bh[b]then
+cf(KEYS[k+b],l,z)
+elseif av[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',av[b]))
+end
+end
+return{1,o,aC and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
-extend = function(k, a, keyCount, argCount)
+extend=function(k,a,kn,an)
 ` +
     inBatch(extend1Part) +
     `
 end,
-release = function(k, a, keyCount, argCount)
-` +
-    inBatch(release1Part) +
-    `
-` +
-    inBatch(release2Part) +
-    `
+release=function(k,a,kn,an)
+local l,x,w=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=R('GET',KEYS[k+1])
+local O=R('ZCARD',KEYS[k+w+1])
+if o==l and O==0 and w==1 and an==3 then
+d('DEL',KEYS[k+1])
+return{1}
+end
+local C,bP={},false
+for b=1,w do
+local s=b==1 and o
+if b>1 then
+s=R('GET',KEYS[k+b])
+O=R('ZCARD',KEYS[k+w+b])
+end
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+end
+C[b]=not s and 0 or s==l and 1 or-1
+bP=bP or O~=0
+end
+for b=1,w do
+if C[b]==1 then
+d('DEL',KEYS[k+b])
+end
+end
+if not bP and an==3 then
+return C
+end
+local function bO(e,c,cN)
+Y()
+if x~='0'then
+local m=ct(c,l,tonumber(x))
+for b=1,#m do
+d('ZREM',c,m[b])
+end
+end
+local next=an>3 and ARGV[a+4]
+local ab=an>9 and tonumber(ARGV[a+10])or 0
+if next then
+bK(ARGV[a+5])
+bM(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+end
+local ap,aX
+if cN>=0 then
+ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cN==1)
+end
+if ap=='mine'then
+return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+elseif next then
+local v=ap=='yielding'and aX-h or ap=='none'and 0 or nil
+return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,v)
+end
+end
+for b=1,w do
+local cb,bs=pcall(bO,KEYS[k+b],KEYS[k+w+b],C[b])
+if an>3 then
+bs=cb and bs or{0,0,0,0,0,0}
+for G=1,#bs do
+C[#C+1]=bs[G]
+end
+end
+end
+return C
 end,
 }
 ` +
     replyPart +
     `
-local names, words = KEYS, ARGV
-local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
-local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
-local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
-local ours, queued, usual, n = {}, 0, {}, 0
-local function isLifetime(text)
-local ms = tonumber(text)
-return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+local am,aH=KEYS,ARGV
+local aD,aV,aL,bI=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
+local z,V,y=ARGV[5],ARGV[6],tonumber(ARGV[7])
+local S,r,bq=aD+aV,KEYS[#KEYS],7+aD
+local ay,a=(#KEYS-1-S-aV)/2,S+aV
+local av,H,bG,G={},0,{},0
+local function cA(M)
+local F=tonumber(M)
+return F and F>=1 and F<=9007199254740991 and string.find(M,'^%d+$')
 end
-local held = known > 0 and call('MGET', unpack(names, 1, known))
-if acquires + renewals > 0 then
-clock()
+local i=S>0 and d('MGET',unpack(am,1,S))
+if ay+aD>0 then
+Y()
 end
-local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
-for i = 1, renewals do
-usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+local dd=bk and aD>0 and cA(aL)
+for b=1,aD do
+bG[b]=dd and i[b]==aH[7+b]and h<=tonumber(aH[bq+b])
 end
-if releases > 0 then
-queued = call('EXISTS', unpack(names, known + 1, a))
-for i = renewals + 1, known do
-if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
-n = n + 1
-ours[n], usual[i] = names[i], true
-end
-end
-end
-local first, areUsual = 0, false
-if acquires > 0 then
-queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
-local last = count == 1 and call('GET', fence) or '0'
-areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
-areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
-if areUsual and count == 1 then
-first = math.max(last + 1, micros)
-areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
-end
-end
-reply, size = { known + acquires, first, now or 0 }, 3
-local function runAlone(n, script, keys, ...)
-KEYS, ARGV = keys, { ... }
-reply[1], reply[size + 1] = reply[1] - 1, n
-size = size + 1
-append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
-end
-local function acquireAll()
-for i = 1, acquires do
-local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
-local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
-if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
+if aV>0 then
+H=d('EXISTS',unpack(am,S+1,a))
+for b=aD+1,S do
+if i[b]==aH[bq+b]and(H==0 or d('EXISTS',am[aV+b])==0)then
+G=G+1
+av[G],bG[b]=am[b],true
 end
 end
 end
-if not areUsual then
-acquireAll()
-end
-for i = 1, renewals do
-if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
-runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
-end
-end
-local deleted = n > 0 and attempt('DEL', unpack(ours))
-for i = renewals + 1, known do
-if type(deleted) == 'table' or not usual[i] then
-runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
+local o,az=0,false
+if ay>0 then
+H=d('EXISTS',unpack(am,a+ay+1,a+2*ay))
+local n=y==1 and d('GET',r)or'0'
+az=h<=tonumber(V)and cA(z)
+az=az and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
+if az and y==1 then
+o=math.max(n+1,A)
+az=not R('SET',r,string.format('%.0f',o+ay-1)).err
 end
 end
-if areUsual then
-acquireAll()
+C,af={S+ay,o,h or 0},3
+local function cc(G,dj,bU,...)
+KEYS,ARGV=bU,{...}
+C[1],C[af+1]=C[1]-1,G
+af=af+1
+cn(pcall(scripts[dj],0,0,#KEYS,#ARGV))
 end
-return reply`,
+local function cl()
+for b=1,ay do
+local e,c,l=am[a+b],am[a+ay+b],aH[bq+S+b]
+local cX=az and(H==0 or d('EXISTS',c)==0)
+if not cX or not d('SET',e,l,'NX','PX',z)then
+cc(S+b,'acquire',{e,c,r},l,z,V,aH[7])
+end
+end
+end
+if not az then
+cl()
+end
+for b=1,aD do
+if not bG[b]or type(R('PEXPIRE',am[b],aL,'GT'))=='table'then
+cc(b,'extend',{am[b]},aH[7+b],aL,'0',aH[bq+b])
+end
+end
+local cR=G>0 and R('DEL',unpack(av))
+for b=aD+1,S do
+if type(cR)=='table'or not bG[b]then
+cc(b,'release',{am[b],am[aV+b],r},aH[bq+b],'0',bI)
+end
+end
+if az then
+cl()
+end
+return C`,
 };
 
 /**
@@ -2044,12 +2348,12 @@ export function plain(
 
 const processesScript: Script = {
   name: 'processes',
-  sha: 'e7ccb5c9327850f6ba65650ed6043e6917f5d1cf',
-  lua: `local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local ids = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
-table.insert(ids, 1, now)
-return ids`,
+  sha: '1c07ce2991a3b3f36bbe395ee9bf6589360b6882',
+  lua: `local Q=redis.call('TIME')
+local h=Q[1]*1000+math.floor(Q[2]/1000)
+local aK=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
+table.insert(aK,1,h)
+return aK`,
 };
 
 /**
@@ -2064,7 +2368,7 @@ export function processes(processes: string): ScriptCall {
 
 const proclaimScript: Script = {
   name: 'proclaim',
-  sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
+  sha: '6e5abc9a275d70734c12b5db0900409a4e533fbe',
   lua: proclaim1Part,
 };
 
@@ -2115,7 +2419,7 @@ export function raiseShared(lock: string, fence: string, token: string | number,
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
+  sha: '855cb8ed920b63c50d47750b65e10cd961bce55b',
   lua:
     clockPart +
     `
@@ -2146,8 +2450,8 @@ export function raise(
 
 const readHolderScript: Script = {
   name: 'readHolder',
-  sha: 'd7731b34f083a5e65af2a959e322f24e13031cd7',
-  lua: "return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }",
+  sha: '54001acb3002637d6002f8d97a1dd2735d71ffb7',
+  lua: "return{redis.call('GET',KEYS[1]),redis.call('PTTL',KEYS[1]),redis.call('GET',KEYS[2])}",
 };
 
 /**
@@ -2163,7 +2467,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
+  sha: '3c2db36e94909060944ad3f5fc7cab34327fa57f',
   lua:
     clockPart +
     `
@@ -2173,12 +2477,12 @@ const readPlacesScript: Script = {
 ` +
     holdersPart +
     `
-clock()
-local places = {}
-for _, each in pairs(ourHolders(KEYS[1], true).of) do
-places[#places + 1] = each.group
+Y()
+local bl={}
+for aQ,g in pairs(aN(KEYS[1],true).d)do
+bl[#bl+1]=g.j
 end
-return places`,
+return bl`,
 };
 
 /**
@@ -2193,8 +2497,8 @@ export function readPlaces(lock: string): ScriptCall {
 
 const readProcessScript: Script = {
   name: 'readProcess',
-  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
-  lua: "return redis.call('GET', KEYS[1])",
+  sha: '620cd258c2c9c88c9d10db67812ccf663d96bdc6',
+  lua: "return redis.call('GET',KEYS[1])",
 };
 
 /**
@@ -2209,8 +2513,8 @@ export function readProcess(process: string): ScriptCall {
 
 const readValueScript: Script = {
   name: 'readValue',
-  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
-  lua: "return redis.call('GET', KEYS[1])",
+  sha: '620cd258c2c9c88c9d10db67812ccf663d96bdc6',
+  lua: "return redis.call('GET',KEYS[1])",
 };
 
 /**
@@ -2225,15 +2529,15 @@ export function readValue(value: string): ScriptCall {
 
 const registerScript: Script = {
   name: 'register',
-  sha: 'db9a8c214969ae26873c88b69747c1202a4ce54c',
-  lua: `if ARGV[1] == '=' then
-return { redis.call('PEXPIRE', KEYS[1], ARGV[2]) }
-elseif ARGV[1] == '' then
-redis.call('DEL', KEYS[1])
+  sha: '4b0b5a96222bf566b48ea5fcddad051183b7b76a',
+  lua: `if ARGV[1]=='='then
+return{redis.call('PEXPIRE',KEYS[1],ARGV[2])}
+elseif ARGV[1]==''then
+redis.call('DEL',KEYS[1])
 else
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2])
 end
-return { 1 }`,
+return{1}`,
 };
 
 /**
@@ -2280,7 +2584,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'b11cdf8c4255ec71deb15b5d1c823b6644140458',
+  sha: '1160de4db4219094099eef4077b8aa71518e227f',
   lua:
     clockPart +
     `
@@ -2327,12 +2631,12 @@ export function release(
 
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
-  lua: `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
+  sha: 'da6c57e324ddad1066c59102a7e09e8e4f3619b3',
+  lua: `if redis.call('GET',KEYS[1])~=ARGV[1]then
+return{0}
 end
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-return { 1 }`,
+redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
+return{1}`,
 };
 
 /**

@@ -38,7 +38,9 @@ export class Round {
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
   /** Nodes that had no room: the caller may be queued there. */
-  #queued: QuorumNode[] | undefined;
+  readonly #queued = new Set<QuorumNode>();
+  /** What was queued has what it waited for, and may have released it since. */
+  #isServed = false;
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
@@ -69,7 +71,8 @@ export class Round {
     this.#reserve = new Reserve(clock);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
-    if (onVerdict === undefined) this.#phase = 'granted';
+    this.#isServed = onVerdict === undefined;
+    if (this.#isServed) this.#phase = 'granted';
   }
 
   /**
@@ -158,8 +161,8 @@ export class Round {
   #busy(node: QuorumNode, leftMs: number): void {
     this.#votes += 1;
     this.#lefts.push(leftMs);
-    this.#queued = [...(this.#queued ?? []), node];
-    if (this.#phase === 'granted') this.#leaveQueues();
+    if (this.#isServed) this.#leaveQueue(node);
+    else this.#queued.add(node);
     this.#answered(node);
   }
 
@@ -204,7 +207,8 @@ export class Round {
     for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
     if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
-      this.#leaveQueues();
+      this.#isServed = true;
+      for (const node of this.#mayQueue()) this.#leaveQueue(node);
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
     for (const [node, fence] of this.#fences) {
@@ -259,12 +263,15 @@ export class Round {
     node.abandon(this.#releaseOf(this.#request.token), this.#holders.get(node)!);
   }
 
-  /** Its caller holds the lock: the nodes that had no room need not keep its place in their queues. */
-  #leaveQueues(): void {
+  /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
+  #mayQueue(): Iterable<QuorumNode> {
+    if ((this.#request.queueAs?.ticket ?? 0) === 0) return this.#queued;
+    return this.#nodes.all.filter((node) => !this.#fences.has(node));
+  }
+
+  #leaveQueue(node: QuorumNode): void {
     const whose = this.#request.queueAs?.token;
-    if (whose === undefined || this.#queued === undefined) return;
-    for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
-    this.#queued = undefined;
+    if (whose !== undefined) node.abandon(this.#releaseOf(whose, -1), 0);
   }
 
   #releaseOf(token: string, ticket = 0): ReleaseRequest {
