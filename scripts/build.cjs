@@ -41,18 +41,22 @@ function withoutPreamble(program) {
       'exports.$1 = $2;',
     );
   const own = [...bare.matchAll(/^exports\.(\w+) = /gm)].map(([, name]) => name);
+  for (const [, name] of bare.matchAll(/\bexports\.(\w+)/g))
+    if (!own.includes(name)) throw new Error(`export ${name} by a statement of its own`);
   const text = bare
     .replace(/^exports\.(\w+) = \1;\n/gm, '')
     .replace(/^exports\.(\w+) = /gm, 'const $1 = ')
     .replace(/\(0, ((?:\w+_1|exports)\.\w+)\)\(/g, '$1(')
-    .replace(/\bexports\.(\w+)/g, '$1');
+    .replace(/\bexports\.(\w+)/g, (text, name) => (own.includes(name) ? name : text));
+  if (/\bexports\./.test(text))
+    throw new Error(`an export that is not one statement: ${text.match(/.*\bexports\..*/)[0]}`);
   const letters = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZ'].filter((letter) => !new RegExp(`\\b${letter}\\b`).test(text));
   const named = [...text.matchAll(/^const (\w+_1) = require/gm)].map(([, name]) => name);
   const renamed = named.reduce(
     (before, name, i) => before.replaceAll(new RegExp(`\\b${name}\\b`, 'g'), letters[i] ?? name),
     text,
   );
-  return own.length > 0 ? `${renamed}Object.assign(exports, { ${own.join(', ')} });\n` : renamed;
+  return own.length > 0 ? `${renamed}module.exports = { ${own.join(', ')} };\n` : renamed;
 }
 
 /** Runs the program of a package that is installed here. */

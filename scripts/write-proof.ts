@@ -96,13 +96,15 @@ function mutation({ lua, files }: any): string {
 ${Math.floor((1000 * killed) / lua.length) / 10} %.${left.length > 0 ? ` Survivors:\n\n${left.join('\n')}` : ''}
 
 **The files that carry safety**, by Stryker, against the contract suite on the memory store and, for the queue and the
-machine, the simulation. Of the mutants killed, "hung" are those whose test did not end in time.
+machine, the simulation. The tests are first run twice in one process without mutants: what fails is left out. Of the mutants killed, "hung" are
+those whose test did not end in time.
 
-${table(['file', 'mutants', 'killed', 'hung', 'score', 's'], rows)}
-
-Those that survive (\`proof/mutation.json\` has each with its line), and why they may (\`mutation/reasons.cjs\`):
-
-${table(['file', 'survive', 'because'], reasons)}`;
+${table(['file', 'mutants', 'killed', 'hung', 'score', 's'], rows)}${
+  reasons.length === 0
+    ? ''
+    : `\n\nThose that survive (\`proof/mutation.json\` has each with its line), and why they may (\`mutation/reasons.cjs\`):\n
+${table(['file', 'survive', 'because'], reasons)}`
+}`;
 }
 
 function compare({ faults, libraries, outcomes }: any): string {

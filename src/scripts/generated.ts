@@ -5,49 +5,49 @@
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
 const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
-local d,R,bk=redis.call,redis.pcall,redis.acl_check_cmd
-local A,h,be,aP`;
-const dispatchPart = `local cK={}
-local bV,ba=0,0
-while ba<#ARGV do
-local M=ARGV[ba+1]
-local aF=cK[M]
-if not aF then
-local de,bU,cP=string.match(M,'^(%a+) (%d+) (%d+)$')
-aF={scripts[de],tonumber(bU),tonumber(cP)}
-cK[M]=aF
+local d,S,bl=redis.call,redis.pcall,redis.acl_check_cmd
+local A,h,bf,aQ`;
+const dispatchPart = `local cL={}
+local bW,bb=0,0
+while bb<#ARGV do
+local M=ARGV[bb+1]
+local aG=cL[M]
+if not aG then
+local df,bV,cQ=string.match(M,'^(%a+) (%d+) (%d+)$')
+aG={scripts[df],tonumber(bV),tonumber(cQ)}
+cL[M]=aG
 end
-cn(pcall(aF[1],bV,ba+1,aF[2],aF[3]))
-bV,ba=bV+aF[2],ba+1+aF[3]
+co(pcall(aG[1],bW,bb+1,aG[2],aG[3]))
+bW,bb=bW+aG[2],bb+1+aG[3]
 end`;
-const holdersPart = `local w,be,aR={},{},{}
+const holdersPart = `local x,bf,aS={},{},{}
 local X=16
-local function bi(M)
+local function bj(M)
 return string.find(M,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
 end
-local function cH()
+local function cI()
 error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
 end
 local function L(M)
-local t,ae,T,r,O,aE=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+local t,ae,T,r,P,aF=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
 if not t then
 return nil
 end
-O=tonumber(O)
+P=tonumber(P)
 return{
 b=t,
 t=tonumber(ae),
 w=tonumber(T),
 l=tonumber(r),
-e=string.sub(aE,1,O),
-j=string.sub(aE,O+1),
+e=string.sub(aF,1,P),
+j=string.sub(aF,P+1),
 f=M,
 }
 end
-local function M(t,ae,T,r,l,aj)
-return string.format('1 %s %.0f %.0f %.0f %d ',t,ae,T,r,#l)..l..aj
+local function M(t,ae,T,r,l,al)
+return string.format('1 %s %.0f %.0f %.0f %d ',t,ae,T,r,#l)..l..al
 end
-local function bJ(i,g)
+local function bK(i,g)
 i.b,i.j=g.b,g.j
 i.k,i.s=i.k+1,i.s+g.t
 end
@@ -55,62 +55,62 @@ local function bu(i,g,E)
 g.n=E
 i.d[g.e]=g
 i.l=math.max(i.l,g.l)
-bJ(i,g)
+bK(i,g)
 end
-local function bY()
+local function bZ()
 return{d={},k=0,s=0,l=0,i=true}
 end
 local function bt(e)
-local N=be[e]
-if not N then
+local O=bf[e]
+if not O then
 local j=d('ZRANGE',e,0,X-1,'WITHSCORES')
-N={c={},C=#j==2*X,m=false}
+O={c={},C=#j==2*X,m=false}
 for b=1,#j,2 do
-if not bi(j[b])then
-N.m=true
+if not bj(j[b])then
+O.m=true
 elseif tonumber(j[b+1])<=h then
-N.c[#N.c+1]=j[b]
+O.c[#O.c+1]=j[b]
 end
 end
-if N.C then
-local ag=A%d('ZCARD',e)
-local cM=d('ZRANGE',e,ag,ag+X-1)
-for b=1,#cM do
-N.m=N.m or not bi(cM[b])
+if O.C then
+local ai=A%d('ZCARD',e)
+local cN=d('ZRANGE',e,ai,ai+X-1)
+for b=1,#cN do
+O.m=O.m or not bj(cN[b])
 end
 end
-be[e]=N
+bf[e]=O
 end
-return N
+return O
 end
-local function cE(e,bx)
-local N=bt(e)
-if N.D then
+local function cF(e,bx)
+local O=bt(e)
+if O.D then
 return
-elseif N.m or#N.c==X then
-local ai={'1 r 1 0 0 0 '}
-for b=1,#N.c do
-ai[b+1]=N.c[b]~=bx and N.c[b]or ai[1]
+elseif O.m or#O.c==X then
+local ak={'1 r 1 0 0 0 '}
+for b=1,#O.c do
+ak[b+1]=O.c[b]~=bx and O.c[b]or ak[1]
 end
-d('ZREM',e,unpack(ai))
+d('ZREM',e,unpack(ak))
 else
 d('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
 end
-N.D=true
+O.D=true
 end
-local function bS(e,f)
-local i=w[e]
+local function bT(e,f)
+local i=x[e]
 if i and(i.i or not f)then
 return i
 end
-i=bY()
-local aA=string.format('(%.0f',h)
-local j=d('ZRANGEBYSCORE',e,aA,'+inf','WITHSCORES','LIMIT',0,X)
+i=bZ()
+local aB=string.format('(%.0f',h)
+local j=d('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES','LIMIT',0,X)
 if#j==2*X and(f or string.sub(j[1],1,3)=='1 p')then
-j=d('ZRANGEBYSCORE',e,aA,'+inf','WITHSCORES')
+j=d('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES')
 elseif#j==2*X then
 i.i=false
-j=d('ZRANGE',e,'+inf',aA,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
+j=d('ZRANGE',e,'+inf',aB,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
 end
 for b=1,#j,2 do
 local g=L(j[b])
@@ -120,68 +120,68 @@ else
 i.m=true
 end
 end
-w[e]=i
+x[e]=i
 return i
 end
 local function aN(e,f)
-local i=bS(e,f)
+local i=bT(e,f)
 if i.m or bt(e).m then
-cH()
+cI()
 end
 return i
 end
-local function db(e,l,aj,cS)
-if w[e]then
+local function dc(e,l,al,cT)
+if x[e]then
 return nil
 end
 local j=d('ZRANGE',e,-1,-1,'WITHSCORES')
 local n=j[1]and tonumber(j[2])>h and L(j[1])
-if not n or n.b~='r'or n.j~=aj or n.e==l or(cS and n.l==0)then
+if not n or n.b~='r'or n.j~=al or n.e==l or(cT and n.l==0)then
 return nil
 end
 if bt(e).m then
-cH()
+cI()
 end
-local i=bY()
+local i=bZ()
 bu(i,n,tonumber(j[2]))
 return i
 end
-local function cO(i,l)
+local function cP(i,l)
 if not i.d[l]then
 return i
 end
-local ao=bY()
-ao.i,ao.m=i.i,i.m
-for ap,g in pairs(i.d)do
-if ap~=l then
-bu(ao,g,g.n)
+local aq=bZ()
+aq.i,aq.m=i.i,i.m
+for ar,g in pairs(i.d)do
+if ar~=l then
+bu(aq,g,g.n)
 end
 end
-return ao
+return aq
 end
-local function dl(i,bl)
-for dg in string.gmatch(bl,'%d+')do
-for aQ,g in pairs(i.d)do
-if string.find(g.j,','..dg..',',1,true)then
+local function dm(i,bm)
+for dh in string.gmatch(bm,'%d+')do
+for aR,g in pairs(i.d)do
+if string.find(g.j,','..dh..',',1,true)then
 return true
 end
 end
 end
 return false
 end
-local function cv(e,l)
-local i=w[e]
-w[e]=i and i.i and cO(i,l)or nil
+local function cw(e,l)
+local i=x[e]
+x[e]=i and i.i and cP(i,l)or nil
 end
-local function cq(K)
-if aR[K]==nil then
-aR[K]=d('GET',K)or false
+local function cr(K)
+if aS[K]==nil then
+aS[K]=d('GET',K)or false
 end
-return aR[K]
+return aS[K]
 end
-local function aW(e)
+local function aX(e)
 local n=d('ZRANGE',e,-1,-1,'WITHSCORES')
-if not n[1]or not bi(n[1])then
+if not n[1]or not bj(n[1])then
 return
 end
 if n[2]=='inf'then
@@ -195,186 +195,186 @@ end
 end`;
 const mintPart = `local function Y()
 if not h then
-local Q=d('TIME')
-A=Q[1]*1000000+Q[2]
+local R=d('TIME')
+A=R[1]*1000000+R[2]
 h=math.floor(A/1000)
 end
 end
-local function bK(M)
+local function bL(M)
 local F=tonumber(M)
 if not F or F<1 or F>9007199254740991 or not string.find(M,'^%d+$')then
 error('ERR expected a lifetime in whole milliseconds, at least 1',0)
 end
 end
-local function by(e,z)
-if bk and not bk('PEXPIRE',e,z)then
+local function bz(e,B)
+if bl and not bl('PEXPIRE',e,B)then
 error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
 end
 end
-local function bd(r)
+local function be(r)
 if not r or r>9007199254740991 or r>A+86400000000 then
 error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock',0)
 end
 return r
 end
-local function aS(r)
-if not aP then
+local function aT(r)
+if not aQ then
 local n=d('GET',r)
-aP=n and bd(string.find(n,'^%d+$')and tonumber(n))or 0
+aQ=n and be(string.find(n,'^%d+$')and tonumber(n))or 0
 end
-return aP
+return aQ
 end
-local function ce(r,n)
+local function cf(r,n)
 d('SET',r,string.format('%.0f',n))
-aP=n
+aQ=n
 end
-local function bz(r,y,B)
-if y==0 then
+local function bA(r,z,v)
+if z==0 then
 return 0
 end
-local o=math.max(aS(r)+1,A,B or 0)
-ce(r,o+y-1)
+local o=math.max(aT(r)+1,A,v or 0)
+cf(r,o+z-1)
 return o
 end
-local function cf(e,l,z)
+local function cg(e,l,B)
 d('SETNX',e,l)
-local cJ=R('PEXPIRE',e,z)
-if type(cJ)=='table'then
+local cK=S('PEXPIRE',e,B)
+if type(cK)=='table'then
 d('DEL',e)
-error(cJ.err,0)
+error(cK.err,0)
 end
 end`;
-const queuePart = `local ar,bB=10000,1000
-local function cr(c,L)
-local aY=string.match(L,'^(%d+) ')
-if aY and aY~='1'then
+const queuePart = `local au,bC=10000,1000
+local function cs(c,L)
+local aZ=string.match(L,'^(%d+) ')
+if aZ and aZ~='1'then
 if d('PTTL',c)<0 then
-d('PEXPIRE',c,ar)
+d('PEXPIRE',c,au)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-return aY
+return aZ
 end
-local function bf(c,L)
-local Z,aa,D,J,aq,l=
-string.match(cr(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+local function bg(c,L)
+local Z,aa,D,J,at,l=
+string.match(cs(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 Z,J=tonumber(Z),tonumber(J)
-if not Z or Z<h or Z>h+ar or J>1024 then
+if not Z or Z<h or Z>h+au or J>1024 then
 return nil
 end
 local F=tonumber(D)
 if F>=1 and F<=9007199254740991 then
-return aa,D,J,aq,l
+return aa,D,J,at,l
 end
 end
-local function ct(c,l,x)
+local function cu(c,l,y)
 local j
-if x>0 then
-j=d('ZRANGEBYSCORE',c,x,x,'WITHSCORES')
+if y>0 then
+j=d('ZRANGEBYSCORE',c,y,y,'WITHSCORES')
 else
 j=d('ZRANGE',c,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
 end
 local m={}
 for b=1,#j,2 do
-if cr(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
+if cs(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
 m[#m+1]=j[b]
-x=tonumber(j[b+1])
+y=tonumber(j[b+1])
 end
 end
-return m,x
+return m,y
 end
-local function bM(c,l,D,J,aq,aa,x,ab)
-local cd=A+86400000000
-local p=tonumber(x)
+local function bN(c,l,D,J,at,aa,y,ab)
+local ce=A+86400000000
+local p=tonumber(y)
 local m
-m,p=ct(c,l,p<=cd and p or 0)
+m,p=cu(c,l,p<=ce and p or 0)
 for b=1,#m do
 d('ZREM',c,m[b])
 end
-if p<=0 or p>cd then
+if p<=0 or p>ce then
 local n=d('ZRANGE',c,-1,-1,'WITHSCORES')
-while n[1]and tonumber(n[2])>cd do
+while n[1]and tonumber(n[2])>ce do
 d('ZREM',c,n[1])
 n=d('ZRANGE',c,-1,-1,'WITHSCORES')
 end
 p=math.max(A,(tonumber(n[2])or 0)+1)
 end
-local ag=string.format('%.0f',p)
-local ah=d('ZCOUNT',c,0,'('..ag)
-local F=math.max(2*math.min(math.max(1000,125*(ah+1)),2000),math.min(ab,ar))
+local ai=string.format('%.0f',p)
+local aj=d('ZCOUNT',c,0,'('..ai)
+local F=math.max(2*math.min(math.max(1000,125*(aj+1)),2000),math.min(ab,au))
 local Z=string.format('%.0f',h+F)
-d('ZADD',c,ag,table.concat({'1',Z,aa,D,J,aq,l},' '))
-d('PEXPIRE',c,ar)
-return p,ah
+d('ZADD',c,ai,table.concat({'1',Z,aa,D,J,at,l},' '))
+d('PEXPIRE',c,au)
+return p,aj
 end
-local function cD(L,p)
+local function cE(L,p)
 local W,U=string.match(L,'^poll (%d+) (%d+)$')
 W,U=tonumber(W),tonumber(U)
-if W and W<=h and U>=h and U<=h+ar and-p<=bB then
+if W and W<=h and U>=h and U<=h+au and-p<=bC then
 return-p,W,U
 end
 end
-local function dc(c,P)
-P=math.ceil(P)
-if P>bB or d('ZCARD',c)==0 then
+local function dd(c,Q)
+Q=math.ceil(Q)
+if Q>bC or d('ZCARD',c)==0 then
 return
 end
-local W,U=h,h+2*P+100
+local W,U=h,h+2*Q+100
 local j=d('ZRANGEBYSCORE',c,'-inf','(0','WITHSCORES')
 for b=1,#j,2 do
 local aM,o,n=nil,nil,nil
 if string.sub(j[b],1,5)=='poll 'then
-aM,o,n=cD(j[b],tonumber(j[b+1]))
+aM,o,n=cE(j[b],tonumber(j[b+1]))
 end
 if aM then
 W=math.min(W,o)
-if aM>P then
-P,U=aM,n
+if aM>Q then
+Q,U=aM,n
 end
 end
 end
-local aB=string.format('poll %.0f %.0f',W,U)
-R('ZADD',c,string.format('-%.0f',math.max(P,1)),aB)
+local aC=string.format('poll %.0f %.0f',W,U)
+S('ZADD',c,string.format('-%.0f',math.max(Q,1)),aC)
 for b=1,#j,2 do
-if string.sub(j[b],1,5)=='poll 'and j[b]~=aB then
-R('ZREM',c,j[b])
+if string.sub(j[b],1,5)=='poll 'and j[b]~=aC then
+S('ZREM',c,j[b])
 end
 end
 end
-local function cU(c)
-local o,aJ,U,P,W,aB=nil,0,0,0,h,nil
-local ai,aA={},0
+local function cV(c)
+local o,aJ,U,Q,W,aC=nil,0,0,0,h,nil
+local ak,aB={},0
 repeat
-local j=d('ZRANGE',c,aA,aA+32,'WITHSCORES')
+local j=d('ZRANGE',c,aB,aB+32,'WITHSCORES')
 for b=1,#j,2 do
 local L,p=j[b],tonumber(j[b+1])
 if p>=0 then
-o=bf(c,L)and L
+o=bg(c,L)and L
 if o then
 break
 end
-ai[#ai+1]=L
+ak[#ak+1]=L
 elseif L=='passes'then
 aJ=p>=-1000000 and-p or 0
-U=aJ==0 and-p<=h+2*bB and-p or 0
+U=aJ==0 and-p<=h+2*bC and-p or 0
 else
-local aM,cQ=cD(L,p)
+local aM,cR=cE(L,p)
 if aM then
-P,W,aB=aM,cQ,L
+Q,W,aC=aM,cR,L
 else
-ai[#ai+1]=L
+ak[#ak+1]=L
 end
 end
 end
-aA=aA+33
-until o or#j<66 or#ai>=2048
-if#ai>0 then
-d('ZREM',c,unpack(ai))
+aB=aB+33
+until o or#j<66 or#ak>=2048
+if#ak>0 then
+d('ZREM',c,unpack(ak))
 end
-return o,aJ,U,P,W,aB
+return o,aJ,U,Q,W,aC
 end
-local function bv(e,r,c,m,bI,cw)
-local o,aJ,U,P,W,aB=cU(c)
+local function bv(e,r,c,m,bJ,cx)
+local o,aJ,U,Q,W,aC=cV(c)
 if not o then
 if d('ZCOUNT',c,0,'+inf')==0 then
 d('DEL',c)
@@ -384,121 +384,121 @@ end
 if U>h then
 return'yielding',U
 end
-local aa,D,J,aq,l=bf(c,o)
-local ck=math.max(math.min(bI,bB),P>0 and P+20 or 0)
-if cw and bI>0 and(aJ>=64 or(P>0 and h-W>=8*ck))then
-d('ZADD',c,string.format('-%.0f',h+ck),'passes')
-if aB then
-d('ZREM',c,aB)
+local aa,D,J,at,l=bg(c,o)
+local cl=math.max(math.min(bJ,bC),Q>0 and Q+20 or 0)
+if cx and bJ>0 and(aJ>=64 or(Q>0 and h-W>=8*cl))then
+d('ZADD',c,string.format('-%.0f',h+cl),'passes')
+if aC then
+d('ZREM',c,aC)
 end
 if l~=m then
-R('PUBLISH',aq,aa..' '..e)
+S('PUBLISH',at,aa..' '..e)
 end
-return'yielding',h+ck
+return'yielding',h+cl
 end
-local z=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
-by(e,z)
+local B=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
+bz(e,B)
 if J>0 then
-aS(r)
+aT(r)
 end
-if cw then
+if cx then
 d('ZADD',c,-(aJ+1),'passes')
 elseif aJ+U>0 then
 d('ZREM',c,'passes')
 end
 d('ZREM',c,o)
-local al=bz(r,J)
-cf(e,l,z)
+local ao=bA(r,J)
+cg(e,l,B)
 if l==m then
-return'mine',al
+return'mine',ao
 end
-R('PUBLISH',aq,aa..'='..string.format('%.0f',al)..' '..e)
+S('PUBLISH',at,aa..'='..string.format('%.0f',ao)..' '..e)
 return'given'
 end
-local function bi(l)
+local function bj(l)
 return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
 end
-local function ac(e,c,l,D,J,aq,aa,x,ab,v)
+local function ac(e,c,l,D,J,at,aa,y,ab,w)
 local s=d('GET',e)
-local p,ah=bM(c,l,D,J,aq,aa,x,ab)
-return{0,v or d('PTTL',e),p,h,ah,s and not bi(s)and 1 or 0}
+local p,aj=bN(c,l,D,J,at,aa,y,ab)
+return{0,w or d('PTTL',e),p,h,aj,s and not bj(s)and 1 or 0}
 end`;
 const replyPart = `local C,af={},0
-local function cn(cb,ac)
+local function co(cc,ac)
 if type(ac)=='number'then
 ac={ac}
 end
-if cb and not ac.err then
-local y=#ac
-C[af+1]=y
-for b=1,y do
+if cc and not ac.err then
+local z=#ac
+C[af+1]=z
+for b=1,z do
 C[af+1+b]=ac[b]
 end
-af=af+1+y
+af=af+1+z
 else
 C[af+1]=-1
 C[af+2]=type(ac)=='table'and ac.err or ac
 af=af+2
 end
 end`;
-const waitersPart = `local cF,aG={},{}
-local ar,bA=10000,32
-local ax,di={1e15,5e14,0},500000
-local function co(t,aw)
-if t=='u'or(t=='r'and aw=='r')then
+const waitersPart = `local cG,aH={},{}
+local au,bB=10000,32
+local aA,dj={1e15,5e14,0},500000
+local function cp(t,az)
+if t=='u'or(t=='r'and az=='r')then
 return 1
 end
-return t=='w'and aw=='w'and 2 or 3
+return t=='w'and az=='w'and 2 or 3
 end
-local bF=1
-local function bp(g,x)
-return g.b=='u'and bF or x-ax[g.g]
+local bG=1
+local function bq(g,y)
+return g.b=='u'and bG or y-aA[g.g]
 end
-local function bf(c,j,p)
-local aY=string.match(j,'^(%d+) ')
-if aY and aY~='2'then
+local function bg(c,j,p)
+local aZ=string.match(j,'^(%d+) ')
+if aZ and aZ~='2'then
 if d('PTTL',c)<0 then
-d('PEXPIRE',c,ar)
+d('PEXPIRE',c,au)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-local Z,aa,t,ae,aw,aq,O,aE=
+local Z,aa,t,ae,az,at,P,aF=
 string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
-Z,O=tonumber(Z),tonumber(O)
-if not Z or Z<h or Z>h+ar or O<1 or O>#aE then
+Z,P=tonumber(Z),tonumber(P)
+if not Z or Z<h or Z>h+au or P<1 or P>#aF then
 return nil
 end
 local g={
 b=t,
-g=co(t,aw),
+g=cp(t,az),
 t=tonumber(ae),
-F=aw,
-p=aq,
+F=az,
+p=at,
 y=aa,
-e=string.sub(aE,1,O),
-j=string.sub(aE,O+1),
+e=string.sub(aF,1,P),
+j=string.sub(aF,P+1),
 f=j,
 }
-g.a=t=='u'and bF or p+ax[g.g]
+g.a=t=='u'and bG or p+aA[g.g]
 return g.a<=A+86400000000 and g or nil
 end
-local function cs(u)
-local bj=u>1 and string.format('%.0f',A-(ax[u-1]+ax[u])/2)or'0'
-local bR=u<3 and string.format('(%.0f',A-(ax[u]+ax[u+1])/2)or'+inf'
-return bj,bR
+local function ct(u)
+local bk=u>1 and string.format('%.0f',A-(aA[u-1]+aA[u])/2)or'0'
+local bS=u<3 and string.format('(%.0f',A-(aA[u]+aA[u+1])/2)or'+inf'
+return bk,bS
 end
-local function cG(c,f,j)
+local function cH(c,f,j)
 for b=1,#j,2 do
 local p=tonumber(j[b+1])
-local g=p>=0 and bf(c,j[b],p)
+local g=p>=0 and bg(c,j[b],p)
 f.o=f.o-(p<0 and 1 or 0)
 if j[b]=='phase'and-p<=A then
 f.v=-p
 elseif j[b]=='told'then
 f.q=-p
 elseif g then
-local ak=f[g.g].h
-ak[#ak+1]=g
+local am=f[g.g].h
+am[#am+1]=g
 f[g.g].z=p
 f.d[g.e]=f.d[g.e]or g
 elseif p>=0 then
@@ -506,92 +506,92 @@ f.c[#f.c+1]=j[b]
 end
 end
 end
-local function bE(c)
-local f=cF[c]
+local function bF(c)
+local f=cG[c]
 if f then
 return f
 end
 f={v=0,q=0,r=0,d={},c={}}
 for u=1,3 do
-local bj,bR=cs(u)
-f[u]={h={},A=bj,x=bR}
+local bk,bS=ct(u)
+f[u]={h={},A=bk,x=bS}
 end
 f.o=d('ZCARD',c)
 f.i=f.o<=X+2
 local j=f.o==0 and{}
 or d('ZRANGEBYSCORE',c,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,X+2)
-cG(c,f,j)
+cH(c,f,j)
 for u=1,3 do
 f[u].u=not f.i
 end
-cF[c]=f
+cG[c]=f
 return f
 end
-local function ag(c,f,u,G)
+local function ai(c,f,u,G)
 local I=f[u]
 while G>#I.h and I.u and#f.c<2048 do
-local y=G==1 and math.min(X,3)or X
-local j=d('ZRANGEBYSCORE',c,I.A,I.x,'WITHSCORES','LIMIT',0,y)
-I.u=#j==2*y
+local z=G==1 and math.min(X,3)or X
+local j=d('ZRANGEBYSCORE',c,I.A,I.x,'WITHSCORES','LIMIT',0,z)
+I.u=#j==2*z
 if#j>0 then
 I.A='('..j[#j]
 end
-cG(c,f,j)
+cH(c,f,j)
 end
 return I.h[G]
 end
-local function cu(c,f,l,x,bC)
+local function cv(c,f,l,y,bD)
 local g=f.d[l]
-for u=bC or 1,(g or f.i or x==0)and 0 or bC or 3 do
+for u=bD or 1,(g or f.i or y==0)and 0 or bD or 3 do
 local j
-if x>0 then
-local p=x==bF and x or x-ax[u]
+if y>0 then
+local p=y==bG and y or y-aA[u]
 j=d('ZRANGEBYSCORE',c,p,p,'WITHSCORES')
 else
 j=d('ZRANGE',c,f[u].x,'0','BYSCORE','REV','LIMIT',0,4*X,'WITHSCORES')
 end
 for b=1,#j,2 do
-local ca=string.find(j[b],l,1,true)and bf(c,j[b],tonumber(j[b+1]))
-g=ca and ca.e==l and ca or g
+local cb=string.find(j[b],l,1,true)and bg(c,j[b],tonumber(j[b+1]))
+g=cb and cb.e==l and cb or g
 end
 end
 return g
 end
-local function dm(f)
+local function dn(f)
 return f.o-#f.c
 end
-local function df(c,f,q)
+local function dg(c,f,q)
 local n=f.i and 0 or f.r
 for u=1,3 do
-local ak=f[u].h
-n=math.max(n,ak[#ak]and ak[#ak].a or 0)
+local am=f[u].h
+n=math.max(n,am[#am]and am[#am].a or 0)
 end
 local I=f[q.g]
 if not f.i and not I.r then
 local j=d('ZRANGE',c,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
-local x=(tonumber(j[2])or 0)+ax[q.g]
-I.r=x<=A+86400000000 and x or 0
+local y=(tonumber(j[2])or 0)+aA[q.g]
+I.r=y<=A+86400000000 and y or 0
 end
 n=math.max(n,I.r or 0)
 return math.max(A,n+1)
 end
-local function dh(c,f,q)
-local p=bp(q,q.a)
+local function di(c,f,q)
+local p=bq(q,q.a)
 if not f.i then
 return d('ZCOUNT',c,0,string.format('(%.0f',p))
 end
-local ah=0
+local aj=0
 for u=1,q.g do
-for aQ,g in ipairs(f[u].h)do
-if g.e~=q.e and bp(g,g.a)<p then
-ah=ah+1
+for aR,g in ipairs(f[u].h)do
+if g.e~=q.e and bq(g,g.a)<p then
+aj=aj+1
 end
 end
 end
-return ah
+return aj
 end
-local function cV(f,g)
-local I,p=f[g.g],bp(g,g.a)
+local function cW(f,g)
+local I,p=f[g.g],bq(g,g.a)
 f.r=math.max(f.r,g.a)
 if I.u and not(I.z and p<=I.z)then
 return
@@ -603,49 +603,49 @@ end
 table.insert(I.h,G,g)
 f.d[g.e]=g
 end
-local function aT(c,f,g)
+local function aU(c,f,g)
 if g or#f.c>0 then
 f.o=f.o-d('ZREM',c,g and g.f or f.c[1],unpack(f.c))
 f.c={}
 end
 if g then
-local ak=f[g.g].h
-for G=1,#ak do
-if ak[G]==g then
-table.remove(ak,G)
+local am=f[g.g].h
+for G=1,#am do
+if am[G]==g then
+table.remove(am,G)
 break
 end
 end
 f.d[g.e]=nil
 end
 end
-local function cz(c,f)
+local function cA(c,f)
 if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
 d('DEL',c)
 f.v,f.q=0,0
 return true
 end
 end`;
-const wakePart = `local function cC(c,f,ad,q)
+const wakePart = `local function cD(c,f,ad,q)
 local bw={}
 for u=1,3 do
-local g=ag(c,f,u,ad[u])
+local g=ai(c,f,u,ad[u])
 while g and q and g.e==q.e do
 ad[u]=ad[u]+1
-g=ag(c,f,u,ad[u])
+g=ai(c,f,u,ad[u])
 end
 if q and q.g==u and not ad.B and(not g or q.a<g.a)then
 g=q
 end
 bw[u]=g
 end
-local bn,o,bD=bw[1],bw[2],bw[3]
-if bD and(not o or(bD.a<=f.v and bD.a<o.a))then
-o=bD
+local bo,o,bE=bw[1],bw[2],bw[3]
+if bE and(not o or(bE.a<=f.v and bE.a<o.a))then
+o=bE
 end
-local da=bn and o and(o.a>bn.a or A-o.a<=di)
-if bn and(not o or da or bn.b=='u')then
-o=bn
+local db=bo and o and(o.a>bo.a or A-o.a<=dj)
+if bo and(not o or db or bo.b=='u')then
+o=bo
 end
 if o and o==q then
 ad.B=true
@@ -654,11 +654,11 @@ ad[o.g]=ad[o.g]+1
 end
 return o
 end
-local function cI(i)
-local bC=i.k==1 and next(i.d)or nil
-return{k=i.k,b=i.b,j=i.j,s=i.s,E=bC}
+local function cJ(i)
+local bD=i.k==1 and next(i.d)or nil
+return{k=i.k,b=i.b,j=i.j,s=i.s,E=bD}
 end
-local function cm(i,g,K)
+local function cn(i,g,K)
 if g.b=='p'then
 return i.s+g.t<=K
 elseif g.b=='r'then
@@ -668,56 +668,56 @@ return true
 end
 return i.k==0
 end
-local function cB(c,f,i,q,au)
-local bo,ad=cI(i),{1,1,1}
-local o,I,p=ag(c,f,q.g,1),f[q.g],bp(q,q.a)
+local function cC(c,f,i,q,ax)
+local bp,ad=cJ(i),{1,1,1}
+local o,I,p=ai(c,f,q.g,1),f[q.g],bq(q,q.a)
 if o and I.u and p>I.z then
-local bj=cs(q.g)
-if d('ZCOUNT',c,bj,string.format('(%.0f',p))-#f.c>=bA then
+local bk=ct(q.g)
+if d('ZCOUNT',c,bk,string.format('(%.0f',p))-#f.c>=bB then
 return false
 end
 end
-for aQ=1,bA do
-local g=cC(c,f,ad,q)
-if not g or not cm(bo,g,au)then
+for aR=1,bB do
+local g=cD(c,f,ad,q)
+if not g or not cn(bp,g,ax)then
 return false
 elseif g==q then
 return true
 end
-bJ(bo,g)
+bK(bp,g)
 end
 return false
 end
-local function bH(e,c,K)
-local f=bE(c)
-aT(c,f)
-if not cz(c,f)and not aG[e]then
-aG[e]=true
-aG[#aG+1]={e,c,K}
+local function bI(e,c,K)
+local f=bF(c)
+aU(c,f)
+if not cA(c,f)and not aH[e]then
+aH[e]=true
+aH[#aH+1]={e,c,K}
 end
 end
-local function dn(e,c,K)
-local f,ad=bE(c),{1,1,1}
-local bo=cI(aN(e))
-local au=tonumber(d('GET',K)or 0)or 0
-local aK,bc,n={},{},0
-for G=1,bA do
-local g=cC(c,f,ad)
-if not g or not cm(bo,g,au)then
+local function dp(e,c,K)
+local f,ad=bF(c),{1,1,1}
+local bp=cJ(aN(e))
+local ax=tonumber(d('GET',K)or 0)or 0
+local aK,bd,n={},{},0
+for G=1,bB do
+local g=cD(c,f,ad)
+if not g or not cn(bp,g,ax)then
 break
 end
-bJ(bo,g)
-n=G==bA and g.a or 0
+bK(bp,g)
+n=G==bB and g.a or 0
 if g.p~='-'then
 if not aK[g.p]then
-bc[#bc+1]=g.p
+bd[#bd+1]=g.p
 aK[g.p]={}
 end
 table.insert(aK[g.p],g.y)
 end
 end
-for b=1,#bc do
-redis.pcall('PUBLISH',bc[b],table.concat(aK[bc[b]],',')..' '..e)
+for b=1,#bd do
+redis.pcall('PUBLISH',bd[b],table.concat(aK[bd[b]],',')..' '..e)
 end
 if n>0 then
 d('ZADD',c,string.format('-%.0f',n),'told')
@@ -726,21 +726,21 @@ d('ZREM',c,'told')
 end
 f.q=n
 end`;
-const acquireOnce1Part = `local l,z,V,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
-local bg,bZ=tonumber(ARGV[5]),tonumber(ARGV[6])
-bK(z)
-if l==''or not V or not J or not bg or bg<1 or not bZ then
+const acquireOnce1Part = `local l,B,V,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
+local bh,ca=tonumber(ARGV[5]),tonumber(ARGV[6])
+bL(B)
+if l==''or not V or not J or not bh or bh<1 or not ca then
 return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
 end
 Y()
 if h>V then
 return{-1,0,0,h}
 end
-local e,r,c,cL=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
+local e,r,c,cM=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
 local s=d('GET',e)
-local ch=math.floor((h-bZ)/bg)*bg+bZ
-local bL=tonumber(d('GET',cL)or'')
-if s~=l and bL and bL>=ch and bL<=h+86400000 then
+local ci=math.floor((h-ca)/bh)*bh+ca
+local bM=tonumber(d('GET',cM)or'')
+if s~=l and bM and bM>=ci and bM<=h+86400000 then
 return{-4,0,0,h}
 end
 if s and s~=l then
@@ -749,122 +749,122 @@ end
 if not s and d('ZCARD',c)>0 and bv(e,r,c,false,0,false)=='given'then
 return{0,d('PTTL',e),0,h}
 end
-by(e,z)
-local al=s and J>0 and aS(r)or 0
-if al==0 then
-al=bz(r,J)
+bz(e,B)
+local ao=s and J>0 and aT(r)or 0
+if ao==0 then
+ao=bA(r,J)
 end
 if ARGV[7]=='1'then
-d('SET',cL,string.format('%.0f',ch),'PX',string.format('%.0f',ch+bg-h))
+d('SET',cM,string.format('%.0f',ci),'PX',string.format('%.0f',ci+bh-h))
 end
 if not s then
-cf(e,l,z)
+cg(e,l,B)
 else
-d('PEXPIRE',e,string.format('%.0f',math.max(d('PTTL',e),tonumber(z))))
+d('PEXPIRE',e,string.format('%.0f',math.max(d('PTTL',e),tonumber(B))))
 end
-return{1,al,0,h}`;
-const acquire1Part = `local l,z,y,V=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
-if z~=be then
-local F=tonumber(z)
-if not F or F<1 or F>9007199254740991 or not string.find(z,'^%d+$')then
+return{1,ao,0,h}`;
+const acquire1Part = `local l,B,z,V=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
+if B~=bf then
+local F=tonumber(B)
+if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-be=z
+bf=B
 end
-if l==''or not V or not y or y%1~=0 or y<0 or y>1024 then
+if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not h then
-local Q=d('TIME')
-A=Q[1]*1000000+Q[2]
+local R=d('TIME')
+A=R[1]*1000000+R[2]
 h=math.floor(A/1000)
 end
 if h>V then
 return{-1,0,0,h}
 end
-if#KEYS==3 and y<=1 and bk and R('EXISTS',KEYS[1],KEYS[2])==0 then
+if#KEYS==3 and z<=1 and bl and S('EXISTS',KEYS[1],KEYS[2])==0 then
 local r=0
-if y==1 then
-local n=aP or d('GET',KEYS[3])or'0'
-local B=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
-r=(aP or string.find(n,'^%d+$'))and math.max(n+1,A,B)
+if z==1 then
+local n=aQ or d('GET',KEYS[3])or'0'
+local v=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
+r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
 end
-if r and r<=A+86400000000 and bk('PEXPIRE',KEYS[1],z)then
-if y==1 then
+if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[1],B)then
+if z==1 then
 d('SET',KEYS[3],string.format('%.0f',r))
-aP=r
+aQ=r
 end
 d('SETNX',KEYS[1],l)
-d('PEXPIRE',KEYS[1],z)
-return(r==A or y==0)and A or{1,r,0,h}
+d('PEXPIRE',KEYS[1],B)
+return(r==A or z==0)and A or{1,r,0,h}
 end
 end`;
-const acquire2Part = `local w,r,aC=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
+const acquire2Part = `local x,r,aD=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
 local ab=#ARGV>7 and tonumber(ARGV[8])or 0
-local bh,av,v,bb={},{},0,false
-for b=1,w do
+local bi,ay,w,bc={},{},0,false
+for b=1,x do
 local s=d('GET',KEYS[b])
 if not s then
-bh[b]=true
+bi[b]=true
 else
 local F=d('PTTL',KEYS[b])
 if s~=l then
-bb=true
-v=(F<0 or v<0)and-1 or math.max(v,F)
+bc=true
+w=(F<0 or w<0)and-1 or math.max(w,F)
 elseif F>=0 then
-av[b]=math.max(F,tonumber(z))
+ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bb and y>0 and aS(r)or 0
-for b=1,bb and 0 or w do
-local e,c=KEYS[b],KEYS[w+b]
-if bh[b]and d('ZCARD',c)>0 then
-if aC then
-bM(c,l,z,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab)
+local n=not bc and z>0 and aT(r)or 0
+for b=1,bc and 0 or x do
+local e,c=KEYS[b],KEYS[x+b]
+if bi[b]and d('ZCARD',c)>0 then
+if aD then
+bN(c,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab)
 end
-local ap,aX=bv(e,r,c,aC and l,0,false)
-if ap=='mine'then
-return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+local ar,aY=bv(e,r,c,aD and l,0,false)
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 end
-if ap=='given'or aC then
-bb=true
-v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
+if ar=='given'or aD then
+bc=true
+w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
-if bb then
-if aC then
-return ac(KEYS[1],KEYS[2],l,z,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab,v)
+if bc then
+if aD then
+return ac(KEYS[1],KEYS[2],l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab,w)
 end
-local P=#ARGV==6 and tonumber(ARGV[6])or 0
-for b=1,P>0 and w or 0 do
-dc(KEYS[w+b],P)
+local Q=#ARGV==6 and tonumber(ARGV[6])or 0
+for b=1,Q>0 and x or 0 do
+dd(KEYS[x+b],Q)
 end
-return{0,v,0,h}
+return{0,w,0,h}
 end
-for b=1,w do
-if bh[b]then
-by(KEYS[b],z)
-end
-end
-local B=(#ARGV==5 or#ARGV==6)and bd(tonumber(ARGV[5]))or 0
-local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
-for b=1,w do
-if bh[b]then
-cf(KEYS[b],l,z)
-elseif av[b]then
-d('PEXPIRE',KEYS[b],string.format('%.0f',av[b]))
+for b=1,x do
+if bi[b]then
+bz(KEYS[b],B)
 end
 end
-return{1,o,aC and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
-const extend1Part = `local D,bN=tonumber(ARGV[2]),ARGV[3]=='1'
+local v=(#ARGV==5 or#ARGV==6)and be(tonumber(ARGV[5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
+for b=1,x do
+if bi[b]then
+cg(KEYS[b],l,B)
+elseif ay[b]then
+d('PEXPIRE',KEYS[b],string.format('%.0f',ay[b]))
+end
+end
+return{1,o,aD and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
+const extend1Part = `local D,bO=tonumber(ARGV[2]),ARGV[3]=='1'
 if not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
-local Q=redis.call('TIME')
-local h=Q[1]*1000+math.floor(Q[2]/1000)
+local R=redis.call('TIME')
+local h=R[1]*1000+math.floor(R[2]/1000)
 local aO,aL=1,{}
 for b=1,#KEYS do
 local s=redis.pcall('GET',KEYS[b])
@@ -875,8 +875,8 @@ aO=math.min(aO,0)
 elseif s~=ARGV[1]then
 aO=-1
 else
-local v=redis.call('PTTL',KEYS[b])
-aL[b]=bN or(v>=0 and(D==0 or v<D))
+local w=redis.call('PTTL',KEYS[b])
+aL[b]=bO or(w>=0 and(D==0 or w<D))
 end
 end
 if aO==1 and h>tonumber(ARGV[4])then
@@ -892,12 +892,12 @@ end
 end
 end
 return{aO,h}`;
-const markSlot2Part = `local v=tonumber(ARGV[3])
+const markSlot2Part = `local w=tonumber(ARGV[3])
 Y()
-if not v or v<=h or d('GET',KEYS[1])~=ARGV[1]then
+if not w or w<=h or d('GET',KEYS[1])~=ARGV[1]then
 return{0}
 end
-d('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',v-h))
+d('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',w-h))
 return{1}`;
 const proclaim1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
 return{0}
@@ -909,53 +909,53 @@ redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
 end
 redis.pcall('PUBLISH',ARGV[4],ARGV[5])
 return{1}`;
-const raise2Part = `local B=tonumber(ARGV[2])
-if not B or B%1~=0 or B<0 or B>9007199254740991 then
+const raise2Part = `local v=tonumber(ARGV[2])
+if not v or v%1~=0 or v<0 or v>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 Y()
-bd(B)
+be(v)
 for b=1,#KEYS-1 do
 if d('GET',KEYS[b])~=ARGV[1]then
 return{0}
 end
 end
-if aS(KEYS[#KEYS])<B then
-ce(KEYS[#KEYS],B)
+if aT(KEYS[#KEYS])<v then
+cf(KEYS[#KEYS],v)
 end
 return{1}`;
-const release1Part = `local l,x,w=ARGV[1],ARGV[2],(#KEYS-1)/2
-local o=R('GET',KEYS[1])
-local O=R('ZCARD',KEYS[w+1])
-if o==l and O==0 and w==1 and#ARGV==3 then
+const release1Part = `local l,y,x=ARGV[1],ARGV[2],(#KEYS-1)/2
+local o=S('GET',KEYS[1])
+local P=S('ZCARD',KEYS[x+1])
+if o==l and P==0 and x==1 and#ARGV==3 then
 d('DEL',KEYS[1])
 return{1}
 end
-local C,bP={},false
-for b=1,w do
+local C,bQ={},false
+for b=1,x do
 local s=b==1 and o
 if b>1 then
-s=R('GET',KEYS[b])
-O=R('ZCARD',KEYS[w+b])
+s=S('GET',KEYS[b])
+P=S('ZCARD',KEYS[x+b])
 end
 if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bP=bP or O~=0
+bQ=bQ or P~=0
 end
-for b=1,w do
+for b=1,x do
 if C[b]==1 then
 d('DEL',KEYS[b])
 end
 end
-if not bP and#ARGV==3 then
+if not bQ and#ARGV==3 then
 return C
 end`;
-const release2Part = `local function bO(e,c,cN)
+const release2Part = `local function bP(e,c,cO)
 Y()
-if x~='0'then
-local m=ct(c,l,tonumber(x))
+if y~='0'then
+local m=cu(c,l,tonumber(y))
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -963,24 +963,24 @@ end
 local next=#ARGV>3 and ARGV[4]
 local ab=#ARGV>9 and tonumber(ARGV[10])or 0
 if next then
-bK(ARGV[5])
-bM(c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab)
+bL(ARGV[5])
+bN(c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab)
 end
-local ap,aX
-if cN>=0 then
-ap,aX=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cN==1)
+local ar,aY
+if cO>=0 then
+ar,aY=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cO==1)
 end
-if ap=='mine'then
-return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 elseif next then
-local v=ap=='yielding'and aX-h or ap=='none'and 0 or nil
-return ac(e,c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab,v)
+local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ac(e,c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab,w)
 end
 end
-for b=1,w do
-local cb,bs=pcall(bO,KEYS[b],KEYS[w+b],C[b])
+for b=1,x do
+local cc,bs=pcall(bP,KEYS[b],KEYS[x+b],C[b])
 if#ARGV>3 then
-bs=cb and bs or{0,0,0,0,0,0}
+bs=cc and bs or{0,0,0,0,0,0}
 for G=1,#bs do
 C[#C+1]=bs[G]
 end
@@ -990,7 +990,7 @@ return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '222884284d7e515046b922a7f9654f2fa221bbf5',
+  sha: '7dfa20ba2055fc79bab0c03db6f5ce7888a1ac5a',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '6b9107cc9d32445f0d82f410b247087366ce2043',
+  sha: '6090046bfd40d5fd0161dadc23ca50c247db0237',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '2d3226416751868323225ae2bdcd00cefa5af3d2',
+  sha: 'b28e6332b606f12036f0c2e3415bee7a5f4af605',
   lua:
     clockPart +
     `
@@ -1177,68 +1177,68 @@ const batchSharedScript: Script = {
     `
 local scripts={
 acquireShared=function(k,a,kn,an)
-local l,J,t,aw,aj=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
-local V,ae,au,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
-local aC=an>11 and ARGV[a+11]~=''
-local bm,B=l,0
+local l,J,t,az,al=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
+local V,ae,ax,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
+local aD=an>11 and ARGV[a+11]~=''
+local bn,v=l,0
 if an>14 then
-bm,B=ARGV[a+15],tonumber(ARGV[a+16])
+bn,v=ARGV[a+15],tonumber(ARGV[a+16])
 end
-bK(ARGV[a+2])
-local z=tonumber(ARGV[a+2])
-local cT=ae and au and T and ae>=1 and ae%1==0 and string.find('rwp',t,1,true)
-if l==''or not V or not cT then
+bL(ARGV[a+2])
+local B=tonumber(ARGV[a+2])
+local cU=ae and ax and T and ae>=1 and ae%1==0 and string.find('rwp',t,1,true)
+if l==''or not V or not cU then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
 Y()
 if h>V then
 return{-1,0,0,h}
 end
-bd(B)
+be(v)
 local e,r,c,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
-local f=bE(c)
+local f=bF(c)
 local br=T>0 and t=='w'
-local u=co(br and'u'or t,aw)
-local x=aC and tonumber(ARGV[a+13])or 0
-local H=cu(c,f,bm,x,u)
-x=x>ax[1]and x<=A+86400000000 and x or 0
-local ao=dm(f)-(H and 1 or 0)
-local q={b=br and'u'or t,t=ae,F=aw,e=bm,j=aj}
+local u=cp(br and'u'or t,az)
+local y=aD and tonumber(ARGV[a+13])or 0
+local H=cv(c,f,bn,y,u)
+y=y>aA[1]and y<=A+86400000000 and y or 0
+local aq=dn(f)-(H and 1 or 0)
+local q={b=br and'u'or t,t=ae,F=az,e=bn,j=al}
 q.g=u
-q.a=br and bF or H and H.b~='u'and H.a or x
+q.a=br and bG or H and H.b~='u'and H.a or y
 if q.a==0 then
-q.a=df(c,f,q)
+q.a=dg(c,f,q)
 end
-local aZ=ao
-if t=='r'and ao>0 and f.i then
+local ba=aq
+if t=='r'and aq>0 and f.i then
 for u=1,3 do
-for aQ,g in ipairs(f[u].h)do
-local cW=g.b=='r'and g.j==aj and g~=H
-aZ=aZ-(cW and 1 or 0)
+for aR,g in ipairs(f[u].h)do
+local cX=g.b=='r'and g.j==al and g~=H
+ba=ba-(cX and 1 or 0)
 end
 end
 end
-local aI,m,i,S=false,nil,nil,0
-local cy=T>0 or(t~='p'and cq(K)==l)
-if t=='r'and not cy and#f.c==0 and(not H or H.b=='r')then
-i=db(e,l,aj,J)
-aI=i and cB(c,f,i,q,au)
+local aI,m,i,N=false,nil,nil,0
+local cz=T>0 or(t~='p'and cr(K)==l)
+if t=='r'and not cz and#f.c==0 and(not H or H.b=='r')then
+i=dc(e,l,al,J)
+aI=i and cC(c,f,i,q,ax)
 end
-by(e,ARGV[a+2])
-local E=h+z
+bz(e,ARGV[a+2])
+local E=h+B
 local p=string.format('%.0f',E)
 if not aI then
-local at=aN(e,cy)
-if t=='r'and J and at.l==0 then
-at=aN(e,true)
+local aw=aN(e,cz)
+if t=='r'and J and aw.l==0 then
+aw=aN(e,true)
 end
-m,i=at.d[l],cO(at,l)
-if not m and not at.i and t=='r'then
-local av=M('r',1,0,J and at.l or 0,l,aj)
-local bW=tonumber(d('ZSCORE',e,av))
-m=bW and bW>h and L(av)
+m,i=aw.d[l],cP(aw,l)
+if not m and not aw.i and t=='r'then
+local ay=M('r',1,0,J and aw.l or 0,l,al)
+local bX=tonumber(d('ZSCORE',e,ay))
+m=bX and bX>h and L(ay)
 if m then
-m.n=bW
+m.n=bX
 end
 end
 if T>0 and not m then
@@ -1246,19 +1246,19 @@ return{-3,0,0,h}
 elseif T>0 and m.w>T then
 return{-1,0,0,h}
 end
-if at.b and(at.b=='p')~=(t=='p')then
+if aw.b and(aw.b=='p')~=(t=='p')then
 return redis.error_reply('WRONGTYPE this key is '..(t=='p'and'a readers-writer lock'or'a semaphore'))
 end
-S=t=='p'and tonumber(d('GET',K)or 0)or 0
-local bT=at.k>0
-ag(c,f,3,1)
+N=t=='p'and tonumber(d('GET',K)or 0)or 0
+local bU=aw.k>0
+ai(c,f,3,1)
 for b=1,#f[3].h do
-bT=bT or f[3].h[b].b=='p'
+bU=bU or f[3].h[b].b=='p'
 end
-if bT and S~=0 and S~=au then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',S,au))
+if bU and N~=0 and N~=ax then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',N,ax))
 end
-local o=br and m.w<T and ag(c,f,1,1)
+local o=br and m.w<T and ai(c,f,1,1)
 if o and o.b=='u'and o.e~=l then
 return{-2,0,0,h}
 end
@@ -1267,43 +1267,43 @@ p=E==math.huge and'+inf'or string.format('%.0f',E)
 if m and(T==0 or m.w==T)then
 d('ZADD',e,p,m.f)
 m.n=E
-aT(c,f,H)
-aW(e)
-return{1,m.l,aZ,h}
+aU(c,f,H)
+aX(e)
+return{1,m.l,ba,h}
 end
 if T>0 and t=='r'then
-w[e]=nil
+x[e]=nil
 d('ZREM',e,m.f)
 d('ZADD',e,p,M('r',1,T,m.l,l,m.j))
 d('SET',K,l,'PX',60000)
-aR[K]=l
-aT(c,f,H)
-aW(e)
-bH(e,c,K)
-return{1,m.l,aZ,h}
+aS[K]=l
+aU(c,f,H)
+aX(e)
+bI(e,c,K)
+return{1,m.l,ba,h}
 end
 aI=i.k==0
 if not br then
-aI=not(t=='p'and dl(i,aj))and cB(c,f,i,q,au)
+aI=not(t=='p'and dm(i,al))and cC(c,f,i,q,ax)
 end
-local cp=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
-aI=aI or cp and cp>h
+local cq=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
+aI=aI or cq and cq>h
 end
 if aI then
-local al=J and t=='r'and i.l or 0
-if J and al==0 then
-al=bz(r,t=='p'and tonumber(ARGV[a+4])or 1,B)
+local ao=J and t=='r'and i.l or 0
+if J and ao==0 then
+ao=bA(r,t=='p'and tonumber(ARGV[a+4])or 1,v)
 end
-local bX=L(M(t,ae,T,al,l,aj))
-d('ZADD',e,'GT',p,bX.f)
+local bY=L(M(t,ae,T,ao,l,al))
+d('ZADD',e,'GT',p,bY.f)
 if m then
 d('ZREM',e,m.f)
-w[e]=nil
-elseif w[e]then
-bu(w[e],bX,E)
+x[e]=nil
+elseif x[e]then
+bu(x[e],bY,E)
 end
-aW(e)
-cE(e,bX.f)
+aX(e)
+cF(e,bY.f)
 if t=='p'then
 local n=d('PTTL',e)
 d('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
@@ -1311,64 +1311,64 @@ if n<0 then
 d('PERSIST',K)
 end
 end
-local cx=#f.c>0
-local cY=H and f.q>0 and H.a>=f.q
-aT(c,f,H)
-if t=='w'and ao>0 then
+local cy=#f.c>0
+local cZ=H and f.q>0 and H.a>=f.q
+aU(c,f,H)
+if t=='w'and aq>0 then
 d('ZREMRANGEBYSCORE',c,'-inf','(0')
 d('ZADD',c,string.format('-%.0f',A),'phase')
 f.v,f.q=A,0
-elseif H or cx then
-cz(c,f)
+elseif H or cy then
+cA(c,f)
 end
-if cx or cY then
-bH(e,c,K)
+if cy or cZ then
+bI(e,c,K)
 end
-return{1,al,aZ,h}
+return{1,ao,ba,h}
 end
-local v=0
-for aQ,g in pairs(i.d)do
-if v==0 or(t=='p')==(g.n-h<v)then
-v=g.n-h
+local w=0
+for aR,g in pairs(i.d)do
+if w==0 or(t=='p')==(g.n-h<w)then
+w=g.n-h
 end
 end
-if v==math.huge then
-v=-1
+if w==math.huge then
+w=-1
 end
-if not aC then
-return{0,v,q.a,h,0,0}
+if not aD then
+return{0,w,q.a,h,0,0}
 end
-local cZ=not H and x==0 and u==3
-local ah=cZ and ao or dh(c,f,q)
+local da=not H and y==0 and u==3
+local aj=da and aq or di(c,f,q)
 local ab=tonumber(ARGV[a+14])
 if ab==0 then
-ab=2*math.min(math.max(1000,125*(ah+1)),2000)
+ab=2*math.min(math.max(1000,125*(aj+1)),2000)
 end
 q.p,q.y=ARGV[a+11],ARGV[a+12]
 q.f=string.format(
 '2 %.0f %s %s %.0f %s %s %d ',
-h+math.min(ab,ar),
+h+math.min(ab,au),
 q.y,
 q.b,
 ae,
-aw,
+az,
 q.p,
-#bm
-)..bm..aj
-f.o=f.o+d('ZADD',c,string.format('%.0f',bp(q,q.a)),q.f)
-d('PEXPIRE',c,ar)
-if t=='p'and S==0 then
+#bn
+)..bn..al
+f.o=f.o+d('ZADD',c,string.format('%.0f',bq(q,q.a)),q.f)
+d('PEXPIRE',c,au)
+if t=='p'and N==0 then
 d('SET',K,ARGV[a+8],'PX',3600000)
 end
 if H and H.f==q.f then
 H.f=''
 end
-aT(c,f,H)
-cV(f,q)
-return{0,v,q.a,h,ah,0}
+aU(c,f,H)
+cW(f,q)
+return{0,w,q.a,h,aj,0}
 end,
 extendShared=function(k,a,kn,an)
-local D,bN,V=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
+local D,bO,V=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
 if not V or not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
@@ -1376,7 +1376,7 @@ Y()
 local e,m,E=KEYS[k+1],ARGV[a+2],nil
 E=m~=''and tonumber(d('ZSCORE',e,m))or nil
 if not E or E<=h then
-local i=bS(e,true)
+local i=bT(e,true)
 local j=i.d[ARGV[a+1]]
 if not j then
 return{i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0,h}
@@ -1389,12 +1389,12 @@ end
 if h>V then
 return{-2,h}
 end
-local cj=D==0 and math.huge or h+D
-if bN or cj>E then
-w[e]=nil
-cE(e,m)
-d('ZADD',e,cj==math.huge and'+inf'or string.format('%.0f',cj),m)
-aW(e)
+local ck=D==0 and math.huge or h+D
+if bO or ck>E then
+x[e]=nil
+cF(e,m)
+d('ZADD',e,ck==math.huge and'+inf'or string.format('%.0f',ck),m)
+aX(e)
 if string.find(m,'^1 p')then
 local bx=d('PTTL',e)
 if bx<0 then
@@ -1412,7 +1412,7 @@ local e,c,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
 local E=m~=''and tonumber(d('ZSCORE',e,m))or nil
 local C=1
 if not E then
-local i=bS(e,true)
+local i=bT(e,true)
 local j=i.d[ARGV[a+1]]
 if j then
 m,E=j.f,j.n
@@ -1424,27 +1424,27 @@ C=0
 end
 if E then
 d('ZREM',e,m)
-cv(e,ARGV[a+1])
+cw(e,ARGV[a+1])
 if E==math.huge then
-aW(e)
+aX(e)
 end
 end
-if E and string.find(m,'^1 r 1 [1-9]')and cq(KEYS[k+3])==ARGV[a+1]then
+if E and string.find(m,'^1 r 1 [1-9]')and cr(KEYS[k+3])==ARGV[a+1]then
 d('DEL',KEYS[k+3])
-aR[KEYS[k+3]]=nil
+aS[KEYS[k+3]]=nil
 end
-local function ao()
+local function aq()
 if ARGV[a+3]~='0'then
-local f=bE(c)
-aT(c,f,cu(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
+local f=bF(c)
+aU(c,f,cv(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
 elseif C==1 and string.find(m,'^1 r')and d('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
 return
 end
 if d('ZCARD',c)>0 then
-bH(e,c,KEYS[k+3])
+bI(e,c,KEYS[k+3])
 end
 end
-pcall(ao)
+pcall(aq)
 return{C}
 end,
 countPermits=function(k,a,kn,an)
@@ -1452,55 +1452,55 @@ Y()
 return{aN(KEYS[k+1],true).s}
 end,
 raiseShared=function(k,a,kn,an)
-local B=tonumber(ARGV[a+2])
-if not B or B%1~=0 or B<0 or B>9007199254740991 then
+local v=tonumber(ARGV[a+2])
+if not v or v%1~=0 or v<0 or v>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 Y()
-bd(B)
+be(v)
 local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
 if not m then
 return{0}
 end
-if aS(KEYS[k+2])<B then
-ce(KEYS[k+2],B)
+if aT(KEYS[k+2])<v then
+cf(KEYS[k+2],v)
 end
-if m.b=='w'and m.l<B then
+if m.b=='w'and m.l<v then
 local E=m.n==math.huge and'+inf'or string.format('%.0f',m.n)
-d('ZADD',e,E,M(m.b,m.t,m.w,B,m.e,m.j))
+d('ZADD',e,E,M(m.b,m.t,m.w,v,m.e,m.j))
 d('ZREM',e,m.f)
-w[e]=nil
+x[e]=nil
 end
 return{1}
 end,
 freeShared=function(k,a,kn,an)
 Y()
-local e,c,aa,y=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
-local ci={}
+local e,c,aa,z=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
+local cj={}
 for l,g in pairs(aN(e,true).d)do
 if string.sub(redis.sha1hex(l),1,#aa)==aa then
-ci[#ci+1]=g
+cj[#cj+1]=g
 end
 end
-for aQ,g in ipairs(ci)do
+for aR,g in ipairs(cj)do
 d('ZREM',e,g.f)
-cv(e,g.e)
-R('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
+cw(e,g.e)
+S('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
 if string.find(g.f,'^1 r 1 [1-9]')then
 d('DEL',KEYS[k+3])
-aR[KEYS[k+3]]=nil
+aS[KEYS[k+3]]=nil
 end
-y=y+1
+z=z+1
 end
-if y>0 then
-aW(e)
+if z>0 then
+aX(e)
 pcall(function()
 if d('ZCARD',c)>0 then
-bH(e,c,KEYS[k+3])
+bI(e,c,KEYS[k+3])
 end
 end)
 end
-return{y}
+return{z}
 end,
 }
 ` +
@@ -1509,8 +1509,8 @@ end,
 ` +
     dispatchPart +
     `
-for b=1,#aG do
-pcall(dn,aG[b][1],aG[b][2],aG[b][3])
+for b=1,#aH do
+pcall(dp,aH[b][1],aH[b][2],aH[b][3])
 end
 return C`,
 };
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'e91b0e438be3fd257fa6eefc35e365793dd5f286',
+  sha: '78a6be6a5c1e2b528f8184d604e5ada9d883ceb6',
   lua:
     clockPart +
     `
@@ -1540,102 +1540,102 @@ const batchScript: Script = {
     `
 local scripts={
 acquire=function(k,a,kn,an)
-local l,z,y,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
-if z~=be then
-local F=tonumber(z)
-if not F or F<1 or F>9007199254740991 or not string.find(z,'^%d+$')then
+local l,B,z,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+if B~=bf then
+local F=tonumber(B)
+if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-be=z
+bf=B
 end
-if l==''or not V or not y or y%1~=0 or y<0 or y>1024 then
+if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not h then
-local Q=d('TIME')
-A=Q[1]*1000000+Q[2]
+local R=d('TIME')
+A=R[1]*1000000+R[2]
 h=math.floor(A/1000)
 end
 if h>V then
 return{-1,0,0,h}
 end
-if kn==3 and y<=1 and bk and R('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+if kn==3 and z<=1 and bl and S('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
 local r=0
-if y==1 then
-local n=aP or d('GET',KEYS[k+3])or'0'
-local B=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
-r=(aP or string.find(n,'^%d+$'))and math.max(n+1,A,B)
+if z==1 then
+local n=aQ or d('GET',KEYS[k+3])or'0'
+local v=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
 end
-if r and r<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],z)then
-if y==1 then
+if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if z==1 then
 d('SET',KEYS[k+3],string.format('%.0f',r))
-aP=r
+aQ=r
 end
 d('SETNX',KEYS[k+1],l)
-d('PEXPIRE',KEYS[k+1],z)
-return(r==A or y==0)and A or{1,r,0,h}
+d('PEXPIRE',KEYS[k+1],B)
+return(r==A or z==0)and A or{1,r,0,h}
 end
 end
-local w,r,aC=(kn-1)/2,KEYS[k+kn],an>6
+local x,r,aD=(kn-1)/2,KEYS[k+kn],an>6
 local ab=an>7 and tonumber(ARGV[a+8])or 0
-local bh,av,v,bb={},{},0,false
-for b=1,w do
+local bi,ay,w,bc={},{},0,false
+for b=1,x do
 local s=d('GET',KEYS[k+b])
 if not s then
-bh[b]=true
+bi[b]=true
 else
 local F=d('PTTL',KEYS[k+b])
 if s~=l then
-bb=true
-v=(F<0 or v<0)and-1 or math.max(v,F)
+bc=true
+w=(F<0 or w<0)and-1 or math.max(w,F)
 elseif F>=0 then
-av[b]=math.max(F,tonumber(z))
+ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bb and y>0 and aS(r)or 0
-for b=1,bb and 0 or w do
-local e,c=KEYS[k+b],KEYS[k+w+b]
-if bh[b]and d('ZCARD',c)>0 then
-if aC then
-bM(c,l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+local n=not bc and z>0 and aT(r)or 0
+for b=1,bc and 0 or x do
+local e,c=KEYS[k+b],KEYS[k+x+b]
+if bi[b]and d('ZCARD',c)>0 then
+if aD then
+bN(c,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
 end
-local ap,aX=bv(e,r,c,aC and l,0,false)
-if ap=='mine'then
-return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+local ar,aY=bv(e,r,c,aD and l,0,false)
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 end
-if ap=='given'or aC then
-bb=true
-v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
+if ar=='given'or aD then
+bc=true
+w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
-if bb then
-if aC then
-return ac(KEYS[k+1],KEYS[k+2],l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,v)
+if bc then
+if aD then
+return ac(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,w)
 end
-local P=an==6 and tonumber(ARGV[a+6])or 0
-for b=1,P>0 and w or 0 do
-dc(KEYS[k+w+b],P)
+local Q=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,Q>0 and x or 0 do
+dd(KEYS[k+x+b],Q)
 end
-return{0,v,0,h}
+return{0,w,0,h}
 end
-for b=1,w do
-if bh[b]then
-by(KEYS[k+b],z)
-end
-end
-local B=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
-local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
-for b=1,w do
-if bh[b]then
-cf(KEYS[k+b],l,z)
-elseif av[b]then
-d('PEXPIRE',KEYS[k+b],string.format('%.0f',av[b]))
+for b=1,x do
+if bi[b]then
+bz(KEYS[k+b],B)
 end
 end
-return{1,o,aC and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+local v=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
+for b=1,x do
+if bi[b]then
+cg(KEYS[k+b],l,B)
+elseif ay[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
+end
+end
+return{1,o,aD and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
 acquireOnce=function(k,a,kn,an)
 ` +
@@ -1658,38 +1658,38 @@ proclaim=function(k,a,kn,an)
     `
 end,
 release=function(k,a,kn,an)
-local l,x,w=ARGV[a+1],ARGV[a+2],(kn-1)/2
-local o=R('GET',KEYS[k+1])
-local O=R('ZCARD',KEYS[k+w+1])
-if o==l and O==0 and w==1 and an==3 then
+local l,y,x=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=S('GET',KEYS[k+1])
+local P=S('ZCARD',KEYS[k+x+1])
+if o==l and P==0 and x==1 and an==3 then
 d('DEL',KEYS[k+1])
 return{1}
 end
-local C,bP={},false
-for b=1,w do
+local C,bQ={},false
+for b=1,x do
 local s=b==1 and o
 if b>1 then
-s=R('GET',KEYS[k+b])
-O=R('ZCARD',KEYS[k+w+b])
+s=S('GET',KEYS[k+b])
+P=S('ZCARD',KEYS[k+x+b])
 end
 if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bP=bP or O~=0
+bQ=bQ or P~=0
 end
-for b=1,w do
+for b=1,x do
 if C[b]==1 then
 d('DEL',KEYS[k+b])
 end
 end
-if not bP and an==3 then
+if not bQ and an==3 then
 return C
 end
-local function bO(e,c,cN)
+local function bP(e,c,cO)
 Y()
-if x~='0'then
-local m=ct(c,l,tonumber(x))
+if y~='0'then
+local m=cu(c,l,tonumber(y))
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -1697,24 +1697,24 @@ end
 local next=an>3 and ARGV[a+4]
 local ab=an>9 and tonumber(ARGV[a+10])or 0
 if next then
-bK(ARGV[a+5])
-bM(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+bL(ARGV[a+5])
+bN(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
 end
-local ap,aX
-if cN>=0 then
-ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cN==1)
+local ar,aY
+if cO>=0 then
+ar,aY=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cO==1)
 end
-if ap=='mine'then
-return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 elseif next then
-local v=ap=='yielding'and aX-h or ap=='none'and 0 or nil
-return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,v)
+local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,w)
 end
 end
-for b=1,w do
-local cb,bs=pcall(bO,KEYS[k+b],KEYS[k+w+b],C[b])
+for b=1,x do
+local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+x+b],C[b])
 if an>3 then
-bs=cb and bs or{0,0,0,0,0,0}
+bs=cc and bs or{0,0,0,0,0,0}
 for G=1,#bs do
 C[#C+1]=bs[G]
 end
@@ -1764,9 +1764,9 @@ export function countPermits(lock: string): Call {
 
 const enlistScript: Script = {
   name: 'enlist',
-  sha: '78ee38524a9a37e8d39d2683bacbe5a29de531a9',
-  lua: `local Q=redis.call('TIME')
-local h=Q[1]*1000+math.floor(Q[2]/1000)
+  sha: '42b341824092a45bd9c581ef7fba65dc000e88dc',
+  lua: `local R=redis.call('TIME')
+local h=R[1]*1000+math.floor(R[2]/1000)
 if ARGV[2]=='0'then
 redis.call('ZREM',KEYS[1],ARGV[1])
 else
@@ -1834,7 +1834,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: 'c9a261f777ee86f60d8935810e45f0daf1a7de0f',
+  sha: '90fb086ea2d5d9c6ec3fdd6b430cc5ced295bb0a',
   lua: extend1Part,
 };
 
@@ -1884,34 +1884,34 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '79802af57ef6f19ef71b4fff674f24a91d41cf57',
+  sha: 'eb365382d200f881decd64dc95355d7c87e18774',
   lua:
     clockPart +
     `
-local s=R('GET',KEYS[1])
+local s=S('GET',KEYS[1])
 if type(s)=='table'then
 return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
 end
-local bQ=s and redis.sha1hex(s)
-if not bQ or string.sub(bQ,1,#ARGV[1])~=ARGV[1]then
+local bR=s and redis.sha1hex(s)
+if not bR or string.sub(bR,1,#ARGV[1])~=ARGV[1]then
 return{0}
 end
 d('DEL',KEYS[1])
-R('PUBLISH',ARGV[2],'!'..bQ..' '..KEYS[1])
+S('PUBLISH',ARGV[2],'!'..bR..' '..KEYS[1])
 ` +
     mintPart +
     `
 ` +
     queuePart +
     `
-local function bO()
+local function bP()
 Y()
 if d('ZCARD',KEYS[2])>0 then
 d('ZREM',KEYS[2],'passes')
 bv(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
 end
 end
-pcall(bO)
+pcall(bP)
 return{1}`,
 };
 
@@ -1937,11 +1937,11 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '87954980e274ea9973e1689d995bf1126a303314',
-  lua: `local Q=redis.call('TIME')
-local A=Q[1]*1000000+Q[2]
+  sha: '5a69f4fe1eef16088c615243af92796efe1e4ec0',
+  lua: `local R=redis.call('TIME')
+local A=R[1]*1000000+R[2]
 local h=math.floor(A/1000)
-local function dk(e,v)
+local function dl(e,w)
 local o=redis.pcall('ZRANGE',e,0,15)
 if o.err then
 return nil,o.err
@@ -1953,40 +1953,40 @@ if not string.find(o[b],'^1 [rwp] %d+ %d+ %d+ %d+ .')then
 return nil,'FOREIGN this sorted set has a member that is not of redis-exp-lock'
 end
 end
-local t,O,aE=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+local t,P,aF=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
 if tonumber(n[2])<=h then
 return{false,-2,0,t,{}}
 end
 local i=redis.call('ZRANGEBYSCORE',e,string.format('(%.0f',h),'+inf','WITHSCORES','LIMIT',0,ARGV[1])
-v=n[2]=='inf'and-1 or tonumber(n[2])-h
-return{string.sub(aE,1,tonumber(O)),v,0,t,i}
+w=n[2]=='inf'and-1 or tonumber(n[2])-h
+return{string.sub(aF,1,tonumber(P)),w,0,t,i}
 end
-local w=(#KEYS-1)/2
+local x=(#KEYS-1)/2
 local C={A,redis.call('GET',KEYS[#KEYS])}
-local cg=0
-for b=1,w do
+local ch=0
+for b=1,x do
 local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
-local v=redis.call('PTTL',KEYS[b])
+local w=redis.call('PTTL',KEYS[b])
 if type(s)=='table'then
 s=redis.pcall('GET',KEYS[b])
-elseif v==-2 then
+elseif w==-2 then
 s=false
 end
-local as,aU
+local av,aV
 if type(s)=='table'then
-as,aU=dk(KEYS[b],v)
-aU=aU and(string.find(aU,'^FOREIGN')and aU or s.err)
+av,aV=dl(KEYS[b],w)
+aV=aV and(string.find(aV,'^FOREIGN')and aV or s.err)
 else
-as={s,v,0,'m',{}}
+av={s,w,0,'m',{}}
 end
-if as then
-as[3]=redis.call('ZCOUNT',KEYS[w+b],0,'+inf')
-as[6]=as[3]==0 and{}
-or redis.call('ZRANGEBYSCORE',KEYS[w+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
+if av then
+av[3]=redis.call('ZCOUNT',KEYS[x+b],0,'+inf')
+av[6]=av[3]==0 and{}
+or redis.call('ZRANGEBYSCORE',KEYS[x+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 end
-C[b+2]=as or aU
-cg=cg+(as and#as[5]+#as[6]or 0)
-if cg>4096 then
+C[b+2]=av or aV
+ch=ch+(av and#av[5]+#av[6]or 0)
+if ch>4096 then
 break
 end
 end
@@ -2013,7 +2013,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: '4fb79996d7a5aa0b4430b0da4d8ca5c06ca608e7',
+  sha: 'cc25145f94b64ad48fa5cbfa28fb5bee8faf059f',
   lua:
     clockPart +
     `
@@ -2046,7 +2046,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '8bf8e8d1c8811998e211f22f477109f6c420db61',
+  sha: 'f3210e1d2b8cf674ee77ef3a02d50a7ca63516c8',
   lua:
     clockPart +
     `
@@ -2058,102 +2058,102 @@ const plainScript: Script = {
     `
 local scripts={
 acquire=function(k,a,kn,an)
-local l,z,y,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
-if z~=be then
-local F=tonumber(z)
-if not F or F<1 or F>9007199254740991 or not string.find(z,'^%d+$')then
+local l,B,z,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+if B~=bf then
+local F=tonumber(B)
+if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-be=z
+bf=B
 end
-if l==''or not V or not y or y%1~=0 or y<0 or y>1024 then
+if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not h then
-local Q=d('TIME')
-A=Q[1]*1000000+Q[2]
+local R=d('TIME')
+A=R[1]*1000000+R[2]
 h=math.floor(A/1000)
 end
 if h>V then
 return{-1,0,0,h}
 end
-if kn==3 and y<=1 and bk and R('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+if kn==3 and z<=1 and bl and S('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
 local r=0
-if y==1 then
-local n=aP or d('GET',KEYS[k+3])or'0'
-local B=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
-r=(aP or string.find(n,'^%d+$'))and math.max(n+1,A,B)
+if z==1 then
+local n=aQ or d('GET',KEYS[k+3])or'0'
+local v=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
 end
-if r and r<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],z)then
-if y==1 then
+if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if z==1 then
 d('SET',KEYS[k+3],string.format('%.0f',r))
-aP=r
+aQ=r
 end
 d('SETNX',KEYS[k+1],l)
-d('PEXPIRE',KEYS[k+1],z)
-return(r==A or y==0)and A or{1,r,0,h}
+d('PEXPIRE',KEYS[k+1],B)
+return(r==A or z==0)and A or{1,r,0,h}
 end
 end
-local w,r,aC=(kn-1)/2,KEYS[k+kn],an>6
+local x,r,aD=(kn-1)/2,KEYS[k+kn],an>6
 local ab=an>7 and tonumber(ARGV[a+8])or 0
-local bh,av,v,bb={},{},0,false
-for b=1,w do
+local bi,ay,w,bc={},{},0,false
+for b=1,x do
 local s=d('GET',KEYS[k+b])
 if not s then
-bh[b]=true
+bi[b]=true
 else
 local F=d('PTTL',KEYS[k+b])
 if s~=l then
-bb=true
-v=(F<0 or v<0)and-1 or math.max(v,F)
+bc=true
+w=(F<0 or w<0)and-1 or math.max(w,F)
 elseif F>=0 then
-av[b]=math.max(F,tonumber(z))
+ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bb and y>0 and aS(r)or 0
-for b=1,bb and 0 or w do
-local e,c=KEYS[k+b],KEYS[k+w+b]
-if bh[b]and d('ZCARD',c)>0 then
-if aC then
-bM(c,l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+local n=not bc and z>0 and aT(r)or 0
+for b=1,bc and 0 or x do
+local e,c=KEYS[k+b],KEYS[k+x+b]
+if bi[b]and d('ZCARD',c)>0 then
+if aD then
+bN(c,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
 end
-local ap,aX=bv(e,r,c,aC and l,0,false)
-if ap=='mine'then
-return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+local ar,aY=bv(e,r,c,aD and l,0,false)
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 end
-if ap=='given'or aC then
-bb=true
-v=ap=='given'and d('PTTL',e)or ap=='yielding'and aX-h or 0
+if ar=='given'or aD then
+bc=true
+w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
-if bb then
-if aC then
-return ac(KEYS[k+1],KEYS[k+2],l,z,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,v)
+if bc then
+if aD then
+return ac(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,w)
 end
-local P=an==6 and tonumber(ARGV[a+6])or 0
-for b=1,P>0 and w or 0 do
-dc(KEYS[k+w+b],P)
+local Q=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,Q>0 and x or 0 do
+dd(KEYS[k+x+b],Q)
 end
-return{0,v,0,h}
+return{0,w,0,h}
 end
-for b=1,w do
-if bh[b]then
-by(KEYS[k+b],z)
-end
-end
-local B=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
-local o=next(bh)==nil and y>0 and n>0 and n-y+1 or bz(r,y,B)
-for b=1,w do
-if bh[b]then
-cf(KEYS[k+b],l,z)
-elseif av[b]then
-d('PEXPIRE',KEYS[k+b],string.format('%.0f',av[b]))
+for b=1,x do
+if bi[b]then
+bz(KEYS[k+b],B)
 end
 end
-return{1,o,aC and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+local v=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
+for b=1,x do
+if bi[b]then
+cg(KEYS[k+b],l,B)
+elseif ay[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
+end
+end
+return{1,o,aD and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
 extend=function(k,a,kn,an)
 ` +
@@ -2161,38 +2161,38 @@ extend=function(k,a,kn,an)
     `
 end,
 release=function(k,a,kn,an)
-local l,x,w=ARGV[a+1],ARGV[a+2],(kn-1)/2
-local o=R('GET',KEYS[k+1])
-local O=R('ZCARD',KEYS[k+w+1])
-if o==l and O==0 and w==1 and an==3 then
+local l,y,x=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=S('GET',KEYS[k+1])
+local P=S('ZCARD',KEYS[k+x+1])
+if o==l and P==0 and x==1 and an==3 then
 d('DEL',KEYS[k+1])
 return{1}
 end
-local C,bP={},false
-for b=1,w do
+local C,bQ={},false
+for b=1,x do
 local s=b==1 and o
 if b>1 then
-s=R('GET',KEYS[k+b])
-O=R('ZCARD',KEYS[k+w+b])
+s=S('GET',KEYS[k+b])
+P=S('ZCARD',KEYS[k+x+b])
 end
 if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bP=bP or O~=0
+bQ=bQ or P~=0
 end
-for b=1,w do
+for b=1,x do
 if C[b]==1 then
 d('DEL',KEYS[k+b])
 end
 end
-if not bP and an==3 then
+if not bQ and an==3 then
 return C
 end
-local function bO(e,c,cN)
+local function bP(e,c,cO)
 Y()
-if x~='0'then
-local m=ct(c,l,tonumber(x))
+if y~='0'then
+local m=cu(c,l,tonumber(y))
 for b=1,#m do
 d('ZREM',c,m[b])
 end
@@ -2200,24 +2200,24 @@ end
 local next=an>3 and ARGV[a+4]
 local ab=an>9 and tonumber(ARGV[a+10])or 0
 if next then
-bK(ARGV[a+5])
-bM(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+bL(ARGV[a+5])
+bN(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
 end
-local ap,aX
-if cN>=0 then
-ap,aX=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cN==1)
+local ar,aY
+if cO>=0 then
+ar,aY=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cO==1)
 end
-if ap=='mine'then
-return{1,aX,d('ZCOUNT',c,0,'+inf'),h}
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 elseif next then
-local v=ap=='yielding'and aX-h or ap=='none'and 0 or nil
-return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,v)
+local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,w)
 end
 end
-for b=1,w do
-local cb,bs=pcall(bO,KEYS[k+b],KEYS[k+w+b],C[b])
+for b=1,x do
+local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+x+b],C[b])
 if an>3 then
-bs=cb and bs or{0,0,0,0,0,0}
+bs=cc and bs or{0,0,0,0,0,0}
 for G=1,#bs do
 C[#C+1]=bs[G]
 end
@@ -2229,76 +2229,85 @@ end,
 ` +
     replyPart +
     `
-local am,aH=KEYS,ARGV
-local aD,aV,aL,bI=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
-local z,V,y=ARGV[5],ARGV[6],tonumber(ARGV[7])
-local S,r,bq=aD+aV,KEYS[#KEYS],7+aD
-local ay,a=(#KEYS-1-S-aV)/2,S+aV
-local av,H,bG,G={},0,{},0
-local function cA(M)
+local ap,as=KEYS,ARGV
+local aE,aW,aL,bJ=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
+local B,V,z=ARGV[5],ARGV[6],tonumber(ARGV[7])
+local N,r,aP=aE+aW,KEYS[#KEYS],7+aE
+local ag,a=(#KEYS-1-N-aW)/2,N+aW
+local by=#as>aP+N+ag and aP+N+ag
+local ay,H,bH,G={},0,{},0
+local function cB(M)
 local F=tonumber(M)
 return F and F>=1 and F<=9007199254740991 and string.find(M,'^%d+$')
 end
-local i=S>0 and d('MGET',unpack(am,1,S))
-if ay+aD>0 then
+local i=N>0 and d('MGET',unpack(ap,1,N))
+if ag+aE>0 then
 Y()
 end
-local dd=bk and aD>0 and cA(aL)
-for b=1,aD do
-bG[b]=dd and i[b]==aH[7+b]and h<=tonumber(aH[bq+b])
+local de=bl and aE>0 and cB(aL)
+for b=1,aE do
+bH[b]=de and i[b]==as[7+b]and h<=tonumber(as[aP+b])
 end
-if aV>0 then
-H=d('EXISTS',unpack(am,S+1,a))
-for b=aD+1,S do
-if i[b]==aH[bq+b]and(H==0 or d('EXISTS',am[aV+b])==0)then
+if aW>0 then
+H=d('EXISTS',unpack(ap,N+1,a))
+for b=aE+1,N do
+if i[b]==as[aP+b]and(H==0 or d('EXISTS',ap[aW+b])==0)then
 G=G+1
-av[G],bG[b]=am[b],true
+ay[G],bH[b]=ap[b],true
 end
 end
 end
-local o,az=0,false
-if ay>0 then
-H=d('EXISTS',unpack(am,a+ay+1,a+2*ay))
-local n=y==1 and d('GET',r)or'0'
-az=h<=tonumber(V)and cA(z)
-az=az and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
-if az and y==1 then
+local o,ah=0,false
+if ag>0 then
+H=d('EXISTS',unpack(ap,a+ag+1,a+2*ag))
+local n=z==1 and d('GET',r)or'0'
+ah=h<=tonumber(V)and cB(B)
+ah=ah and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
+if ah and z==1 then
 o=math.max(n+1,A)
-az=not R('SET',r,string.format('%.0f',o+ay-1)).err
+n=o+ag-1
+for b=1,by and ag or 0 do
+local v=tonumber(as[by+b])
+ah=ah and v and v<=A+86400000000
+n=math.max(b==1 and o or n+1,v or 0)
+o=b==1 and n or o
+end
+ah=ah and not S('SET',r,string.format('%.0f',n)).err
 end
 end
-C,af={S+ay,o,h or 0},3
-local function cc(G,dj,bU,...)
-KEYS,ARGV=bU,{...}
+C,af={N+ag,o,h or 0},3
+local function cd(G,dk,bV,...)
+KEYS,ARGV=bV,{...}
 C[1],C[af+1]=C[1]-1,G
 af=af+1
-cn(pcall(scripts[dj],0,0,#KEYS,#ARGV))
+co(pcall(scripts[dk],0,0,#KEYS,#ARGV))
 end
-local function cl()
-for b=1,ay do
-local e,c,l=am[a+b],am[a+ay+b],aH[bq+S+b]
-local cX=az and(H==0 or d('EXISTS',c)==0)
-if not cX or not d('SET',e,l,'NX','PX',z)then
-cc(S+b,'acquire',{e,c,r},l,z,V,aH[7])
-end
-end
-end
-if not az then
-cl()
-end
-for b=1,aD do
-if not bG[b]or type(R('PEXPIRE',am[b],aL,'GT'))=='table'then
-cc(b,'extend',{am[b]},aH[7+b],aL,'0',aH[bq+b])
+local function cm()
+for b=1,ag do
+local e,c,l=ap[a+b],ap[a+ag+b],as[aP+N+b]
+local cY=ah and(H==0 or d('EXISTS',c)==0)
+if not cY or not d('SET',e,l,'NX','PX',B)then
+local v=by and as[by+b]or nil
+cd(N+b,'acquire',{e,c,r},l,B,V,as[7],v)
 end
 end
-local cR=G>0 and R('DEL',unpack(av))
-for b=aD+1,S do
-if type(cR)=='table'or not bG[b]then
-cc(b,'release',{am[b],am[aV+b],r},aH[bq+b],'0',bI)
+end
+if not ah then
+cm()
+end
+for b=1,aE do
+if not bH[b]or type(S('PEXPIRE',ap[b],aL,'GT'))=='table'then
+cd(b,'extend',{ap[b]},as[7+b],aL,'0',as[aP+b])
 end
 end
-if az then
-cl()
+local cS=G>0 and S('DEL',unpack(ay))
+for b=aE+1,N do
+if type(cS)=='table'or not bH[b]then
+cd(b,'release',{ap[b],ap[aW+b],r},as[aP+b],'0',bJ)
+end
+end
+if ah then
+cm()
 end
 return C`,
 };
@@ -2315,7 +2324,7 @@ return C`,
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire, then perhaps the least that the fence of each may be
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
@@ -2348,9 +2357,9 @@ export function plain(
 
 const processesScript: Script = {
   name: 'processes',
-  sha: '1c07ce2991a3b3f36bbe395ee9bf6589360b6882',
-  lua: `local Q=redis.call('TIME')
-local h=Q[1]*1000+math.floor(Q[2]/1000)
+  sha: 'f3feb6a25a566c2f17d55c9cc30eabba3b4d5c95',
+  lua: `local R=redis.call('TIME')
+local h=R[1]*1000+math.floor(R[2]/1000)
 local aK=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
 table.insert(aK,1,h)
 return aK`,
@@ -2419,7 +2428,7 @@ export function raiseShared(lock: string, fence: string, token: string | number,
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '855cb8ed920b63c50d47750b65e10cd961bce55b',
+  sha: '5f743588e4d71184dadd153766b27f5b53192c67',
   lua:
     clockPart +
     `
@@ -2467,7 +2476,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '3c2db36e94909060944ad3f5fc7cab34327fa57f',
+  sha: '8c0f5e3c9a1c603f36116775d5e2fddf8a84db58',
   lua:
     clockPart +
     `
@@ -2478,11 +2487,11 @@ const readPlacesScript: Script = {
     holdersPart +
     `
 Y()
-local bl={}
-for aQ,g in pairs(aN(KEYS[1],true).d)do
-bl[#bl+1]=g.j
+local bm={}
+for aR,g in pairs(aN(KEYS[1],true).d)do
+bm[#bm+1]=g.j
 end
-return bl`,
+return bm`,
 };
 
 /**
@@ -2584,7 +2593,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '1160de4db4219094099eef4077b8aa71518e227f',
+  sha: 'f9b056eecfb3b153311603751f5185dd4f6a5fcd',
   lua:
     clockPart +
     `

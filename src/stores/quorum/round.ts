@@ -8,10 +8,12 @@
 // are asked when one of the first refuses, or after a moment, because one is slow or because the lock is held: then also a
 // majority that loses a node holds it.
 import type { LockBackendError } from '../../errors';
+import type { Linked } from '../../linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
 import type { Clock, QuorumNode } from './node';
+import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
-import { Reserve } from './reserve';
+import { Reserve, type Reserves } from './reserve';
 
 /** How it ended. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -20,7 +22,16 @@ export type Verdict =
   | { readonly is: 'failed'; readonly errors: readonly LockBackendError[] }
   | { readonly is: 'over' };
 
-export class Round {
+/** The reply to the release at a node, if one was sent there. */
+export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
+
+/** Nobody else has it. */
+type Own<T> = { -readonly [name in keyof T]: T[name] };
+
+export class Round implements Linked<Round> {
+  before: Round | undefined = undefined;
+  after: Round | undefined = undefined;
+  readonly token: string;
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;
   /** The largest lifetime in use. */
@@ -30,15 +41,15 @@ export class Round {
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
   /** The nodes that voted for us, and the last fence that each is known to have. */
-  readonly #fences = new Map<QuorumNode, number>();
+  readonly #fences = new NodeMap<number>();
   /** Nodes that have not answered yet. */
-  readonly #open = new Set<QuorumNode>();
+  readonly #open = new NodeMap<true>();
   readonly #reserve: Reserve;
   #raising: Set<QuorumNode> | undefined;
   /** Where the token may be, and until when a lost request may still bring it there. */
-  readonly #holders = new Map<QuorumNode, number>();
+  readonly #holders = new NodeMap<number>();
   /** Nodes that had no room: the caller may be queued there. */
-  readonly #queued = new Set<QuorumNode>();
+  readonly #queued = new NodeMap<true>();
   /** What was queued has what it waited for, and may have released it since. */
   #isServed = false;
   readonly #lefts: number[] = [];
@@ -47,28 +58,32 @@ export class Round {
   #writing = 0;
   #fence: number | undefined;
   #mayExecuteUntilMs = 0;
-  #releases: ReadonlyMap<QuorumNode, Promise<ReleaseReply>> | undefined;
+  #releases: Releases | undefined;
 
   /**
+   * @param request   Becomes the round's own: its `begin` is replaced.
    * @param longestMs The largest lifetime in use.
    * @param onDone    Called when the last node has answered.
    * @param onVerdict Called once; absent for an acquire that only adds nodes to a lock that is held.
    */
   constructor(
-    request: AcquireRequest,
+    request: Own<AcquireRequest>,
     nodes: Nodes,
     longestMs: number,
     clock: Clock,
+    reserves: Reserves,
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
     // Whoever has the lock wants it at the other nodes too; until then its caller may have given up.
-    const begin = (): boolean => this.#phase === 'granted' || (this.#phase !== 'over' && request.begin());
-    this.#request = { ...request, begin };
+    const { begin } = request;
+    request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
+    this.token = request.token;
+    this.#request = request;
     this.#nodes = nodes;
     this.#longestMs = longestMs;
     this.#clock = clock;
-    this.#reserve = new Reserve(clock);
+    this.#reserve = new Reserve(reserves);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
     this.#isServed = onVerdict === undefined;
@@ -76,17 +91,17 @@ export class Round {
   }
 
   /**
-   * @param rest    Asked after `restAfterMs`, or when one of the first refuses.
+   * @param rest    Asked at `restDueMs`, or when one of the first refuses.
    * @param skipped Why others are not asked.
    */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
     skipped: readonly LockBackendError[],
-    restAfterMs: number,
+    restDueMs: number,
   ): void {
-    this.#errors.push(...skipped);
-    this.#reserve.keep(rest, restAfterMs, () => this.#onLate());
+    for (const error of skipped) this.#errors.push(error);
+    this.#reserve.keep(rest, restDueMs, () => this.#onLate());
     this.#ask(first);
   }
 
@@ -96,14 +111,15 @@ export class Round {
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const node of this.#open) node.isLast = true;
+    const nowMs = this.#clock.now().monoMs;
+    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(nowMs);
     this.askAll();
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
     const { commandTimeoutMs } = this.#request;
     this.#mayExecuteUntilMs = this.#clock.now().monoMs + commandTimeoutMs;
-    for (const node of nodes) this.#open.add(node);
+    for (const node of nodes) this.#open.set(node, true);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
       // Awaited with a grant; without one it is not needed.
@@ -136,7 +152,7 @@ export class Round {
   }
 
   /** The token was released, with these replies to come; or it is given up, and released here. */
-  end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
+  end(releases?: Releases): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
     this.#releases = releases;
@@ -150,7 +166,7 @@ export class Round {
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
     if (guard) {
       this.#errors.push(guard);
-      node.isLast = true;
+      node.wasLate(this.#clock.now().monoMs);
     } else {
       this.#votes += 1;
       this.#fences.set(node, fence);
@@ -162,7 +178,7 @@ export class Round {
     this.#votes += 1;
     this.#lefts.push(leftMs);
     if (this.#isServed) this.#leaveQueue(node);
-    else this.#queued.add(node);
+    else this.#queued.set(node, true);
     this.#answered(node);
   }
 
@@ -202,17 +218,15 @@ export class Round {
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
-    this.#fence ??= Math.max(...this.#fences.values());
-    let agreed = 0;
-    for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
-    if (agreed >= this.#nodes.majority) {
+    this.#fence ??= largest(this.#fences.values());
+    if (countOf(this.#fences.values(), this.#fence) >= this.#nodes.majority) {
       this.#phase = 'granted';
       this.#isServed = true;
       for (const node of this.#mayQueue()) this.#leaveQueue(node);
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
-    for (const [node, fence] of this.#fences) {
-      if (fence < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
+    for (const [n, node] of this.#fences.keys().entries()) {
+      if (this.#fences.values()[n]! < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
     }
   }
 
@@ -250,7 +264,7 @@ export class Round {
 
   #releaseLate(node: QuorumNode): void {
     if (!this.#holders.has(node)) return;
-    const release = this.#holders.get(node) === 0 ? this.#releases?.get(node) : undefined;
+    const release = this.#holders.get(node) === 0 ? this.#releases?.(node) : undefined;
     // A release that was sent behind the request has found the token there.
     if (release === undefined) return this.#release(node);
     release.then(
@@ -260,22 +274,34 @@ export class Round {
   }
 
   #release(node: QuorumNode): void {
-    node.abandon(this.#releaseOf(this.#request.token), this.#holders.get(node)!);
+    node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node)!);
   }
 
   /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
   #mayQueue(): Iterable<QuorumNode> {
-    if ((this.#request.queueAs?.ticket ?? 0) === 0) return this.#queued;
+    if ((this.#request.queueAs?.ticket ?? 0) === 0) return this.#queued.keys();
     return this.#nodes.all.filter((node) => !this.#fences.has(node));
   }
 
   #leaveQueue(node: QuorumNode): void {
     const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) node.abandon(this.#releaseOf(whose, -1), 0);
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1), 0);
   }
+}
 
-  #releaseOf(token: string, ticket = 0): ReleaseRequest {
-    const { keys, mode, commandTimeoutMs } = this.#request;
-    return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
-  }
+function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
+  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+}
+
+function largest(fences: readonly number[]): number {
+  let most = 0;
+  for (const fence of fences) most = Math.max(most, fence);
+  return most;
+}
+
+/** How many are so large. */
+function countOf(fences: readonly number[], least: number): number {
+  let count = 0;
+  for (const fence of fences) if (fence >= least) count += 1;
+  return count;
 }
