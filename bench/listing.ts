@@ -1,90 +1,105 @@
-// `npm run bench:listing`: 100,000 locks, listed by the registry and by a scan: how long it takes, and what it costs the server.
-import { execFileSync, spawn } from 'node:child_process';
+// `npm run bench:listing`: 100,000 locks of several processes, listed by the registry and by a scan: how long it takes, what it
+// costs the command and the server, and how long any command of it held the server up.
+import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import redisExpLock from '../src/index';
-import { commandStats, connect, diffCommandStats, startRedis, stopServers } from '../test/support/redis';
+import { type Client, connect, startRedis, stopServers } from '../test/support/redis';
 
 const locks = 100_000;
 const holders = 4;
 const cli = join(__dirname, '../lib/cli.js');
+const settledMs = 5000;
 
 async function main(): Promise<void> {
   const server = await startRedis();
   const clients = await Promise.all(Array.from({ length: holders }, () => connect(server.url)));
   const observer = await connect(server.url);
+  await observer.configSet('slowlog-log-slower-than', '5000');
   const factories = clients.map((redis) =>
     redisExpLock({ redis, lifetime: 3_600_000, register: true, owner: 'bench', commandTimeout: 30_000 }),
   );
   for (const [n, withLock] of factories.entries()) {
-    const count = locks / holders;
-    for (let from = 0; from < count; from += 1000) {
+    for (let from = 0; from < locks / holders; from += 1000) {
       await Promise.all(Array.from({ length: 1000 }, (_, i) => withLock.promise(`lock:${n}:${from + i}`)));
     }
   }
-  await new Promise((resolve) => setTimeout(resolve, 5000));
-  await observer.sendCommand(['CONFIG', 'SET', 'slowlog-log-slower-than', '5000']);
-  for (const args of [
-    ['ls', '--json'],
-    ['ls', '--scan', '--json'],
-    ['ls', 'lock:2:24', '--scan', '--json'],
-  ]) {
-    await observer.sendCommand(['SLOWLOG', 'RESET']);
-    const before = await commandStats(observer);
-    const startMs = performance.now();
-    const lines = await run(args, server.url);
-    const tookMs = performance.now() - startMs;
-    const after = await commandStats(observer);
-    const slow = (await observer.sendCommand(['SLOWLOG', 'GET', '10'])) as unknown as [
-      number,
-      number,
-      number,
-      string[],
-    ][];
-    const info = await observer.info('commandstats');
-    console.log(args.join(' '), `${lines} lines, ${tookMs.toFixed(0)} ms`);
-    console.log('  calls', diffCommandStats(before, after));
-    console.log(
-      '  µs',
-      usec(info) - (usecBefore ?? 0),
-      `share ${(((usec(info) - (usecBefore ?? 0)) / 1000 / tookMs) * 100).toFixed(2)} %`,
-    );
-    usecBefore = usec(info);
-    console.log(
-      '  slow',
-      slow.map(
-        ([, , micros, words]) =>
-          `${micros} µs ${words
-            .map((word) => word.slice(0, 30))
-            .slice(0, 4)
-            .join(' ')}`,
-      ),
-    );
+  await new Promise((resolve) => setTimeout(resolve, settledMs));
+  for (const args of ['ls', 'ls --json', 'ls lock:2:24 --json', 'ls --scan --json', 'ls lock:2:24 --scan --json']) {
+    await measure(observer, args.split(' '), server.url);
   }
-  console.log(execFileSync('redis-cli', ['-p', String(server.port), 'info', 'commandstats'], { encoding: 'utf8' }));
+  await measure(observer, [], server.url); // the registry alone, as it is kept
   await Promise.all(factories.map((withLock) => withLock.close({ drain: false })));
   for (const client of [...clients, observer]) client.destroy();
   await stopServers();
 }
 
-let usecBefore: number | undefined = 0;
-
-/** What all commands have taken; of scripts, what is in them counts once. */
-function usec(info: string): number {
-  let sum = 0;
-  for (const [, name, micros] of info.matchAll(/^cmdstat_([^:]+):calls=\d+,usec=(\d+)/gm)) {
-    if (/^(evalsha|eval|scan)$/.test(name!)) sum += Number(micros);
-  }
-  return sum;
+/** Without arguments: while nobody lists anything. */
+async function measure(observer: Client, args: readonly string[], url: string): Promise<void> {
+  await observer.sendCommand(['SLOWLOG', 'RESET']);
+  const before = await usage(observer);
+  const startMs = performance.now();
+  const { lines, cpu } = args.length === 0 ? await nothing() : await run([...args, '--url', url]);
+  const tookMs = performance.now() - startMs;
+  const after = await usage(observer);
+  const slow = (await observer.sendCommand(['SLOWLOG', 'GET', '10'])) as unknown as [
+    number,
+    number,
+    number,
+    string[],
+  ][];
+  const share = (micros: number): string => `${(micros / 10 / tookMs).toFixed(2)} %`;
+  const calls = [...after.calls].map(([name, count]) => [name, count - (before.calls.get(name) ?? 0)] as const);
+  console.log(
+    `${args.join(' ') || 'nobody lists'}: ${lines} lines, ${tookMs.toFixed(0)} ms, CPU of the command ${cpu} s`,
+  );
+  console.log(
+    `  server: commands ${share(after.micros - before.micros)}, CPU ${share(after.cpu - before.cpu)} of the time`,
+  );
+  console.log(`  ${calls.flatMap(([name, count]) => (count > 0 ? `${name} ${count}` : [])).join(', ')}`);
+  const shown = slow.map(([, , micros, words]) => `${micros} µs ${words.slice(0, 3).join(' ').slice(0, 60)}`);
+  console.log(`  commands longer than 5 ms: ${shown.join('; ') || 'none'}`);
 }
 
-function run(args: readonly string[], url: string): Promise<number> {
+async function nothing(): Promise<{ lines: number; cpu: string }> {
+  await new Promise((resolve) => setTimeout(resolve, settledMs));
+  return { lines: 0, cpu: '0' };
+}
+
+interface Usage {
+  readonly calls: ReadonlyMap<string, number>;
+  /** That commands took; those within scripts count with their scripts. */
+  readonly micros: number;
+  readonly cpu: number;
+}
+
+async function usage(observer: Client): Promise<Usage> {
+  const stats = await observer.info('commandstats');
+  const rows = [...stats.matchAll(/^cmdstat_([^:]+):calls=(\d+),usec=(\d+)/gm)].map(
+    ([, name, calls, micros]) => [name!, Number(calls), Number(micros)] as const,
+  );
+  const outer = /^(?:eval|evalsha|scan|info|get|set)$/;
+  const micros = rows.reduce((sum, [name, , each]) => (outer.test(name) ? sum + each : sum), 0);
+  const cpu = [...(await observer.info('cpu')).matchAll(/^used_cpu_(?:sys|user):([\d.]+)/gm)];
+  return {
+    calls: new Map(rows.map(([name, calls]) => [name, calls])),
+    micros,
+    cpu: cpu.reduce((sum, [, seconds]) => sum + Number(seconds) * 1e6, 0),
+  };
+}
+
+function run(args: readonly string[]): Promise<{ lines: number; cpu: string }> {
   return new Promise((resolve) => {
-    const child = spawn(process.execPath, [cli, ...args, '--url', url], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const script = 'TIMEFORMAT="%U + %S"; time "$0" "$@"';
+    const child = spawn('bash', ['-c', script, process.execPath, cli, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
     let lines = 0;
+    let said = '';
     child.stdout.on('data', (text: Buffer) => {
       for (const byte of text) if (byte === 10) lines += 1;
     });
-    child.once('close', () => resolve(lines));
+    child.stderr.on('data', (text) => {
+      said += text;
+    });
+    child.once('close', () => resolve({ lines, cpu: said.trim() }));
   });
 }
 

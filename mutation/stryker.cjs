@@ -1,11 +1,12 @@
-// Stryker over one source file after the other, in a copy of the repository, until the time is over. The tests: the contract suite on the
-// memory store, and the simulation; each mutant meets those that reach it. Resolves with the figures of each file.
+// Stryker over one source file after the other, in a copy of the repository. The tests: the contract suite on the memory store, and the
+// simulation with few worlds; each mutant meets those that reach it. First the quick tests, then, for what survives, all of them. Nothing is
+// counted of a file whose unmutated copy does not pass.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
-const { existsSync, readdirSync, readFileSync, writeFileSync } = require('node:fs');
+const { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } = require('node:fs');
 const { join } = require('node:path');
-const { makeSandbox, root } = require('./sandbox.cjs');
+const { root } = require('./sandbox.cjs');
 
 /** What decides who holds a lock, for how long, and who is next. */
 exports.files = [
@@ -21,83 +22,148 @@ exports.files = [
   'src/stores/embedded/mutex-machine.ts',
 ];
 
+/** A test that takes longer is left to the second pass. */
+const quickMs = 300;
+const mostMs = { quick: 4000, slow: 20_000 };
+
 /** The contract suite; without the files that are about messages of Redis. */
 const contract = readdirSync(join(root, 'test', 'contract'))
   .filter((name) => name.endsWith('.test.ts'))
   .filter((name) => readFileSync(join(root, 'test', 'contract', name), 'utf8').includes('describeEach('))
   .map((name) => `test/contract/${name}`);
+const simulation = 'test/simulation/simulation.test.ts';
+const all = ['test/validity.test.ts', 'test/embedded/mutex-queue.test.ts', ...contract, simulation];
+
+/** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
+const core =
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|mutex-queue|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
-const testsOf = (file) => [
-  ...contract,
-  'test/validity.test.ts',
-  ...(/queue|machine/.test(file) ? ['test/simulation/simulation.test.ts'] : []),
-];
+const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));
 
-const config = (file) => ({
+const env = (pass) => ({
+  ...process.env,
+  REDIS_EXP_LOCK_PLACE: 'memory',
+  SEEDS: '25',
+  MUTATION_TEST_MS: String(mostMs[pass]),
+});
+
+/** Of a process of its own, which runs without mutants. */
+const ofProcesses = /the process ends by itself/;
+
+/**
+ * The tests as they are, when they run a second time in a process, as they do for every mutant: the files in the order of their durations,
+ * the slow tests, and those that cannot tell anything here.
+ */
+exports.baseline = (folder) => {
+  const args = ['--import', 'tsx', '--expose-gc', join(__dirname, 'twice.cjs'), ...all];
+  const { stdout } = spawnSync(process.execPath, args, {
+    cwd: folder,
+    encoding: 'utf8',
+    maxBuffer: 1 << 28,
+    env: env('slow'),
+  });
+  const tests = JSON.parse(stdout.slice(stdout.lastIndexOf('\n[') + 1));
+  const failures = tests.filter(({ failed }) => failed);
+  for (const { title, failed } of failures) console.log(`left out, it fails without mutants: ${title}: ${failed}`);
+  const files = new Map(all.map((file) => [file, 0]));
+  for (const { file, ms } of tests) {
+    const name = all.find((each) => file.endsWith(each));
+    files.set(name, files.get(name) + ms);
+  }
+  const quickest = [...files].sort(([, one], [, other]) => one - other).map(([file]) => file);
+  const titles = (some) => some.map(({ title }) => title);
+  const leftOut = titles([...failures, ...tests.filter(({ title }) => ofProcesses.test(title))]);
+  return { quickest, leftOut, slow: titles(tests.filter(({ ms }) => ms > quickMs)) };
+};
+
+const escaped = (title) => title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
+const without = (titles) => `^(?!(?:${titles.map(escaped).join('|')})$)`;
+
+const config = (mutate, tests, grep) => ({
   inPlace: true,
-  mutate: [file],
+  mutate,
   testRunner: 'mocha',
   plugins: [join(__dirname, 'node_modules/@stryker-mutator/mocha-runner/dist/src/index.js')],
   testRunnerNodeArgs: ['--import', 'tsx', '--expose-gc'],
   mochaOptions: {
-    spec: testsOf(file),
-    require: ['./test/support/hooks.ts'],
+    spec: tests,
+    require: ['./test/support/hooks.ts', join(__dirname, 'hooks.cjs')],
+    grep,
   },
   coverageAnalysis: 'perTest',
-  concurrency: 3,
+  concurrency: 1,
   timeoutMS: 30_000,
+  timeoutFactor: 4,
   disableTypeChecks: false,
-  reporters: ['json'],
+  reporters: ['json', 'progress-append-only'],
   jsonReporter: { fileName: 'mutation.json' },
   checkers: [],
   allowConsoleColors: false,
 });
 
-function runOne(folder, file, timeout) {
-  writeFileSync(join(folder, 'stryker.json'), JSON.stringify(config(file)));
-  const stryker = join(__dirname, 'node_modules/@stryker-mutator/core/bin/stryker.js');
-  const started = Date.now();
-  const { status, stdout } = spawnSync(process.execPath, [stryker, 'run', 'stryker.json'], {
-    cwd: folder,
-    encoding: 'utf8',
-    timeout,
-    maxBuffer: 1 << 28,
-    env: { ...process.env, REDIS_EXP_LOCK_PLACE: 'memory' },
-  });
+/** What became of each mutant, or why nothing did. */
+function runStryker(folder, pass, settings) {
+  writeFileSync(join(folder, 'stryker.json'), JSON.stringify(settings));
   const report = join(folder, 'mutation.json');
-  if (status === null) return { file, notRun: 'the time was over' };
-  if (!existsSync(report)) throw new Error(`Stryker failed on ${file}:\n${stdout.slice(-9000)}`);
-  const { mutants } = Object.values(JSON.parse(readFileSync(report, 'utf8')).files)[0];
-  return figures(file, mutants, Math.round((Date.now() - started) / 1000));
+  rmSync(report, { force: true });
+  const stryker = join(__dirname, 'node_modules/@stryker-mutator/core/bin/stryker.js');
+  const log = join(folder, 'stryker.log'); // grows as it goes on
+  const out = openSync(log, 'w');
+  spawnSync(process.execPath, [stryker, 'run', 'stryker.json'], {
+    cwd: folder,
+    stdio: ['ignore', out, out],
+    env: env(pass),
+  });
+  closeSync(out);
+  if (existsSync(report)) return Object.values(JSON.parse(readFileSync(report, 'utf8')).files)[0].mutants;
+  const said = readFileSync(log, 'utf8').slice(-5000);
+  if (!/failed tests in the initial test run/.test(said)) throw new Error(`Stryker failed:\n${said}`);
+  console.error(said);
+  return 'the unmutated copy fails';
 }
+
+const isAlive = ({ status }) => status === 'Survived' || status === 'NoCoverage';
+const place = ({ location: { start, end } }) => `${start.line}:${start.column}-${end.line}:${end.column}`;
+const nameOf = (mutant) => `${place(mutant)} ${mutant.mutatorName} ${mutant.replacement}`;
+
+/** Columns count from 1 in a report, and from 0 in the settings. */
+const rangeOf = (file, { location: { start, end } }) =>
+  `${file}:${start.line}:${start.column - 1}-${end.line}:${end.column - 1}`;
+
+/** @param isQuick Without the second pass. */
+exports.runOne = (folder, file, { quickest, leftOut, slow }, isQuick) => {
+  const started = Date.now();
+  // The simulation waits for no real time, and notices nearly everything.
+  const tests = [simulation, ...quickest.filter((each) => each !== simulation)].filter((each) =>
+    testsOf(file).includes(each),
+  );
+  const quick = tests.filter((each) => core.test(each));
+  const first = runStryker(folder, 'quick', config([file], quick, without([...leftOut, ...slow])));
+  if (!Array.isArray(first)) return { file, notRun: first };
+  const ranges = [...new Set(first.filter(isAlive).map((each) => rangeOf(file, each)))];
+  const second =
+    ranges.length > 0 && !isQuick ? runStryker(folder, 'slow', config(ranges, tests, without(leftOut))) : [];
+  if (!Array.isArray(second)) return { file, notRun: second };
+  const later = new Map(second.map((each) => [nameOf(each), each]));
+  const mutants = first.map((each) => (isAlive(each) ? (later.get(nameOf(each)) ?? each) : each));
+  return figures(file, mutants, Math.round((Date.now() - started) / 1000));
+};
 
 function figures(file, mutants, seconds) {
   const of = (...names) => mutants.filter(({ status }) => names.includes(status));
   const killed = of('Killed', 'Timeout').length;
-  const alive = of('Survived', 'NoCoverage');
+  const hung = mutants.filter(({ status, statusReason }) => status === 'Timeout' || /^Timeout of/.test(statusReason));
+  const alive = mutants.filter(isAlive);
   const valid = killed + alive.length; // others could not be compiled, or not be loaded
-  const survivors = alive.map(({ location, mutatorName, replacement }) => ({
+  const lines = readFileSync(join(root, file), 'utf8').split('\n');
+  const survivors = alive.map(({ status, location, mutatorName, replacement }) => ({
     line: location.start.line,
+    code: lines[location.start.line - 1].trim(),
     mutator: mutatorName,
     replacement,
+    ...(status === 'NoCoverage' && { isUnreached: true }),
   }));
-  return { file, mutants: valid, killed, score: Math.round((1000 * killed) / valid) / 10, seconds, survivors };
+  const score = Math.round((1000 * killed) / valid) / 10;
+  return { file, mutants: valid, killed, hung: hung.length, score, seconds, survivors };
 }
-
-exports.run = (chosen, minutes) => {
-  const end = Date.now() + minutes * 60_000;
-  const { folder, remove } = makeSandbox();
-  try {
-    return chosen.map((file) => {
-      const left = end - Date.now();
-      const result = left > 0 ? runOne(folder, file, left) : { file, notRun: 'the time was over' };
-      console.log(
-        `${file}: ${result.notRun ?? `${result.killed} of ${result.mutants} killed, ${result.score} %, ${result.seconds} s`}`,
-      );
-      return result;
-    });
-  } finally {
-    remove();
-  }
-};

@@ -9,16 +9,54 @@ const { transformSync } = require('esbuild');
 const root = join(__dirname, '..');
 const lib = join(root, 'lib');
 
-/** Outermost names stay in CommonJS. Not `minifySyntax`: Node finds the exports of CommonJS by their plain statements. */
+/** Names at the top level stay: those of functions and classes are what a stack shows. */
 const small = { minifyWhitespace: true, minifyIdentifiers: true };
 
+/** What only other files of lib import: Node need not find its exports by their plain statements, so that syntax is shortened too. */
+const smaller = { ...small, minifySyntax: true, define: { 'Number.POSITIVE_INFINITY': 'Infinity' } };
+
+const faces = ['index', 'otel', 'page', 'prometheus', 'nestjs', 'redlock', 'redis-semaphore'];
+
 /** One line for each function and class, where no text is in between: without spaces it must be the same program. */
-function shrink(program) {
-  const { code } = transformSync(program, small);
+function shrink(program, isFace) {
+  const { code } = transformSync(isFace ? program : withoutPreamble(program), isFace ? small : smaller);
   const lines = code.replace(/([;}])(?=(?:async )?function\*? \w+\(|class \w+)/g, '$1\n');
-  if (transformSync(lines, { minifyWhitespace: true }).code !== code)
-    throw new Error(`a line break changed ${code.slice(0, 200)}`);
+  const parsed = (text) => transformSync(text, { minifyWhitespace: true }).code;
+  if (parsed(lines) !== parsed(code)) throw new Error(`a line break changed ${code.slice(0, 200)}`);
   return lines;
+}
+
+/**
+ * CommonJS as tsc writes it, without what it needs in circles (there are none: test/structure.test.ts) and for modules of others.
+ * What is required gets a name of one letter; a function of another file is called as its member, since none uses `this`.
+ */
+function withoutPreamble(program) {
+  const bare = program
+    .replace(/^Object\.defineProperty\(exports, "__esModule".*\n/m, '')
+    .replace(/^(?:exports\.\w+ = )+void 0;\n/m, '')
+    .replace(/^var __(?:createBinding|setModuleDefault|importStar) = [\s\S]*?^\}\)+(?:\(\))?;\n/gm, '')
+    .replace(/__importStar\((require\("\.[^"]+"\))\)/g, '$1')
+    .replace(
+      /^Object\.defineProperty\(exports, "(\w+)", \{ enumerable: true, get: function \(\) \{ return (.*); \} \}\);$/gm,
+      'exports.$1 = $2;',
+    );
+  const own = [...bare.matchAll(/^exports\.(\w+) = /gm)].map(([, name]) => name);
+  for (const [, name] of bare.matchAll(/\bexports\.(\w+)/g))
+    if (!own.includes(name)) throw new Error(`export ${name} by a statement of its own`);
+  const text = bare
+    .replace(/^exports\.(\w+) = \1;\n/gm, '')
+    .replace(/^exports\.(\w+) = /gm, 'const $1 = ')
+    .replace(/\(0, ((?:\w+_1|exports)\.\w+)\)\(/g, '$1(')
+    .replace(/\bexports\.(\w+)/g, (text, name) => (own.includes(name) ? name : text));
+  if (/\bexports\./.test(text))
+    throw new Error(`an export that is not one statement: ${text.match(/.*\bexports\..*/)[0]}`);
+  const letters = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZ'].filter((letter) => !new RegExp(`\\b${letter}\\b`).test(text));
+  const named = [...text.matchAll(/^const (\w+_1) = require/gm)].map(([, name]) => name);
+  const renamed = named.reduce(
+    (before, name, i) => before.replaceAll(new RegExp(`\\b${name}\\b`, 'g'), letters[i] ?? name),
+    text,
+  );
+  return own.length > 0 ? `${renamed}module.exports = { ${own.join(', ')} };\n` : renamed;
 }
 
 /** Runs the program of a package that is installed here. */
@@ -53,6 +91,15 @@ function filesIn(folder) {
 const fresh = join(root, `.build-${process.pid}`);
 try {
   run('typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', fresh, '--emitDeclarationOnly');
+  const seen = new Set();
+  for (const face of faces)
+    for (const extension of ['d.ts', 'd.mts']) reachable(join(fresh, `${face}.${extension}`), seen);
+  for (const file of filesIn(fresh))
+    if (/\.d\.m?ts$/.test(file) && !seen.has(join(fresh, file))) rmSync(join(fresh, file));
+
+  const style = ['--indent-style=tab', '--line-width=320', '--semicolons=as-needed', '--log-level=error'];
+  run('@biomejs/biome/bin/biome', 'format', '--write', '--vcs-enabled=false', ...style, fresh);
+
   run(
     'typescript/bin/tsc',
     '-p',
@@ -64,18 +111,9 @@ try {
     '--removeComments',
   );
 
-  const seen = new Set();
-  for (const face of ['index', 'otel', 'page', 'prometheus', 'nestjs', 'redlock', 'redis-semaphore'])
-    for (const extension of ['d.ts', 'd.mts']) reachable(join(fresh, `${face}.${extension}`), seen);
-  for (const file of filesIn(fresh))
-    if (/\.d\.m?ts$/.test(file) && !seen.has(join(fresh, file))) rmSync(join(fresh, file));
-
-  const style = ['--indent-style=tab', '--line-width=320', '--semicolons=as-needed', '--log-level=error'];
-  run('@biomejs/biome/bin/biome', 'format', '--write', '--vcs-enabled=false', ...style, fresh);
-
   for (const file of filesIn(fresh).filter((name) => /\.m?js$/.test(name))) {
     const path = join(fresh, file);
-    writeFileSync(path, shrink(readFileSync(path, 'utf8')));
+    writeFileSync(path, shrink(readFileSync(path, 'utf8'), faces.includes(file.replace(/\.m?js$/, ''))));
   }
 
   // Each file in one step: a program that uses lib meanwhile finds all of it there, and every file whole.

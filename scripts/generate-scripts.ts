@@ -1,10 +1,11 @@
-// Makes src/scripts/generated.ts from src/scripts/*.lua: the text that is sent (comments stripped), its SHA-1, and a
-// typed call with one parameter for each KEYS and ARGV that the header declares. The header is load-bearing: an index
-// that it does not declare, or a declared scalar that the body never uses, fails the build. A test fails on drift.
+// Makes src/scripts/generated.ts from src/scripts/*.lua: the text that is sent (without comments and needless blanks, with short
+// names), its SHA-1, and a typed call with one parameter for each KEYS and ARGV that the header declares. The header is load-bearing:
+// an index that it does not declare, or a declared scalar that the body never uses, fails the build. A test fails on drift.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inBatch } from '../src/scripts/script';
+import { type ShortNames, shortened, shortNamesOf } from './shorten-lua';
 
 const folder = join(__dirname, '..', 'src', 'scripts');
 const target = join(folder, 'generated.ts');
@@ -29,20 +30,23 @@ interface Source {
 
 /** The whole of generated.ts, from the .lua files as they are now. @param edit For a test: what to make of a file's text. */
 export function generate(edit: (file: string, text: string) => string = (_, text) => text): string {
-  const texts = readdirSync(folder)
-    .filter((file) => file.endsWith('.lua'))
-    .sort()
-    .map((file) => [file.slice(0, -'.lua'.length), edit(file, readFileSync(join(folder, file), 'utf8'))] as const);
+  const texts = luaFiles().map(([name, text]) => [name, edit(`${name}.lua`, text)] as const);
   const all = new Map(texts);
-  const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [camelCase(name), strip(text)]));
+  const short = shortNames(texts);
+  const parts = new Map(
+    texts.filter(([, text]) => isPart(text)).map(([name, text]) => [camelCase(name), shortened(strip(text), short)]),
+  );
   for (const [name, text] of texts) {
     if (!texts.some(([, other]) => named(name, other, 'INCLUDE', all).some(([each]) => each === name))) continue;
     if (isWithin(text)) continue;
     // Sent alone and in a batch: what stands before and after the parts that it uses is written down once as well.
-    const halves = text.split(/^-- THEN .*$/m).map(strip);
+    const halves = text.split(/^-- THEN .*$/m).map((half) => shortened(strip(half), short));
     for (const [i, half] of halves.entries()) if (half !== '') parts.set(`${camelCase(name)}${i + 1}`, half);
   }
-  const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
+  const sources = texts
+    .filter(([, text]) => !isPart(text))
+    .map(([name, text]) => parse(name, text, all))
+    .map((source) => ({ ...source, body: shortened(source.body, short) }));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     '// biome-ignore-all lint/style/useTemplate: what stands between two parts may be a line end only',
@@ -55,6 +59,19 @@ export function generate(edit: (file: string, text: string) => string = (_, text
       .join(', ')}];`,
     '',
   ].join('\n\n');
+}
+
+/** For the names of all scripts. Exported for tests that change a line of one. */
+export function shortNames(texts: readonly (readonly [name: string, text: string])[] = luaFiles()): ShortNames {
+  return shortNamesOf(
+    texts.map(([, text]) => strip(text)),
+    texts.map(([name]) => camelCase(name)),
+  );
+}
+
+function luaFiles(): [name: string, text: string][] {
+  const files = readdirSync(folder).filter((file) => file.endsWith('.lua'));
+  return files.sort().map((file) => [file.slice(0, -'.lua'.length), readFileSync(join(folder, file), 'utf8')]);
 }
 
 /**
@@ -141,7 +158,7 @@ function together(
     included.flatMap(([, text]) => named(name, text, section, others)),
   );
   const functions = included.map(([script, text]) => {
-    return `${camelCase(script)} = function(k, a, keyCount, argCount)\n${inBatch(strip(text))}\nend,\n`;
+    return `${camelCase(script)} = function(k, a, kn, an)\n${inBatch(strip(text))}\nend,\n`;
   });
   const used = [...new Map(parts).values()].map((text) => `${strip(text)}\n`);
   return `${used.join('')}local scripts = {\n${functions.join('')}}\n`;

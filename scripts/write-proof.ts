@@ -81,16 +81,30 @@ function mutation({ lua, files }: any): string {
   const left = survivors.map(
     ({ script, why, reason }: any) => `- \`${script}.lua\`, ${why}: ${reason ?? 'no test notices it'}`,
   );
-  const rows = files.map(({ file, notRun, mutants, killed, score, seconds }: any) =>
-    notRun ? [`\`${file}\``, notRun, '', '', ''] : [`\`${file}\``, mutants, killed, `${score} %`, seconds],
+  const rows = files.map(({ file, notRun, mutants, killed, hung, score, seconds }: any) =>
+    notRun
+      ? [`\`${file}\``, notRun, '', '', '', '']
+      : [`\`${file}\``, mutants, killed, hung ?? '', `${score} %`, seconds],
   );
+  const reasons = files.flatMap(({ file, survivors = [] }: any) => {
+    const byReason = new Map<string, number>();
+    for (const { reason = 'no reason is written down' } of survivors)
+      byReason.set(reason, (byReason.get(reason) ?? 0) + 1);
+    return [...byReason].map(([reason, many]) => [`\`${file}\``, many, reason]);
+  });
   return `\`npm run mutate\`. **The Lua scripts**: ${killed} of ${count(lua.length, 'mutant')} written by hand (\`mutation/lua-mutants.cjs\`) are killed,
 ${Math.floor((1000 * killed) / lua.length) / 10} %.${left.length > 0 ? ` Survivors:\n\n${left.join('\n')}` : ''}
 
 **The files that carry safety**, by Stryker, against the contract suite on the memory store and, for the queue and the
-machine, the simulation. \`proof/mutation.json\` has each survivor with its line; those of the files have no reason written down yet:
+machine, the simulation. The tests are first run twice in one process without mutants: what fails is left out. Of the mutants killed, "hung" are
+those whose test did not end in time.
 
-${table(['file', 'mutants', 'killed', 'score', 's'], rows)}`;
+${table(['file', 'mutants', 'killed', 'hung', 'score', 's'], rows)}${
+  reasons.length === 0
+    ? ''
+    : `\n\nThose that survive (\`proof/mutation.json\` has each with its line), and why they may (\`mutation/reasons.cjs\`):\n
+${table(['file', 'survive', 'because'], reasons)}`
+}`;
 }
 
 function compare({ faults, libraries, outcomes }: any): string {
@@ -100,6 +114,14 @@ function compare({ faults, libraries, outcomes }: any): string {
   const ours = failed('redis-exp-lock');
   return `\`npm run compare\` plays ${count(Object.keys(faults).length, 'fault')} to ${count(Object.keys(libraries).length, 'lock')}: ${names.length} that do harm, the others measured only. The naive lock
 fails ${naive} of ${names.length}, this library ${ours}. [docs/compare.md](compare.md) has every cell.`;
+}
+
+function slowPaths({ command, minutes, passed, skipped, leftOut, shortCuts }: any): string {
+  return `\`${command}\`, ${minutes} minutes: the contract suite, on every client with one Redis and in memory, and the comparison of the scripts with
+their executable specification, in a copy of the sources without any short cut. ${count(passed, 'test')} passed, ${thousands(skipped)} were skipped; ${count(leftOut.length, 'group')} of tests,
+of what short cuts save and of short cuts themselves, were left out. ${count(shortCuts.length, 'short cut')} were off:
+
+${shortCuts.map((name: string) => `- ${name}`).join('\n')}`;
 }
 
 const missing = (command: string): string => `Not run yet: \`${command}\`.`;
@@ -120,6 +142,7 @@ processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the f
     section('Deliberate breaks', read('breaks'), breaks, 'npm run breaks'),
     section('A model', read('model'), model, 'npm run model'),
     section('Mutation', read('mutation'), mutation, 'npm run mutate'),
+    section('Without short cuts', read('slow-paths'), slowPaths, 'npm run test:slow-paths'),
     section('Other libraries', read('compare'), compare, 'npm run compare'),
     `## What is not tested
 

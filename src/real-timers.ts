@@ -2,4 +2,4 @@
 // taken when this module loads, so that the fake ones that a test installs later hold up no delivery. What waits for time to
 // pass asks for the global timers each time, so that a fake clock owns it.
 export const nextTick: typeof process.nextTick = process.nextTick.bind(process);
-export const { setImmediate } = globalThis;
+export const setImmediate: typeof globalThis.setImmediate = globalThis.setImmediate;

@@ -25,7 +25,7 @@ const partsAtOnce = 8;
 /** For how long a loss is told, and how many are. */
 const lossMs = 3_600_000;
 const mostLosses = 100;
-/** The store's clock is told anew when it is further off. */
+/** Times of the store's clock are written anew when they are further off. */
 const mostDriftMs = 50;
 
 interface Asked {
@@ -66,9 +66,11 @@ let waits = 0;
 export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Entry {
   const { clock, mode, token, fence } = held;
   const leftMs = held.leftMs();
-  const until = leftMs === Number.POSITIVE_INFINITY ? null : roundDown(clock.nowMs() + leftMs + offsetMs);
-  const since = Math.round(sinceMs + offsetMs);
   const last = written.get(held);
+  const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
+  // Two clocks say when it ends, and drift apart.
+  const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= mostDriftMs ? last!.until! : end;
+  const since = Math.round(sinceMs + offsetMs);
   const isSame = last?.token === token && last.fence === fence && last.mode === mode;
   if (isSame && last.since === since && last.until === until) return last;
   const place = isSame ? last.place : Number.parseInt(idOf(token), 16);
@@ -97,13 +99,8 @@ function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
     .join();
 }
 
-/** To what two readings of a clock have in common. */
-function roundDown(ms: number): number {
-  return Math.floor(ms / 10) * 10;
-}
-
 /** The server is blocked for a fraction of a ms by reading, or writing, a part of this length. */
-const mostLength = 2 ** 17;
+const mostLength = 2 ** 18;
 
 /** Into how many parts so much is divided: a power of two, so that most entries stay where they are; fewer only when it is far less. */
 function partsFor(length: number, before: number): number {

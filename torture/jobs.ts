@@ -236,6 +236,8 @@ export class Jobs {
       if (this.#random() < 0.15) {
         await op.pause();
         op.end();
+        // It may be a reader from now on, also where the reply is lost: others may then share its fence.
+        op.hold({ kind: 'read', group, fence: lease.fence, untilMs: 0 });
         await lease.downgrade();
         op.hold({ kind: 'read', group, fence: lease.fence, untilMs: op.until(lease) });
       }

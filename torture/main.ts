@@ -133,7 +133,7 @@ async function succeed({ stores: byStore, notRun }: Figures, given: Arguments, s
   console.log(`No promise was broken in ${minutes.toFixed(1)} minutes (seed ${given.seed}).`);
   if (!given.write) return;
   const proof = {
-    command: `npm run torture -- --minutes ${given.minutes} --seed ${given.seed}`,
+    command: `npm run torture -- --minutes ${given.minutes} --seed ${given.seed} --callers ${given.callers}`,
     seed: given.seed,
     started: started.toISOString(),
     minutes: Number(minutes.toFixed(1)),

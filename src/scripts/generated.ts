@@ -4,993 +4,993 @@
 
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
-const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
-local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
-local micros, now, checked, top`;
-const dispatchPart = `local shapes = {}
-local keysDone, argsDone = 0, 0
-while argsDone < #ARGV do
-local text = ARGV[argsDone + 1]
-local shape = shapes[text]
-if not shape then
-local name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')
-shape = { scripts[name], tonumber(keys), tonumber(args) }
-shapes[text] = shape
+const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
+local d,S,bl=redis.call,redis.pcall,redis.acl_check_cmd
+local A,h,bf,aQ`;
+const dispatchPart = `local cL={}
+local bW,bb=0,0
+while bb<#ARGV do
+local M=ARGV[bb+1]
+local aG=cL[M]
+if not aG then
+local df,bV,cQ=string.match(M,'^(%a+) (%d+) (%d+)$')
+aG={scripts[df],tonumber(bV),tonumber(cQ)}
+cL[M]=aG
 end
-append(pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3]))
-keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
+co(pcall(aG[1],bW,bb+1,aG[2],aG[3]))
+bW,bb=bW+aG[2],bb+1+aG[3]
 end`;
-const holdersPart = `local locks, checked, changes = {}, {}, {}
-local chunk = 16
-local function isOurs(text)
-return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
+const holdersPart = `local x,bf,aS={},{},{}
+local X=16
+local function bj(M)
+return string.find(M,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
 end
-local function refuseForeign()
-error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it', 0)
+local function cI()
+error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
 end
-local function member(text)
-local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
-if not kind then
+local function L(M)
+local t,ae,T,r,P,aF=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+if not t then
 return nil
 end
-length = tonumber(length)
-return {
-kind = kind,
-permits = tonumber(permits),
-step = tonumber(step),
-fence = tonumber(fence),
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-text = text,
+P=tonumber(P)
+return{
+b=t,
+t=tonumber(ae),
+w=tonumber(T),
+l=tonumber(r),
+e=string.sub(aF,1,P),
+j=string.sub(aF,P+1),
+f=M,
 }
 end
-local function text(kind, permits, step, fence, token, group)
-return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
+local function M(t,ae,T,r,l,al)
+return string.format('1 %s %.0f %.0f %.0f %d ',t,ae,T,r,#l)..l..al
 end
-local function admit(held, each)
-held.kind, held.group = each.kind, each.group
-held.count, held.used = held.count + 1, held.used + each.permits
+local function bK(i,g)
+i.b,i.j=g.b,g.j
+i.k,i.s=i.k+1,i.s+g.t
 end
-local function enter(held, each, ends)
-each.ends = ends
-held.of[each.token] = each
-held.fence = math.max(held.fence, each.fence)
-admit(held, each)
+local function bu(i,g,E)
+g.n=E
+i.d[g.e]=g
+i.l=math.max(i.l,g.l)
+bK(i,g)
 end
-local function nobody()
-return { of = {}, count = 0, used = 0, fence = 0, whole = true }
+local function bZ()
+return{d={},k=0,s=0,l=0,i=true}
 end
-local function check(lock)
-local seen = checked[lock]
-if not seen then
-local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
-seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
-for i = 1, #found, 2 do
-if not isOurs(found[i]) then
-seen.isForeign = true
-elseif tonumber(found[i + 1]) <= now then
-seen.expired[#seen.expired + 1] = found[i]
-end
-end
-if seen.isFull then
-local at = micros % call('ZCARD', lock)
-local some = call('ZRANGE', lock, at, at + chunk - 1)
-for i = 1, #some do
-seen.isForeign = seen.isForeign or not isOurs(some[i])
+local function bt(e)
+local O=bf[e]
+if not O then
+local j=d('ZRANGE',e,0,X-1,'WITHSCORES')
+O={c={},C=#j==2*X,m=false}
+for b=1,#j,2 do
+if not bj(j[b])then
+O.m=true
+elseif tonumber(j[b+1])<=h then
+O.c[#O.c+1]=j[b]
 end
 end
-checked[lock] = seen
+if O.C then
+local ai=A%d('ZCARD',e)
+local cN=d('ZRANGE',e,ai,ai+X-1)
+for b=1,#cN do
+O.m=O.m or not bj(cN[b])
 end
-return seen
 end
-local function purge(lock, kept)
-local seen = check(lock)
-if seen.isPurged then
+bf[e]=O
+end
+return O
+end
+local function cF(e,bx)
+local O=bt(e)
+if O.D then
 return
-elseif seen.isForeign or #seen.expired == chunk then
-local gone = { '1 r 1 0 0 0 ' }
-for i = 1, #seen.expired do
-gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
+elseif O.m or#O.c==X then
+local ak={'1 r 1 0 0 0 '}
+for b=1,#O.c do
+ak[b+1]=O.c[b]~=bx and O.c[b]or ak[1]
 end
-call('ZREM', lock, unpack(gone))
+d('ZREM',e,unpack(ak))
 else
-call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
+d('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
 end
-seen.isPurged = true
+O.D=true
 end
-local function holders(lock, all)
-local held = locks[lock]
-if held and (held.whole or not all) then
-return held
+local function bT(e,f)
+local i=x[e]
+if i and(i.i or not f)then
+return i
 end
-held = nobody()
-local from = string.format('(%.0f', now)
-local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
-if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
-found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
-elseif #found == 2 * chunk then
-held.whole = false
-found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
+i=bZ()
+local aB=string.format('(%.0f',h)
+local j=d('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES','LIMIT',0,X)
+if#j==2*X and(f or string.sub(j[1],1,3)=='1 p')then
+j=d('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES')
+elseif#j==2*X then
+i.i=false
+j=d('ZRANGE',e,'+inf',aB,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
 end
-for i = 1, #found, 2 do
-local each = member(found[i])
-if each then
-enter(held, each, tonumber(found[i + 1]))
+for b=1,#j,2 do
+local g=L(j[b])
+if g then
+bu(i,g,tonumber(j[b+1]))
 else
-held.isForeign = true
+i.m=true
 end
 end
-locks[lock] = held
-return held
+x[e]=i
+return i
 end
-local function ourHolders(lock, all)
-local held = holders(lock, all)
-if held.isForeign or check(lock).isForeign then
-refuseForeign()
+local function aN(e,f)
+local i=bT(e,f)
+if i.m or bt(e).m then
+cI()
 end
-return held
+return i
 end
-local function lastReader(lock, token, group, fenced)
-if locks[lock] then
+local function dc(e,l,al,cT)
+if x[e]then
 return nil
 end
-local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-local last = found[1] and tonumber(found[2]) > now and member(found[1])
-if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+local j=d('ZRANGE',e,-1,-1,'WITHSCORES')
+local n=j[1]and tonumber(j[2])>h and L(j[1])
+if not n or n.b~='r'or n.j~=al or n.e==l or(cT and n.l==0)then
 return nil
 end
-if check(lock).isForeign then
-refuseForeign()
+if bt(e).m then
+cI()
 end
-local held = nobody()
-enter(held, last, tonumber(found[2]))
-return held
+local i=bZ()
+bu(i,n,tonumber(j[2]))
+return i
 end
-local function without(held, token)
-if not held.of[token] then
-return held
+local function cP(i,l)
+if not i.d[l]then
+return i
 end
-local others = nobody()
-others.whole, others.isForeign = held.whole, held.isForeign
-for whose, each in pairs(held.of) do
-if whose ~= token then
-enter(others, each, each.ends)
+local aq=bZ()
+aq.i,aq.m=i.i,i.m
+for ar,g in pairs(i.d)do
+if ar~=l then
+bu(aq,g,g.n)
 end
 end
-return others
+return aq
 end
-local function sharesPlace(held, places)
-for place in string.gmatch(places, '%d+') do
-for _, each in pairs(held.of) do
-if string.find(each.group, ',' .. place .. ',', 1, true) then
+local function dm(i,bm)
+for dh in string.gmatch(bm,'%d+')do
+for aR,g in pairs(i.d)do
+if string.find(g.j,','..dh..',',1,true)then
 return true
 end
 end
 end
 return false
 end
-local function forget(lock, token)
-local held = locks[lock]
-locks[lock] = held and held.whole and without(held, token) or nil
+local function cw(e,l)
+local i=x[e]
+x[e]=i and i.i and cP(i,l)or nil
 end
-local function changed(limit)
-if changes[limit] == nil then
-changes[limit] = call('GET', limit) or false
+local function cr(K)
+if aS[K]==nil then
+aS[K]=d('GET',K)or false
 end
-return changes[limit]
+return aS[K]
 end
-local function setEnd(lock)
-local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-if not last[1] or not isOurs(last[1]) then
+local function aX(e)
+local n=d('ZRANGE',e,-1,-1,'WITHSCORES')
+if not n[1]or not bj(n[1])then
 return
 end
-if last[2] == 'inf' then
-call('PERSIST', lock)
+if n[2]=='inf'then
+d('PERSIST',e)
 else
-local ms = math.max(tonumber(last[2]) - now, 1)
-if not check(lock).isForeign or call('PTTL', lock) < ms then
-call('PEXPIRE', lock, string.format('%.0f', ms))
+local F=math.max(tonumber(n[2])-h,1)
+if not bt(e).m or d('PTTL',e)<F then
+d('PEXPIRE',e,string.format('%.0f',F))
 end
 end
 end`;
-const mintPart = `local function clock()
-if not now then
-local time = call('TIME')
-micros = time[1] * 1000000 + time[2]
-now = math.floor(micros / 1000)
+const mintPart = `local function Y()
+if not h then
+local R=d('TIME')
+A=R[1]*1000000+R[2]
+h=math.floor(A/1000)
 end
 end
-local function checkLifetime(text)
-local ms = tonumber(text)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
-error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
+local function bL(M)
+local F=tonumber(M)
+if not F or F<1 or F>9007199254740991 or not string.find(M,'^%d+$')then
+error('ERR expected a lifetime in whole milliseconds, at least 1',0)
 end
 end
-local function mayExpire(lock, ttl)
-if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
-error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
+local function bz(e,B)
+if bl and not bl('PEXPIRE',e,B)then
+error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
 end
 end
-local function checkFence(fence)
-if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
-error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
+local function be(r)
+if not r or r>9007199254740991 or r>A+86400000000 then
+error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock',0)
 end
-return fence
+return r
 end
-local function lastFence(fence)
-if not top then
-local last = call('GET', fence)
-top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
+local function aT(r)
+if not aQ then
+local n=d('GET',r)
+aQ=n and be(string.find(n,'^%d+$')and tonumber(n))or 0
 end
-return top
+return aQ
 end
-local function setFence(fence, last)
-call('SET', fence, string.format('%.0f', last))
-top = last
+local function cf(r,n)
+d('SET',r,string.format('%.0f',n))
+aQ=n
 end
-local function mint(fence, count, least)
-if count == 0 then
+local function bA(r,z,v)
+if z==0 then
 return 0
 end
-local first = math.max(lastFence(fence) + 1, micros, least or 0)
-setFence(fence, first + count - 1)
-return first
+local o=math.max(aT(r)+1,A,v or 0)
+cf(r,o+z-1)
+return o
 end
-local function setLock(lock, token, ttl)
-call('SETNX', lock, token)
-local set = attempt('PEXPIRE', lock, ttl)
-if type(set) == 'table' then
-call('DEL', lock)
-error(set.err, 0)
+local function cg(e,l,B)
+d('SETNX',e,l)
+local cK=S('PEXPIRE',e,B)
+if type(cK)=='table'then
+d('DEL',e)
+error(cK.err,0)
 end
 end`;
-const queuePart = `local mostSilence, mostYield = 10000, 1000
-local function checkVersion(queue, member)
-local version = string.match(member, '^(%d+) ')
-if version and version ~= '1' then
-if call('PTTL', queue) < 0 then
-call('PEXPIRE', queue, mostSilence)
+const queuePart = `local au,bC=10000,1000
+local function cs(c,L)
+local aZ=string.match(L,'^(%d+) ')
+if aZ and aZ~='1'then
+if d('PTTL',c)<0 then
+d('PEXPIRE',c,au)
 end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-return version
+return aZ
 end
-local function entry(queue, member)
-local deadline, id, lifetime, fences, channel, token =
-string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
-deadline, fences = tonumber(deadline), tonumber(fences)
-if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
+local function bg(c,L)
+local Z,aa,D,J,at,l=
+string.match(cs(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+Z,J=tonumber(Z),tonumber(J)
+if not Z or Z<h or Z>h+au or J>1024 then
 return nil
 end
-local ms = tonumber(lifetime)
-if ms >= 1 and ms <= 9007199254740991 then
-return id, lifetime, fences, channel, token
+local F=tonumber(D)
+if F>=1 and F<=9007199254740991 then
+return aa,D,J,at,l
 end
 end
-local function entriesOf(queue, token, ticket)
-local found
-if ticket > 0 then
-found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
+local function cu(c,l,y)
+local j
+if y>0 then
+j=d('ZRANGEBYSCORE',c,y,y,'WITHSCORES')
 else
-found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
+j=d('ZRANGE',c,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
 end
-local mine = {}
-for i = 1, #found, 2 do
-if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
-mine[#mine + 1] = found[i]
-ticket = tonumber(found[i + 1])
-end
-end
-return mine, ticket
-end
-local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-local sane = micros + 86400000000
-local score = tonumber(ticket)
-local mine
-mine, score = entriesOf(queue, token, score <= sane and score or 0)
-for i = 1, #mine do
-call('ZREM', queue, mine[i])
-end
-if score <= 0 or score > sane then
-local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-while last[1] and tonumber(last[2]) > sane do
-call('ZREM', queue, last[1])
-last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-end
-score = math.max(micros, (tonumber(last[2]) or 0) + 1)
-end
-local at = string.format('%.0f', score)
-local before = call('ZCOUNT', queue, 0, '(' .. at)
-local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
-local deadline = string.format('%.0f', now + ms)
-call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
-call('PEXPIRE', queue, mostSilence)
-return score, before
-end
-local function pollOf(member, score)
-local since, till = string.match(member, '^poll (%d+) (%d+)$')
-since, till = tonumber(since), tonumber(till)
-if since and since <= now and till >= now and till <= now + mostSilence and -score <= mostYield then
-return -score, since, till
+local m={}
+for b=1,#j,2 do
+if cs(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
+m[#m+1]=j[b]
+y=tonumber(j[b+1])
 end
 end
-local function markPoll(queue, pause)
-pause = math.ceil(pause)
-if pause > mostYield or call('ZCARD', queue) == 0 then
+return m,y
+end
+local function bN(c,l,D,J,at,aa,y,ab)
+local ce=A+86400000000
+local p=tonumber(y)
+local m
+m,p=cu(c,l,p<=ce and p or 0)
+for b=1,#m do
+d('ZREM',c,m[b])
+end
+if p<=0 or p>ce then
+local n=d('ZRANGE',c,-1,-1,'WITHSCORES')
+while n[1]and tonumber(n[2])>ce do
+d('ZREM',c,n[1])
+n=d('ZRANGE',c,-1,-1,'WITHSCORES')
+end
+p=math.max(A,(tonumber(n[2])or 0)+1)
+end
+local ai=string.format('%.0f',p)
+local aj=d('ZCOUNT',c,0,'('..ai)
+local F=math.max(2*math.min(math.max(1000,125*(aj+1)),2000),math.min(ab,au))
+local Z=string.format('%.0f',h+F)
+d('ZADD',c,ai,table.concat({'1',Z,aa,D,J,at,l},' '))
+d('PEXPIRE',c,au)
+return p,aj
+end
+local function cE(L,p)
+local W,U=string.match(L,'^poll (%d+) (%d+)$')
+W,U=tonumber(W),tonumber(U)
+if W and W<=h and U>=h and U<=h+au and-p<=bC then
+return-p,W,U
+end
+end
+local function dd(c,Q)
+Q=math.ceil(Q)
+if Q>bC or d('ZCARD',c)==0 then
 return
 end
-local since, till = now, now + 2 * pause + 100
-local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
-for i = 1, #found, 2 do
-local longest, first, last = nil, nil, nil
-if string.sub(found[i], 1, 5) == 'poll ' then
-longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
+local W,U=h,h+2*Q+100
+local j=d('ZRANGEBYSCORE',c,'-inf','(0','WITHSCORES')
+for b=1,#j,2 do
+local aM,o,n=nil,nil,nil
+if string.sub(j[b],1,5)=='poll 'then
+aM,o,n=cE(j[b],tonumber(j[b+1]))
 end
-if longest then
-since = math.min(since, first)
-if longest > pause then
-pause, till = longest, last
-end
-end
-end
-local mark = string.format('poll %.0f %.0f', since, till)
-attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
-for i = 1, #found, 2 do
-if string.sub(found[i], 1, 5) == 'poll ' and found[i] ~= mark then
-attempt('ZREM', queue, found[i])
+if aM then
+W=math.min(W,o)
+if aM>Q then
+Q,U=aM,n
 end
 end
 end
-local function front(queue)
-local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
-local gone, from = {}, 0
+local aC=string.format('poll %.0f %.0f',W,U)
+S('ZADD',c,string.format('-%.0f',math.max(Q,1)),aC)
+for b=1,#j,2 do
+if string.sub(j[b],1,5)=='poll 'and j[b]~=aC then
+S('ZREM',c,j[b])
+end
+end
+end
+local function cV(c)
+local o,aJ,U,Q,W,aC=nil,0,0,0,h,nil
+local ak,aB={},0
 repeat
-local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
-for i = 1, #found, 2 do
-local member, score = found[i], tonumber(found[i + 1])
-if score >= 0 then
-first = entry(queue, member) and member
-if first then
+local j=d('ZRANGE',c,aB,aB+32,'WITHSCORES')
+for b=1,#j,2 do
+local L,p=j[b],tonumber(j[b+1])
+if p>=0 then
+o=bg(c,L)and L
+if o then
 break
 end
-gone[#gone + 1] = member
-elseif member == 'passes' then
-handOffs = score >= -1000000 and -score or 0
-till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0
+ak[#ak+1]=L
+elseif L=='passes'then
+aJ=p>=-1000000 and-p or 0
+U=aJ==0 and-p<=h+2*bC and-p or 0
 else
-local longest, begun = pollOf(member, score)
-if longest then
-pause, since, mark = longest, begun, member
+local aM,cR=cE(L,p)
+if aM then
+Q,W,aC=aM,cR,L
 else
-gone[#gone + 1] = member
+ak[#ak+1]=L
 end
 end
 end
-from = from + 33
-until first or #found < 66 or #gone >= 2048
-if #gone > 0 then
-call('ZREM', queue, unpack(gone))
+aB=aB+33
+until o or#j<66 or#ak>=2048
+if#ak>0 then
+d('ZREM',c,unpack(ak))
 end
-return first, handOffs, till, pause, since, mark
+return o,aJ,U,Q,W,aC
 end
-local function grant(lock, fence, queue, mine, window, handedOff)
-local first, handOffs, till, pause, since, mark = front(queue)
-if not first then
-if call('ZCOUNT', queue, 0, '+inf') == 0 then
-call('DEL', queue)
+local function bv(e,r,c,m,bJ,cx)
+local o,aJ,U,Q,W,aC=cV(c)
+if not o then
+if d('ZCOUNT',c,0,'+inf')==0 then
+d('DEL',c)
 end
-return 'none'
+return'none'
 end
-if till > now then
-return 'yielding', till
+if U>h then
+return'yielding',U
 end
-local id, lifetime, fences, channel, token = entry(queue, first)
-local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0)
-if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
-call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
-if mark then
-call('ZREM', queue, mark)
+local aa,D,J,at,l=bg(c,o)
+local cl=math.max(math.min(bJ,bC),Q>0 and Q+20 or 0)
+if cx and bJ>0 and(aJ>=64 or(Q>0 and h-W>=8*cl))then
+d('ZADD',c,string.format('-%.0f',h+cl),'passes')
+if aC then
+d('ZREM',c,aC)
 end
-if token ~= mine then
-attempt('PUBLISH', channel, id .. ' ' .. lock)
+if l~=m then
+S('PUBLISH',at,aa..' '..e)
 end
-return 'yielding', now + yield
+return'yielding',h+cl
 end
-local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
-mayExpire(lock, ttl)
-if fences > 0 then
-lastFence(fence) -- an error, if it is one, comes before the first write
+local B=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
+bz(e,B)
+if J>0 then
+aT(r)
 end
-if handedOff then
-call('ZADD', queue, -(handOffs + 1), 'passes')
-elseif handOffs + till > 0 then
-call('ZREM', queue, 'passes')
+if cx then
+d('ZADD',c,-(aJ+1),'passes')
+elseif aJ+U>0 then
+d('ZREM',c,'passes')
 end
-call('ZREM', queue, first)
-local minted = mint(fence, fences)
-setLock(lock, token, ttl)
-if token == mine then
-return 'mine', minted
+d('ZREM',c,o)
+local ao=bA(r,J)
+cg(e,l,B)
+if l==m then
+return'mine',ao
 end
-attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
-return 'given'
+S('PUBLISH',at,aa..'='..string.format('%.0f',ao)..' '..e)
+return'given'
 end
-local function isOurs(token)
-return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
+local function bj(l)
+return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
 end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
-local holder = call('GET', lock)
-local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
+local function ac(e,c,l,D,J,at,aa,y,ab,w)
+local s=d('GET',e)
+local p,aj=bN(c,l,D,J,at,aa,y,ab)
+return{0,w or d('PTTL',e),p,h,aj,s and not bj(s)and 1 or 0}
 end`;
-const replyPart = `local reply, size = {}, 0
-local function append(ran, answer)
-if type(answer) == 'number' then
-answer = { answer }
+const replyPart = `local C,af={},0
+local function co(cc,ac)
+if type(ac)=='number'then
+ac={ac}
 end
-if ran and not answer.err then
-local count = #answer
-reply[size + 1] = count
-for i = 1, count do
-reply[size + 1 + i] = answer[i]
+if cc and not ac.err then
+local z=#ac
+C[af+1]=z
+for b=1,z do
+C[af+1+b]=ac[b]
 end
-size = size + 1 + count
+af=af+1+z
 else
-reply[size + 1] = -1
-reply[size + 2] = type(answer) == 'table' and answer.err or answer
-size = size + 2
+C[af+1]=-1
+C[af+2]=type(ac)=='table'and ac.err or ac
+af=af+2
 end
 end`;
-const waitersPart = `local queues, wakes = {}, {}
-local mostSilence, mostNotified = 10000, 32
-local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
-local function bandOf(kind, prefer)
-if kind == 'u' or (kind == 'r' and prefer == 'r') then
+const waitersPart = `local cG,aH={},{}
+local au,bB=10000,32
+local aA,dj={1e15,5e14,0},500000
+local function cp(t,az)
+if t=='u'or(t=='r'and az=='r')then
 return 1
 end
-return kind == 'w' and prefer == 'w' and 2 or 3
+return t=='w'and az=='w'and 2 or 3
 end
-local upgradeTicket = 1
-local function scoreOf(each, ticket)
-return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
+local bG=1
+local function bq(g,y)
+return g.b=='u'and bG or y-aA[g.g]
 end
-local function entry(queue, found, score)
-local version = string.match(found, '^(%d+) ')
-if version and version ~= '2' then
-if call('PTTL', queue) < 0 then
-call('PEXPIRE', queue, mostSilence)
+local function bg(c,j,p)
+local aZ=string.match(j,'^(%d+) ')
+if aZ and aZ~='2'then
+if d('PTTL',c)<0 then
+d('PEXPIRE',c,au)
 end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-local deadline, id, kind, permits, prefer, channel, length, rest =
-string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
-deadline, length = tonumber(deadline), tonumber(length)
-if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then
+local Z,aa,t,ae,az,at,P,aF=
+string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+Z,P=tonumber(Z),tonumber(P)
+if not Z or Z<h or Z>h+au or P<1 or P>#aF then
 return nil
 end
-local each = {
-kind = kind,
-band = bandOf(kind, prefer),
-permits = tonumber(permits),
-prefer = prefer,
-channel = channel,
-id = id,
-token = string.sub(rest, 1, length),
-group = string.sub(rest, length + 1),
-text = found,
+local g={
+b=t,
+g=cp(t,az),
+t=tonumber(ae),
+F=az,
+p=at,
+y=aa,
+e=string.sub(aF,1,P),
+j=string.sub(aF,P+1),
+f=j,
 }
-each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
-return each.ticket <= micros + 86400000000 and each or nil
+g.a=t=='u'and bG or p+aA[g.g]
+return g.a<=A+86400000000 and g or nil
 end
-local function edges(band)
-local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
-local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
-return low, high
+local function ct(u)
+local bk=u>1 and string.format('%.0f',A-(aA[u-1]+aA[u])/2)or'0'
+local bS=u<3 and string.format('(%.0f',A-(aA[u]+aA[u+1])/2)or'+inf'
+return bk,bS
 end
-local function read(queue, all, found)
-for i = 1, #found, 2 do
-local score = tonumber(found[i + 1])
-local each = score >= 0 and entry(queue, found[i], score)
-all.size = all.size - (score < 0 and 1 or 0)
-if found[i] == 'phase' and -score <= micros then
-all.phase = -score
-elseif found[i] == 'told' then
-all.notified = -score
-elseif each then
-local list = all[each.band].list
-list[#list + 1] = each
-all[each.band].upto = score
-all.of[each.token] = all.of[each.token] or each
-elseif score >= 0 then
-all.expired[#all.expired + 1] = found[i]
+local function cH(c,f,j)
+for b=1,#j,2 do
+local p=tonumber(j[b+1])
+local g=p>=0 and bg(c,j[b],p)
+f.o=f.o-(p<0 and 1 or 0)
+if j[b]=='phase'and-p<=A then
+f.v=-p
+elseif j[b]=='told'then
+f.q=-p
+elseif g then
+local am=f[g.g].h
+am[#am+1]=g
+f[g.g].z=p
+f.d[g.e]=f.d[g.e]or g
+elseif p>=0 then
+f.c[#f.c+1]=j[b]
 end
 end
 end
-local function queueOf(queue)
-local all = queues[queue]
-if all then
-return all
+local function bF(c)
+local f=cG[c]
+if f then
+return f
 end
-all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
-for band = 1, 3 do
-local low, high = edges(band)
-all[band] = { list = {}, low = low, high = high }
+f={v=0,q=0,r=0,d={},c={}}
+for u=1,3 do
+local bk,bS=ct(u)
+f[u]={h={},A=bk,x=bS}
 end
-all.size = call('ZCARD', queue)
-all.whole = all.size <= chunk + 2
-local found = all.size == 0 and {}
-or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
-read(queue, all, found)
-for band = 1, 3 do
-all[band].more = not all.whole
+f.o=d('ZCARD',c)
+f.i=f.o<=X+2
+local j=f.o==0 and{}
+or d('ZRANGEBYSCORE',c,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,X+2)
+cH(c,f,j)
+for u=1,3 do
+f[u].u=not f.i
 end
-queues[queue] = all
-return all
+cG[c]=f
+return f
 end
-local function at(queue, all, band, n)
-local part = all[band]
-while n > #part.list and part.more and #all.expired < 2048 do
-local count = n == 1 and math.min(chunk, 3) or chunk
-local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
-part.more = #found == 2 * count
-if #found > 0 then
-part.low = '(' .. found[#found]
+local function ai(c,f,u,G)
+local I=f[u]
+while G>#I.h and I.u and#f.c<2048 do
+local z=G==1 and math.min(X,3)or X
+local j=d('ZRANGEBYSCORE',c,I.A,I.x,'WITHSCORES','LIMIT',0,z)
+I.u=#j==2*z
+if#j>0 then
+I.A='('..j[#j]
 end
-read(queue, all, found)
+cH(c,f,j)
 end
-return part.list[n]
+return I.h[G]
 end
-local function find(queue, all, token, ticket, only)
-local each = all.of[token]
-for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
-local found
-if ticket > 0 then
-local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
-found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
+local function cv(c,f,l,y,bD)
+local g=f.d[l]
+for u=bD or 1,(g or f.i or y==0)and 0 or bD or 3 do
+local j
+if y>0 then
+local p=y==bG and y or y-aA[u]
+j=d('ZRANGEBYSCORE',c,p,p,'WITHSCORES')
 else
-found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
+j=d('ZRANGE',c,f[u].x,'0','BYSCORE','REV','LIMIT',0,4*X,'WITHSCORES')
 end
-for i = 1, #found, 2 do
-local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
-each = one and one.token == token and one or each
-end
-end
-return each
-end
-local function waiting(all)
-return all.size - #all.expired
-end
-local function newTicket(queue, all, asking)
-local last = all.whole and 0 or all.last
-for band = 1, 3 do
-local list = all[band].list
-last = math.max(last, list[#list] and list[#list].ticket or 0)
-end
-local part = all[asking.band]
-if not all.whole and not part.last then
-local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
-local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-part.last = ticket <= micros + 86400000000 and ticket or 0
-end
-last = math.max(last, part.last or 0)
-return math.max(micros, last + 1)
-end
-local function positionOf(queue, all, asking)
-local score = scoreOf(asking, asking.ticket)
-if not all.whole then
-return call('ZCOUNT', queue, 0, string.format('(%.0f', score))
-end
-local before = 0
-for band = 1, asking.band do
-for _, each in ipairs(all[band].list) do
-if each.token ~= asking.token and scoreOf(each, each.ticket) < score then
-before = before + 1
+for b=1,#j,2 do
+local cb=string.find(j[b],l,1,true)and bg(c,j[b],tonumber(j[b+1]))
+g=cb and cb.e==l and cb or g
 end
 end
+return g
 end
-return before
+local function dn(f)
+return f.o-#f.c
 end
-local function insert(all, each)
-local part, score = all[each.band], scoreOf(each, each.ticket)
-all.last = math.max(all.last, each.ticket)
-if part.more and not (part.upto and score <= part.upto) then
-return -- behind what was read
+local function dg(c,f,q)
+local n=f.i and 0 or f.r
+for u=1,3 do
+local am=f[u].h
+n=math.max(n,am[#am]and am[#am].a or 0)
 end
-local n = #part.list + 1
-while n > 1 and part.list[n - 1].ticket > each.ticket do
-n = n - 1
+local I=f[q.g]
+if not f.i and not I.r then
+local j=d('ZRANGE',c,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
+local y=(tonumber(j[2])or 0)+aA[q.g]
+I.r=y<=A+86400000000 and y or 0
 end
-table.insert(part.list, n, each)
-all.of[each.token] = each
+n=math.max(n,I.r or 0)
+return math.max(A,n+1)
 end
-local function leave(queue, all, each)
-if each or #all.expired > 0 then
-all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
-all.expired = {}
+local function di(c,f,q)
+local p=bq(q,q.a)
+if not f.i then
+return d('ZCOUNT',c,0,string.format('(%.0f',p))
 end
-if each then
-local list = all[each.band].list
-for n = 1, #list do
-if list[n] == each then
-table.remove(list, n)
+local aj=0
+for u=1,q.g do
+for aR,g in ipairs(f[u].h)do
+if g.e~=q.e and bq(g,g.a)<p then
+aj=aj+1
+end
+end
+end
+return aj
+end
+local function cW(f,g)
+local I,p=f[g.g],bq(g,g.a)
+f.r=math.max(f.r,g.a)
+if I.u and not(I.z and p<=I.z)then
+return
+end
+local G=#I.h+1
+while G>1 and I.h[G-1].a>g.a do
+G=G-1
+end
+table.insert(I.h,G,g)
+f.d[g.e]=g
+end
+local function aU(c,f,g)
+if g or#f.c>0 then
+f.o=f.o-d('ZREM',c,g and g.f or f.c[1],unpack(f.c))
+f.c={}
+end
+if g then
+local am=f[g.g].h
+for G=1,#am do
+if am[G]==g then
+table.remove(am,G)
 break
 end
 end
-all.of[each.token] = nil
+f.d[g.e]=nil
 end
 end
-local function isEmpty(queue, all)
-if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
-call('DEL', queue)
-all.phase, all.notified = 0, 0
+local function cA(c,f)
+if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
+d('DEL',c)
+f.v,f.q=0,0
 return true
 end
 end`;
-const wakePart = `local function nextOf(queue, all, cursor, asking)
-local heads = {}
-for band = 1, 3 do
-local each = at(queue, all, band, cursor[band])
-while each and asking and each.token == asking.token do
-cursor[band] = cursor[band] + 1
-each = at(queue, all, band, cursor[band])
+const wakePart = `local function cD(c,f,ad,q)
+local bw={}
+for u=1,3 do
+local g=ai(c,f,u,ad[u])
+while g and q and g.e==q.e do
+ad[u]=ad[u]+1
+g=ai(c,f,u,ad[u])
 end
-if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
-each = asking
+if q and q.g==u and not ad.B and(not g or q.a<g.a)then
+g=q
 end
-heads[band] = each
+bw[u]=g
 end
-local reader, first, other = heads[1], heads[2], heads[3]
-if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
-first = other
+local bo,o,bE=bw[1],bw[2],bw[3]
+if bE and(not o or(bE.a<=f.v and bE.a<o.a))then
+o=bE
 end
-local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
-if reader and (not first or isPassed or reader.kind == 'u') then
-first = reader
+local db=bo and o and(o.a>bo.a or A-o.a<=dj)
+if bo and(not o or db or bo.b=='u')then
+o=bo
 end
-if first and first == asking then
-cursor.asked = true
-elseif first then
-cursor[first.band] = cursor[first.band] + 1
+if o and o==q then
+ad.B=true
+elseif o then
+ad[o.g]=ad[o.g]+1
 end
-return first
+return o
 end
-local function roomBeside(held)
-local only = held.count == 1 and next(held.of) or nil
-return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
+local function cJ(i)
+local bD=i.k==1 and next(i.d)or nil
+return{k=i.k,b=i.b,j=i.j,s=i.s,E=bD}
 end
-local function admits(held, each, limit)
-if each.kind == 'p' then
-return held.used + each.permits <= limit
-elseif each.kind == 'r' then
-return held.count == 0 or (held.kind == 'r' and held.group == each.group)
-elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
+local function cn(i,g,K)
+if g.b=='p'then
+return i.s+g.t<=K
+elseif g.b=='r'then
+return i.k==0 or(i.b=='r'and i.j==g.j)
+elseif g.b=='u'and i.k==1 and i.E==g.e then
 return true
 end
-return held.count == 0
+return i.k==0
 end
-local function isTurnOf(queue, all, held, asking, most)
-local room, cursor = roomBeside(held), { 1, 1, 1 }
-local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
-if first and part.more and score > part.upto then
-local low = edges(asking.band)
-if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
+local function cC(c,f,i,q,ax)
+local bp,ad=cJ(i),{1,1,1}
+local o,I,p=ai(c,f,q.g,1),f[q.g],bq(q,q.a)
+if o and I.u and p>I.z then
+local bk=ct(q.g)
+if d('ZCOUNT',c,bk,string.format('(%.0f',p))-#f.c>=bB then
 return false
 end
 end
-for _ = 1, mostNotified do
-local each = nextOf(queue, all, cursor, asking)
-if not each or not admits(room, each, most) then
+for aR=1,bB do
+local g=cD(c,f,ad,q)
+if not g or not cn(bp,g,ax)then
 return false
-elseif each == asking then
+elseif g==q then
 return true
 end
-admit(room, each)
+bK(bp,g)
 end
 return false
 end
-local function wakeLater(lock, queue, limit)
-local all = queueOf(queue)
-leave(queue, all)
-if not isEmpty(queue, all) and not wakes[lock] then
-wakes[lock] = true
-wakes[#wakes + 1] = { lock, queue, limit }
+local function bI(e,c,K)
+local f=bF(c)
+aU(c,f)
+if not cA(c,f)and not aH[e]then
+aH[e]=true
+aH[#aH+1]={e,c,K}
 end
 end
-local function wake(lock, queue, limit)
-local all, cursor = queueOf(queue), { 1, 1, 1 }
-local room = roomBeside(ourHolders(lock))
-local most = tonumber(call('GET', limit) or 0) or 0
-local ids, channels, last = {}, {}, 0
-for n = 1, mostNotified do
-local each = nextOf(queue, all, cursor)
-if not each or not admits(room, each, most) then
+local function dp(e,c,K)
+local f,ad=bF(c),{1,1,1}
+local bp=cJ(aN(e))
+local ax=tonumber(d('GET',K)or 0)or 0
+local aK,bd,n={},{},0
+for G=1,bB do
+local g=cD(c,f,ad)
+if not g or not cn(bp,g,ax)then
 break
 end
-admit(room, each)
-last = n == mostNotified and each.ticket or 0
-if each.channel ~= '-' then
-if not ids[each.channel] then
-channels[#channels + 1] = each.channel
-ids[each.channel] = {}
+bK(bp,g)
+n=G==bB and g.a or 0
+if g.p~='-'then
+if not aK[g.p]then
+bd[#bd+1]=g.p
+aK[g.p]={}
 end
-table.insert(ids[each.channel], each.id)
+table.insert(aK[g.p],g.y)
 end
 end
-for i = 1, #channels do
-redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
+for b=1,#bd do
+redis.pcall('PUBLISH',bd[b],table.concat(aK[bd[b]],',')..' '..e)
 end
-if last > 0 then
-call('ZADD', queue, string.format('-%.0f', last), 'told')
-elseif all.notified > 0 then
-call('ZREM', queue, 'told')
+if n>0 then
+d('ZADD',c,string.format('-%.0f',n),'told')
+elseif f.q>0 then
+d('ZREM',c,'told')
 end
-all.notified = last
+f.q=n
 end`;
-const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
-checkLifetime(ttl)
-if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
+const acquireOnce1Part = `local l,B,V,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
+local bh,ca=tonumber(ARGV[5]),tonumber(ARGV[6])
+bL(B)
+if l==''or not V or not J or not bh or bh<1 or not ca then
 return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
 end
-clock()
-if now > notAfter then
-return { -1, 0, 0, now }
+Y()
+if h>V then
+return{-1,0,0,h}
 end
-local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local holder = call('GET', lock)
-local start = math.floor((now - offset) / every) * every + offset
-local done = tonumber(call('GET', slot) or '')
-if holder ~= token and done and done >= start and done <= now + 86400000 then
-return { -4, 0, 0, now }
+local e,r,c,cM=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
+local s=d('GET',e)
+local ci=math.floor((h-ca)/bh)*bh+ca
+local bM=tonumber(d('GET',cM)or'')
+if s~=l and bM and bM>=ci and bM<=h+86400000 then
+return{-4,0,0,h}
 end
-if holder and holder ~= token then
-return { 0, call('PTTL', lock), 0, now }
+if s and s~=l then
+return{0,d('PTTL',e),0,h}
 end
-if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
-return { 0, call('PTTL', lock), 0, now }
+if not s and d('ZCARD',c)>0 and bv(e,r,c,false,0,false)=='given'then
+return{0,d('PTTL',e),0,h}
 end
-mayExpire(lock, ttl)
-local minted = holder and fences > 0 and lastFence(fence) or 0
-if minted == 0 then
-minted = mint(fence, fences)
+bz(e,B)
+local ao=s and J>0 and aT(r)or 0
+if ao==0 then
+ao=bA(r,J)
 end
-if ARGV[7] == '1' then
-call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
+if ARGV[7]=='1'then
+d('SET',cM,string.format('%.0f',ci),'PX',string.format('%.0f',ci+bh-h))
 end
-if not holder then
-setLock(lock, token, ttl)
+if not s then
+cg(e,l,B)
 else
-call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
+d('PEXPIRE',e,string.format('%.0f',math.max(d('PTTL',e),tonumber(B))))
 end
-return { 1, minted, 0, now }`;
-const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
-if ttl ~= checked then
-local ms = tonumber(ttl)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
+return{1,ao,0,h}`;
+const acquire1Part = `local l,B,z,V=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
+if B~=bf then
+local F=tonumber(B)
+if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-checked = ttl
+bf=B
 end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
+if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
-if not now then
-local time = call('TIME')
-micros = time[1] * 1000000 + time[2]
-now = math.floor(micros / 1000)
+if not h then
+local R=d('TIME')
+A=R[1]*1000000+R[2]
+h=math.floor(A/1000)
 end
-if now > notAfter then
-return { -1, 0, 0, now }
+if h>V then
+return{-1,0,0,h}
 end
-if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
-local fence = 0
-if count == 1 then
-local last = top or call('GET', KEYS[3]) or '0'
-local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
+if#KEYS==3 and z<=1 and bl and S('EXISTS',KEYS[1],KEYS[2])==0 then
+local r=0
+if z==1 then
+local n=aQ or d('GET',KEYS[3])or'0'
+local v=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
+r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
 end
-if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
-if count == 1 then
-call('SET', KEYS[3], string.format('%.0f', fence))
-top = fence
+if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[1],B)then
+if z==1 then
+d('SET',KEYS[3],string.format('%.0f',r))
+aQ=r
 end
-call('SETNX', KEYS[1], token)
-call('PEXPIRE', KEYS[1], ttl)
-return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
+d('SETNX',KEYS[1],l)
+d('PEXPIRE',KEYS[1],B)
+return(r==A or z==0)and A or{1,r,0,h}
 end
 end`;
-const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
-local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
-local free, ours, left, busy = {}, {}, 0, false
-for i = 1, locks do
-local holder = call('GET', KEYS[i])
-if not holder then
-free[i] = true
+const acquire2Part = `local x,r,aD=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
+local ab=#ARGV>7 and tonumber(ARGV[8])or 0
+local bi,ay,w,bc={},{},0,false
+for b=1,x do
+local s=d('GET',KEYS[b])
+if not s then
+bi[b]=true
 else
-local ms = call('PTTL', KEYS[i])
-if holder ~= token then
-busy = true
-left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
-elseif ms >= 0 then
-ours[i] = math.max(ms, tonumber(ttl))
+local F=d('PTTL',KEYS[b])
+if s~=l then
+bc=true
+w=(F<0 or w<0)and-1 or math.max(w,F)
+elseif F>=0 then
+ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local last = not busy and count > 0 and lastFence(fence) or 0
-for i = 1, busy and 0 or locks do
-local lock, queue = KEYS[i], KEYS[locks + i]
-if free[i] and call('ZCARD', queue) > 0 then
-if mayQueue then
-enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
+local n=not bc and z>0 and aT(r)or 0
+for b=1,bc and 0 or x do
+local e,c=KEYS[b],KEYS[x+b]
+if bi[b]and d('ZCARD',c)>0 then
+if aD then
+bN(c,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab)
 end
-local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
-if whose == 'mine' then
-return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+local ar,aY=bv(e,r,c,aD and l,0,false)
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 end
-if whose == 'given' or mayQueue then
-busy = true
-left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
+if ar=='given'or aD then
+bc=true
+w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
-if busy then
-if mayQueue then
-return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
+if bc then
+if aD then
+return ac(KEYS[1],KEYS[2],l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab,w)
 end
-local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
-for i = 1, pause > 0 and locks or 0 do
-markPoll(KEYS[locks + i], pause)
+local Q=#ARGV==6 and tonumber(ARGV[6])or 0
+for b=1,Q>0 and x or 0 do
+dd(KEYS[x+b],Q)
 end
-return { 0, left, 0, now }
+return{0,w,0,h}
 end
-for i = 1, locks do
-if free[i] then
-mayExpire(KEYS[i], ttl)
-end
-end
-local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
-local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
-for i = 1, locks do
-if free[i] then
-setLock(KEYS[i], token, ttl)
-elseif ours[i] then
-call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
+for b=1,x do
+if bi[b]then
+bz(KEYS[b],B)
 end
 end
-return { 1, first, mayQueue and call('ZCOUNT', KEYS[2], 0, '+inf') or 0, now }`;
-const extend1Part = `local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
-if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+local v=(#ARGV==5 or#ARGV==6)and be(tonumber(ARGV[5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
+for b=1,x do
+if bi[b]then
+cg(KEYS[b],l,B)
+elseif ay[b]then
+d('PEXPIRE',KEYS[b],string.format('%.0f',ay[b]))
+end
+end
+return{1,o,aD and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
+const extend1Part = `local D,bO=tonumber(ARGV[2]),ARGV[3]=='1'
+if not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local result, later = 1, {}
-for i = 1, #KEYS do
-local holder = redis.pcall('GET', KEYS[i])
-if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
-return holder
-elseif not holder then
-result = math.min(result, 0)
-elseif holder ~= ARGV[1] then
-result = -1
+local R=redis.call('TIME')
+local h=R[1]*1000+math.floor(R[2]/1000)
+local aO,aL=1,{}
+for b=1,#KEYS do
+local s=redis.pcall('GET',KEYS[b])
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+elseif not s then
+aO=math.min(aO,0)
+elseif s~=ARGV[1]then
+aO=-1
 else
-local left = redis.call('PTTL', KEYS[i])
-later[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))
+local w=redis.call('PTTL',KEYS[b])
+aL[b]=bO or(w>=0 and(D==0 or w<D))
 end
 end
-if result == 1 and now > tonumber(ARGV[4]) then
-result = -2
+if aO==1 and h>tonumber(ARGV[4])then
+aO=-2
 end
-if result == 1 then
-for i = 1, #KEYS do
-if later[i] and lifetime == 0 then
-redis.call('PERSIST', KEYS[i])
-elseif later[i] then
-redis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime))
+if aO==1 then
+for b=1,#KEYS do
+if aL[b]and D==0 then
+redis.call('PERSIST',KEYS[b])
+elseif aL[b]then
+redis.call('PEXPIRE',KEYS[b],string.format('%.0f',D))
 end
 end
 end
-return { result, now }`;
-const markSlot2Part = `local left = tonumber(ARGV[3])
-clock()
-if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
+return{aO,h}`;
+const markSlot2Part = `local w=tonumber(ARGV[3])
+Y()
+if not w or w<=h or d('GET',KEYS[1])~=ARGV[1]then
+return{0}
 end
-call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
-return { 1 }`;
-const proclaim1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
+d('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',w-h))
+return{1}`;
+const proclaim1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
+return{0}
 end
-if ARGV[2] == '' then
-redis.call('DEL', KEYS[2])
+if ARGV[2]==''then
+redis.call('DEL',KEYS[2])
 else
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
 end
-redis.pcall('PUBLISH', ARGV[4], ARGV[5])
-return { 1 }`;
-const raise2Part = `local least = tonumber(ARGV[2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+redis.pcall('PUBLISH',ARGV[4],ARGV[5])
+return{1}`;
+const raise2Part = `local v=tonumber(ARGV[2])
+if not v or v%1~=0 or v<0 or v>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-clock()
-checkFence(least)
-for i = 1, #KEYS - 1 do
-if call('GET', KEYS[i]) ~= ARGV[1] then
-return { 0 }
+Y()
+be(v)
+for b=1,#KEYS-1 do
+if d('GET',KEYS[b])~=ARGV[1]then
+return{0}
 end
 end
-if lastFence(KEYS[#KEYS]) < least then
-setFence(KEYS[#KEYS], least)
+if aT(KEYS[#KEYS])<v then
+cf(KEYS[#KEYS],v)
 end
-return { 1 }`;
-const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
-local first = attempt('GET', KEYS[1])
-local length = attempt('ZCARD', KEYS[locks + 1])
-if first == token and length == 0 and locks == 1 and #ARGV == 3 then
-call('DEL', KEYS[1])
-return { 1 }
+return{1}`;
+const release1Part = `local l,y,x=ARGV[1],ARGV[2],(#KEYS-1)/2
+local o=S('GET',KEYS[1])
+local P=S('ZCARD',KEYS[x+1])
+if o==l and P==0 and x==1 and#ARGV==3 then
+d('DEL',KEYS[1])
+return{1}
 end
-local reply, hasQueue = {}, false
-for i = 1, locks do
-local holder = i == 1 and first
-if i > 1 then
-holder = attempt('GET', KEYS[i])
-length = attempt('ZCARD', KEYS[locks + i])
+local C,bQ={},false
+for b=1,x do
+local s=b==1 and o
+if b>1 then
+s=S('GET',KEYS[b])
+P=S('ZCARD',KEYS[x+b])
 end
-if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
-return holder
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
 end
-reply[i] = not holder and 0 or holder == token and 1 or -1
-hasQueue = hasQueue or length ~= 0
+C[b]=not s and 0 or s==l and 1 or-1
+bQ=bQ or P~=0
 end
-for i = 1, locks do
-if reply[i] == 1 then
-call('DEL', KEYS[i])
+for b=1,x do
+if C[b]==1 then
+d('DEL',KEYS[b])
 end
 end
-if not hasQueue and #ARGV == 3 then
-return reply
+if not bQ and#ARGV==3 then
+return C
 end`;
-const release2Part = `local function handOff(lock, queue, status)
-clock()
-if ticket ~= '0' then
-local mine = entriesOf(queue, token, tonumber(ticket))
-for i = 1, #mine do
-call('ZREM', queue, mine[i])
+const release2Part = `local function bP(e,c,cO)
+Y()
+if y~='0'then
+local m=cu(c,l,tonumber(y))
+for b=1,#m do
+d('ZREM',c,m[b])
 end
 end
-local next = #ARGV > 3 and ARGV[4]
-local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
+local next=#ARGV>3 and ARGV[4]
+local ab=#ARGV>9 and tonumber(ARGV[10])or 0
 if next then
-checkLifetime(ARGV[5])
-enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
+bL(ARGV[5])
+bN(c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab)
 end
-local whose, value
-if status >= 0 then
-whose, value = grant(lock, KEYS[#KEYS], queue, next, tonumber(ARGV[3]), status == 1)
+local ar,aY
+if cO>=0 then
+ar,aY=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cO==1)
 end
-if whose == 'mine' then
-return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
 elseif next then
-local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
+local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ac(e,c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab,w)
 end
 end
-for i = 1, locks do
-local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], reply[i])
-if #ARGV > 3 then
-answered = ran and answered or { 0, 0, 0, 0, 0, 0 }
-for n = 1, #answered do
-reply[#reply + 1] = answered[n]
+for b=1,x do
+local cc,bs=pcall(bP,KEYS[b],KEYS[x+b],C[b])
+if#ARGV>3 then
+bs=cc and bs or{0,0,0,0,0,0}
+for G=1,#bs do
+C[#C+1]=bs[G]
 end
 end
 end
-return reply`;
+return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '00edc6582a5a6b6060c32e5e408bf8c243874187',
+  sha: '7dfa20ba2055fc79bab0c03db6f5ce7888a1ac5a',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '9ab519a8819734a5e84d5b53fa1f2f90c8a3ef55',
+  sha: '6090046bfd40d5fd0161dadc23ca50c247db0237',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'ab4cbb0c1bdb593787375363172db8252319c2a6',
+  sha: 'b28e6332b606f12036f0c2e3415bee7a5f4af605',
   lua:
     clockPart +
     `
@@ -1175,332 +1175,332 @@ const batchSharedScript: Script = {
 ` +
     wakePart +
     `
-local scripts = {
-acquireShared = function(k, a, keyCount, argCount)
-local token, fences, kind, prefer, group = ARGV[a + 1], ARGV[a + 4] ~= '0', ARGV[a + 5], ARGV[a + 6], ARGV[a + 10]
-local notAfter, permits, most, step = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 7]), tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9])
-local mayQueue = argCount > 11 and ARGV[a + 11] ~= ''
-local queuedAs, least = token, 0
-if argCount > 14 then
-queuedAs, least = ARGV[a + 15], tonumber(ARGV[a + 16])
+local scripts={
+acquireShared=function(k,a,kn,an)
+local l,J,t,az,al=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
+local V,ae,ax,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
+local aD=an>11 and ARGV[a+11]~=''
+local bn,v=l,0
+if an>14 then
+bn,v=ARGV[a+15],tonumber(ARGV[a+16])
 end
-checkLifetime(ARGV[a + 2])
-local ttl = tonumber(ARGV[a + 2])
-local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
-if token == '' or not notAfter or not fixed then
+bL(ARGV[a+2])
+local B=tonumber(ARGV[a+2])
+local cU=ae and ax and T and ae>=1 and ae%1==0 and string.find('rwp',t,1,true)
+if l==''or not V or not cU then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
-clock()
-if now > notAfter then
-return { -1, 0, 0, now }
+Y()
+if h>V then
+return{-1,0,0,h}
 end
-checkFence(least)
-local lock, fence, queue, limit = KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], KEYS[k + 4]
-local all = queueOf(queue)
-local upgrade = step > 0 and kind == 'w'
-local band = bandOf(upgrade and 'u' or kind, prefer)
-local ticket = mayQueue and tonumber(ARGV[a + 13]) or 0
-local queued = find(queue, all, queuedAs, ticket, band)
-ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
-local others = waiting(all) - (queued and 1 or 0)
-local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
-asking.band = band
-asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
-if asking.ticket == 0 then
-asking.ticket = newTicket(queue, all, asking)
+be(v)
+local e,r,c,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
+local f=bF(c)
+local br=T>0 and t=='w'
+local u=cp(br and'u'or t,az)
+local y=aD and tonumber(ARGV[a+13])or 0
+local H=cv(c,f,bn,y,u)
+y=y>aA[1]and y<=A+86400000000 and y or 0
+local aq=dn(f)-(H and 1 or 0)
+local q={b=br and'u'or t,t=ae,F=az,e=bn,j=al}
+q.g=u
+q.a=br and bG or H and H.b~='u'and H.a or y
+if q.a==0 then
+q.a=dg(c,f,q)
 end
-local apart = others
-if kind == 'r' and others > 0 and all.whole then
-for band = 1, 3 do
-for _, each in ipairs(all[band].list) do
-local isBeside = each.kind == 'r' and each.group == group and each ~= queued
-apart = apart - (isBeside and 1 or 0)
-end
-end
-end
-local granted, mine, held, known = false, nil, nil, 0
-local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
-held = lastReader(lock, token, group, fences)
-granted = held and isTurnOf(queue, all, held, asking, most)
-end
-mayExpire(lock, ARGV[a + 2])
-local ends = now + ttl
-local score = string.format('%.0f', ends)
-if not granted then
-local everybody = ourHolders(lock, isChanged)
-if kind == 'r' and fences and everybody.fence == 0 then
-everybody = ourHolders(lock, true)
-end
-mine, held = everybody.of[token], without(everybody, token)
-if not mine and not everybody.whole and kind == 'r' then
-local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
-local mineEnds = tonumber(call('ZSCORE', lock, ours))
-mine = mineEnds and mineEnds > now and member(ours)
-if mine then
-mine.ends = mineEnds
+local ba=aq
+if t=='r'and aq>0 and f.i then
+for u=1,3 do
+for aR,g in ipairs(f[u].h)do
+local cX=g.b=='r'and g.j==al and g~=H
+ba=ba-(cX and 1 or 0)
 end
 end
-if step > 0 and not mine then
-return { -3, 0, 0, now }
-elseif step > 0 and mine.step > step then
-return { -1, 0, 0, now }
 end
-if everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then
-return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
+local aI,m,i,N=false,nil,nil,0
+local cz=T>0 or(t~='p'and cr(K)==l)
+if t=='r'and not cz and#f.c==0 and(not H or H.b=='r')then
+i=dc(e,l,al,J)
+aI=i and cC(c,f,i,q,ax)
 end
-known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
-local isKnown = everybody.count > 0
-at(queue, all, 3, 1)
-for i = 1, #all[3].list do
-isKnown = isKnown or all[3].list[i].kind == 'p'
+bz(e,ARGV[a+2])
+local E=h+B
+local p=string.format('%.0f',E)
+if not aI then
+local aw=aN(e,cz)
+if t=='r'and J and aw.l==0 then
+aw=aN(e,true)
 end
-if isKnown and known ~= 0 and known ~= most then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
-end
-local first = upgrade and mine.step < step and at(queue, all, 1, 1)
-if first and first.kind == 'u' and first.token ~= token then
-return { -2, 0, 0, now }
-end
-ends = math.max(ends, mine and mine.ends or 0)
-score = ends == math.huge and '+inf' or string.format('%.0f', ends)
-if mine and (step == 0 or mine.step == step) then
-call('ZADD', lock, score, mine.text)
-mine.ends = ends
-leave(queue, all, queued)
-setEnd(lock)
-return { 1, mine.fence, apart, now }
-end
-if step > 0 and kind == 'r' then
-locks[lock] = nil
-call('ZREM', lock, mine.text)
-call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
-call('SET', limit, token, 'PX', 60000)
-changes[limit] = token
-leave(queue, all, queued)
-setEnd(lock)
-wakeLater(lock, queue, limit)
-return { 1, mine.fence, apart, now }
-end
-granted = held.count == 0
-if not upgrade then
-granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
-end
-local beside = argCount == 11 and string.find(ARGV[a + 11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[a + 11]))
-granted = granted or beside and beside > now
-end
-if granted then
-local minted = fences and kind == 'r' and held.fence or 0
-if fences and minted == 0 then
-minted = mint(fence, kind == 'p' and tonumber(ARGV[a + 4]) or 1, least)
-end
-local new = member(text(kind, permits, step, minted, token, group))
-call('ZADD', lock, 'GT', score, new.text)
-if mine then
-call('ZREM', lock, mine.text)
-locks[lock] = nil
-elseif locks[lock] then
-enter(locks[lock], new, ends)
-end
-setEnd(lock)
-purge(lock, new.text)
-if kind == 'p' then
-local last = call('PTTL', lock)
-call('SET', limit, ARGV[a + 8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
-if last < 0 then
-call('PERSIST', limit)
+m,i=aw.d[l],cP(aw,l)
+if not m and not aw.i and t=='r'then
+local ay=M('r',1,0,J and aw.l or 0,l,al)
+local bX=tonumber(d('ZSCORE',e,ay))
+m=bX and bX>h and L(ay)
+if m then
+m.n=bX
 end
 end
-local hasExpired = #all.expired > 0
-local isLastNotified = queued and all.notified > 0 and queued.ticket >= all.notified
-leave(queue, all, queued)
-if kind == 'w' and others > 0 then
-call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
-call('ZADD', queue, string.format('-%.0f', micros), 'phase')
-all.phase, all.notified = micros, 0
-elseif queued or hasExpired then
-isEmpty(queue, all)
+if T>0 and not m then
+return{-3,0,0,h}
+elseif T>0 and m.w>T then
+return{-1,0,0,h}
 end
-if hasExpired or isLastNotified then
-wakeLater(lock, queue, limit)
+if aw.b and(aw.b=='p')~=(t=='p')then
+return redis.error_reply('WRONGTYPE this key is '..(t=='p'and'a readers-writer lock'or'a semaphore'))
 end
-return { 1, minted, apart, now }
+N=t=='p'and tonumber(d('GET',K)or 0)or 0
+local bU=aw.k>0
+ai(c,f,3,1)
+for b=1,#f[3].h do
+bU=bU or f[3].h[b].b=='p'
 end
-local left = 0
-for _, each in pairs(held.of) do
-if left == 0 or (kind == 'p') == (each.ends - now < left) then
-left = each.ends - now
+if bU and N~=0 and N~=ax then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',N,ax))
+end
+local o=br and m.w<T and ai(c,f,1,1)
+if o and o.b=='u'and o.e~=l then
+return{-2,0,0,h}
+end
+E=math.max(E,m and m.n or 0)
+p=E==math.huge and'+inf'or string.format('%.0f',E)
+if m and(T==0 or m.w==T)then
+d('ZADD',e,p,m.f)
+m.n=E
+aU(c,f,H)
+aX(e)
+return{1,m.l,ba,h}
+end
+if T>0 and t=='r'then
+x[e]=nil
+d('ZREM',e,m.f)
+d('ZADD',e,p,M('r',1,T,m.l,l,m.j))
+d('SET',K,l,'PX',60000)
+aS[K]=l
+aU(c,f,H)
+aX(e)
+bI(e,c,K)
+return{1,m.l,ba,h}
+end
+aI=i.k==0
+if not br then
+aI=not(t=='p'and dm(i,al))and cC(c,f,i,q,ax)
+end
+local cq=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
+aI=aI or cq and cq>h
+end
+if aI then
+local ao=J and t=='r'and i.l or 0
+if J and ao==0 then
+ao=bA(r,t=='p'and tonumber(ARGV[a+4])or 1,v)
+end
+local bY=L(M(t,ae,T,ao,l,al))
+d('ZADD',e,'GT',p,bY.f)
+if m then
+d('ZREM',e,m.f)
+x[e]=nil
+elseif x[e]then
+bu(x[e],bY,E)
+end
+aX(e)
+cF(e,bY.f)
+if t=='p'then
+local n=d('PTTL',e)
+d('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
+if n<0 then
+d('PERSIST',K)
 end
 end
-if left == math.huge then
-left = -1
+local cy=#f.c>0
+local cZ=H and f.q>0 and H.a>=f.q
+aU(c,f,H)
+if t=='w'and aq>0 then
+d('ZREMRANGEBYSCORE',c,'-inf','(0')
+d('ZADD',c,string.format('-%.0f',A),'phase')
+f.v,f.q=A,0
+elseif H or cy then
+cA(c,f)
 end
-if not mayQueue then
-return { 0, left, asking.ticket, now, 0, 0 }
+if cy or cZ then
+bI(e,c,K)
 end
-local isNew = not queued and ticket == 0 and band == 3
-local before = isNew and others or positionOf(queue, all, asking)
-local silence = tonumber(ARGV[a + 14])
-if silence == 0 then
-silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
+return{1,ao,ba,h}
 end
-asking.channel, asking.id = ARGV[a + 11], ARGV[a + 12]
-asking.text = string.format(
+local w=0
+for aR,g in pairs(i.d)do
+if w==0 or(t=='p')==(g.n-h<w)then
+w=g.n-h
+end
+end
+if w==math.huge then
+w=-1
+end
+if not aD then
+return{0,w,q.a,h,0,0}
+end
+local da=not H and y==0 and u==3
+local aj=da and aq or di(c,f,q)
+local ab=tonumber(ARGV[a+14])
+if ab==0 then
+ab=2*math.min(math.max(1000,125*(aj+1)),2000)
+end
+q.p,q.y=ARGV[a+11],ARGV[a+12]
+q.f=string.format(
 '2 %.0f %s %s %.0f %s %s %d ',
-now + math.min(silence, mostSilence),
-asking.id,
-asking.kind,
-permits,
-prefer,
-asking.channel,
-#queuedAs
-) .. queuedAs .. group
-all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
-call('PEXPIRE', queue, mostSilence)
-if kind == 'p' and known == 0 then
-call('SET', limit, ARGV[a + 8], 'PX', 3600000)
+h+math.min(ab,au),
+q.y,
+q.b,
+ae,
+az,
+q.p,
+#bn
+)..bn..al
+f.o=f.o+d('ZADD',c,string.format('%.0f',bq(q,q.a)),q.f)
+d('PEXPIRE',c,au)
+if t=='p'and N==0 then
+d('SET',K,ARGV[a+8],'PX',3600000)
 end
-if queued and queued.text == asking.text then
-queued.text = '' -- it was written again
+if H and H.f==q.f then
+H.f=''
 end
-leave(queue, all, queued)
-insert(all, asking)
-return { 0, left, asking.ticket, now, before, 0 }
+aU(c,f,H)
+cW(f,q)
+return{0,w,q.a,h,aj,0}
 end,
-extendShared = function(k, a, keyCount, argCount)
-local lifetime, exact, notAfter = tonumber(ARGV[a + 3]), ARGV[a + 4] == '1', tonumber(ARGV[a + 5])
-if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+extendShared=function(k,a,kn,an)
+local D,bO,V=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
+if not V or not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
-clock()
-local lock, mine, ends = KEYS[k + 1], ARGV[a + 2], nil
-ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
-if not ends or ends <= now then
-local held = holders(lock, true)
-local found = held.of[ARGV[a + 1]]
-if not found then
-return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
+Y()
+local e,m,E=KEYS[k+1],ARGV[a+2],nil
+E=m~=''and tonumber(d('ZSCORE',e,m))or nil
+if not E or E<=h then
+local i=bT(e,true)
+local j=i.d[ARGV[a+1]]
+if not j then
+return{i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0,h}
 end
-mine, ends = found.text, found.ends
+m,E=j.f,j.n
 end
-if argCount > 5 and string.sub(mine, 3, 3) ~= ARGV[a + 6] then
-return { 0, now }
+if an>5 and string.sub(m,3,3)~=ARGV[a+6]then
+return{0,h}
 end
-if now > notAfter then
-return { -2, now }
+if h>V then
+return{-2,h}
 end
-local wanted = lifetime == 0 and math.huge or now + lifetime
-if exact or wanted > ends then
-locks[lock] = nil
-purge(lock, mine)
-call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
-setEnd(lock)
-if string.find(mine, '^1 p') then
-local kept = call('PTTL', lock)
-if kept < 0 then
-call('PERSIST', KEYS[k + 2])
+local ck=D==0 and math.huge or h+D
+if bO or ck>E then
+x[e]=nil
+cF(e,m)
+d('ZADD',e,ck==math.huge and'+inf'or string.format('%.0f',ck),m)
+aX(e)
+if string.find(m,'^1 p')then
+local bx=d('PTTL',e)
+if bx<0 then
+d('PERSIST',KEYS[k+2])
 else
-call('PEXPIRE', KEYS[k + 2], string.format('%.0f', kept + 3600000))
+d('PEXPIRE',KEYS[k+2],string.format('%.0f',bx+3600000))
 end
 end
 end
-return { 1, now }
+return{1,h}
 end,
-releaseShared = function(k, a, keyCount, argCount)
-clock()
-local lock, queue, mine = KEYS[k + 1], KEYS[k + 2], ARGV[a + 2]
-local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
-local reply = 1
-if not ends then
-local held = holders(lock, true)
-local found = held.of[ARGV[a + 1]]
-if found then
-mine, ends = found.text, found.ends
+releaseShared=function(k,a,kn,an)
+Y()
+local e,c,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
+local E=m~=''and tonumber(d('ZSCORE',e,m))or nil
+local C=1
+if not E then
+local i=bT(e,true)
+local j=i.d[ARGV[a+1]]
+if j then
+m,E=j.f,j.n
 else
-reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
+C=i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0
 end
-elseif ends <= now then
-reply = 0
+elseif E<=h then
+C=0
 end
-if ends then
-call('ZREM', lock, mine)
-forget(lock, ARGV[a + 1])
-if ends == math.huge then
-setEnd(lock)
-end
-end
-if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k + 3]) == ARGV[a + 1] then
-call('DEL', KEYS[k + 3])
-changes[KEYS[k + 3]] = nil
-end
-local function others()
-if ARGV[a + 3] ~= '0' then
-local all = queueOf(queue)
-leave(queue, all, find(queue, all, ARGV[a + 1], tonumber(ARGV[a + 3])))
-elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
-return -- what could go in beside two readers would have done so before
-end
-if call('ZCARD', queue) > 0 then
-wakeLater(lock, queue, KEYS[k + 3])
+if E then
+d('ZREM',e,m)
+cw(e,ARGV[a+1])
+if E==math.huge then
+aX(e)
 end
 end
-pcall(others)
-return { reply }
+if E and string.find(m,'^1 r 1 [1-9]')and cr(KEYS[k+3])==ARGV[a+1]then
+d('DEL',KEYS[k+3])
+aS[KEYS[k+3]]=nil
+end
+local function aq()
+if ARGV[a+3]~='0'then
+local f=bF(c)
+aU(c,f,cv(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
+elseif C==1 and string.find(m,'^1 r')and d('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
+return
+end
+if d('ZCARD',c)>0 then
+bI(e,c,KEYS[k+3])
+end
+end
+pcall(aq)
+return{C}
 end,
-countPermits = function(k, a, keyCount, argCount)
-clock()
-return { ourHolders(KEYS[k + 1], true).used }
+countPermits=function(k,a,kn,an)
+Y()
+return{aN(KEYS[k+1],true).s}
 end,
-raiseShared = function(k, a, keyCount, argCount)
-local least = tonumber(ARGV[a + 2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+raiseShared=function(k,a,kn,an)
+local v=tonumber(ARGV[a+2])
+if not v or v%1~=0 or v<0 or v>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-clock()
-checkFence(least)
-local lock, mine = KEYS[k + 1], ourHolders(KEYS[k + 1], true).of[ARGV[a + 1]]
-if not mine then
-return { 0 }
+Y()
+be(v)
+local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
+if not m then
+return{0}
 end
-if lastFence(KEYS[k + 2]) < least then
-setFence(KEYS[k + 2], least)
+if aT(KEYS[k+2])<v then
+cf(KEYS[k+2],v)
 end
-if mine.kind == 'w' and mine.fence < least then
-local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
-call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
-call('ZREM', lock, mine.text)
-locks[lock] = nil
+if m.b=='w'and m.l<v then
+local E=m.n==math.huge and'+inf'or string.format('%.0f',m.n)
+d('ZADD',e,E,M(m.b,m.t,m.w,v,m.e,m.j))
+d('ZREM',e,m.f)
+x[e]=nil
 end
-return { 1 }
+return{1}
 end,
-freeShared = function(k, a, keyCount, argCount)
-clock()
-local lock, queue, id, count = KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], 0
-local tokens = {}
-for token, each in pairs(ourHolders(lock, true).of) do
-if string.sub(redis.sha1hex(token), 1, #id) == id then
-tokens[#tokens + 1] = each
+freeShared=function(k,a,kn,an)
+Y()
+local e,c,aa,z=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
+local cj={}
+for l,g in pairs(aN(e,true).d)do
+if string.sub(redis.sha1hex(l),1,#aa)==aa then
+cj[#cj+1]=g
 end
 end
-for _, each in ipairs(tokens) do
-call('ZREM', lock, each.text)
-forget(lock, each.token)
-attempt('PUBLISH', ARGV[a + 2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
-if string.find(each.text, '^1 r 1 [1-9]') then
-call('DEL', KEYS[k + 3])
-changes[KEYS[k + 3]] = nil
+for aR,g in ipairs(cj)do
+d('ZREM',e,g.f)
+cw(e,g.e)
+S('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
+if string.find(g.f,'^1 r 1 [1-9]')then
+d('DEL',KEYS[k+3])
+aS[KEYS[k+3]]=nil
 end
-count = count + 1
+z=z+1
 end
-if count > 0 then
-setEnd(lock)
+if z>0 then
+aX(e)
 pcall(function()
-if call('ZCARD', queue) > 0 then
-wakeLater(lock, queue, KEYS[k + 3])
+if d('ZCARD',c)>0 then
+bI(e,c,KEYS[k+3])
 end
 end)
 end
-return { count }
+return{z}
 end,
 }
 ` +
@@ -1509,10 +1509,10 @@ end,
 ` +
     dispatchPart +
     `
-for i = 1, #wakes do
-pcall(wake, wakes[i][1], wakes[i][2], wakes[i][3])
+for b=1,#aH do
+pcall(dp,aH[b][1],aH[b][2],aH[b][3])
 end
-return reply`,
+return C`,
 };
 
 /**
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'a0cb7f622f90f5a07c5838bcb072e597c20a6876',
+  sha: '78a6be6a5c1e2b528f8184d604e5ada9d883ceb6',
   lua:
     clockPart +
     `
@@ -1538,44 +1538,191 @@ const batchScript: Script = {
 ` +
     queuePart +
     `
-local scripts = {
-acquire = function(k, a, keyCount, argCount)
-` +
-    inBatch(acquire1Part) +
-    `
-` +
-    inBatch(acquire2Part) +
-    `
+local scripts={
+acquire=function(k,a,kn,an)
+local l,B,z,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+if B~=bf then
+local F=tonumber(B)
+if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
+return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
+end
+bf=B
+end
+if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
+return redis.error_reply('ERR expected a token, a time, and how many fences')
+end
+if not h then
+local R=d('TIME')
+A=R[1]*1000000+R[2]
+h=math.floor(A/1000)
+end
+if h>V then
+return{-1,0,0,h}
+end
+if kn==3 and z<=1 and bl and S('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+local r=0
+if z==1 then
+local n=aQ or d('GET',KEYS[k+3])or'0'
+local v=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
+end
+if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if z==1 then
+d('SET',KEYS[k+3],string.format('%.0f',r))
+aQ=r
+end
+d('SETNX',KEYS[k+1],l)
+d('PEXPIRE',KEYS[k+1],B)
+return(r==A or z==0)and A or{1,r,0,h}
+end
+end
+local x,r,aD=(kn-1)/2,KEYS[k+kn],an>6
+local ab=an>7 and tonumber(ARGV[a+8])or 0
+local bi,ay,w,bc={},{},0,false
+for b=1,x do
+local s=d('GET',KEYS[k+b])
+if not s then
+bi[b]=true
+else
+local F=d('PTTL',KEYS[k+b])
+if s~=l then
+bc=true
+w=(F<0 or w<0)and-1 or math.max(w,F)
+elseif F>=0 then
+ay[b]=math.max(F,tonumber(B))
+end
+end
+end
+local n=not bc and z>0 and aT(r)or 0
+for b=1,bc and 0 or x do
+local e,c=KEYS[k+b],KEYS[k+x+b]
+if bi[b]and d('ZCARD',c)>0 then
+if aD then
+bN(c,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+end
+local ar,aY=bv(e,r,c,aD and l,0,false)
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+end
+if ar=='given'or aD then
+bc=true
+w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
+break
+end
+end
+end
+if bc then
+if aD then
+return ac(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,w)
+end
+local Q=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,Q>0 and x or 0 do
+dd(KEYS[k+x+b],Q)
+end
+return{0,w,0,h}
+end
+for b=1,x do
+if bi[b]then
+bz(KEYS[k+b],B)
+end
+end
+local v=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
+for b=1,x do
+if bi[b]then
+cg(KEYS[k+b],l,B)
+elseif ay[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
+end
+end
+return{1,o,aD and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
-acquireOnce = function(k, a, keyCount, argCount)
+acquireOnce=function(k,a,kn,an)
 ` +
     inBatch(acquireOnce1Part) +
     `
 end,
-extend = function(k, a, keyCount, argCount)
+extend=function(k,a,kn,an)
 ` +
     inBatch(extend1Part) +
     `
 end,
-markSlot = function(k, a, keyCount, argCount)
+markSlot=function(k,a,kn,an)
 ` +
     inBatch(markSlot2Part) +
     `
 end,
-proclaim = function(k, a, keyCount, argCount)
+proclaim=function(k,a,kn,an)
 ` +
     inBatch(proclaim1Part) +
     `
 end,
-release = function(k, a, keyCount, argCount)
-` +
-    inBatch(release1Part) +
-    `
-` +
-    inBatch(release2Part) +
-    `
+release=function(k,a,kn,an)
+local l,y,x=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=S('GET',KEYS[k+1])
+local P=S('ZCARD',KEYS[k+x+1])
+if o==l and P==0 and x==1 and an==3 then
+d('DEL',KEYS[k+1])
+return{1}
+end
+local C,bQ={},false
+for b=1,x do
+local s=b==1 and o
+if b>1 then
+s=S('GET',KEYS[k+b])
+P=S('ZCARD',KEYS[k+x+b])
+end
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+end
+C[b]=not s and 0 or s==l and 1 or-1
+bQ=bQ or P~=0
+end
+for b=1,x do
+if C[b]==1 then
+d('DEL',KEYS[k+b])
+end
+end
+if not bQ and an==3 then
+return C
+end
+local function bP(e,c,cO)
+Y()
+if y~='0'then
+local m=cu(c,l,tonumber(y))
+for b=1,#m do
+d('ZREM',c,m[b])
+end
+end
+local next=an>3 and ARGV[a+4]
+local ab=an>9 and tonumber(ARGV[a+10])or 0
+if next then
+bL(ARGV[a+5])
+bN(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+end
+local ar,aY
+if cO>=0 then
+ar,aY=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cO==1)
+end
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+elseif next then
+local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,w)
+end
+end
+for b=1,x do
+local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+x+b],C[b])
+if an>3 then
+bs=cc and bs or{0,0,0,0,0,0}
+for G=1,#bs do
+C[#C+1]=bs[G]
+end
+end
+end
+return C
 end,
-raise = function(k, a, keyCount, argCount)
+raise=function(k,a,kn,an)
 ` +
     inBatch(raise2Part) +
     `
@@ -1587,7 +1734,7 @@ end,
 ` +
     dispatchPart +
     `
-return reply`,
+return C`,
 };
 
 /**
@@ -1617,20 +1764,20 @@ export function countPermits(lock: string): Call {
 
 const enlistScript: Script = {
   name: 'enlist',
-  sha: 'f3efc2db38704cace5e40df35acd6834dedb3a39',
-  lua: `local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-if ARGV[2] == '0' then
-redis.call('ZREM', KEYS[1], ARGV[1])
+  sha: '42b341824092a45bd9c581ef7fba65dc000e88dc',
+  lua: `local R=redis.call('TIME')
+local h=R[1]*1000+math.floor(R[2]/1000)
+if ARGV[2]=='0'then
+redis.call('ZREM',KEYS[1],ARGV[1])
 else
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('ZADD',KEYS[1],h+ARGV[2],ARGV[1])
+redis.call('ZREMRANGEBYSCORE',KEYS[1],'-inf',h)
+redis.call('PEXPIRE',KEYS[1],ARGV[2])
 end
-if ARGV[3] ~= '' then
-redis.pcall('PUBLISH', ARGV[3], ARGV[1])
+if ARGV[3]~=''then
+redis.pcall('PUBLISH',ARGV[3],ARGV[1])
 end
-return { 1 }`,
+return{1}`,
 };
 
 /**
@@ -1687,7 +1834,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: 'ce78964c436c87bd6bb81e99f98b867a1d10124d',
+  sha: '90fb086ea2d5d9c6ec3fdd6b430cc5ced295bb0a',
   lua: extend1Part,
 };
 
@@ -1737,35 +1884,35 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '53862ce6aae82f2f64fb840e1e8a21c98c0fc8c5',
+  sha: 'eb365382d200f881decd64dc95355d7c87e18774',
   lua:
     clockPart +
     `
-local holder = attempt('GET', KEYS[1])
-if type(holder) == 'table' then
-return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
+local s=S('GET',KEYS[1])
+if type(s)=='table'then
+return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
 end
-local hash = holder and redis.sha1hex(holder)
-if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
-return { 0 }
+local bR=s and redis.sha1hex(s)
+if not bR or string.sub(bR,1,#ARGV[1])~=ARGV[1]then
+return{0}
 end
-call('DEL', KEYS[1])
-attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. KEYS[1])
+d('DEL',KEYS[1])
+S('PUBLISH',ARGV[2],'!'..bR..' '..KEYS[1])
 ` +
     mintPart +
     `
 ` +
     queuePart +
     `
-local function handOff()
-clock()
-if call('ZCARD', KEYS[2]) > 0 then
-call('ZREM', KEYS[2], 'passes')
-grant(KEYS[1], KEYS[3], KEYS[2], nil, 0, true)
+local function bP()
+Y()
+if d('ZCARD',KEYS[2])>0 then
+d('ZREM',KEYS[2],'passes')
+bv(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
 end
 end
-pcall(handOff)
-return { 1 }`,
+pcall(bP)
+return{1}`,
 };
 
 /**
@@ -1790,50 +1937,60 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '235dd3fb3ff9b10f8282a69f966ee6873d361ba8',
-  lua: `local time = redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
-local now = math.floor(micros / 1000)
-local function shared(lock, left)
-local first = redis.pcall('ZRANGE', lock, 0, 15)
-if first.err then
-return nil, first.err
+  sha: '5a69f4fe1eef16088c615243af92796efe1e4ec0',
+  lua: `local R=redis.call('TIME')
+local A=R[1]*1000000+R[2]
+local h=math.floor(A/1000)
+local function dl(e,w)
+local o=redis.pcall('ZRANGE',e,0,15)
+if o.err then
+return nil,o.err
 end
-local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
-first[#first + 1] = last[1]
-for i = 1, #first do
-if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
-return nil, 'FOREIGN this sorted set has a member that is not of redis-exp-lock'
+local n=redis.call('ZRANGE',e,-1,-1,'WITHSCORES')
+o[#o+1]=n[1]
+for b=1,#o do
+if not string.find(o[b],'^1 [rwp] %d+ %d+ %d+ %d+ .')then
+return nil,'FOREIGN this sorted set has a member that is not of redis-exp-lock'
 end
 end
-local kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-if tonumber(last[2]) <= now then
-return { false, -2, 0, kind, {} }
+local t,P,aF=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+if tonumber(n[2])<=h then
+return{false,-2,0,t,{}}
 end
-local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
-left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
-return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
+local i=redis.call('ZRANGEBYSCORE',e,string.format('(%.0f',h),'+inf','WITHSCORES','LIMIT',0,ARGV[1])
+w=n[2]=='inf'and-1 or tonumber(n[2])-h
+return{string.sub(aF,1,tonumber(P)),w,0,t,i}
 end
-local locks = (#KEYS - 1) / 2
-local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
-for i = 1, locks do
-local holder = redis.pcall('GET', KEYS[i])
-local left = redis.call('PTTL', KEYS[i])
-local state, refusal
-if type(holder) == 'table' then
-state, refusal = shared(KEYS[i], left)
-refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
+local x=(#KEYS-1)/2
+local C={A,redis.call('GET',KEYS[#KEYS])}
+local ch=0
+for b=1,x do
+local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
+local w=redis.call('PTTL',KEYS[b])
+if type(s)=='table'then
+s=redis.pcall('GET',KEYS[b])
+elseif w==-2 then
+s=false
+end
+local av,aV
+if type(s)=='table'then
+av,aV=dl(KEYS[b],w)
+aV=aV and(string.find(aV,'^FOREIGN')and aV or s.err)
 else
-state = { holder, left, 0, 'm', {} }
+av={s,w,0,'m',{}}
 end
-if state then
-state[3] = redis.call('ZCOUNT', KEYS[locks + i], 0, '+inf')
-state[6] = state[3] == 0 and {}
-or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+if av then
+av[3]=redis.call('ZCOUNT',KEYS[x+b],0,'+inf')
+av[6]=av[3]==0 and{}
+or redis.call('ZRANGEBYSCORE',KEYS[x+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 end
-reply[i + 2] = state or refusal
+C[b+2]=av or aV
+ch=ch+(av and#av[5]+#av[6]or 0)
+if ch>4096 then
+break
 end
-return reply`,
+end
+return C`,
 };
 
 /**
@@ -1843,7 +2000,7 @@ return reply`,
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
  * @param most so many holders and entries of each lock are told one by one
- * @returns the call; its reply: [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+ * @returns the call; its reply: [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
 export function inspect(
   lock: readonly string[],
@@ -1856,7 +2013,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'b76e5d377f820da5ab9a603d9e2d816204d52d56',
+  sha: 'cc25145f94b64ad48fa5cbfa28fb5bee8faf059f',
   lua:
     clockPart +
     `
@@ -1889,7 +2046,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '3dadef6892ad7ddae64d2a1e88afd475c083b2dd',
+  sha: 'f3210e1d2b8cf674ee77ef3a02d50a7ca63516c8',
   lua:
     clockPart +
     `
@@ -1899,104 +2056,260 @@ const plainScript: Script = {
 ` +
     queuePart +
     `
-local scripts = {
-acquire = function(k, a, keyCount, argCount)
-` +
-    inBatch(acquire1Part) +
-    `
-` +
-    inBatch(acquire2Part) +
-    `
+local scripts={
+acquire=function(k,a,kn,an)
+local l,B,z,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+if B~=bf then
+local F=tonumber(B)
+if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
+return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
+end
+bf=B
+end
+if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
+return redis.error_reply('ERR expected a token, a time, and how many fences')
+end
+if not h then
+local R=d('TIME')
+A=R[1]*1000000+R[2]
+h=math.floor(A/1000)
+end
+if h>V then
+return{-1,0,0,h}
+end
+if kn==3 and z<=1 and bl and S('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+local r=0
+if z==1 then
+local n=aQ or d('GET',KEYS[k+3])or'0'
+local v=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
+end
+if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if z==1 then
+d('SET',KEYS[k+3],string.format('%.0f',r))
+aQ=r
+end
+d('SETNX',KEYS[k+1],l)
+d('PEXPIRE',KEYS[k+1],B)
+return(r==A or z==0)and A or{1,r,0,h}
+end
+end
+local x,r,aD=(kn-1)/2,KEYS[k+kn],an>6
+local ab=an>7 and tonumber(ARGV[a+8])or 0
+local bi,ay,w,bc={},{},0,false
+for b=1,x do
+local s=d('GET',KEYS[k+b])
+if not s then
+bi[b]=true
+else
+local F=d('PTTL',KEYS[k+b])
+if s~=l then
+bc=true
+w=(F<0 or w<0)and-1 or math.max(w,F)
+elseif F>=0 then
+ay[b]=math.max(F,tonumber(B))
+end
+end
+end
+local n=not bc and z>0 and aT(r)or 0
+for b=1,bc and 0 or x do
+local e,c=KEYS[k+b],KEYS[k+x+b]
+if bi[b]and d('ZCARD',c)>0 then
+if aD then
+bN(c,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+end
+local ar,aY=bv(e,r,c,aD and l,0,false)
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+end
+if ar=='given'or aD then
+bc=true
+w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
+break
+end
+end
+end
+if bc then
+if aD then
+return ac(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,w)
+end
+local Q=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,Q>0 and x or 0 do
+dd(KEYS[k+x+b],Q)
+end
+return{0,w,0,h}
+end
+for b=1,x do
+if bi[b]then
+bz(KEYS[k+b],B)
+end
+end
+local v=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
+for b=1,x do
+if bi[b]then
+cg(KEYS[k+b],l,B)
+elseif ay[b]then
+d('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
+end
+end
+return{1,o,aD and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
-extend = function(k, a, keyCount, argCount)
+extend=function(k,a,kn,an)
 ` +
     inBatch(extend1Part) +
     `
 end,
-release = function(k, a, keyCount, argCount)
-` +
-    inBatch(release1Part) +
-    `
-` +
-    inBatch(release2Part) +
-    `
+release=function(k,a,kn,an)
+local l,y,x=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=S('GET',KEYS[k+1])
+local P=S('ZCARD',KEYS[k+x+1])
+if o==l and P==0 and x==1 and an==3 then
+d('DEL',KEYS[k+1])
+return{1}
+end
+local C,bQ={},false
+for b=1,x do
+local s=b==1 and o
+if b>1 then
+s=S('GET',KEYS[k+b])
+P=S('ZCARD',KEYS[k+x+b])
+end
+if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
+return s
+end
+C[b]=not s and 0 or s==l and 1 or-1
+bQ=bQ or P~=0
+end
+for b=1,x do
+if C[b]==1 then
+d('DEL',KEYS[k+b])
+end
+end
+if not bQ and an==3 then
+return C
+end
+local function bP(e,c,cO)
+Y()
+if y~='0'then
+local m=cu(c,l,tonumber(y))
+for b=1,#m do
+d('ZREM',c,m[b])
+end
+end
+local next=an>3 and ARGV[a+4]
+local ab=an>9 and tonumber(ARGV[a+10])or 0
+if next then
+bL(ARGV[a+5])
+bN(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+end
+local ar,aY
+if cO>=0 then
+ar,aY=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cO==1)
+end
+if ar=='mine'then
+return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+elseif next then
+local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,w)
+end
+end
+for b=1,x do
+local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+x+b],C[b])
+if an>3 then
+bs=cc and bs or{0,0,0,0,0,0}
+for G=1,#bs do
+C[#C+1]=bs[G]
+end
+end
+end
+return C
 end,
 }
 ` +
     replyPart +
     `
-local names, words = KEYS, ARGV
-local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
-local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
-local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
-local ours, queued, usual, n = {}, 0, {}, 0
-local function isLifetime(text)
-local ms = tonumber(text)
-return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+local ap,as=KEYS,ARGV
+local aE,aW,aL,bJ=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
+local B,V,z=ARGV[5],ARGV[6],tonumber(ARGV[7])
+local N,r,aP=aE+aW,KEYS[#KEYS],7+aE
+local ag,a=(#KEYS-1-N-aW)/2,N+aW
+local by=#as>aP+N+ag and aP+N+ag
+local ay,H,bH,G={},0,{},0
+local function cB(M)
+local F=tonumber(M)
+return F and F>=1 and F<=9007199254740991 and string.find(M,'^%d+$')
 end
-local held = known > 0 and call('MGET', unpack(names, 1, known))
-if acquires + renewals > 0 then
-clock()
+local i=N>0 and d('MGET',unpack(ap,1,N))
+if ag+aE>0 then
+Y()
 end
-local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
-for i = 1, renewals do
-usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+local de=bl and aE>0 and cB(aL)
+for b=1,aE do
+bH[b]=de and i[b]==as[7+b]and h<=tonumber(as[aP+b])
 end
-if releases > 0 then
-queued = call('EXISTS', unpack(names, known + 1, a))
-for i = renewals + 1, known do
-if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
-n = n + 1
-ours[n], usual[i] = names[i], true
-end
-end
-end
-local first, areUsual = 0, false
-if acquires > 0 then
-queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
-local last = count == 1 and call('GET', fence) or '0'
-areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
-areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
-if areUsual and count == 1 then
-first = math.max(last + 1, micros)
-areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
-end
-end
-reply, size = { known + acquires, first, now or 0 }, 3
-local function runAlone(n, script, keys, ...)
-KEYS, ARGV = keys, { ... }
-reply[1], reply[size + 1] = reply[1] - 1, n
-size = size + 1
-append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
-end
-local function acquireAll()
-for i = 1, acquires do
-local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
-local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
-if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
+if aW>0 then
+H=d('EXISTS',unpack(ap,N+1,a))
+for b=aE+1,N do
+if i[b]==as[aP+b]and(H==0 or d('EXISTS',ap[aW+b])==0)then
+G=G+1
+ay[G],bH[b]=ap[b],true
 end
 end
 end
-if not areUsual then
-acquireAll()
+local o,ah=0,false
+if ag>0 then
+H=d('EXISTS',unpack(ap,a+ag+1,a+2*ag))
+local n=z==1 and d('GET',r)or'0'
+ah=h<=tonumber(V)and cB(B)
+ah=ah and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
+if ah and z==1 then
+o=math.max(n+1,A)
+n=o+ag-1
+for b=1,by and ag or 0 do
+local v=tonumber(as[by+b])
+ah=ah and v and v<=A+86400000000
+n=math.max(b==1 and o or n+1,v or 0)
+o=b==1 and n or o
 end
-for i = 1, renewals do
-if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
-runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
+ah=ah and not S('SET',r,string.format('%.0f',n)).err
 end
 end
-local deleted = n > 0 and attempt('DEL', unpack(ours))
-for i = renewals + 1, known do
-if type(deleted) == 'table' or not usual[i] then
-runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
+C,af={N+ag,o,h or 0},3
+local function cd(G,dk,bV,...)
+KEYS,ARGV=bV,{...}
+C[1],C[af+1]=C[1]-1,G
+af=af+1
+co(pcall(scripts[dk],0,0,#KEYS,#ARGV))
+end
+local function cm()
+for b=1,ag do
+local e,c,l=ap[a+b],ap[a+ag+b],as[aP+N+b]
+local cY=ah and(H==0 or d('EXISTS',c)==0)
+if not cY or not d('SET',e,l,'NX','PX',B)then
+local v=by and as[by+b]or nil
+cd(N+b,'acquire',{e,c,r},l,B,V,as[7],v)
 end
 end
-if areUsual then
-acquireAll()
 end
-return reply`,
+if not ah then
+cm()
+end
+for b=1,aE do
+if not bH[b]or type(S('PEXPIRE',ap[b],aL,'GT'))=='table'then
+cd(b,'extend',{ap[b]},as[7+b],aL,'0',as[aP+b])
+end
+end
+local cS=G>0 and S('DEL',unpack(ay))
+for b=aE+1,N do
+if type(cS)=='table'or not bH[b]then
+cd(b,'release',{ap[b],ap[aW+b],r},as[aP+b],'0',bJ)
+end
+end
+if ah then
+cm()
+end
+return C`,
 };
 
 /**
@@ -2011,7 +2324,7 @@ return reply`,
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire, then perhaps the least that the fence of each may be
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
@@ -2044,12 +2357,12 @@ export function plain(
 
 const processesScript: Script = {
   name: 'processes',
-  sha: 'e7ccb5c9327850f6ba65650ed6043e6917f5d1cf',
-  lua: `local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local ids = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
-table.insert(ids, 1, now)
-return ids`,
+  sha: 'f3feb6a25a566c2f17d55c9cc30eabba3b4d5c95',
+  lua: `local R=redis.call('TIME')
+local h=R[1]*1000+math.floor(R[2]/1000)
+local aK=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
+table.insert(aK,1,h)
+return aK`,
 };
 
 /**
@@ -2064,7 +2377,7 @@ export function processes(processes: string): ScriptCall {
 
 const proclaimScript: Script = {
   name: 'proclaim',
-  sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
+  sha: '6e5abc9a275d70734c12b5db0900409a4e533fbe',
   lua: proclaim1Part,
 };
 
@@ -2115,7 +2428,7 @@ export function raiseShared(lock: string, fence: string, token: string | number,
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
+  sha: '5f743588e4d71184dadd153766b27f5b53192c67',
   lua:
     clockPart +
     `
@@ -2146,8 +2459,8 @@ export function raise(
 
 const readHolderScript: Script = {
   name: 'readHolder',
-  sha: 'd7731b34f083a5e65af2a959e322f24e13031cd7',
-  lua: "return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }",
+  sha: '54001acb3002637d6002f8d97a1dd2735d71ffb7',
+  lua: "return{redis.call('GET',KEYS[1]),redis.call('PTTL',KEYS[1]),redis.call('GET',KEYS[2])}",
 };
 
 /**
@@ -2163,7 +2476,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
+  sha: '8c0f5e3c9a1c603f36116775d5e2fddf8a84db58',
   lua:
     clockPart +
     `
@@ -2173,12 +2486,12 @@ const readPlacesScript: Script = {
 ` +
     holdersPart +
     `
-clock()
-local places = {}
-for _, each in pairs(ourHolders(KEYS[1], true).of) do
-places[#places + 1] = each.group
+Y()
+local bm={}
+for aR,g in pairs(aN(KEYS[1],true).d)do
+bm[#bm+1]=g.j
 end
-return places`,
+return bm`,
 };
 
 /**
@@ -2193,8 +2506,8 @@ export function readPlaces(lock: string): ScriptCall {
 
 const readProcessScript: Script = {
   name: 'readProcess',
-  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
-  lua: "return redis.call('GET', KEYS[1])",
+  sha: '620cd258c2c9c88c9d10db67812ccf663d96bdc6',
+  lua: "return redis.call('GET',KEYS[1])",
 };
 
 /**
@@ -2209,8 +2522,8 @@ export function readProcess(process: string): ScriptCall {
 
 const readValueScript: Script = {
   name: 'readValue',
-  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
-  lua: "return redis.call('GET', KEYS[1])",
+  sha: '620cd258c2c9c88c9d10db67812ccf663d96bdc6',
+  lua: "return redis.call('GET',KEYS[1])",
 };
 
 /**
@@ -2225,15 +2538,15 @@ export function readValue(value: string): ScriptCall {
 
 const registerScript: Script = {
   name: 'register',
-  sha: 'db9a8c214969ae26873c88b69747c1202a4ce54c',
-  lua: `if ARGV[1] == '=' then
-return { redis.call('PEXPIRE', KEYS[1], ARGV[2]) }
-elseif ARGV[1] == '' then
-redis.call('DEL', KEYS[1])
+  sha: '4b0b5a96222bf566b48ea5fcddad051183b7b76a',
+  lua: `if ARGV[1]=='='then
+return{redis.call('PEXPIRE',KEYS[1],ARGV[2])}
+elseif ARGV[1]==''then
+redis.call('DEL',KEYS[1])
 else
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2])
 end
-return { 1 }`,
+return{1}`,
 };
 
 /**
@@ -2280,7 +2593,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'b11cdf8c4255ec71deb15b5d1c823b6644140458',
+  sha: 'f9b056eecfb3b153311603751f5185dd4f6a5fcd',
   lua:
     clockPart +
     `
@@ -2327,12 +2640,12 @@ export function release(
 
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
-  lua: `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
-return { 0 }
+  sha: 'da6c57e324ddad1066c59102a7e09e8e4f3619b3',
+  lua: `if redis.call('GET',KEYS[1])~=ARGV[1]then
+return{0}
 end
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-return { 1 }`,
+redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
+return{1}`,
 };
 
 /**

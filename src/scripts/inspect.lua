@@ -3,7 +3,7 @@
 -- KEYS   queue[]  sorted set: the queue of the lock in the same place
 -- KEYS   fence    string: the last fence minted for any lock
 -- ARGV   most     so many holders and entries of each lock are told one by one
--- REPLY  [server time in µs, last fence or nil, then for each lock the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+-- REPLY  [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
@@ -32,9 +32,16 @@ end
 
 local locks = (#KEYS - 1) / 2
 local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
+local shown = 0
 for i = 1, locks do
-  local holder = redis.pcall('GET', KEYS[i])
+  -- A string of somebody else's may have megabytes. GETRANGE may be forbidden, and of a key that is not there it is empty.
+  local holder = redis.pcall('GETRANGE', KEYS[i], 0, 4095)
   local left = redis.call('PTTL', KEYS[i])
+  if type(holder) == 'table' then
+    holder = redis.pcall('GET', KEYS[i])
+  elseif left == -2 then
+    holder = false
+  end
   local state, refusal
   if type(holder) == 'table' then
     state, refusal = shared(KEYS[i], left)
@@ -48,5 +55,9 @@ for i = 1, locks do
       or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
   end
   reply[i + 2] = state or refusal
+  shown = shown + (state and #state[5] + #state[6] or 0)
+  if shown > 4096 then
+    break
+  end
 end
 return reply

@@ -9,7 +9,7 @@
 -- ARGV   lifetime  ms until the server frees the acquired locks by itself
 -- ARGV   notAfter  server time in ms after which the acquires must change nothing
 -- ARGV   fences    1: mint a fence for each; 0: none
--- ARGV   token[]   of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire
+-- ARGV   token[]   of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire, then perhaps the least that the fence of each may be
 -- REPLY  [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
 -- THEN reply
 -- All is read first; what is written then cannot be refused for a right that is missing. A call with a queue, a busy lock, a lock that
@@ -19,6 +19,7 @@ local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), 
 local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
 local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
+local leasts = #words > t + known + acquires and t + known + acquires
 local ours, queued, usual, n = {}, 0, {}, 0
 
 local function isLifetime(text)
@@ -53,7 +54,15 @@ if acquires > 0 then
   -- The counter before the locks: when memory is missing, nothing was written yet.
   if areUsual and count == 1 then
     first = math.max(last + 1, micros)
-    areUsual = not attempt('SET', fence, string.format('%.0f', first + acquires - 1)).err
+    last = first + acquires - 1
+    -- Each is the next after the one before it, or its least.
+    for i = 1, leasts and acquires or 0 do
+      local least = tonumber(words[leasts + i])
+      areUsual = areUsual and least and least <= micros + 86400000000
+      last = math.max(i == 1 and first or last + 1, least or 0)
+      first = i == 1 and last or first
+    end
+    areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err
   end
 end
 reply, size = { known + acquires, first, now or 0 }, 3
@@ -70,7 +79,8 @@ local function acquireAll()
     local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
     local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
     if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
-      runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7])
+      local least = leasts and words[leasts + i] or nil
+      runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], least)
     end
   end
 end

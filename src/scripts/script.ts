@@ -21,8 +21,8 @@ export interface ScriptCall extends Call {
 /** A script that is one function of a batch: it reads its keys and arguments from where they begin in a longer list. */
 export function inBatch(lua: string): string {
   return lua
-    .replaceAll('#KEYS', 'keyCount')
-    .replaceAll('#ARGV', 'argCount')
-    .replaceAll('KEYS[', 'KEYS[k + ')
-    .replaceAll('ARGV[', 'ARGV[a + ');
+    .replaceAll('#KEYS', 'kn')
+    .replaceAll('#ARGV', 'an')
+    .replaceAll('KEYS[', 'KEYS[k+')
+    .replaceAll('ARGV[', 'ARGV[a+');
 }

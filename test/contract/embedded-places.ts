@@ -28,8 +28,10 @@ const memory: Place = {
   name: 'memory',
   shared: false,
   create() {
-    const table = new MemoryTable(realNow);
-    return new EmbeddedHere(memory, '', () => handleOf(table));
+    return new EmbeddedHere(memory, '', () => {
+      const table = new MemoryTable(realNow);
+      return () => handleOf(table);
+    });
   },
   async join(_address, seized) {
     const store = handleOf(new MemoryTable(realNow));
@@ -43,7 +45,7 @@ const sharedMemory: Place = {
   name: 'shared memory',
   shared: true,
   pending: noEngine,
-  create: () => new SharedMemoryHere(sharedMemory, 'contract', () => sharedMemoryStore('contract')),
+  create: () => new SharedMemoryHere(sharedMemory, 'contract', () => () => sharedMemoryStore('contract')),
   async join(address) {
     process.env.XDG_RUNTIME_DIR = address;
     const store = sharedMemoryStore('contract');
@@ -56,24 +58,28 @@ export const embeddedPlaces: readonly Place[] = [memory, sharedMemory];
 class EmbeddedHere implements Here {
   readonly place: Place;
   address: string;
-  readonly #make: () => EmbeddedStore;
+  readonly #begin: () => () => EmbeddedStore;
+  #make: () => EmbeddedStore;
   readonly #stores: EmbeddedStore[] = [];
   #redis: EmbeddedStore | undefined;
   #elsewhere: EmbeddedStore | undefined;
 
-  constructor(place: Place, address: string, make: () => EmbeddedStore) {
+  /** @param begin Called at each opening: under Stryker a suite runs more than once in a process. */
+  constructor(place: Place, address: string, begin: () => () => EmbeddedStore) {
     this.place = place;
     this.address = address;
-    this.#make = make;
+    this.#begin = begin;
+    this.#make = begin();
   }
 
   async open(): Promise<void> {
+    this.#make = this.#begin();
     this.#redis = this.#another();
     this.#elsewhere = this.#another();
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#stores.map((store) => store.close()));
+    await Promise.all(this.#stores.splice(0).map((store) => store.close()));
   }
 
   get redis(): EmbeddedStore {

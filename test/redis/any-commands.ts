@@ -157,6 +157,33 @@ class Order {
   }
 }
 
+/** Of the fences of one key: what is told of one that `by` was granted, or that is the last one. */
+interface Fences {
+  of(fence: number, by?: number): unknown;
+}
+
+/**
+ * Fences where calls of a tick leave together: a call that grants nothing new may use one up. What they promise is told: that a
+ * new holder has a larger one than the holder before, and that none exceeds the counter.
+ */
+export class RisingFences implements Fences {
+  #last = 0;
+  #rank = 0;
+  #by: number | undefined;
+
+  of(fence: number, by?: number): unknown {
+    if (fence === 0) return 0;
+    // These commands ask for another number of fences each time, and are given the first of the last ones.
+    if (by !== undefined && by === this.#by) return this.#rank;
+    if (fence < this.#last) return 'too small';
+    if (by === undefined) return 'a counter';
+    if (fence > this.#last) this.#rank += 1;
+    this.#by = by;
+    this.#last = fence;
+    return this.#rank;
+  }
+}
+
 /** One run in one place. */
 export class Run {
   readonly #store: Store;
@@ -167,10 +194,12 @@ export class Run {
   /** How often each has asked for a change of what it holds. */
   readonly #steps = new Map<number, number>();
   /** Of each key: of those that leave together, the answers come in any order. */
-  readonly #fences = Array.from({ length: keyCount }, () => new Order());
+  readonly #fences: readonly Fences[];
   readonly #order = Array.from({ length: keyCount }, () => new Order());
 
-  constructor(store: Store, channel: string) {
+  /** @param Ranks How fences are told. */
+  constructor(store: Store, channel: string, Ranks: new () => Fences = Order) {
+    this.#fences = Array.from({ length: keyCount }, (_, n) => (n === memberKey ? new Order() : new Ranks()));
     this.#store = store;
     this.#channel = channel;
   }
@@ -297,7 +326,8 @@ export class Run {
 
   #told(by: number, which: readonly number[], stands: boolean, reply: AcquireReply): unknown {
     // How many others wait is told to queued callers only.
-    if (reply.granted) return { fence: this.#fences[which[0]!]!.of(reply.fence), others: stands ? reply.others : 0 };
+    if (reply.granted)
+      return { fence: this.#fences[which[0]!]!.of(reply.fence, by), others: stands ? reply.others : 0 };
     const { position, impossible } = reply;
     if (impossible) return impossible;
     if (position) this.#tickets.set(`${by} ${which[0]}`, position.ticket);

@@ -7,6 +7,8 @@
  */
 import { expect } from 'chai';
 import fc from 'fast-check';
+import { shortNames } from '../../scripts/generate-scripts';
+import { shortened } from '../../scripts/shorten-lua';
 import * as scripts from '../../src/scripts/generated';
 import type { Call } from '../../src/scripts/script';
 import { type Mode, placesText, type QueueEntry } from '../../src/store';
@@ -83,6 +85,12 @@ function inRedis(call: Call, micros: number): Promise<any> {
   });
 }
 
+/** Lines of Lua as they are sent. */
+const short = shortNames();
+const chunkLine = (size: number): string => shortened(`local chunk = ${size}`, short);
+const timeCall = shortened("call('TIME')", short);
+const clockCall = shortened("call('LRANGE', 'clock', 0, 1)", short);
+
 /** At a time and to a listener of the test's; with another call after them, whose arguments are nobody else's. */
 async function sendTogether(together: readonly Asked[], micros: number): Promise<void> {
   const calls = [...together.map(({ call }) => call), scripts.countPermits('nobody has this')];
@@ -92,9 +100,9 @@ async function sendTogether(together: readonly Asked[], micros: number): Promise
     parts.flat(),
   );
   const lua = batch.script.lua
-    .replace('local chunk = 16', `local chunk = ${frontOnly ? 1 : 16}`)
-    .replaceAll("call('TIME')", "call('LRANGE', 'clock', 0, 1)")
-    .replaceAll(/redis\.pcall\('PUBLISH', (\S+), /g, "redis.call('RPUSH', 'told', $1 .. ' ' .. ");
+    .replace(chunkLine(16), chunkLine(frontOnly ? 1 : 16))
+    .replaceAll(timeCall, clockCall)
+    .replaceAll(/redis\.pcall\('PUBLISH',([^,\s]+),/g, "redis.call('RPUSH', 'told', $1 .. ' ' .. ");
   const clock = [String(Math.floor(micros / 1e6)), String(micros % 1e6)];
   await client.multi().del('clock').rPush('clock', clock).exec();
   const reply = (await client.eval(lua, { keys: [...batch.keys], arguments: [...batch.args] })) as any[];

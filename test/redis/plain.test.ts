@@ -4,6 +4,7 @@ import * as fc from 'fast-check';
 import redisExpLock from '../../src/index';
 import type { Store } from '../../src/store';
 import { storeOf } from '../../src/stores/open';
+import { failure } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { randomFactor, randomRuns } from '../support/random-runs';
 import { backendError, useStage } from './faults';
@@ -91,6 +92,31 @@ describe('the plain batch', function () {
       }),
       { numRuns: randomRuns(60) },
     );
+  });
+
+  it('least fences, as those of a quorum: each gets the next, or its least; a busy one takes none from the others', async () => {
+    const store = storeOf(await stage.direct());
+    const { server, key } = stage;
+    const acquire = (n: number, leastFence: number | undefined) =>
+      store.acquire({
+        ...{ keys: `${key}-${n}`, token: `${n}`, lifetimeMs: LONG_MS, fencing: true, minReplicas: 0, leastFence },
+        ...{ commandTimeoutMs: 5000, begin: () => true },
+      });
+    await server.command('SET', `${key}-2`, 'somebody else');
+    await Promise.all([acquire(100, undefined), acquire(101, undefined)]);
+    const last = Number(await stage.fence());
+    const ahead = last + 3_600_000_000;
+    const leasts = [ahead, ahead + 1, ahead + 2, ahead, undefined, ahead + 50, last];
+    const replies = await Promise.all(leasts.map((least, n) => acquire(n, least)));
+    const fences = replies.map((reply) => (reply.granted ? reply.fence - ahead : 'busy'));
+    expect(fences).to.deep.equal([0, 1, 'busy', 3, 4, 50, 51]);
+    expect(Number(await stage.fence())).to.equal(ahead + 51);
+    const far = last + 2 * 86_400_000_000;
+    const [refused, busy] = await Promise.all([failure(acquire(7, far)), acquire(2, ahead)]);
+    expect([refused.redisCode, busy.granted]).to.deep.equal(['FENCE', false]);
+    expect(await server.command('EXISTS', `${key}-7`)).to.equal(0);
+    const later = await Promise.all([acquire(8, undefined), acquire(9, undefined)]);
+    expect(later.map((reply) => reply.granted && reply.fence - ahead)).to.deep.equal([52, 53]);
   });
 
   it('60 acquires and 60 releases: about one command each, and the counter is written once', async () => {

@@ -77,6 +77,20 @@ describe('several holders on a quorum', function () {
     for (const server of servers.slice(0, 2)) expect(await members(server)).to.deep.equal([stranger]);
   });
 
+  it('H62: one that was queued at every node leaves all queues, also where its last attempt did not ask', async () => {
+    const queued = async (): Promise<number[]> =>
+      Promise.all(servers.map((server) => server.command<number>('ZCARD', `{${key}}:queue`)));
+    const writer = await far().acquireWrite();
+    // Asked at a majority: released at once, before the third node is.
+    const read = near()
+      .acquireRead({ timeout: 20_000, retryTimeout: 1000 })
+      .then((lease) => lease.release());
+    await waitFor(async () => (await queued()).every((count) => count > 0), { what: 'an entry at each node' });
+    await writer.release();
+    expect(await read).to.equal(true);
+    await waitFor(async () => (await queued()).every((count) => count === 0), { timeoutMs: 5000, what: 'no entry' });
+  });
+
   it('an upgrade is made by a majority, where only a minority has other readers', async () => {
     const reader = await near().acquireRead();
     await waitFor(async () => (await kinds()).every((kind) => kind === 'r'), { what: 'all votes' });

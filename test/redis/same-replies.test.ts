@@ -80,6 +80,6 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
       }),
       { numRuns: randomRuns(40), ...(seed !== undefined && { seed }) },
     );
-    for (const { name, heard } of places) expect(heard.length, name).to.be.greaterThan(20);
+    for (const { name, heard } of places) expect(heard.length, name).to.be.greaterThan(0);
   }
 });

@@ -4,7 +4,8 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { generate, parse } from '../../scripts/generate-scripts';
+import { generate, parse, shortNames } from '../../scripts/generate-scripts';
+import { shortened, tokensOf } from '../../scripts/shorten-lua';
 import * as generated from '../../src/scripts/generated';
 
 const root = join(__dirname, '..', '..');
@@ -38,7 +39,15 @@ function bare(text: string): string {
   return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
 }
 
+/** A script as its file and the parts that it names say it, before names are shortened. */
+function asWritten(name: string): string {
+  const others = new Map([...texts].map(([file, text]) => [file.slice(0, -'.lua'.length), text]));
+  return parse(fileOf(name).slice(0, -'.lua'.length), texts.get(fileOf(name))!, others).body;
+}
+
 describe('scripts', () => {
+  const names = shortNames();
+
   it('generated.ts is what the .lua files make: it has not drifted', () => {
     const biome = join(root, 'node_modules', '.bin', 'biome');
     const formatted = execFileSync(biome, ['format', '--stdin-file-path=src/scripts/generated.ts'], {
@@ -52,25 +61,54 @@ describe('scripts', () => {
   it('every .lua file is there, without its comments, under the SHA-1 that Redis will know it by', () => {
     expect(generated.scripts.map(({ name }) => fileOf(name))).to.have.members(files);
     for (const { name, lua, sha } of generated.scripts) {
+      const written = asWritten(name);
       const text = texts.get(fileOf(name))!;
-      const named = (names: string): string =>
-        names
+      const named = (parts: string): string =>
+        parts
           .split(' ')
           .map((part) => texts.get(`${part}.lua`)!)
           .join('\n');
       const used = [...text.matchAll(/^-- USES +(.*)$/gm)].map(([, names]) => bare(named(names!)));
       const own = bare(text.replace(/^-- THEN +(.*)$/m, (_, names) => named(names)));
       // What a script uses or includes stands before its own text.
-      if (!text.includes('\n-- INCLUDE ')) expect(lua, name).to.equal([...used, own].join('\n'));
-      expect(lua.endsWith(own), name).to.equal(true);
-      expect(lua).not.to.match(/^\s*--/m);
+      if (!text.includes('\n-- INCLUDE ')) expect(written, name).to.equal([...used, own].join('\n'));
+      expect(written.endsWith(own), name).to.equal(true);
+      expect(written).not.to.match(/^\s*--/m);
+      expect(lua, name).to.equal(shortened(written, names));
       expect(sha).to.equal(createHash('sha1').update(lua).digest('hex'));
     }
   });
 
-  it('no script makes up the name of a key: each comes from KEYS, by an index or under its parameter’s name', () => {
+  it('short names stand for one name each, in all scripts, and nothing else is changed', () => {
+    const [short, long] = [new Map<string, string>(), new Map<string, string>()];
     for (const { name, lua } of generated.scripts) {
-      for (const [command] of lua.matchAll(/\b(?:redis\.call|call|attempt)\('[A-Z]+'[^)]*\)/g)) {
+      const [sent, written] = [tokensOf(lua), tokensOf(asWritten(name))];
+      expect(sent.length, name).to.equal(written.length);
+      for (const [i, { kind, text }] of written.entries()) {
+        expect(sent[i]!.kind, text).to.equal(kind);
+        if (kind !== 'name' && kind !== 'field') {
+          expect(sent[i]!.text).to.equal(text);
+          continue;
+        }
+        const [from, to] = [`${kind} ${text}`, `${kind} ${sent[i]!.text}`];
+        if (!short.has(from)) short.set(from, to);
+        if (!long.has(to)) long.set(to, from);
+        expect([short.get(from), long.get(to)]).to.deep.equal([to, from]);
+      }
+    }
+    expect(short.get('name redis')).to.equal('name redis');
+    expect(short.get('field err')).to.equal('field err');
+  });
+
+  it('blanks stay where two tokens would be one', () => {
+    const both = { names: new Map([['one', 'o']]), fields: new Map([['kind', 'K']]) };
+    const program = "local one = { kind = 1, [2] = one .. 'a  b' }\nreturn - -one.kind, 1 .. 2, not one, #one -- why";
+    expect(shortened(program, both)).to.equal("local o={K=1,[2]=o..'a  b'}\nreturn- -o.K,1 .. 2,not o,#o");
+  });
+
+  it('no script makes up the name of a key: each comes from KEYS, by an index or under its parameter’s name', () => {
+    for (const { name } of generated.scripts) {
+      for (const [command] of asWritten(name).matchAll(/\b(?:redis\.call|call|attempt)\('[A-Z]+'[^)]*\)/g)) {
         if (command.includes("'TIME'") || command.includes("'PUBLISH'")) continue;
         expect(command, name).to.match(
           /(?:call|attempt)\('[A-Z]+', (KEYS\[|unpack\((names|ours)\b|names\[|(lock|fence|queue|limit|slot|key)\b|locks\[i\])/,

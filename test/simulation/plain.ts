@@ -20,6 +20,8 @@ interface Call {
   readonly key: string;
   readonly token: string;
   readonly notAfterMs: number;
+  /** Of an acquire: 0 for any. */
+  readonly leastFence: number;
   /** Of a release: no acquire of its token may still execute. */
   readonly isConfirmed: boolean;
   readonly answer: (reply: any) => void;
@@ -177,9 +179,10 @@ class World {
     }
   }
 
-  #alone({ verb, key, token, notAfterMs }: Call): unknown {
+  #alone({ verb, key, token, notAfterMs, leastFence }: Call): unknown {
     const [micros, keys] = [this.#micros, [key]];
-    if (verb === 'acquire') return this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences: 1 }, micros);
+    if (verb === 'acquire')
+      return this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences: 1, leastFence }, micros);
     if (verb === 'renew') return this.#machine.extend(keys, token, lifetimeMs, false, notAfterMs, micros);
     return this.#machine.release({ keys, token, ticket: 0, yieldMs: 0 }, micros).results[0];
   }
@@ -234,6 +237,7 @@ class Caller {
   readonly #world: World;
   readonly #process: Process;
   readonly #name: string;
+  readonly #leasts = new Map<string, number>();
   #turns = 0;
 
   constructor(world: World, process: Process, name: string) {
@@ -336,6 +340,14 @@ class Caller {
       onReply(reply);
     };
     this.#world.after(timeoutMs, () => answer(undefined));
-    this.#process.call({ verb, key, token, notAfterMs, isConfirmed, answer });
+    // Of half of the tokens, as those of a quorum: a little ahead of the clock, or behind it.
+    const leastMs = epochMs + this.#world.nowMs + 4 * this.#world.random() - 1;
+    const leastFence = this.#leasts.get(token) ?? (this.#world.chance(0.5) ? Math.floor(1000 * leastMs) : 0);
+    this.#leasts.set(token, leastFence);
+    const checked = (reply: any): void => {
+      if (reply?.fence < leastFence && verb === 'acquire') throw new BrokenPromise(`${reply.fence} < ${leastFence}`);
+      answer(reply);
+    };
+    this.#process.call({ verb, key, token, notAfterMs, leastFence, isConfirmed, answer: checked });
   }
 }

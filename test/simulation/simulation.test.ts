@@ -70,7 +70,7 @@ const worlds: Readonly<Record<string, Partial<Rules>>> = {
   'others that poll, and an old client': { nonQueueing: 1, counters: 2, giveUp: 0.1, loseMessage: 0.1, turnsEach: 4 },
 };
 
-const seedsEach = 1250;
+const seedsEach = Number(process.env.SEEDS ?? 1250);
 
 describe('the waiting protocol in simulated worlds', () => {
   const seed = Number(process.env.SEED ?? Number.NaN);

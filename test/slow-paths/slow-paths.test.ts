@@ -8,7 +8,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import type { Store } from '../../src/store';
 import { storeOf } from '../../src/stores/open';
-import { type Command, keysOf, Run, worlds } from '../redis/any-commands';
+import { type Command, keysOf, RisingFences, Run, worlds } from '../redis/any-commands';
 import { altered } from '../support/altered-tree';
 import { startRedis, uniqueKey } from '../support/redis';
 import { shortCuts } from './short-cuts';
@@ -53,7 +53,7 @@ describe('without short cuts', function () {
       fc.assert(
         fc.asyncProperty(fc.array(commands, { minLength: 1, maxLength: 60, size: 'max' }), async (some) => {
           const channel = uniqueKey('channel');
-          const runs = stores.map((store) => new Run(store, channel));
+          const runs = stores.map((store) => new Run(store, channel, RisingFences));
           for (const [n, tick] of ticksOf(some).entries()) {
             const [fast, slow] = await Promise.all(
               runs.map((run) => Promise.all(tick.map((each) => run.answer(each)))),

@@ -74,16 +74,16 @@ export class AlteredTree {
     if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);
   }
 
-  /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours. */
+  /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours, too. */
   run(args: readonly string[], { mostMs = 600_000, isShown = false } = {}): Promise<Ran> {
-    const stdio = ['ignore', isShown ? 'inherit' : 'pipe', isShown ? 'inherit' : 'pipe'] as const;
-    const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: [...stdio] });
+    const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     const collect = (data: unknown): void => {
       output += String(data);
+      if (isShown) process.stdout.write(String(data));
     };
-    child.stdout?.on('data', collect);
-    child.stderr?.on('data', collect);
+    child.stdout.on('data', collect);
+    child.stderr.on('data', collect);
     const late = setTimeout(() => child.kill('SIGTERM'), mostMs);
     return new Promise((resolve) => {
       child.once('close', (code) => {

@@ -172,6 +172,12 @@ describe('torture: the models', () => {
       brief.holds(22, 'a1', 100, { kind: 'read', fence: 7 }).checks(25, 'a1', 0);
       expect(check(held(brief, 'b1', 24, 60, { kind: 'read', fence: 7 }))).to.deep.equal([]);
       expect(check(held(history, 'b2', 200, 210, { kind: 'write', fence: 7 }))).to.not.deep.equal([]);
+      // Its reply was lost: it has never been sure of being a reader.
+      const lost = held(new History(), 'a1', 10, 100, { kind: 'write', fence: 7 }).ends(20, 'a1');
+      expect(check(held(lost, 'b1', 24, 60, { kind: 'read', fence: 7 }))).to.not.deep.equal([]);
+      const asked = held(new History(), 'a1', 10, 100, { kind: 'write', fence: 7 }).ends(20, 'a1');
+      asked.holds(21, 'a1', 0, { kind: 'read', fence: 7 });
+      expect(check(held(asked, 'b1', 24, 60, { kind: 'read', fence: 7 }))).to.deep.equal([]);
     });
 
     it('permits have each their own, in any order', () => {

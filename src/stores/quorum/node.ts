@@ -14,6 +14,7 @@ export interface Clock {
 
 const firstProbeMs = 20;
 const longestProbeMs = 1000;
+const lastForMs = 5000;
 /** Releases beyond this are not kept for a silent node: the lifetimes free those keys. */
 const mostPendingReleases = 1000;
 
@@ -21,8 +22,8 @@ export class QuorumNode {
   readonly store: Node;
   readonly name: string;
   isSilent = false;
-  /** It was late, or had no vote: others are asked first. */
-  isLast = false;
+  /** Until then others are asked first, because it was late or had no vote; 0: never. */
+  lastUntilMs = 0;
   /** '' where it is not known. */
   runId = '';
   /** How often the server has been identified. */
@@ -102,6 +103,11 @@ export class QuorumNode {
 
   #guardedForMs(longestMs: number): number {
     return this.#startedMs + longestMs - this.#clock.now().monoMs;
+  }
+
+  /** Others are asked first, for a while. */
+  wasLate(nowMs: number): void {
+    this.lastUntilMs = nowMs + lastForMs;
   }
 
   /** A node that did not reply at all is skipped from now on. */

@@ -11,15 +11,21 @@ export interface Tally<T> {
   open: number;
 }
 
+/** Those that are asked first, and the rest. */
+type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]];
+
 export class Nodes {
   readonly all: readonly QuorumNode[];
   readonly majority: number;
+  /** By the node that is the first, where all are well. */
+  readonly #orders: readonly Order[];
   #identifications = 0;
   #duplicate: QuorumNode | undefined;
 
   constructor(all: readonly QuorumNode[]) {
     this.all = all;
     this.majority = Math.floor(all.length / 2) + 1;
+    this.#orders = all.map((_, n) => this.#split([...all.slice(n), ...all.slice(0, n)]));
   }
 
   get size(): number {
@@ -41,12 +47,19 @@ export class Nodes {
    * Those to ask, a bare majority first: the same for all callers of a key, so that two that want it at once meet at the same
    * nodes, and others for other keys.
    */
-  inOrder(key: string): [first: readonly QuorumNode[], rest: readonly QuorumNode[]] {
-    const { responsive, majority, size } = this;
-    const from = spread(key) % size;
-    const ordered = size === majority ? responsive : [...responsive.slice(from), ...responsive.slice(0, from)];
-    if (ordered.some((node) => node.isLast)) ordered.sort((a, b) => Number(a.isLast) - Number(b.isLast));
-    return [ordered.slice(0, majority), ordered.slice(majority)];
+  inOrder(key: string, nowMs: number): Order {
+    const from = this.size === this.majority ? 0 : spread(key) % this.size;
+    if (this.all.every((node) => !node.isSilent && node.lastUntilMs <= nowMs)) return this.#orders[from]!;
+    const { responsive } = this;
+    const ordered = [...responsive.slice(from), ...responsive.slice(0, from)];
+    // The one that was late last comes last.
+    const lateness = ({ lastUntilMs }: QuorumNode): number => (lastUntilMs > nowMs ? lastUntilMs : 0);
+    ordered.sort((a, b) => lateness(a) - lateness(b));
+    return this.#split(ordered);
+  }
+
+  #split(ordered: readonly QuorumNode[]): Order {
+    return [ordered.slice(0, this.majority), ordered.slice(this.majority)];
   }
 
   /** Why the others are not asked. */

@@ -11,7 +11,7 @@ import type { LockBackendError } from '../../errors';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
 import type { Clock, QuorumNode } from './node';
 import type { Nodes } from './nodes';
-import { Reserve } from './reserve';
+import { Reserve, type Reserves } from './reserve';
 
 /** How it ended. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -19,6 +19,12 @@ export type Verdict =
   | { readonly is: 'busy'; readonly leftMs: number }
   | { readonly is: 'failed'; readonly errors: readonly LockBackendError[] }
   | { readonly is: 'over' };
+
+/** The reply to the release at a node, if one was sent there. */
+export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
+
+/** Nobody else has it. */
+type Own<T> = { -readonly [name in keyof T]: T[name] };
 
 export class Round {
   readonly #request: AcquireRequest;
@@ -38,52 +44,58 @@ export class Round {
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new Map<QuorumNode, number>();
   /** Nodes that had no room: the caller may be queued there. */
-  #queued: QuorumNode[] | undefined;
+  readonly #queued = new Set<QuorumNode>();
+  /** What was queued has what it waited for, and may have released it since. */
+  #isServed = false;
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
   #writing = 0;
   #fence: number | undefined;
   #mayExecuteUntilMs = 0;
-  #releases: ReadonlyMap<QuorumNode, Promise<ReleaseReply>> | undefined;
+  #releases: Releases | undefined;
 
   /**
+   * @param request   Becomes the round's own: its `begin` is replaced.
    * @param longestMs The largest lifetime in use.
    * @param onDone    Called when the last node has answered.
    * @param onVerdict Called once; absent for an acquire that only adds nodes to a lock that is held.
    */
   constructor(
-    request: AcquireRequest,
+    request: Own<AcquireRequest>,
     nodes: Nodes,
     longestMs: number,
     clock: Clock,
+    reserves: Reserves,
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
     // Whoever has the lock wants it at the other nodes too; until then its caller may have given up.
-    const begin = (): boolean => this.#phase === 'granted' || (this.#phase !== 'over' && request.begin());
-    this.#request = { ...request, begin };
+    const { begin } = request;
+    request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
+    this.#request = request;
     this.#nodes = nodes;
     this.#longestMs = longestMs;
     this.#clock = clock;
-    this.#reserve = new Reserve(clock);
+    this.#reserve = new Reserve(reserves);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
-    if (onVerdict === undefined) this.#phase = 'granted';
+    this.#isServed = onVerdict === undefined;
+    if (this.#isServed) this.#phase = 'granted';
   }
 
   /**
-   * @param rest    Asked after `restAfterMs`, or when one of the first refuses.
+   * @param rest    Asked at `restDueMs`, or when one of the first refuses.
    * @param skipped Why others are not asked.
    */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
     skipped: readonly LockBackendError[],
-    restAfterMs: number,
+    restDueMs: number,
   ): void {
-    this.#errors.push(...skipped);
-    this.#reserve.keep(rest, restAfterMs, () => this.#onLate());
+    for (const error of skipped) this.#errors.push(error);
+    this.#reserve.keep(rest, restDueMs, () => this.#onLate());
     this.#ask(first);
   }
 
@@ -93,7 +105,8 @@ export class Round {
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const node of this.#open) node.isLast = true;
+    const nowMs = this.#clock.now().monoMs;
+    if (this.#phase === 'asking') for (const node of this.#open) node.wasLate(nowMs);
     this.askAll();
   }
 
@@ -133,7 +146,7 @@ export class Round {
   }
 
   /** The token was released, with these replies to come; or it is given up, and released here. */
-  end(releases?: ReadonlyMap<QuorumNode, Promise<ReleaseReply>>): void {
+  end(releases?: Releases): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
     this.#releases = releases;
@@ -147,7 +160,7 @@ export class Round {
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
     if (guard) {
       this.#errors.push(guard);
-      node.isLast = true;
+      node.wasLate(this.#clock.now().monoMs);
     } else {
       this.#votes += 1;
       this.#fences.set(node, fence);
@@ -158,8 +171,8 @@ export class Round {
   #busy(node: QuorumNode, leftMs: number): void {
     this.#votes += 1;
     this.#lefts.push(leftMs);
-    this.#queued = [...(this.#queued ?? []), node];
-    if (this.#phase === 'granted') this.#leaveQueues();
+    if (this.#isServed) this.#leaveQueue(node);
+    else this.#queued.add(node);
     this.#answered(node);
   }
 
@@ -199,12 +212,13 @@ export class Round {
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
-    this.#fence ??= Math.max(...this.#fences.values());
+    this.#fence ??= largest(this.#fences.values());
     let agreed = 0;
     for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
     if (agreed >= this.#nodes.majority) {
       this.#phase = 'granted';
-      this.#leaveQueues();
+      this.#isServed = true;
+      for (const node of this.#mayQueue()) this.#leaveQueue(node);
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
     for (const [node, fence] of this.#fences) {
@@ -246,7 +260,7 @@ export class Round {
 
   #releaseLate(node: QuorumNode): void {
     if (!this.#holders.has(node)) return;
-    const release = this.#holders.get(node) === 0 ? this.#releases?.get(node) : undefined;
+    const release = this.#holders.get(node) === 0 ? this.#releases?.(node) : undefined;
     // A release that was sent behind the request has found the token there.
     if (release === undefined) return this.#release(node);
     release.then(
@@ -256,19 +270,27 @@ export class Round {
   }
 
   #release(node: QuorumNode): void {
-    node.abandon(this.#releaseOf(this.#request.token), this.#holders.get(node)!);
+    node.abandon(releaseOf(this.#request, this.#request.token), this.#holders.get(node)!);
   }
 
-  /** Its caller holds the lock: the nodes that had no room need not keep its place in their queues. */
-  #leaveQueues(): void {
+  /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
+  #mayQueue(): Iterable<QuorumNode> {
+    if ((this.#request.queueAs?.ticket ?? 0) === 0) return this.#queued;
+    return this.#nodes.all.filter((node) => !this.#fences.has(node));
+  }
+
+  #leaveQueue(node: QuorumNode): void {
     const whose = this.#request.queueAs?.token;
-    if (whose === undefined || this.#queued === undefined) return;
-    for (const node of this.#queued) node.abandon(this.#releaseOf(whose, -1), 0);
-    this.#queued = undefined;
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1), 0);
   }
+}
 
-  #releaseOf(token: string, ticket = 0): ReleaseRequest {
-    const { keys, mode, commandTimeoutMs } = this.#request;
-    return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
-  }
+function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
+  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+}
+
+function largest(fences: Iterable<number>): number {
+  let most = 0;
+  for (const fence of fences) most = Math.max(most, fence);
+  return most;
 }

@@ -36,6 +36,8 @@ import { Nodes } from './nodes';
 import { QuorumOperator } from './operator';
 import { placesOut, withPlaces } from './places';
 import { inspectMajority } from './reads';
+import { releaseByMajority } from './release';
+import { Reserves } from './reserve';
 import { Round, type Verdict } from './round';
 
 const realClock: Clock = {
@@ -62,6 +64,7 @@ export class Quorum implements Store {
   readonly operator: QuorumOperator;
   readonly #nodes: Nodes;
   readonly #clock: Clock;
+  readonly #reserves: Reserves;
   /** By token: rounds in which a node has not replied yet. */
   readonly #rounds = new Map<string, Round>();
   #identifying: Promise<unknown> | undefined;
@@ -79,6 +82,7 @@ export class Quorum implements Store {
   constructor(stores: readonly Node[], clock: Clock = realClock) {
     this.keyPrefix = stores[0]!.keyPrefix;
     this.#clock = clock;
+    this.#reserves = new Reserves(clock);
     this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
     this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
     const { size, majority } = this.#nodes;
@@ -163,7 +167,8 @@ export class Quorum implements Store {
           resolve(grantOf(request, verdict.fence, sent));
         }
       };
-      const [first, rest] = this.#nodes.inOrder(listOf(request.keys)[0]!);
+      const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
+      const [first, rest] = request.asksAll ? [[...some, ...others], []] : [some, others];
       this.#start(request, lifetimeMs, sent, first, rest, onVerdict);
     });
   }
@@ -188,13 +193,15 @@ export class Quorum implements Store {
       this.#nodes,
       this.#longestMs,
       this.#clock,
+      this.#reserves,
       onDone,
       onVerdict,
     );
     this.#rounds.set(token, round);
-    const skipped = onVerdict === undefined ? [] : this.#nodes.skipped([...first, ...rest]);
+    const isWhole = onVerdict === undefined || first.length + rest.length === this.#nodes.size;
+    const skipped = isWhole ? [] : this.#nodes.skipped([...first, ...rest]);
     const restAfterMs = Math.min(Math.max(leastRestMs, 4 * this.#tookMs), mostRestMs, lifetimeMs * timeoutShare);
-    round.start(first, rest, skipped, restAfterMs);
+    round.start(first, rest, skipped, sent.monoMs + restAfterMs);
   }
 
   /** Ahead of every clock by the time it gets there, if all goes well. */
@@ -241,31 +248,7 @@ export class Quorum implements Store {
   }
 
   release(request: ReleaseRequest): Promise<ReleaseReply> {
-    const round = this.#rounds.get(request.token);
-    const unasked = round?.settle() ?? [];
-    const mayHold = unasked.length === 0 ? this.#nodes.all : this.#nodes.all.filter((node) => !unasked.includes(node));
-    const responsive = unasked.length === 0 ? this.#nodes.responsive : mayHold.filter((node) => !node.isSilent);
-    const releases = new Map(responsive.map((node) => [node, node.store.release(request)] as const));
-    round?.end(releases);
-    for (const node of mayHold) if (!releases.has(node)) node.abandon(request, 0);
-    const send = (node: QuorumNode): Promise<ReleaseReply> =>
-      releases.get(node)!.catch((error) => {
-        node.failed(error);
-        node.abandon(request, 0);
-        throw error;
-      });
-    return this.#nodes.ask(
-      send,
-      ({ replies, errors, open }) => {
-        const count = { released: 0, missing: unasked.length, taken: 0 };
-        for (const reply of replies.values()) count[reply] += 1;
-        if (count.released >= this.#nodes.majority) return 'released';
-        if (this.#nodes.isMinority(count.missing + count.taken)) return count.taken > 0 ? 'taken' : 'missing';
-        if (open === 0) throw this.#nodes.noMajority(errors, request.keys, true);
-        return undefined;
-      },
-      responsive,
-    );
+    return releaseByMajority(this.#nodes, request, this.#rounds.get(request.token));
   }
 
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
@@ -278,7 +261,7 @@ export class Quorum implements Store {
     for (const node of this.#nodes.all) {
       if (!round?.awaits(node) && !unasked.includes(node)) node.abandon(request, untilMs);
     }
-    round?.end(new Map());
+    round?.end(() => undefined);
   }
 
   inspect(key: string, commandTimeoutMs: number): Promise<LockState> {

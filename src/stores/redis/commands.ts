@@ -44,13 +44,14 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
   const { keys, token, lifetimeMs, queueAs, fences = 1, leastFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
-  const isUsual = queueAs === undefined && pauseMs === undefined && leastFence === undefined && fences === 1;
+  const isUsual = queueAs === undefined && pauseMs === undefined && fences === 1;
   if (isUsual && typeof keys === 'string')
     return new PlainCall(keys, token, fence, {
       verb: 'acquire',
       lifetimeMs: lifetimeMs ?? probationMs,
       notAfter: Math.ceil(notAfter),
       fences: fencesOf(request),
+      leastFence: leastFence ?? 0,
     });
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
@@ -287,9 +288,10 @@ export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment
   return { outcome: 'late' };
 }
 
-export function releaseReply(reply: unknown, keys: Key): ReleaseReply {
+export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest['counted']): ReleaseReply {
   const results = integers(reply, listOf(keys).length, keys);
   if (results.every((result) => result === 1)) return 'released';
+  counted?.(results.filter((result) => result === 1).length);
   return results.includes(-1) ? 'taken' : 'missing';
 }
 

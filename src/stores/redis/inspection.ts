@@ -20,11 +20,10 @@ const kinds: Readonly<Record<string, HoldKind>> = {
   p: 'permits',
 };
 
-/** In the order in which the keys were asked for. @throws {LockBackendError} it is not one that the script gives. */
+/** Of the first keys that were asked for, in their order, one at least. @throws {LockBackendError} it is not one that the script gives. */
 export function inspectReply(reply: unknown, keys: readonly string[]): (Seen | LockBackendError)[] {
-  if (!Array.isArray(reply) || reply.length !== keys.length + 2 || !Number.isSafeInteger(reply[0])) {
-    throw strangeReply(reply, keys);
-  }
+  const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
+  if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
   const [micros, last, ...locks] = reply as [number, unknown, ...unknown[]];
   const fence = last === null ? 0 : Number(last);
   return locks.map((lock, n) => {

@@ -19,22 +19,15 @@ import type { ScriptClient } from './client';
 import { withDeadline } from './deadlines';
 import { inspectReply, type Seen } from './inspection';
 import { integers, strangeReply } from './replies';
+import { scanKeys } from './scan';
 import type { Transport } from './transport';
 
 /** Keys in one command: none takes longer than a millisecond. */
 const keysInCommand = 100;
 const longText = 2 ** 15;
 /** Records that are read at once: at least so many, and more of them when they are short. */
-const leastTexts = 8;
+const leastTexts = 4;
 const lengthAtOnce = 2 ** 19;
-/** Keys that one SCAN passes. */
-const keysInScan = 500;
-/** What it costs the server to pass a key, and to inspect one, at most. */
-const scanMicros = 1;
-const inspectMicros = 5;
-/** How much of the server's time that may take. */
-const serverShare = 0.015;
-
 export class RedisOperator implements Operator {
   readonly isLocal = false;
   readonly keys: Operator['keys'];
@@ -46,7 +39,7 @@ export class RedisOperator implements Operator {
     this.#client = client;
     this.#transport = transport;
     this.#offsetMs = offsetMs;
-    this.keys = client.masters && ((prefix, timeoutMs) => this.#keys(prefix, timeoutMs));
+    this.keys = client.masters && ((...args) => this.#keys(...args));
   }
 
   get offsetMs(): number {
@@ -66,10 +59,16 @@ export class RedisOperator implements Operator {
     return (await Promise.all(parts)).flat();
   }
 
+  /** The script stops early where the locks have very many holders and waiters, so that others do not wait for it. */
   async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
-    const queues = keys.map((key) => companionOf(key, 'queue'));
-    const call = scripts.inspect(keys, queues, this.#fenceKey(keys[0]!), mostShown);
-    return inspectReply(await this.#transport.requestAlone(call, keys, commandTimeoutMs), keys);
+    const all: (Seen | LockBackendError)[] = [];
+    while (all.length < keys.length) {
+      const some = keys.slice(all.length);
+      const queues = some.map((key) => companionOf(key, 'queue'));
+      const call = scripts.inspect(some, queues, this.#fenceKey(some[0]!), mostShown);
+      all.push(...inspectReply(await this.#transport.requestAlone(call, some, commandTimeoutMs), some));
+    }
+    return all;
   }
 
   async free(key: string, id = '', commandTimeoutMs: number): Promise<boolean> {
@@ -138,17 +137,10 @@ export class RedisOperator implements Operator {
     return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
 
-  async *#keys(prefix: string, commandTimeoutMs: number): AsyncGenerator<readonly string[], void> {
-    const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
+  async *#keys(prefix: string, commandTimeoutMs: number, isPaced = true): AsyncGenerator<readonly string[], void> {
     for (const send of await this.#client.masters!()) {
-      for (let cursor = ''; cursor !== '0'; ) {
-        const words = ['SCAN', cursor || '0', 'MATCH', match, 'COUNT', String(keysInScan)];
-        const reply = await withDeadline(send(words), '', commandTimeoutMs);
-        if (!Array.isArray(reply) || !Array.isArray(reply[1])) throw strangeReply(reply, '');
-        cursor = String(reply[0]);
-        const keys = reply[1].map(String).filter((key) => mayBeLock(key) && !isOfRegistry(key));
-        yield keys;
-        if (cursor !== '0') await pause((keysInScan * scanMicros + keys.length * inspectMicros) / serverShare / 1000);
+      for await (const keys of scanKeys(send, prefix, commandTimeoutMs, isPaced)) {
+        yield keys.filter((key) => mayBeLock(key) && !isOfRegistry(key));
       }
     }
   }
@@ -162,8 +154,4 @@ export class RedisOperator implements Operator {
   #fenceKey(key: string): string {
     return this.#client.clustered ? fenceKeyBeside(key) : fenceKey;
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -12,6 +12,8 @@ interface AcquireTerms {
   readonly lifetimeMs: number;
   readonly notAfter: number;
   readonly fences: number;
+  /** 0: any. */
+  readonly leastFence: number;
 }
 
 interface RenewTerms {
@@ -68,7 +70,8 @@ export class PlainCall<T extends Terms = Terms> implements ScriptCall {
     if (terms.verb === 'renew') return scripts.extend([key], token, terms.lifetimeMs, 0, terms.notAfter);
     const keys = [[key], [companionOf(key, 'queue')], fence] as const;
     if (terms.verb === 'release') return scripts.release(...keys, token, 0, terms.yieldMs, []);
-    return scripts.acquire(...keys, token, terms.lifetimeMs, terms.notAfter, terms.fences, []);
+    const least = terms.leastFence > 0 ? [terms.leastFence.toFixed(0)] : [];
+    return scripts.acquire(...keys, token, terms.lifetimeMs, terms.notAfter, terms.fences, least);
   }
 }
 
@@ -103,6 +106,9 @@ class PlainBatch {
       }
       for (const { key } of calls) keys.push(companionOf(key, 'queue'));
     }
+    if (acquires.some(({ terms }) => terms.leastFence > 0)) {
+      for (const { terms } of acquires) words.push(terms.leastFence.toFixed(0));
+    }
     const { lifetimeMs = 1, fences = 0 } = acquires[0]?.terms ?? {};
     // The earliest, should they differ: what is refused as too late is tried again.
     const notAfter = acquires.reduce((least, { terms }) => Math.min(least, terms.notAfter), Number.MAX_SAFE_INTEGER);
@@ -124,14 +130,17 @@ class PlainBatch {
   distribute(reply: unknown): void {
     const read = readReply(reply, this.all.length);
     const known = this.renewals.length + this.releases.length;
+    let fence = (read?.fence ?? 0) - 1;
     this.all.forEach((each, n) => {
+      // Of each acquire, as the script counts.
+      if (n >= known) fence = Math.max(fence + 1, this.acquires[n - known]!.terms.leastFence);
       const own = read?.others?.get(n + 1);
       if (read === undefined) each.reject(strangeReply(reply, each.call.keys));
       else if (typeof own === 'string') each.reject(new Error(own));
       else if (own !== undefined) each.resolve(own);
       else if (n < this.renewals.length) each.resolve([1, read.serverMs]);
       else if (n < known) each.resolve([1]);
-      else each.resolve([1, read.fence === 0 ? 0 : read.fence + n - known, 0, read.serverMs]);
+      else each.resolve([1, read.fence === 0 ? 0 : fence, 0, read.serverMs]);
     });
   }
 }
