@@ -27,6 +27,7 @@ export function lockKeys(key: Key, prefix: string): Key {
   if (typeof key === 'string') return lockKey(key, prefix);
   if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key);
   if (key.length === 0) throw optionError('key', 'at least one key in the array', key, 'range');
+  if (key.length === 1) return lockKey(key[0], prefix);
   // Array.from, not map: a hole is no key, and map would pass it over.
   const keys = [...new Set(Array.from(key, (each) => lockKey(each, prefix)))];
   return keys.length === 1 ? keys[0]! : keys.sort();

@@ -45,8 +45,13 @@ export interface Operator {
   /** False: what is to stay the same is gone. */
   register(registration: Registration, commandTimeoutMs: number): Promise<boolean>;
   processes(commandTimeoutMs: number): Promise<Processes>;
-  /** Keys that begin so, some at a time; some may come twice. Absent: the store cannot list its keys. */
-  readonly keys: ((prefix: string, commandTimeoutMs: number) => AsyncIterable<readonly string[]>) | undefined;
+  /**
+   * Keys that begin so, some at a time; some may come twice. Absent: the store cannot list its keys. Unless `isPaced` is false it
+   * takes a small share of the store's time, with the inspection of those keys.
+   */
+  readonly keys:
+    | ((prefix: string, commandTimeoutMs: number, isPaced?: boolean) => AsyncIterable<readonly string[]>)
+    | undefined;
   /** All keys can be listed at no cost: without a registry, too. */
   readonly isLocal: boolean;
   /** The store's time less this process's monotonic one, in ms. */

@@ -6,7 +6,7 @@
 import { Lock, type LockOptions } from './compat/lock';
 import { acquirePermits, refreshPermits, releasePermits } from './compat/permits';
 import { commandTimeoutMs, connectIfLazy, nodeFor, storeFor } from './compat/stores';
-import { oneByOne, Turn, wakeNext } from './compat/turns';
+import { Turn, wakeNext } from './compat/turns';
 import { LockBackendError } from './errors';
 import { lockKey } from './keys';
 import type { RedisLike } from './redis-like';
@@ -29,6 +29,7 @@ export class Mutex extends Lock {
   protected _kind = 'mutex';
   protected _key: string;
   protected _client: RedisClient;
+  #knownStore: Store | undefined;
 
   /** @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key. */
   constructor(client: RedisClient, key: string, options?: LockOptions) {
@@ -46,30 +47,35 @@ export class Mutex extends Lock {
 
   protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
     connectIfLazy(this._client);
-    return this._attempts(new Turn(this._client, this._key), abortSignal, () => this.#ask());
+    return this._attempts(this._newTurn, abortSignal, this.#askNext);
   }
 
   protected async _release(): Promise<void> {
-    await this.#store.release({ keys: this.#keys, token: this._identifier, commandTimeoutMs });
+    const [store, isConfirmed] = [this.#store, this._isConfirmed];
+    await store.release({ keys: this.#keys, token: this._identifier, commandTimeoutMs, isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
+  /** @internal */
+  protected _newTurn = (): Turn => new Turn(this._client, this._key);
+
   get #store(): Store {
-    return storeFor(this._client);
+    this.#knownStore ??= storeFor(this._client);
+    return this.#knownStore;
   }
 
   get #keys(): string {
     return this.#store.keyPrefix + this._key;
   }
 
-  #ask(): Promise<boolean> {
+  readonly #askNext = (): Promise<boolean> => this._oneByOne(this.#ask);
+
+  readonly #ask = async (): Promise<boolean> => {
     const store = this.#store;
-    return oneByOne(`${this._key} ${this._identifier}`, async () => {
-      if (this._mayBeOurs && (await store.inspect(this.#keys, commandTimeoutMs, this._identifier)).owned) return false;
-      const reply = await store.acquire({ ...this._acquireRequest(this.#keys), commandTimeoutMs });
-      return reply.granted && this._granted(reply.fence, reply.sent);
-    });
-  }
+    if (this._mayBeOurs && (await store.inspect(this.#keys, commandTimeoutMs, this._identifier)).owned) return false;
+    const reply = await store.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+    return reply.granted && this._granted(reply.fence, reply.sent);
+  };
 }
 
 /** At most `limit` holders. Its key is `semaphore:<key>`. */
@@ -96,7 +102,7 @@ export class Semaphore extends Mutex {
   protected override async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
     const { lockTimeout } = this._acquireOptions;
     connectIfLazy(this._client);
-    return this._attempts(new Turn(this._client, this._key), abortSignal, async () => {
+    return this._attempts(this._newTurn, abortSignal, async () => {
       const sent = now();
       const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
       return acquired && this._granted(0, sent);
@@ -158,9 +164,8 @@ export class RedlockMutex extends Lock {
 
   protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
     this._clients.forEach(connectIfLazy);
-    return this._attempts(new Turn(this._clients, this._key), abortSignal, () =>
-      oneByOne(`${this._key} ${this._identifier}`, () => this.#ask()),
-    );
+    const newTurn = (): Turn => new Turn(this._clients, this._key);
+    return this._attempts(newTurn, abortSignal, () => this._oneByOne(() => this.#ask()));
   }
 
   protected async _release(): Promise<void> {
@@ -188,7 +193,7 @@ export class RedlockMutex extends Lock {
   }
 
   #requestTo(node: Node): AcquireRequest {
-    return { ...this._acquireRequest(this.#keysOf(node)), commandTimeoutMs: this.#patienceMs };
+    return this._acquireRequest(this.#keysOf(node), this.#patienceMs);
   }
 
   #releaseFrom(node: Node): ReleaseRequest {

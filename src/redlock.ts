@@ -1,51 +1,51 @@
 // redlock 5.0.0-beta.2, over our leases and stores: same names, settings, errors and events, and the same keys in Redis, so that
 // old and new processes exclude each other. What differs, and why, is in docs/migration.md.
 //
-// Each operation is repeated by `settings` until it succeeds. One key on one client is a lease, and waits in its queue. Several
-// keys, several clients (a quorum), and locks that were made by hand go by their value: an attempt asks the store once, and
-// beside the store's own word stands a ballot, on which each client's answer is noted as it comes in.
+// Each operation is repeated by `settings` until it succeeds, and goes by the value of the lock: an attempt asks the store once.
+// With an only client, its answer is its vote; beside the word of several (a quorum) stands a ballot, on which each client's answer
+// is noted as it comes in. For one key of an only client, pauses are spent in its queue: what that grants is a lease.
+import { Asking } from './compat/asking';
 import {
   type Attempt,
-  Attempts,
   checkDuration,
+  driftMs,
   ExecutionError,
-  noQuorum,
   pauseMs,
   refuseScripts,
   type Settings,
 } from './compat/attempts';
-import { Ballot, type Client, type ExecutionStats, ResourceLockedError } from './compat/ballot';
-import { Electorate, type Value } from './compat/electorate';
-import { owner, QueuedCall } from './compat/queued';
+import {
+  type Ballot,
+  type Client,
+  type ClientExecutionResult,
+  type ExecutionResult,
+  type ExecutionStats,
+  type RedlockAbortSignal,
+  ResourceLockedError,
+} from './compat/ballot';
+import type { Value } from './compat/electorate';
+import { extendOnce, type Hold, leftMs, releaseOnce, sentOf, signalOf } from './compat/hold';
+import { yieldMs } from './compat/queued';
 import { Renewal } from './compat/renewal';
-import { commandTimeoutMs, connectIfLazy } from './compat/stores';
+import { quit } from './compat/stores';
 import { after, Tenure } from './compat/tenure';
 import { optionError } from './errors';
 import { type Key, lockKeys } from './keys';
-import type { Lease } from './lease';
 import { type Moment, now, trustedMs } from './store';
-import { redisExpLock, type WithLock } from './with-lock';
 
-export { type Client, ExecutionError, type ExecutionStats, ResourceLockedError, type Settings };
-
-export type ClientExecutionResult =
-  | { client: Client; vote: 'for'; value: number }
-  | { client: Client; vote: 'against'; error: Error };
-
-export interface ExecutionResult {
-  attempts: ReadonlyArray<Promise<ExecutionStats>>;
-}
-
-/** The signal of `using`: `error` is why it aborted. */
-export type RedlockAbortSignal = AbortSignal & { error?: Error };
-
-/** Redis expires with a precision of 1 ms; the other is redlock's own. */
-const leastDriftMs = 2;
+export {
+  type Client,
+  type ClientExecutionResult,
+  ExecutionError,
+  type ExecutionResult,
+  type ExecutionStats,
+  type RedlockAbortSignal,
+  ResourceLockedError,
+  type Settings,
+};
 
 /** What a Lock is held by. */
-const held = new WeakMap<Lock, Lease | Tenure>();
-/** Leases that were released: another release finds nothing. */
-const released = new WeakSet<Lease>();
+const held = new WeakMap<Lock, Hold>();
 
 /** A lock that is held. `redlock.acquire` and `extend` make it; made by hand, it releases and extends what `value` holds. */
 export class Lock {
@@ -92,11 +92,7 @@ export class Lock {
   }
 }
 
-export class Redlock extends Attempts {
-  readonly #electorate: Electorate;
-  /** For one key on one client. */
-  readonly #withLock: WithLock | undefined;
-
+export class Redlock extends Asking {
   /**
    * @param clients  One or more, of independent servers.
    * @param settings Default: those of `Settings`.
@@ -107,10 +103,6 @@ export class Redlock extends Attempts {
   constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
     super(clients, settings);
     refuseScripts(scripts);
-    this.#electorate = new Electorate(this.clients);
-    const [redis] = this.clients;
-    if (this.clients.size === 1)
-      this.#withLock = redisExpLock({ redis: redis!, owner, commandTimeout: commandTimeoutMs });
   }
 
   /** Runs `quit()` on all clients. Locks that are held stay until their end. */
@@ -127,10 +119,13 @@ export class Redlock extends Attempts {
    */
   async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration);
-    const keys = this.#keysOf(resources);
-    if (this.#withLock === undefined || typeof keys !== 'string')
-      return this.#acquireAll(resources, keys, duration, settings);
-    return this.#acquireOne(this.#withLock, resources, duration, settings);
+    const { attempts, result, call } = await this._ask(resources, this.#keysOf(resources), duration, settings);
+    if (typeof result === 'function')
+      return this.#lock(resources, result.token, attempts, result, sentOf(result, duration), duration, settings);
+    const { token, fence, sent } = result;
+    const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
+    if (call.mayExecute) tenure.request = call;
+    return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
   }
 
   /**
@@ -142,7 +137,10 @@ export class Redlock extends Attempts {
   async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
     lock.expiration = 0;
     const hold = holdOf(lock);
-    const release = hold instanceof Tenure ? this.#releaseValue(lock, hold) : this.#releaseLease(lock, hold);
+    const release =
+      hold instanceof Tenure
+        ? this.#releaseValue(lock, hold)
+        : () => this._attemptAlone(lock.resources, () => releaseOnce(hold));
     const { attempts } = await this._repeat(settings, release);
     return { attempts };
   }
@@ -161,8 +159,8 @@ export class Redlock extends Attempts {
     const extend =
       hold instanceof Tenure
         ? () =>
-            this._attempt(resources, (ballot) =>
-              this.#electorate.extend(this.#valueOf(existing), hold, duration, endOf, ballot),
+            this.#attempt(resources, (ballot) =>
+              this._electorate.extend(this.#valueOf(existing, hold), hold, duration, endOf, ballot),
             )
         : () => this._attemptAlone(resources, () => extendOnce(hold, duration));
     const { attempts, result } = await this._repeat(settings, extend);
@@ -205,19 +203,22 @@ export class Redlock extends Attempts {
         'A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.',
       );
     }
-    const acquired = await this.acquire(resources, duration, settings);
+    const acquired = await this.acquire(resources, duration, given);
+    const hold = holdOf(acquired);
     // The attempts to extend it that failed.
     const failed: Promise<ExecutionStats>[] = [];
+    const signal = signalOf(hold, failed);
     const renewal = new Renewal(acquired, {
       thresholdMs: settings.automaticExtensionThreshold,
       pauseMs: () => pauseMs(settings),
+      isHeld: () => leftMs(hold) > 0,
+      watch: () => hold instanceof Tenure && hold.watch(),
       extend: (lock: Lock) =>
         this.extend(lock, duration, { ...settings, retryCount: 0 }).catch((error) => {
           if (error instanceof ExecutionError) failed.push(...error.attempts);
           throw error;
         }),
     });
-    const signal = signalOf(acquired, failed);
     let failure: { error: unknown } | undefined;
     try {
       return await routine(signal);
@@ -225,65 +226,11 @@ export class Redlock extends Attempts {
       failure = { error };
       throw error;
     } finally {
-      const lock = await renewal.stop();
-      await lock.release().catch((error) => {
+      const extending = renewal.stop();
+      if (extending !== undefined) await extending;
+      await this.release(renewal.lock).catch((error) => {
         throw failure === undefined ? error : Object.assign(error, { cause: failure.error });
       });
-    }
-  }
-
-  async #acquireOne(
-    withLock: WithLock,
-    resources: string[],
-    duration: number,
-    settings: Partial<Settings> | undefined,
-  ): Promise<Lock> {
-    const call = new QueuedCall(withLock, resources[0]!, duration);
-    // The same each time: a crowd that waits should not make an error for each of its attempts.
-    let busy: { stats: Promise<ExecutionStats>; error: Error } | undefined;
-    const attempt = async (): Promise<Attempt<Lease>> => {
-      if (!call.isKnownBusy) return this._attemptAlone(resources, () => call.ask());
-      busy ??= Ballot.refused(this.clients, resources.length);
-      this._tell(busy.error);
-      return { stats: busy.stats, result: undefined };
-    };
-    try {
-      const { attempts, result: lease } = await this._repeat(settings, attempt, (ms) => call.pause(ms));
-      return this.#lock(resources, lease.token, attempts, lease, sentOf(lease, duration), duration, settings);
-    } catch (error) {
-      // redlock releases then, and tells that there was nothing to release.
-      if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length).error);
-      throw error;
-    } finally {
-      if (call.isQueued) await call.leave();
-    }
-  }
-
-  async #acquireAll(
-    resources: string[],
-    keys: Key,
-    duration: number,
-    settings: Partial<Settings> | undefined,
-  ): Promise<Lock> {
-    this.#electorate.uses(duration);
-    const call = this.#electorate.call(keys, duration);
-    for (const client of this.clients) connectIfLazy(client);
-    await this.#electorate.ready();
-    try {
-      const { attempts, result } = await this._repeat(settings, () =>
-        this._attempt(resources, (ballot) => call.ask(ballot)),
-      );
-      const { token, fence, sent } = result;
-      const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
-      return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
-    } catch (error) {
-      call.retract();
-      if (error instanceof ExecutionError) {
-        await error.attempts.at(-1);
-        const value = { keys, token: call.token };
-        await (await this._attempt(resources, (ballot) => this.#electorate.release(value, ballot))).stats;
-      }
-      throw error;
     }
   }
 
@@ -291,7 +238,7 @@ export class Redlock extends Attempts {
     resources: string[],
     value: string,
     attempts: Promise<ExecutionStats>[],
-    hold: Lease | Tenure,
+    hold: Hold,
     sent: Moment,
     duration: number,
     settings: Partial<Settings> | undefined,
@@ -307,72 +254,48 @@ export class Redlock extends Attempts {
   }
 
   #driftMs(duration: number, settings: Partial<Settings> | undefined): number {
-    return Math.round((settings?.driftFactor ?? this.settings.driftFactor) * duration) + leastDriftMs;
+    return driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
+  }
+
+  /** One attempt, whoever is asked. */
+  #attempt<T extends object | true>(
+    resources: readonly string[],
+    ask: (ballot?: Ballot) => Promise<T | number>,
+  ): Promise<Attempt<T>> {
+    return this._isAlone ? this._attemptAlone(resources, ask) : this._attempt(resources, ask);
   }
 
   #releaseValue(lock: Lock, tenure: Tenure): () => Promise<Attempt<true>> {
     tenure.release();
-    const value = this.#valueOf(lock);
-    return () => this._attempt(lock.resources, (ballot) => this.#electorate.release(value, ballot));
+    const value = this.#valueOf(lock, tenure);
+    const release = async (ballot?: Ballot): Promise<true | number> => {
+      const released = await this._electorate.release(value, yieldMs, ballot);
+      // It would take the key that was freed just now.
+      if (tenure.request?.mayExecute) tenure.request.retract();
+      return released;
+    };
+    return () => this.#attempt(lock.resources, release);
   }
 
-  #releaseLease(lock: Lock, lease: Lease): () => Promise<Attempt<true>> {
-    return () => this._attemptAlone(lock.resources, () => releaseOnce(lease));
-  }
-
-  #valueOf({ resources, value }: Lock): Value {
-    return { keys: this.#keysOf(resources), token: value };
+  #valueOf({ resources, value }: Lock, tenure: Tenure): Value {
+    const isConfirmed = this._isAlone && tenure.fence > 0 && tenure.request === undefined;
+    return { keys: this.#keysOf(resources), token: value, isConfirmed };
   }
 
   #keysOf(resources: unknown): Key {
     if (!Array.isArray(resources)) throw optionError('resources', 'an array of strings', resources);
-    return lockKeys(resources, this.#electorate.store.keyPrefix);
+    return lockKeys(resources, this._electorate.store.keyPrefix);
   }
 }
 
 export default Redlock;
 
 /** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
-function holdOf(lock: Lock): Lease | Tenure {
+function holdOf(lock: Lock): Hold {
   let hold = held.get(lock);
   if (hold === undefined) {
     hold = new Tenure(lock.resources, 0, after(now(), lock.expiration - Date.now()));
     held.set(lock, hold);
   }
   return hold;
-}
-
-/** The signal of `using`. `failed` is filled as extensions fail. */
-function signalOf({ signal: lost }: Lock, failed: Promise<ExecutionStats>[]): RedlockAbortSignal {
-  const aborter = new AbortController();
-  const signal: RedlockAbortSignal = aborter.signal;
-  const abort = (): void => {
-    signal.error = new ExecutionError(noQuorum, failed, { cause: lost.reason });
-    aborter.abort(signal.error);
-  };
-  if (lost.aborted) abort();
-  else lost.addEventListener('abort', abort);
-  return signal;
-}
-
-/** Whether it was still ours. Another release finds nothing. */
-async function releaseOnce(lease: Lease): Promise<true | undefined> {
-  if (released.has(lease) || !(await lease.release())) return undefined;
-  released.add(lease);
-  return true;
-}
-
-/** When the request was sent that extended it; undefined where it is not ours any more. */
-async function extendOnce(lease: Lease, duration: number): Promise<Moment | undefined> {
-  return (await lease.extend(duration)) ? sentOf(lease, duration) : undefined;
-}
-
-/** When what Redis last confirmed of a lease was sent. */
-function sentOf(lease: Lease, duration: number): Moment {
-  return after(now(), lease.remaining() - trustedMs(duration));
-}
-
-async function quit(client: Client): Promise<unknown> {
-  const { quit, close } = client as { quit?: () => unknown; close?: () => unknown };
-  return quit === undefined ? close?.call(client) : quit.call(client);
 }

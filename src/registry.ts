@@ -100,7 +100,7 @@ function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
 }
 
 /** The server is blocked for a fraction of a ms by reading, or writing, a part of this length. */
-const mostLength = 2 ** 17;
+const mostLength = 2 ** 18;
 
 /** Into how many parts so much is divided: a power of two, so that most entries stay where they are; fewer only when it is far less. */
 function partsFor(length: number, before: number): number {

@@ -64,6 +64,8 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** For one of a quorum, which is not queued: the least that the fence may be. */
   readonly leastFence?: number | undefined;
+  /** Of a quorum: all nodes at once, not a bare majority first. */
+  readonly asksAll?: boolean | undefined;
   /** Of a reader that shares a member: that member. While it is there, there is room beside it, even while others wait. */
   readonly beside?: { readonly token: string; readonly held: Held } | undefined;
   /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
@@ -159,6 +161,8 @@ export interface ReleaseRequest {
   readonly held?: Held | undefined;
   /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */
   readonly done?: Slot | undefined;
+  /** In Redis: told how many of the keys were released, where that is not all of them. */
+  readonly counted?: ((released: number) => void) | undefined;
 }
 
 export interface RaiseRequest {

@@ -71,8 +71,9 @@ async function open(url: URL): Promise<Opened> {
   const [name, client] = installed();
   const single = name === 'redis' ? await nodeRedis(client, url) : await ioredis(client, url);
   const info = await single.info().catch(() => '');
-  if (!/cluster_enabled:1/.test(info)) return single;
+  if (!/^(?:cluster_enabled:1|sentinel_masters:)/m.test(info)) return single;
   single.close();
+  if (!/^cluster_enabled:1/m.test(info)) throw new Error('this is a Sentinel: give the address of the master');
   return name === 'redis' ? nodeRedisCluster(client, url) : ioredisCluster(client, url);
 }
 
@@ -110,7 +111,7 @@ async function nodeRedis({ createClient }: Foreign, url: URL): Promise<Opened & 
   redis.on('error', () => {});
   await redis.connect();
   isOpen = true;
-  return { redis, info: () => redis.info('cluster'), close: () => endNodeRedis(redis) };
+  return { redis, info: () => redis.info(), close: () => endNodeRedis(redis) };
 }
 
 async function nodeRedisCluster({ createCluster }: Foreign, url: URL): Promise<Opened> {
@@ -150,7 +151,7 @@ async function ioredis(module: Foreign, url: URL): Promise<Opened & { info(): Pr
     throw cause ?? error;
   });
   isOpen = true;
-  return { redis, info: () => redis.info('cluster'), close: () => redis.disconnect() };
+  return { redis, info: () => redis.info(), close: () => redis.disconnect() };
 }
 
 async function ioredisCluster(module: Foreign, url: URL): Promise<Opened> {

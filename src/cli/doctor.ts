@@ -59,18 +59,30 @@ async function examine(session: Session): Promise<Finding[]> {
     return [ok('reachable', connection.name), await withoutEnd(store, prefix)];
   }
   const all: Finding[] = [ok('reachable', connection.name)];
-  for (const send of await connection.masters()) {
+  const masters = await connection.masters();
+  for (const send of masters) {
     const bounded: Send = (words) => inTime(send(words));
-    const trips = await roundTrips(bounded);
-    all.push(...trips.findings);
-    if (trips.isSilent) return all;
-    all.push(...(await ofServer(bounded)));
-    all.push(await skew(bounded));
-    all.push(...(await checkRights(bounded, prefix)));
-    all.push(...(await foreignTypes(bounded, prefix)));
+    const { findings, isSilent } = await ofMaster(bounded, prefix);
+    const port = masters.length > 1 && !isSilent ? (await infoOf(bounded))?.('tcp_port') : undefined;
+    const named = (each: Finding): Finding => ({ ...each, remedy: `at port ${port}: ${each.remedy}` });
+    all.push(...findings.map((each) => (port === undefined || each.status === 'ok' ? each : named(each))));
+    if (isSilent) return all;
   }
   all.push(await withoutEnd(store, prefix));
-  return all;
+  return once(all);
+}
+
+async function ofMaster(send: Send, prefix: string): Promise<{ findings: Finding[]; isSilent: boolean }> {
+  const { findings, isSilent } = await roundTrips(send);
+  if (isSilent) return { findings, isSilent };
+  findings.push(...(await ofServer(send)), await skew(send));
+  findings.push(...(await checkRights(send, prefix)), ...(await foreignTypes(send, prefix)));
+  return { findings, isSilent };
+}
+
+/** What all servers of a cluster have in common is said once. */
+function once(all: readonly Finding[]): Finding[] {
+  return [...new Map(all.map((finding) => [JSON.stringify(finding), finding])).values()];
 }
 
 function inTime<T>(work: Promise<T>): Promise<T> {

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CommandLine, check, parse } from './command-line';
 import { type Command, commands } from './commands';
-import { exitOf, usage } from './exit';
-import { note, print, watchOutput } from './text';
+import { exitCodes, exitOf, usage } from './exit';
+import { note, outputFailure, print, watchOutput } from './text';
 
 const globalHelp = `  --url URL          default: REDIS_URL, or redis://127.0.0.1:6379
   --shared-memory N  the locks of sharedMemoryStore(N) on this host, in place of a Redis
@@ -16,8 +16,10 @@ export async function main(argv: readonly string[]): Promise<void> {
   watchOutput();
   const code = await codeOf(argv);
   await flushed(process.stdout);
+  const failure = outputFailure();
+  if (failure !== undefined) note(`the output cannot be written: ${failure}`);
   await flushed(process.stderr);
-  process.exit(code);
+  process.exit(code === 0 && failure !== undefined ? exitCodes.failed : code);
 }
 
 async function codeOf(argv: readonly string[]): Promise<number> {

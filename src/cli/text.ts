@@ -41,6 +41,10 @@ function isAscii(text: string): boolean {
   return /^[ -~]*$/.test(text);
 }
 
+/** Wider cells stand in the way of the next ones, but make no column wider. */
+const mostWidth = 80;
+const gap = 2;
+
 /**
  * Left-aligned columns; the last is as wide as it is.
  *
@@ -50,16 +54,15 @@ export function table(rows: readonly (readonly string[])[], widths: number[] = [
   const last = (rows[0]?.length ?? 0) - 1;
   const lengthOf = rows.every((row) => isAscii(row.join(''))) ? (text: string) => text.length : widthOf;
   for (let n = 0; n < last; n += 1) {
-    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, lengthOf(row[n]!));
+    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(lengthOf(row[n]!), mostWidth));
   }
   return rows.map((row) => {
     let text = '';
-    for (let n = 0; n < last; n += 1) text += row[n]! + ' '.repeat(widths[n]! + gap - lengthOf(row[n]!));
+    for (let n = 0; n < last; n += 1) text += row[n]! + ' '.repeat(Math.max(widths[n]! - lengthOf(row[n]!), 0) + gap);
     return text + row[last]!;
   });
 }
 
-const gap = 2;
 const wide =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\p{Emoji_Presentation}]|[\u{20000}-\u{3fffd}]/u;
 
@@ -83,6 +86,22 @@ export function cut(text: string, columns: number): string {
   return `${short}…`;
 }
 
+/** Rows that have room in so many columns: first the least useful of these columns go, then the first one is cut. */
+export function fitted(rows: readonly string[][], columns: number, lessUseful: readonly number[]): string[] {
+  const widthAt = (all: readonly string[][], n: number): number => Math.max(...all.map((row) => widthOf(row[n]!)));
+  const others = (all: readonly string[][]): number =>
+    all[0]!.slice(1).reduce((sum, _, n) => sum + gap + widthAt(all, n + 1), 0);
+  let some = rows as string[][];
+  for (const column of lessUseful) {
+    if (others(some) + Math.min(widthAt(some, 0), leastKey) <= columns) break;
+    some = some.map((row) => row.filter((_, n) => n !== column));
+  }
+  const room = Math.max(columns - others(some), leastKey);
+  return table(some.map(([first, ...rest]) => [cut(first!, room), ...rest])).map((text) => cut(text, columns));
+}
+
+const leastKey = 12;
+
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 
 /** Colours only on a terminal that has not said no. */
@@ -92,6 +111,8 @@ export function paint(stream: NodeJS.WriteStream, style: keyof typeof codes, tex
 }
 
 let broken = false;
+/** Why what was written is lost, if not for a reader that has gone. */
+let failure: string | undefined;
 
 /** A line on stdout. Resolves once there is room for more; false: nobody reads it any more. */
 export async function print(line: string): Promise<boolean> {
@@ -113,10 +134,16 @@ export function roomIn(stream: NodeJS.WriteStream): Promise<void> {
 
 /** A reader that has gone is no error. */
 export function watchOutput(): void {
-  process.stdout.on('error', () => {
+  process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
     broken = true;
+    if (code !== 'EPIPE') failure ??= code;
   });
   process.stderr.on('error', () => {});
+}
+
+/** undefined: all of it was written, or its reader has gone. */
+export function outputFailure(): string | undefined {
+  return failure;
 }
 
 export function json(value: object): Promise<boolean> {

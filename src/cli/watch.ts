@@ -7,11 +7,13 @@ import type { LockState } from '../state';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 import { type Session, withSession } from './session';
-import { duration, json, note, paint, plain, print, table } from './text';
+import { cut, duration, fitted, json, note, paint, plain, print, table } from './text';
 
-const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
+export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
 /** So that rows that come one by one stand below each other. */
 const leastWidths = [32, 9, 20, 8, 8, 8, 7];
+/** The columns of ID, OWNER and KIND, as they go on a narrow terminal. */
+const lessUseful = [3, 2, 1];
 const topMs = 1000;
 const toldMs = 250;
 
@@ -152,15 +154,20 @@ export function top(line: CommandLine): Promise<number> {
 async function picture(session: Session, line: CommandLine, height: number): Promise<string> {
   const coverage: Coverage = { processes: 0, scanned: false };
   const all: Listed[] = [];
-  for await (const some of locksOf(session, line, coverage)) all.push(...some);
-  const waits = ({ lock }: Listed): number => Math.max(0, ...lock.queue.map(({ waitingMs }) => waitingMs));
+  for await (const some of locksOf(session, line, coverage)) for (const each of some) all.push(each);
+  const waits = ({ lock }: Listed): number => lock.queue.reduce((most, { waitingMs }) => Math.max(most, waitingMs), 0);
   all.sort((a, b) => waits(b) - waits(a) || (b.heldMs ?? 0) - (a.heldMs ?? 0) || (a.lock.key < b.lock.key ? -1 : 1));
   const waiting = all.reduce((sum, { lock }) => sum + lock.waiters, 0);
-  const oldest = Math.max(0, ...all.map(({ heldMs }) => heldMs ?? 0));
+  const oldest = all.reduce<number | null>(
+    (most, { heldMs }) => (heldMs === null ? most : Math.max(most ?? 0, heldMs)),
+    null,
+  );
   const head = `${session.connection.name}: ${all.length} held, ${waiting} waiting, oldest hold ${duration(oldest)}`;
-  const rows = table([header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)], [...leastWidths]);
-  const foot = paint(process.stdout, 'dim', coverageText(coverage, all.length));
-  return [paint(process.stdout, 'bold', head), ...rows, foot].join('\n');
+  const rows = [header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)];
+  const { columns } = process.stdout;
+  const shown = columns ? fitted(rows, columns, lessUseful) : table(rows, [...leastWidths]);
+  const foot = paint(process.stdout, 'dim', cut(coverageText(coverage, all.length), columns || Infinity));
+  return [paint(process.stdout, 'bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
 }
 
 /** @returns 0: freed; 1: it was not held by that holder. */

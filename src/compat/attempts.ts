@@ -2,7 +2,7 @@
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockBackendError, optionError } from '../errors';
-import { Ballot, type Client, type ExecutionStats } from './ballot';
+import { Ballot, type Client, type ExecutionStats, type Refusal } from './ballot';
 import { errorOf } from './electorate';
 import { connectIfLazy } from './stores';
 
@@ -34,10 +34,10 @@ export class ExecutionError extends Error {
 /** @internal */
 export const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
 
-/** @internal What became of one attempt; no result: it failed. */
-export interface Attempt<T> {
+/** @internal What became of one attempt; a number: it failed, and was applied to so many resources of an only client. */
+export interface Attempt<T extends object | true> {
   readonly stats: Promise<ExecutionStats>;
-  readonly result: T | undefined;
+  readonly result: T | number;
 }
 
 const defaultSettings: Settings = Object.freeze({
@@ -55,6 +55,14 @@ export function withDefaults(given: Partial<Settings>): Settings {
     if (typeof given[name] === 'number') settings[name] = given[name];
   }
   return settings as unknown as Settings;
+}
+
+/** Redis expires with a precision of 1 ms; the other is redlock's own. */
+const leastDriftMs = 2;
+
+/** @internal So much of a duration is not trusted. */
+export function driftMs(durationMs: number, driftFactor: number): number {
+  return Math.round(driftFactor * durationMs) + leastDriftMs;
 }
 
 /** @internal The pause in ms before the next attempt. */
@@ -82,6 +90,8 @@ export function checkDuration(duration: number): void {
 export abstract class Attempts extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: Settings;
+  /** Of an only client it is always the same. */
+  #votesFor: Promise<ExecutionStats> | undefined;
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
     super();
@@ -93,30 +103,33 @@ export abstract class Attempts extends EventEmitter {
   }
 
   /** @internal Attempts until one succeeds, or `settings` allow no more. @throws {ExecutionError} */
-  protected async _repeat<T>(
+  protected async _repeat<T extends object | true>(
     given: Partial<Settings> | undefined,
     attempt: () => Promise<Attempt<T>>,
     pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
   ): Promise<{ attempts: Promise<ExecutionStats>[]; result: T }> {
+    const first = await attempt();
+    const attempts = [first.stats];
+    if (typeof first.result !== 'number') return { attempts, result: first.result };
     const settings = { ...this.settings, ...given };
     const most = settings.retryCount === -1 ? Number.POSITIVE_INFINITY : settings.retryCount + 1;
-    const attempts: Promise<ExecutionStats>[] = [];
     for (;;) {
-      const { stats, result } = await attempt();
-      attempts.push(stats);
-      if (result !== undefined) return { attempts, result };
       if (!(attempts.length < most)) throw new ExecutionError(noQuorum, attempts);
       const early = await pause(pauseMs(settings));
-      if (early === undefined) continue;
-      attempts.push(Ballot.unanimous(this.clients));
-      return { attempts, result: early };
+      if (early !== undefined) {
+        attempts.push(this.#unanimous());
+        return { attempts, result: early };
+      }
+      const { stats, result } = await attempt();
+      attempts.push(stats);
+      if (typeof result !== 'number') return { attempts, result };
     }
   }
 
   /** @internal One attempt, whose votes are cast on the ballot. */
-  protected async _attempt<T>(
+  protected async _attempt<T extends object | true>(
     resources: readonly string[],
-    ask: (ballot: Ballot) => Promise<T | undefined>,
+    ask: (ballot: Ballot) => Promise<T | number>,
   ): Promise<Attempt<T>> {
     const ballot = new Ballot(this.clients, resources.length, (error) => this._tell(error));
     for (const client of this.clients) connectIfLazy(client);
@@ -124,30 +137,38 @@ export abstract class Attempts extends EventEmitter {
       return { stats: ballot.stats, result: await ask(ballot) };
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      return { stats: ballot.stats, result: undefined };
+      return { stats: ballot.stats, result: 0 };
     } finally {
       ballot.close();
     }
   }
 
   /** @internal One attempt with the only client, whose vote is its answer. */
-  protected async _attemptAlone<T>(
+  protected async _attemptAlone<T extends object | true>(
     resources: readonly string[],
-    ask: () => Promise<T | undefined>,
+    ask: () => Promise<T | number>,
   ): Promise<Attempt<T>> {
     const [client] = this.clients as unknown as [Client];
     connectIfLazy(client);
-    let failure: Error | undefined;
     try {
       const result = await ask();
-      if (result !== undefined) return { stats: Ballot.unanimous(this.clients), result };
+      if (typeof result !== 'number') return { stats: this.#unanimous(), result };
+      return this._refused(Ballot.refused(this.clients, resources.length, result));
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      failure = errorOf(error, client);
+      return this._refused(Ballot.refused(this.clients, resources.length, errorOf(error, client)));
     }
-    const { stats, error } = Ballot.refused(this.clients, resources.length, failure);
+  }
+
+  /** @internal Tells of the vote against. */
+  protected _refused({ stats, error }: Refusal): { stats: Promise<ExecutionStats>; result: 0 } {
     this._tell(error);
-    return { stats, result: undefined };
+    return { stats, result: 0 };
+  }
+
+  #unanimous(): Promise<ExecutionStats> {
+    this.#votesFor ??= Ballot.unanimous(this.clients);
+    return this.#votesFor;
   }
 
   /** @internal A listener that throws has no effect on the lock. */

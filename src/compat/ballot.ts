@@ -13,6 +13,17 @@ export interface ExecutionStats {
   readonly votesAgainst: Map<Client, Error>;
 }
 
+export type ClientExecutionResult =
+  | { client: Client; vote: 'for'; value: number }
+  | { client: Client; vote: 'against'; error: Error };
+
+export interface ExecutionResult {
+  attempts: ReadonlyArray<Promise<ExecutionStats>>;
+}
+
+/** The signal of `using`: `error` is why it aborted. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
 /** Another process holds one of the resources, or we do not any more. */
 export class ResourceLockedError extends Error {
   declare readonly message: string;
@@ -25,6 +36,12 @@ export class ResourceLockedError extends Error {
 
 /** @internal True: for. A number: to how many resources it was applied. */
 export type Vote = boolean | number | Error;
+
+/** @internal An attempt that failed, and why. */
+export interface Refusal {
+  readonly stats: Promise<ExecutionStats>;
+  readonly error: Error;
+}
 
 /** @internal */
 export class Ballot {
@@ -50,19 +67,18 @@ export class Ballot {
     });
   }
 
-  /** None was for it; without a reason, because others hold it. */
-  static refused(
-    clients: ReadonlySet<Client>,
-    count: number,
-    error: Error = lockedError(0, count),
-  ): { stats: Promise<ExecutionStats>; error: Error } {
+  /** None was for it. @param why How many of the resources it was applied to, because others hold them; or another reason. */
+  static refused(clients: ReadonlySet<Client>, count: number, why: number | Error): Refusal {
+    const error = typeof why === 'number' ? lockedError(why, count) : why;
     const votesAgainst = new Map([...clients].map((client) => [client, error]));
     return { stats: Promise.resolve({ ...emptyStats(clients), votesAgainst }), error };
   }
 
   /** All were for it. */
   static unanimous(clients: ReadonlySet<Client>): Promise<ExecutionStats> {
-    return Promise.resolve({ ...emptyStats(clients), votesFor: new Set(clients) });
+    const { size } = clients;
+    const quorumSize = Math.floor(size / 2) + 1;
+    return Promise.resolve({ membershipSize: size, quorumSize, votesFor: new Set(clients), votesAgainst: new Map() });
   }
 
   cast(client: Client, vote: Promise<Vote>): void {

@@ -5,7 +5,7 @@ import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } 
 import { newToken } from '../token';
 import { commandTimeoutMs } from './stores';
 import { after, Tenure } from './tenure';
-import { attempts, type Turn } from './turns';
+import { attempts, oneByOne, type Turn } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -61,6 +61,8 @@ const shortestRetryMs = 10;
 /** Two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
 
+const always = (): boolean => true;
+
 function throwIt(error: LostLockError): never {
   throw error;
 }
@@ -81,6 +83,8 @@ export abstract class Lock {
   #grant: { readonly fence: number; readonly sent: Moment } | undefined;
   /** Calls of acquire() under way. */
   #acquiring = 0;
+  /** The last attempt that was begun. */
+  #asking: Promise<boolean> | undefined;
   #isReleasing = false;
   #retry: NodeJS.Timeout | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
@@ -151,16 +155,17 @@ export abstract class Lock {
 
   /** As acquire(); resolves with false instead of a TimeoutError. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
-    this.#grant = undefined;
-    const sent = now();
+    this.#grant = this._acquiredExternally ? { fence: 0, sent: now() } : undefined;
     const acquired = this._acquiredExternally ? await this._refresh() : await this.#acquire(abortSignal);
-    if (!acquired) return false;
-    const grant = this.#grant ?? { fence: 0, sent };
+    const grant = this.#grant;
+    if (!acquired || grant === undefined) return false;
     this._acquired = true;
     this._acquiredExternally = false;
     this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
     this.stopRefresh();
-    if (this._refreshTimeInterval > 0) this.#startRefresh();
+    if (this._refreshTimeInterval > 0) {
+      this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval).unref();
+    }
     return true;
   }
 
@@ -174,11 +179,13 @@ export abstract class Lock {
     if (this._acquired || this._acquiredExternally) {
       this.#tenure?.release();
       this.#isReleasing = true;
-      // A refresh that is on its way must not come behind the release.
-      await this.#refreshed;
-      await this._release().finally(() => {
+      try {
+        // A refresh that is on its way must not come behind the release.
+        if (this._refreshing) await this.#refreshed;
+        await this._release();
+      } finally {
         this.#isReleasing = false;
-      });
+      }
     }
     this._acquired = false;
     this._acquiredExternally = false;
@@ -221,19 +228,31 @@ export abstract class Lock {
   }
 
   /** @internal Attempts, one each retryInterval and one whenever a release in this process wakes us. */
-  protected _attempts(turn: Turn, signal: AbortSignal | undefined, ask: () => Promise<boolean>): Promise<boolean> {
-    return attempts(this._acquireOptions, turn, signal, () =>
-      ask().catch((error) => {
-        this._failed(error);
-        throw error;
-      }),
-    );
+  protected _attempts(
+    newTurn: () => Turn,
+    signal: AbortSignal | undefined,
+    ask: () => Promise<boolean>,
+  ): Promise<boolean> {
+    return attempts(this._acquireOptions, signal, { newTurn, ask, failed: (error) => this._failed(error) });
+  }
+
+  /** @internal What is asked for under our identifier, one after the other. */
+  protected _oneByOne(ask: () => Promise<boolean>): Promise<boolean> {
+    if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
+    const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
+    this.#asking = asking;
+    return asking;
+  }
+
+  /** @internal No request for it is on its way any more. */
+  protected get _isConfirmed(): boolean {
+    return this._acquired && !this.#isShared && this.#acquiring === 0;
   }
 
   /** @internal */
-  protected _acquireRequest(keys: string): Omit<AcquireRequest, 'commandTimeoutMs'> {
-    const { identifier, lockTimeout } = this._acquireOptions;
-    return { keys, token: identifier, lifetimeMs: lockTimeout, fencing: true, minReplicas: 0, begin: () => true };
+  protected _acquireRequest(keys: string, commandTimeoutMs: number): AcquireRequest {
+    const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
+    return { keys, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin: always };
   }
 
   /** @internal */
@@ -260,7 +279,7 @@ export abstract class Lock {
   }
 
   async #acquire(abortSignal: AbortSignal | undefined): Promise<boolean> {
-    await this.#retracting;
+    if (this.#retracting !== undefined) await this.#retracting;
     this.#acquiring += 1;
     try {
       return await this._acquire(abortSignal);
@@ -287,11 +306,6 @@ export abstract class Lock {
       .finally(() => {
         this.#retracting = undefined;
       });
-  }
-
-  #startRefresh(): void {
-    this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval);
-    this._refreshInterval.unref();
   }
 
   /** Redis could not be asked: again, while the lock is surely ours. */

@@ -103,15 +103,11 @@ async function run(client: RedisLike, { lua, sha }: Script, key: string, args: r
   const face = scriptClientOf(client);
   const full = face.keyPrefix + key;
   if (face.readiness() !== 'ready') await becomeReady(face, full);
-  const send = async (): Promise<unknown> => {
-    try {
-      return await face.evalsha(sha, [full], args);
-    } catch (error) {
-      if (!isNoScript(error)) throw error;
-      return face.eval(lua, [full], args);
-    }
-  };
-  const reply = await withDeadline(send(), full, commandTimeoutMs);
+  const sent = face.evalsha(sha, [full], args).catch((error) => {
+    if (!isNoScript(error)) throw error;
+    return face.eval(lua, [full], args);
+  });
+  const reply = await withDeadline(sent, full, commandTimeoutMs);
   if (Number.isSafeInteger(reply)) return reply as number;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
 }

@@ -17,50 +17,46 @@ const realAttemptEveryMs = 1000;
 const checkEveryMs = 20;
 const besidePollersMs = 5000;
 /** How long the key is left free, after many hand-overs in a row, for processes that only poll. */
-const yieldMs = 20;
+export const yieldMs = 20;
 
 /** What the calls for one client have in common. */
-class Crowd {
+export class Crowd {
+  readonly withLock: WithLock;
   /** Monotonic ms until which all poll. */
   pollUntilMs = 0;
   checkAtMs = 0;
   /** How many are queued for each key. */
   readonly queued = new Map<string, number>();
 
+  constructor(withLock: WithLock) {
+    this.withLock = withLock;
+  }
+
   count(key: string, more: 1 | -1): void {
     const count = (this.queued.get(key) ?? 0) + more;
     if (count > 0) this.queued.set(key, count);
     else this.queued.delete(key);
   }
-}
 
-const crowds = new WeakMap<WithLock, Crowd>();
-
-function crowdOf(withLock: WithLock): Crowd {
-  let crowd = crowds.get(withLock);
-  if (crowd === undefined) {
-    crowd = new Crowd();
-    crowds.set(withLock, crowd);
+  /** A call that queues behind those that wait for the key already; undefined: none does. */
+  behind(key: string, lifetime: number): QueuedCall | undefined {
+    return this.queued.has(key) ? new QueuedCall(this, key, lifetime) : undefined;
   }
-  return crowd;
 }
 
 export class QueuedCall {
-  readonly #withLock: WithLock;
+  readonly #crowd: Crowd;
   readonly #key: string;
   readonly #lifetime: number;
-  readonly #crowd: Crowd;
   #leaving: AbortController | undefined;
   #granted: Promise<Lease | undefined> | undefined;
-  #realAttemptMs = 0;
+  /** The lock was asked for just now, or others wait for it already. */
+  #realAttemptMs = performance.now() + realAttemptEveryMs;
 
-  constructor(withLock: WithLock, key: string, lifetime: number) {
-    this.#withLock = withLock;
+  constructor(crowd: Crowd, key: string, lifetime: number) {
+    this.#crowd = crowd;
     this.#key = key;
     this.#lifetime = lifetime;
-    this.#crowd = crowdOf(withLock);
-    // Others wait for it already: this one queues behind them.
-    if (this.#crowd.queued.has(key)) this.#realAttemptMs = performance.now() + realAttemptEveryMs;
   }
 
   /** Whether it has to leave the queue. */
@@ -73,11 +69,9 @@ export class QueuedCall {
     return !this.#polls && performance.now() < this.#realAttemptMs;
   }
 
-  /** One attempt. @throws {LockBackendError} Redis gave no usable answer. */
-  async ask(): Promise<Lease | undefined> {
-    const lease = await this.#withLock.tryLock(this.#key, { lifetime: this.#lifetime });
+  /** The lock is asked for now. */
+  asks(): void {
     this.#realAttemptMs = performance.now() + realAttemptEveryMs;
-    return lease ?? undefined;
   }
 
   /** The pause between two attempts: resolves with the lock if it is handed over meanwhile, with undefined after `ms`. */
@@ -117,7 +111,7 @@ export class QueuedCall {
     this.#crowd.count(this.#key, 1);
     try {
       const options = { lifetime: this.#lifetime, timeout: Number.POSITIVE_INFINITY, retryTimeout: yieldMs, signal };
-      return await this.#renewed(await this.#withLock.promise(this.#key, options));
+      return await this.#renewed(await this.#crowd.withLock.promise(this.#key, options));
     } catch {
       // The next attempt tells why.
       this.#realAttemptMs = 0;
@@ -140,7 +134,7 @@ export class QueuedCall {
     const nowMs = performance.now();
     if (this.#polls || nowMs < this.#crowd.checkAtMs) return;
     this.#crowd.checkAtMs = nowMs + checkEveryMs;
-    this.#withLock.inspect(this.#key).then(
+    this.#crowd.withLock.inspect(this.#key).then(
       (state) => {
         if (!state.locked || state.owner === owner) return;
         this.#crowd.pollUntilMs = performance.now() + besidePollersMs;

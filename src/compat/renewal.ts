@@ -1,12 +1,10 @@
-// Keeps the lock of redlock's `using` while its routine runs. Between two extensions a timer; where one fails, it is tried again
-// until the lock may have ended, which its signal tells.
-import { setTimeout as sleep } from 'node:timers/promises';
+// Keeps the lock of redlock's `using` while its routine runs, by one timer until the lock is due to be extended. Where that fails, it
+// is tried again until the lock may have ended; meanwhile whoever holds it watches its end.
 import { longestTimerMs } from '../options';
 
 interface Held {
   /** Ms of the epoch. */
   readonly expiration: number;
-  readonly signal: AbortSignal;
 }
 
 export interface RenewalPlan<L extends Held> {
@@ -16,11 +14,18 @@ export interface RenewalPlan<L extends Held> {
   extend(lock: L): Promise<L>;
   /** The pause in ms after a failed attempt. */
   pauseMs(): number;
+  /** Whether the lock is surely held. */
+  isHeld(): boolean;
+  /** From now on, nobody else asks whether it is held. */
+  watch(): void;
 }
+
+/** The wall clock, which may be set, is checked this often. */
+const wallCheckMs = 1000;
 
 export class Renewal<L extends Held> {
   readonly #plan: RenewalPlan<L>;
-  readonly #stopping = new AbortController();
+  #isStopped = false;
   #lock: L;
   #timer: NodeJS.Timeout | undefined;
   #extending: Promise<void> | undefined;
@@ -31,33 +36,45 @@ export class Renewal<L extends Held> {
     this.#schedule();
   }
 
-  /** Resolves with the lock as it is now, once no extension is on its way. */
-  async stop(): Promise<L> {
-    this.#stopping.abort();
+  /** Once no extension is on its way. undefined: none is. */
+  stop(): Promise<void> | undefined {
+    this.#isStopped = true;
     clearTimeout(this.#timer);
-    await this.#extending;
+    return this.#extending;
+  }
+
+  /** The lock as it is now. */
+  get lock(): L {
     return this.#lock;
   }
 
+  get #dueMs(): number {
+    return this.#lock.expiration - Date.now() - this.#plan.thresholdMs;
+  }
+
   #schedule(): void {
-    const ms = this.#lock.expiration - Date.now() - this.#plan.thresholdMs;
-    const extend = (): void => {
-      this.#extending = this.#extend();
-    };
-    this.#timer = setTimeout(extend, Math.min(Math.max(ms, 0), longestTimerMs));
+    this.#timer = setTimeout(() => this.#onTimer(), Math.min(Math.max(this.#dueMs, 0), wallCheckMs));
+  }
+
+  #onTimer(): void {
+    if (!this.#plan.isHeld()) return;
+    if (this.#dueMs > 0) return this.#schedule();
+    this.#plan.watch();
+    this.#tryToExtend();
+  }
+
+  #tryToExtend(): void {
+    this.#extending = this.#extend();
   }
 
   async #extend(): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted && !this.#lock.signal.aborted) {
-      try {
-        this.#lock = await this.#plan.extend(this.#lock);
-        if (!signal.aborted) this.#schedule();
-        return;
-      } catch {
-        const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4);
-        await sleep(ms, undefined, { signal }).catch(() => {});
-      }
+    try {
+      this.#lock = await this.#plan.extend(this.#lock);
+      if (!this.#isStopped) this.#schedule();
+    } catch {
+      if (this.#isStopped || !this.#plan.isHeld()) return;
+      const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4, longestTimerMs);
+      this.#timer = setTimeout(() => this.#tryToExtend(), ms);
     }
   }
 }

@@ -15,7 +15,12 @@ export class Tenure {
   #ended: 'released' | 'lost' | undefined;
   #loss: LockLostError | undefined;
   #aborter: AbortController | undefined;
+  #isWatched = false;
   #timer: NodeJS.Timeout | undefined;
+  /** A request for it whose answer never came, and which may take it once more. */
+  request: { readonly mayExecute: boolean; retract(): void } | undefined;
+  /** Hears of the loss, once it is noticed. */
+  onLoss: ((loss: LockLostError) => void) | undefined;
 
   constructor(key: Key, fence: number, end: Moment) {
     this.#key = key;
@@ -38,17 +43,23 @@ export class Tenure {
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
-      if (this.leftMs > 0) this.#watch();
+      this.watch();
       if (this.#loss) this.#aborter.abort(this.#loss);
     }
     return this.#aborter.signal;
+  }
+
+  /** Its loss is noticed when it may have ended, not only when somebody asks. */
+  watch(): void {
+    this.#isWatched = true;
+    if (this.leftMs > 0) this.#watch();
   }
 
   /** Redis confirmed another end. What is lost stays lost. */
   confirm(end: Moment): void {
     if (this.leftMs === 0) return;
     this.#end = end;
-    if (this.#aborter !== undefined) this.#watch();
+    if (this.#isWatched) this.#watch();
   }
 
   /** An earlier end, before Redis is asked for it. */
@@ -70,6 +81,7 @@ export class Tenure {
     const message = `${JSON.stringify(this.#key)} may belong to somebody else now (${reason})`;
     this.#loss = new LockLostError(message, { key: this.#key, reason });
     this.#aborter?.abort(this.#loss);
+    this.onLoss?.(this.#loss);
   }
 
   get #clocksLeftMs(): number {

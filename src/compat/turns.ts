@@ -89,6 +89,15 @@ export interface AttemptOptions {
   readonly retryInterval: number;
 }
 
+/** What attempts are made for. */
+export interface Attempted {
+  /** One attempt. */
+  ask(): Promise<boolean>;
+  /** Hears of each attempt that failed. */
+  failed(error: unknown): void;
+  newTurn(): Turn;
+}
+
 /**
  * Attempts, one each retryInterval and one whenever it is woken. Resolves with whether one succeeded.
  *
@@ -97,29 +106,33 @@ export interface AttemptOptions {
  */
 export async function attempts(
   { acquireTimeout, acquireAttemptsLimit, retryInterval }: AttemptOptions,
-  turn: Turn,
   signal: AbortSignal | undefined,
-  ask: () => Promise<boolean>,
+  attempted: Attempted,
 ): Promise<boolean> {
   const endMs = performance.now() + acquireTimeout;
+  if (!(acquireTimeout > 0 && acquireAttemptsLimit >= 1)) return false;
   let failure: LockBackendError | undefined;
   const attempt = async (): Promise<boolean> => {
     try {
       failure = undefined;
-      return await ask();
+      return await attempted.ask();
     } catch (error) {
+      attempted.failed(error);
       if (!(error instanceof LockBackendError) || !error.retryable) throw error;
       failure = error;
       return false;
     }
   };
+  signal?.throwIfAborted();
+  if (await attempt()) return true;
+  const turn = attempted.newTurn();
   try {
-    for (let made = 1; performance.now() < endMs && made <= acquireAttemptsLimit; made += 1) {
-      signal?.throwIfAborted();
-      if (await attempt()) return true;
-      if (made === acquireAttemptsLimit) break;
+    for (let made = 1; performance.now() < endMs && made < acquireAttemptsLimit; made += 1) {
       const nextMs = Math.min(performance.now() + retryInterval, endMs);
       while (await turn.pause(nextMs - performance.now(), signal)) if (await attempt()) return true;
+      if (performance.now() >= endMs) break;
+      signal?.throwIfAborted();
+      if (await attempt()) return true;
     }
   } finally {
     turn.end();

@@ -7,6 +7,7 @@ import { listLocks } from '../listing';
 import { changedChannel, type Operator, type Processes } from '../operator';
 import { settle } from '../options';
 import { setImmediate } from '../real-timers';
+import { recordsOf } from '../record';
 import type { RedisLike } from '../redis-like';
 import { asForeign, isForeign, type LockState } from '../state';
 import type { Store } from '../store';
@@ -268,14 +269,16 @@ function watched(operator: Operator, budget: Budget, records: Records): Operator
   return {
     isLocal,
     offsetMs: 0,
-    keys: keys && ((prefix, timeoutMs) => counted(keys.call(operator, prefix, timeoutMs), budget)),
+    // The budget is what paces it.
+    keys: keys && ((prefix, timeoutMs) => counted(keys.call(operator, prefix, timeoutMs, false), budget)),
     inspect: (some, timeoutMs) => {
       budget.spend(Math.ceil(some.length / 100));
       return operator.inspect(some, timeoutMs);
     },
     processes: async (timeoutMs): Promise<Processes> => {
-      budget.spend(2);
       const processes = await operator.processes(timeoutMs);
+      // A command for the list of them, and one for each record: of each process, so that many are read as often as one.
+      budget.spend(1 + Math.ceil(processes.texts.length / Math.max(recordsOf(processes).length, 1)));
       records.update(processes);
       return processes;
     },
@@ -289,7 +292,7 @@ async function* counted(
   budget: Budget,
 ): AsyncGenerator<readonly string[], void> {
   for await (const step of steps) {
-    budget.spend(2); // SCAN, and what it took
+    budget.spend(1);
     yield step;
   }
 }

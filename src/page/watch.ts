@@ -86,7 +86,6 @@ export class Watch {
   #start(): void {
     this.#beatAtMs = performance.now() + beatMs;
     this.#stopLooking = this.#source.look(() => this.#schedule(true));
-    this.#hasRead = false;
     if (!this.#isReading) void this.#poll();
   }
 
@@ -94,6 +93,9 @@ export class Watch {
     if (!this.#viewers.delete(viewer) || this.#viewers.size > 0) return;
     clearTimeout(this.#timer);
     this.#stopLooking();
+    // Whoever looks next is told what is there then.
+    this.#hasRead = false;
+    this.#down = undefined;
   }
 
   /** Plans the next read; one that is under way plans it at its end. */

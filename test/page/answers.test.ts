@@ -388,6 +388,22 @@ describe('the live page', () => {
       expect(Number(channels[1])).to.equal(0);
     });
 
+    it('whoever looks after a while in which nobody did is not shown what was there before', async () => {
+      const withLock = redisExpLock({ redis: client, prefix: 'stale:', register: true });
+      const release = await withLock.promise('k', { lifetime: 60_000 });
+      mounted = lockPage({ redis: client, prefix: 'stale:' });
+      const first = look();
+      await waitFor(() => first.text().includes('stale:k'), { what: 'the lock' });
+      await first.leave();
+      await release();
+      await waitFor(async () => (await commandsDuring(() => sleep(600))) === 0, { what: 'silence' });
+      const next = look();
+      await waitFor(() => next.text().includes('snapshot'), { what: 'the snapshot' });
+      expect(next.text()).not.to.contain('stale:k');
+      await next.leave();
+      await withLock.close();
+    });
+
     it('1,000 rows: less than one command a second', async () => {
       const holder = await redis.connect();
       const withLock = redisExpLock({ redis: holder, prefix: 'many:', register: true, lifetime: 60_000 });

@@ -9,6 +9,8 @@ import { expect } from 'chai';
 import { check, parse, permitsOf } from '../../src/cli/command-line';
 import { commands } from '../../src/cli/commands';
 import { Exit } from '../../src/cli/exit';
+import { fitted, table, widthOf } from '../../src/cli/text';
+import { header } from '../../src/cli/watch';
 import redisExpLock from '../../src/index';
 import { bundled } from '../support/bundle';
 import { exited, freePort, track, waitFor } from '../support/processes';
@@ -375,6 +377,34 @@ describe('the command line', function () {
     const [tools, all] = said.split(' ').map(Number) as [number, number];
     expect(tools).to.equal(0);
     expect(all).to.be.within(40, 110);
+  });
+
+  it('a table: wide characters, a key that is too long, and a narrow terminal', () => {
+    const row = ['日本語', 'exclusive', 'host:1', '5f3ac91b', '1.0s', '9.0s', '0'];
+    const widths: number[] = [];
+    expect(
+      table(
+        [
+          ['KEY', 'KIND'],
+          ['日本語', 'x'],
+          ['e\u0301', 'y'],
+        ],
+        widths,
+      ),
+    ).to.deep.equal(['KEY     KIND', '日本語  x', 'e\u0301       y']);
+    expect(table([['abc', 'z']], widths), 'below the others').to.deep.equal(['abc     z']);
+    const [long, after] = table([
+      ['k'.repeat(1024), 'x'],
+      ['k', 'y'],
+    ]);
+    expect([long!.length, after!.length]).to.deep.equal([1027, 83]);
+    const rows = [header, row, ['k'.repeat(1024), ...row.slice(1)]];
+    for (const columns of [40, 80, 120]) {
+      const shown = fitted(rows, columns, [3, 2, 1]);
+      for (const text of shown) expect(widthOf(text), text).to.be.at.most(columns);
+      expect(shown[0]).to.match(/^KEY .*HELD-FOR {2}TTL {3}WAITING$/);
+    }
+    expect(fitted(rows, 120, [3, 2, 1])[0]).to.contain('ID');
   });
 
   it('every example of the help is a line that its command takes, and its usage names all of its options', () => {

@@ -57,8 +57,8 @@ export class QuorumOperator implements Operator {
     return { atMs: told[0]!.atMs, texts: [...texts] };
   }
 
-  async *#keys(prefix: string, commandTimeoutMs: number): AsyncGenerator<readonly string[], void> {
-    for (const operator of this.#operators()) yield* operator.keys!(prefix, commandTimeoutMs);
+  async *#keys(...args: Parameters<NonNullable<Operator['keys']>>): AsyncGenerator<readonly string[], void> {
+    for (const operator of this.#operators()) yield* operator.keys!(...args);
   }
 
   #operators(): Operator[] {

@@ -46,6 +46,11 @@ export class Batch {
     return this.#sentAt;
   }
 
+  /** The same on the monotonic clock alone: reading a clock twice costs 1 % of a pair. */
+  get sentMs(): number {
+    return this.#sentAt?.monoMs ?? performance.now();
+  }
+
   /** The handler gets the reply to this call, or the error that it, or its whole batch, met. */
   add(call: BatchedCall): void {
     if (this.#calls.length === 0) this.#defer(this.#flush);

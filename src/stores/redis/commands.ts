@@ -288,9 +288,10 @@ export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment
   return { outcome: 'late' };
 }
 
-export function releaseReply(reply: unknown, keys: Key): ReleaseReply {
+export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest['counted']): ReleaseReply {
   const results = integers(reply, listOf(keys).length, keys);
   if (results.every((result) => result === 1)) return 'released';
+  counted?.(results.filter((result) => result === 1).length);
   return results.includes(-1) ? 'taken' : 'missing';
 }
 

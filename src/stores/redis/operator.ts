@@ -26,7 +26,7 @@ import type { Transport } from './transport';
 const keysInCommand = 100;
 const longText = 2 ** 15;
 /** Records that are read at once: at least so many, and more of them when they are short. */
-const leastTexts = 8;
+const leastTexts = 4;
 const lengthAtOnce = 2 ** 19;
 export class RedisOperator implements Operator {
   readonly isLocal = false;
@@ -39,7 +39,7 @@ export class RedisOperator implements Operator {
     this.#client = client;
     this.#transport = transport;
     this.#offsetMs = offsetMs;
-    this.keys = client.masters && ((prefix, timeoutMs) => this.#keys(prefix, timeoutMs));
+    this.keys = client.masters && ((...args) => this.#keys(...args));
   }
 
   get offsetMs(): number {
@@ -137,9 +137,9 @@ export class RedisOperator implements Operator {
     return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
 
-  async *#keys(prefix: string, commandTimeoutMs: number): AsyncGenerator<readonly string[], void> {
+  async *#keys(prefix: string, commandTimeoutMs: number, isPaced = true): AsyncGenerator<readonly string[], void> {
     for (const send of await this.#client.masters!()) {
-      for await (const keys of scanKeys(send, prefix, commandTimeoutMs)) {
+      for await (const keys of scanKeys(send, prefix, commandTimeoutMs, isPaced)) {
         yield keys.filter((key) => mayBeLock(key) && !isOfRegistry(key));
       }
     }

@@ -14,14 +14,19 @@ const inspectMicros = 5;
 
 type Send = (words: readonly string[]) => Promise<unknown>;
 
-/** Keys that begin so. Goes on only once the caller has inspected those that it was given, and the server had its rest. */
+/**
+ * Keys that begin so.
+ *
+ * @param isPaced Goes on only once the server had its rest from this step, and from the inspection of what it found.
+ */
 export async function* scanKeys(
   send: Send,
   prefix: string,
   timeoutMs: number,
+  isPaced: boolean,
 ): AsyncGenerator<readonly string[], void> {
   const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
-  let before = await microsOf(send, timeoutMs);
+  let before = isPaced ? await microsOf(send, timeoutMs) : undefined;
   for (let cursor = ''; cursor !== '0'; ) {
     const startMs = performance.now();
     const words = ['SCAN', cursor || '0', 'MATCH', match, 'COUNT', String(keysInScan)];
@@ -30,7 +35,7 @@ export async function* scanKeys(
     cursor = String(reply[0]);
     const keys = reply[1].map(String);
     yield keys;
-    if (cursor === '0') return;
+    if (!isPaced || cursor === '0') continue;
     const after = await microsOf(send, timeoutMs);
     const told = before === undefined || after === undefined ? undefined : after - before;
     before = after;

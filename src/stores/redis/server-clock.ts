@@ -18,8 +18,10 @@ export class ServerClock {
     if (serverMs === this.#lastServerMs && sentMs === this.#lastSentMs) return;
     this.#lastServerMs = serverMs;
     this.#lastSentMs = sentMs;
-    const least = serverMs - performance.now();
     const most = serverMs + 1 - sentMs;
+    // Nothing to learn: the least that it may be is not more than (server time − our time of sending).
+    if (this.#isKnown && this.offsetMs <= most && this.offsetMs >= most - 1) return;
+    const least = serverMs - performance.now();
     if (!this.#isKnown || this.offsetMs > most) this.offsetMs = least;
     else this.offsetMs = Math.max(this.offsetMs, least);
     this.#isKnown = true;

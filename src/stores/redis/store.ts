@@ -169,7 +169,9 @@ class RedisStore implements Store, Node {
     if (request.done !== undefined) return this.#markAndRelease(request, request.done);
     const { keys, commandTimeoutMs } = request;
     const call = commands.releaseCall(request, this.#fenceKey(keys));
-    return this.#transport.request(call, keys, commandTimeoutMs, (reply) => commands.releaseReply(reply, keys));
+    return this.#transport.request(call, keys, commandTimeoutMs, (reply) =>
+      commands.releaseReply(reply, keys, request.counted),
+    );
   }
 
   /** In one command: both leave in one tick, in this order. */

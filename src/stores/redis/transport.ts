@@ -76,7 +76,7 @@ export class Transport {
       };
       const batch = call instanceof PlainCall || 'lua' in call.script ? this.#batch : this.#sharedBatch;
       const onError = this.#onError(keys, reject);
-      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentAt.monoMs));
+      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentMs));
     });
   }
 

@@ -1,0 +1,100 @@
+// How redlock's `acquire` asks for a lock: an only client, whose queue its pauses are spent in, or each client of several.
+import type { Key } from '../keys';
+import type { Lease } from '../lease';
+import { redisExpLock } from '../with-lock';
+import { type Attempt, Attempts, ExecutionError, type Settings } from './attempts';
+import { Ballot, type Client, type ExecutionStats } from './ballot';
+import { Electorate, type Grant, type ValueCall } from './electorate';
+import { askObserved, isObserved } from './hold';
+import { Crowd, owner, QueuedCall } from './queued';
+import { commandTimeoutMs, connectIfLazy } from './stores';
+
+type Given = Partial<Settings> | undefined;
+
+/** @internal What was granted: by value, or by the queue. */
+export interface Acquired {
+  readonly attempts: Promise<ExecutionStats>[];
+  readonly result: Grant | Lease;
+  readonly call: ValueCall;
+}
+
+/** What makes the attempts of `acquire`. */
+export abstract class Asking extends Attempts {
+  /** @internal */
+  protected readonly _electorate: Electorate;
+  /** Those that wait for one key of an only client; undefined where there are several. */
+  readonly #crowd: Crowd | undefined;
+
+  constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
+    super(clients, settings);
+    this._electorate = new Electorate(this.clients);
+    const [redis] = this.clients;
+    if (this.clients.size === 1)
+      this.#crowd = new Crowd(redisExpLock({ redis: redis!, owner, commandTimeout: commandTimeoutMs }));
+  }
+
+  /** @internal */
+  protected get _isAlone(): boolean {
+    return this.#crowd !== undefined;
+  }
+
+  /** @internal @throws {ExecutionError} no majority in any attempt. Nothing is held. */
+  protected _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+    if (this.#crowd === undefined) return this.#askAll(resources, keys, duration, given);
+    return this.#askAlone(this.#crowd, resources, keys, duration, given);
+  }
+
+  async #askAlone(crowd: Crowd, resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+    const call = this._electorate.call(keys, duration);
+    const key = typeof keys === 'string' ? resources[0]! : undefined;
+    let queued = key === undefined ? undefined : crowd.behind(key, duration);
+    // The same each time: a crowd that waits should not make an error for each of its attempts.
+    let busy: ReturnType<typeof Ballot.refused> | undefined;
+    const ask = (): Promise<Grant | Lease | 0> =>
+      key !== undefined && isObserved() ? askObserved(crowd, key, duration) : call.ask();
+    const attempt = async (): Promise<Attempt<Grant | Lease>> => {
+      if (queued?.isKnownBusy) {
+        busy ??= Ballot.refused(this.clients, resources.length, 0);
+        return this._refused(busy);
+      }
+      queued?.asks();
+      return this._attemptAlone(resources, ask);
+    };
+    const pause = (ms: number): Promise<Lease | undefined> => {
+      queued ??= new QueuedCall(crowd, key!, duration);
+      return queued.pause(ms);
+    };
+    try {
+      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause);
+      if (typeof result === 'function') call.retract();
+      return { attempts, result, call };
+    } catch (error) {
+      call.retract();
+      // redlock releases then, and tells that there was nothing to release.
+      if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length, 0).error);
+      throw error;
+    } finally {
+      if (queued?.isQueued) await queued.leave();
+    }
+  }
+
+  async #askAll(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+    this._electorate.uses(duration);
+    const call = this._electorate.call(keys, duration);
+    for (const client of this.clients) connectIfLazy(client);
+    await this._electorate.ready();
+    try {
+      const ask = (ballot: Ballot): Promise<Grant | 0> => call.ask(ballot);
+      const { attempts, result } = await this._repeat(given, () => this._attempt(resources, ask));
+      return { attempts, result, call };
+    } catch (error) {
+      call.retract();
+      if (error instanceof ExecutionError) {
+        await error.attempts.at(-1);
+        const value = { keys, token: call.token };
+        await (await this._attempt(resources, (ballot) => this._electorate.release(value, 0, ballot))).stats;
+      }
+      throw error;
+    }
+  }
+}
