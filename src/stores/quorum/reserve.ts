@@ -1,10 +1,11 @@
 // The nodes that a round has not asked yet, and the moment after which it does. One timer serves all rounds, because nearly all
 // are over before it is due.
+import { type Linked, LinkedList } from '../../linked-list';
 import type { Clock, QuorumNode } from './node';
 
 export class Reserves {
   readonly #clock: Clock;
-  readonly #waiting = new Set<Reserve>();
+  readonly #waiting = new LinkedList<Reserve>();
   #timer: unknown;
   #timerDueMs = Number.POSITIVE_INFINITY;
 
@@ -42,7 +43,9 @@ export class Reserves {
   }
 }
 
-export class Reserve {
+export class Reserve implements Linked<Reserve> {
+  before: Reserve | undefined = undefined;
+  after: Reserve | undefined = undefined;
   readonly #reserves: Reserves;
   #nodes: readonly QuorumNode[] = none;
   dueMs = 0;

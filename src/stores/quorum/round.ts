@@ -8,8 +8,10 @@
 // are asked when one of the first refuses, or after a moment, because one is slow or because the lock is held: then also a
 // majority that loses a node holds it.
 import type { LockBackendError } from '../../errors';
+import type { Linked } from '../../linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
 import type { Clock, QuorumNode } from './node';
+import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
 import { Reserve, type Reserves } from './reserve';
 
@@ -26,7 +28,10 @@ export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 /** Nobody else has it. */
 type Own<T> = { -readonly [name in keyof T]: T[name] };
 
-export class Round {
+export class Round implements Linked<Round> {
+  before: Round | undefined = undefined;
+  after: Round | undefined = undefined;
+  readonly token: string;
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;
   readonly #longestMs: number;
@@ -35,15 +40,15 @@ export class Round {
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
   /** The nodes that voted for us, and the last fence that each is known to have. */
-  readonly #fences = new Map<QuorumNode, number>();
+  readonly #fences = new NodeMap<number>();
   /** Nodes that have not answered yet. */
-  readonly #open = new Set<QuorumNode>();
+  readonly #open = new NodeMap<true>();
   readonly #reserve: Reserve;
   #raising: Set<QuorumNode> | undefined;
   /** Where the token may be, and until when a lost request may still bring it there. */
-  readonly #holders = new Map<QuorumNode, number>();
+  readonly #holders = new NodeMap<number>();
   /** Nodes that had no room: the caller may be queued there. */
-  readonly #queued = new Set<QuorumNode>();
+  readonly #queued = new NodeMap<true>();
   /** What was queued has what it waited for, and may have released it since. */
   #isServed = false;
   readonly #lefts: number[] = [];
@@ -72,6 +77,7 @@ export class Round {
     // A holder of the lock wants it at the other nodes too; before the grant, the caller may have given up.
     const { begin } = request;
     request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
+    this.token = request.token;
     this.#request = request;
     this.#nodes = nodes;
     this.#longestMs = longestMs;
@@ -102,14 +108,14 @@ export class Round {
 
   #onLate(): void {
     const nowMs = this.#clock.now().monoMs;
-    if (this.#phase === 'asking') for (const node of this.#open) node.wasLate(nowMs);
+    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(nowMs);
     this.askAll();
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
     const { commandTimeoutMs } = this.#request;
     this.#mayExecuteUntilMs = this.#clock.now().monoMs + commandTimeoutMs;
-    for (const node of nodes) this.#open.add(node);
+    for (const node of nodes) this.#open.set(node, true);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
       // Awaited with a grant; without one it is not needed.
@@ -168,7 +174,7 @@ export class Round {
     this.#votes += 1;
     this.#lefts.push(leftMs);
     if (this.#isServed) this.#leaveQueue(node);
-    else this.#queued.add(node);
+    else this.#queued.set(node, true);
     this.#answered(node);
   }
 
@@ -195,7 +201,7 @@ export class Round {
       }
     }
     if (this.#phase === 'failed') this.#explain();
-    // Undecided: the first nodes are not enough.
+    // Undecided: the first do not do.
     const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
     if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
     this.#checkDone();
@@ -209,18 +215,17 @@ export class Round {
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
     this.#fence ??= largest(this.#fences.values());
-    let agreed = 0;
-    for (const fence of this.#fences.values()) if (fence >= this.#fence) agreed += 1;
-    if (agreed >= this.#nodes.majority) {
+    if (countOf(this.#fences.values(), this.#fence) >= this.#nodes.majority) {
       this.#phase = 'granted';
       this.#isServed = true;
       const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
       // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
-      for (const node of isNew ? this.#queued : this.#nodes.all) if (!this.#fences.has(node)) this.#leaveQueue(node);
+      const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
+      for (const node of mayQueue) this.#leaveQueue(node);
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
-    for (const [node, fence] of this.#fences) {
-      if (fence < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
+    for (const [n, node] of this.#fences.keys().entries()) {
+      if (this.#fences.values()[n]! < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
     }
   }
 
@@ -268,12 +273,12 @@ export class Round {
   }
 
   #release(node: QuorumNode): void {
-    node.abandon(releaseOf(this.#request, this.#request.token), this.#holders.get(node)!);
+    node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node)!);
   }
 
   #leaveQueue(node: QuorumNode): void {
-    const queuedAs = this.#request.queueAs?.token;
-    if (queuedAs !== undefined) node.abandon(releaseOf(this.#request, queuedAs, -1), 0);
+    const whose = this.#request.queueAs?.token;
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1), 0);
   }
 }
 
@@ -281,8 +286,15 @@ function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: stri
   return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
 }
 
-function largest(fences: Iterable<number>): number {
+function largest(fences: readonly number[]): number {
   let most = 0;
   for (const fence of fences) most = Math.max(most, fence);
   return most;
+}
+
+/** How many are so large. */
+function countOf(fences: readonly number[], least: number): number {
+  let count = 0;
+  for (const fence of fences) if (fence >= least) count += 1;
+  return count;
 }

@@ -39,6 +39,7 @@ import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
 import { Reserves } from './reserve';
 import { Round, type Verdict } from './round';
+import { Rounds } from './rounds';
 
 const realClock: Clock = {
   now,
@@ -66,7 +67,7 @@ export class Quorum implements Store {
   readonly #clock: Clock;
   readonly #reserves: Reserves;
   /** By token: rounds in which a node has not replied yet. */
-  readonly #rounds = new Map<string, Round>();
+  readonly #rounds = new Rounds();
   #identifying: Promise<unknown> | undefined;
   #isIdentified = false;
   #longestMs = 0;
@@ -179,11 +180,11 @@ export class Quorum implements Store {
     rest: readonly QuorumNode[],
     onVerdict?: (verdict: Verdict) => void,
   ): void {
-    const { token, fencing } = request;
+    const { fencing } = request;
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
     const leastFence = fencing || request.mode ? this.#leastFence(sent) : undefined;
     const onDone = (): void => {
-      if (this.#rounds.get(token) === round) this.#rounds.delete(token);
+      this.#rounds.delete(round);
       if (this.#rounds.size === 0) this.#onIdle?.();
     };
     const round = new Round(
@@ -195,7 +196,7 @@ export class Quorum implements Store {
       onDone,
       onVerdict,
     );
-    this.#rounds.set(token, round);
+    this.#rounds.add(round);
     const isWhole = onVerdict === undefined || first.length + rest.length === this.#nodes.size;
     const skipped = isWhole ? [] : this.#nodes.skipped([...first, ...rest]);
     const restAfterMs = Math.min(Math.max(leastRestMs, 4 * this.#tookMs), mostRestMs, lifetimeMs * timeoutShare);
@@ -227,7 +228,7 @@ export class Quorum implements Store {
     }
     // After a change in place a late request may still say otherwise: those nodes come back with the next lock.
     const isFirst = (held?.mode.step ?? 0) === 0;
-    if (missing.length > 0 && isFirst && !this.#rounds.has(token)) this.#addNodes(each, missing, sent);
+    if (missing.length > 0 && isFirst && this.#rounds.get(token) === undefined) this.#addNodes(each, missing, sent);
     return { outcome, sent: held === undefined ? sent : earlier(sent, 1) };
   }
 
