@@ -135,6 +135,8 @@ export class Queue implements GrantSource {
   #handOffsLeft = 0;
   /** Since the last grant. */
   #handOffs = 0;
+  /** Whether its waiters were told that Redis cannot be reached. */
+  #isTroubled = false;
   /** Of the last request. */
   #commandTimeoutMs = 0;
   /** When that was sent, by the clock of the port. */
@@ -263,7 +265,7 @@ export class Queue implements GrantSource {
     const head = this.#positions.first;
     // The lock was handed off to the last waiter while this was on its way.
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
-    for (const { waiter } of this.#positions) waiter.troubled(undefined);
+    this.#tell(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
     head.hasWaited = true;
     entry.answered = reply.sent;
@@ -273,7 +275,8 @@ export class Queue implements GrantSource {
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
     // What the holder had left may be over by the time we hear of it.
     if (reply.leftMs >= 0 && this.#port.nowMs() - this.#requestedMs > reply.leftMs) return this.#requestAfter(0);
-    const everyMs = Math.max(pollEveryMs(before), this.#port.leastPollMs) * (0.8 + 0.2 * this.#port.random());
+    const random = this.#port.random();
+    const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), this.#port.leastPollMs * (0.9 + 0.1 * random));
     // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
     if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
     else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
@@ -303,7 +306,7 @@ export class Queue implements GrantSource {
     if (tookMs >= trustedMs(this.key.lifetimeMs)) {
       this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
       const error = tooLate(this.key.key, tookMs, this.key.lifetimeMs);
-      for (const { waiter } of this.#positions) waiter.troubled(error);
+      this.#tell(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
     const { token, mayExecuteUntilMs, fences } = entry;
@@ -327,8 +330,15 @@ export class Queue implements GrantSource {
     if (error.unknown) entry.mayExecuteUntilMs = this.#port.nowMs() + this.#commandTimeoutMs;
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     if (!error.retryable) return this.#failAll(error, head.waiter.commandTimeoutMs);
-    for (const { waiter } of this.#positions) waiter.troubled(error);
+    this.#tell(error);
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
+  }
+
+  /** Redis cannot be reached, or can be again: nothing to tell while all goes well. */
+  #tell(error: LockBackendError | undefined): void {
+    if (error === undefined && !this.#isTroubled) return;
+    this.#isTroubled = error !== undefined;
+    for (const { waiter } of this.#positions) waiter.troubled(error);
   }
 
   #failAll(error: LockBackendError, commandTimeoutMs: number): void {

@@ -32,9 +32,9 @@ import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
 
 /** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
-const mostRequestsPerSecond = 2500;
-/** Its entries expire after twice as long without a sign, and Redis keeps no queue longer than 10 s. */
-const mostPollMs = 4000;
+const mostRequestsPerSecond = 2000;
+/** Its entries expire after twice as long without a sign; Redis believes no deadline that is more than 10 s away by its clock, which may be set. */
+const mostPollMs = 4800;
 
 const queuesOfStores = new WeakMap<Store, Queues>();
 /** Stores of which it was said that they have no wake-ups. */

@@ -14,11 +14,19 @@ const failed = (work: Promise<unknown>): Promise<string> =>
 describe('the deadline of a request', () => {
   afterEach(() => sinon.restore());
 
-  it('is kept after an earlier request was answered, and its timer has run out', async () => {
+  it('is kept by each of several requests, one after the other', async () => {
     await withDeadline(Promise.resolve(), 'k', timeoutMs);
     const first = failed(withDeadline(silent(), 'k', timeoutMs));
     expect(await first).to.include(`within ${timeoutMs} ms`);
     expect(await failed(withDeadline(silent(), 'k', timeoutMs))).to.include(`within ${timeoutMs} ms`);
+  });
+
+  it('leaves no timer behind once all is answered (H35)', async () => {
+    const clock = sinon.useFakeTimers();
+    const answered = withDeadline(Promise.resolve(), 'k', timeoutMs);
+    expect(clock.countTimers()).to.equal(1);
+    await answered;
+    expect(clock.countTimers()).to.equal(0);
   });
 
   it('goes by the timers of a test that replaces them between two requests, and by the real ones after that', async () => {

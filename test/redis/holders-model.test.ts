@@ -218,6 +218,8 @@ interface MemberAsk {
   readonly late: boolean;
   readonly silenceMs: number;
   readonly mode: Mode;
+  /** Whose member a reader has shared, beside which it asks for its own. */
+  readonly beside: number | undefined;
 }
 
 const memberToken = (who: number): string => (who % 2 === 0 ? `label\n_${who}` : `t${who}`);
@@ -248,12 +250,14 @@ class AcquireMember extends Step {
     const notAfterMs = lateness(late, real.micros);
     const queuedAs = isOfQuorum(who) && !this.#change ? `${token} waits` : token;
     const queueAs = placed ? { ...entryOf(who, real, token), silenceMs, token: queuedAs } : undefined;
-    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, leastFence, queueAs, mode };
+    const beside = this.#beside;
+    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, leastFence, queueAs, mode, beside };
+    const parted = beside === undefined ? [] : [textOf(real.machine, beside, mode, real.micros)];
     const expected = outcome(() => real.machine.acquire(command, real.micros));
     if (typeof expected !== 'string' && expected.outcome === 'granted') real.queuedFor.delete(token);
     else if (placed && typeof expected !== 'string' && expected.outcome === 'busy')
       real.queuedFor.set(token, wantOf(mode));
-    const place = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : [];
+    const place = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : parted;
     const where = leastFence
       ? [...(queueAs ? place : ['', '0', '0', '0']), queueAs?.token ?? token, String(leastFence)]
       : place;
@@ -267,6 +271,13 @@ class AcquireMember extends Step {
     else compareAcquired(reply, expected, real, token);
     if (Array.isArray(reply) && reply[0] === 1) real.tickets.delete(token);
     if (isOfQuorum(who)) await raise(token, mode, real);
+  }
+
+  /** A reader that leaves those that it shares a member with is not queued, and no quorum has such. */
+  get #beside(): string | undefined {
+    const { who, placed, mode, beside } = this.#ask;
+    const mayPart = mode.kind === 'shared' && !placed && !this.#change && !isOfQuorum(who) && beside !== who;
+    return mayPart && beside !== undefined ? memberToken(beside) : undefined;
   }
 
   override toString(): string {
@@ -346,6 +357,13 @@ class ExtendMember extends Step {
   override toString(): string {
     return `extend(${this.#who}, ${this.#mode.kind}, ${this.#lifetimeMs}, ${this.#exact}, ${this.#late})`;
   }
+}
+
+/** As it lies in Redis; of no holder, what none has. */
+function textOf(machine: Machine, token: string, mode: Mode, micros: number): string {
+  const mine = machine.holders(key, micros).find((each) => each.token === token);
+  const { kind, permits, step, fence, group } = mine ?? { ...mode, fence: 7 };
+  return `1 ${letter[kind]} ${permits} ${step} ${fence} ${token.length} ${token}${group}`;
 }
 
 /** As a holder knows it: sometimes with another fence, and then it is looked for. */
@@ -445,6 +463,7 @@ function membersOf(mode: fc.Arbitrary<Mode>, changes: boolean): fc.Arbitrary<Ste
     late: sometimes,
     silenceMs: fc.constantFrom(0, 0, 700),
     mode,
+    beside: fc.option(anyone, { nil: undefined }),
   });
   const steps: fc.Arbitrary<Step>[] = [
     ask.map((each) => new AcquireMember(each, false)),

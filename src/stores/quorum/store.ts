@@ -164,9 +164,7 @@ export class Quorum implements Store {
         else if (verdict.is === 'failed') reject(this.#nodes.noMajority(verdict.errors, request.keys));
         else if (verdict.is === 'busy') resolve({ granted: false, leftMs: verdict.leftMs });
         else {
-          this.#leadMs = verdict.wroteBack
-            ? Math.min(2 * this.#leadMs, farthestLeadMs)
-            : Math.max(0.99 * this.#leadMs, nearestLeadMs);
+          this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
           this.#tookMs += (this.#clock.now().monoMs - sent.monoMs - this.#tookMs) / 16;
           resolve(grantOf(request, verdict.fence, sent));
         }
@@ -296,6 +294,11 @@ export class Quorum implements Store {
 
 function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
   return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare)));
+}
+
+/** Further ahead after fences that differed, and slowly nearer again. */
+function nextLeadMs(leadMs: number, wroteBack: boolean): number {
+  return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
 }
 
 function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): AcquireReply {
