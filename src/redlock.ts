@@ -20,10 +20,11 @@ import {
   type ClientExecutionResult,
   type ExecutionResult,
   type ExecutionStats,
+  type RedlockAbortSignal,
   ResourceLockedError,
 } from './compat/ballot';
 import type { Value } from './compat/electorate';
-import { extendOnce, type Hold, leftMs, type RedlockAbortSignal, releaseOnce, sentOf, signalOf } from './compat/hold';
+import { extendOnce, type Hold, leftMs, releaseOnce, sentOf, signalOf } from './compat/hold';
 import { yieldMs } from './compat/queued';
 import { Renewal } from './compat/renewal';
 import { quit } from './compat/stores';

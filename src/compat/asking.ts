@@ -18,8 +18,9 @@ export interface Acquired {
   readonly call: ValueCall;
 }
 
-/** @internal */
+/** What makes the attempts of `acquire`. */
 export abstract class Asking extends Attempts {
+  /** @internal */
   protected readonly _electorate: Electorate;
   /** Those that wait for one key of an only client; undefined where there are several. */
   readonly #crowd: Crowd | undefined;

@@ -21,6 +21,9 @@ export interface ExecutionResult {
   attempts: ReadonlyArray<Promise<ExecutionStats>>;
 }
 
+/** The signal of `using`: `error` is why it aborted. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
 /** Another process holds one of the resources, or we do not any more. */
 export class ResourceLockedError extends Error {
   declare readonly message: string;

@@ -5,12 +5,9 @@ import { holdsAreObserved } from '../observation';
 import { type Moment, now, trustedMs } from '../store';
 import { tracesAcquires } from '../trace';
 import { ExecutionError, noQuorum } from './attempts';
-import type { ExecutionStats } from './ballot';
+import type { ExecutionStats, RedlockAbortSignal } from './ballot';
 import type { Crowd } from './queued';
 import { after, Tenure } from './tenure';
-
-/** The signal of `using`: `error` is why it aborted. */
-export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
 export type Hold = Lease | Tenure;
 

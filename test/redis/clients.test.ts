@@ -450,8 +450,14 @@ describe('a client of its kind', () => {
 
   describe('messages', () => {
     const ways: [name: string, make: () => Promise<any>][] = [
-      ...nodeRedisMajors.map((major): [string, () => Promise<any>] => [major, () => nodeRedis(major)]),
-      ...ioredisKinds.map((kind): [string, () => Promise<any>] => [kind, () => ioredis(kind)]),
+      ...nodeRedisMajors.map((major): [string, (port?: number) => Promise<any>] => [
+        major,
+        (port) => nodeRedis(major, {}, port),
+      ]),
+      ...ioredisKinds.map((kind): [string, (port?: number) => Promise<any>] => [
+        kind,
+        (port) => ioredis(kind, {}, port),
+      ]),
     ];
 
     for (const [name, make] of ways) {
@@ -578,9 +584,15 @@ describe('a client of its kind', () => {
       });
     }
 
-    const makers: [name: string, make: () => Promise<any>][] = [
-      ...nodeRedisMajors.map((major): [string, () => Promise<any>] => [major, () => nodeRedis(major)]),
-      ...ioredisKinds.map((kind): [string, () => Promise<any>] => [kind, () => ioredis(kind)]),
+    const makers: [name: string, make: (port?: number) => Promise<any>][] = [
+      ...nodeRedisMajors.map((major): [string, (port?: number) => Promise<any>] => [
+        major,
+        (port) => nodeRedis(major, {}, port),
+      ]),
+      ...ioredisKinds.map((kind): [string, (port?: number) => Promise<any>] => [
+        kind,
+        (port) => ioredis(kind, {}, port),
+      ]),
     ];
     for (const [name, make] of makers) {
       it(`${name}: the connection is in the database that the client has selected meanwhile`, async () => {
@@ -593,6 +605,20 @@ describe('a client of its kind', () => {
         expect(await dedicated.wait(0, 1)).to.be.a('number');
         expect(await redis.get(key)).to.equal('x');
         dedicated.close();
+      });
+    }
+
+    for (const [name, make] of makers) {
+      it(`H77 ${name}: the connection does not outlive the client and its server`, async () => {
+        const proxy = await startProxy(server.port);
+        closing.push(() => proxy.stop());
+        const redis = await make(proxy.port);
+        const dedicated = scriptClient(redis).dedicate('k');
+        await dedicated.opened;
+        (redis.destroy ?? redis.disconnect).call(redis);
+        proxy.refuse();
+        proxy.resetAll();
+        await waitFor(() => dedicated.script.readiness() === 'closed', { what: 'the end of the connection' });
       });
     }
 

@@ -9,6 +9,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
+import { libraryTimers } from '../contract/outcomes';
 import { answer, dropReply, type FaultProxy, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
 import { type Client, connect, sharedRedis, startRedis, uniqueKey } from '../support/redis';
@@ -151,7 +152,8 @@ describe('diagnostics', () => {
         { ...facts, fence: expired.fence, reason: 'expired' },
         { ...facts, fence: taken.fence, reason: 'taken' },
       ]);
-      expect(heard[1].heldMs, 'its lifetime, less what is not trusted').to.be.within(299, 20_000);
+      // From its grant; the lifetime began when its request was sent.
+      expect(heard[1].heldMs, 'its lifetime, less the request').to.be.within(1, 20_000);
       await direct.del(key);
     });
 
@@ -224,7 +226,7 @@ describe('diagnostics', () => {
     proxy.rule({ match: isExtension, nth: 1 }, answer('-LOADING Redis is loading\r\n'));
     proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF no\r\n'));
     const tokens: string[] = [];
-    await withLock.run(key, { lifetime: 600, owner: 'me' }, async (lease) => {
+    await withLock.run(key, { lifetime: 1500, owner: 'me' }, async (lease) => {
       tokens.push(lease.token.slice('me_'.length));
       await waitFor(() => proxy.count(isExtension) >= 2);
     });
@@ -269,9 +271,11 @@ describe('diagnostics', () => {
     it('no timer looks for forgotten locks, and Redis is not asked about its memory', async () => {
       const clock = sinon.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'] });
       undo.push(() => clock.restore());
-      const lock = redisExpLock({ redis: new FakeRedis() as unknown as redisExpLock.RedisLike });
+      const timers = libraryTimers();
+      const lock = redisExpLock({ redis: new FakeRedis() as unknown as redisExpLock.RedisLike, lifetime: 60_000 });
       for (let i = 0; i < 10; i += 1) await lock.promise(`k${i}`);
-      expect(clock.countTimers()).to.equal(0);
+      await clock.tickAsync(2_000); // one for requests that were slow is armed for their time at most
+      expect(timers()).to.equal(0);
       clock.restore();
 
       const asked = proxy.commands.length;

@@ -196,6 +196,8 @@ function dedicated(client: Foreign): DedicatedClient {
     // Our own connection must not keep a process alive whose own work is done.
     connection.unref();
   });
+  // Nor may its attempts to connect again, once the owner has closed the client.
+  connection.on('reconnecting', () => client.isOpen === false && destroy(connection));
   const opened = openLike(client, connection);
   // It would go on reconnecting, with nothing left that could close it.
   opened.catch(() => destroy(connection));
