@@ -26,6 +26,8 @@ interface Turn {
 const mostChanges = 8;
 
 export class Process {
+  /** Explicit extensions that no node has replied to, and until when each may execute, by this process's clock. */
+  readonly pendingExact = new Set<{ readonly untilMs: number }>();
   readonly name: string;
   readonly clock: Clock;
   readonly #world: WorldOfProcesses;
@@ -240,8 +242,10 @@ export class Process {
     const held: Held | undefined = holder.mode && { mode: holder.mode, fence: -1 };
     const token = holder.name;
     const request = { keys: key, token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, begin: isHeld, held };
+    this.pendingExact.clear();
     this.#quorum.extend(request).then(
       (reply) => {
+        if (exact && reply.outcome === 'extended') this.#checkExact();
         if (!isHeld() || reply.outcome !== 'extended') return lost();
         holder.untilMs = exact ? this.#untilMs(reply.sent) : Math.max(holder.untilMs, this.#untilMs(reply.sent));
         world.note(() => `${token} holds it until ${holder.untilMs.toFixed(1)}`);
@@ -250,6 +254,15 @@ export class Process {
       },
       () => (isHeld() ? world.after(20, () => this.#extend(holder, then)) : lost()),
     );
+  }
+
+  /** An end that was set by hand is set at no node any more, behind a renewal that another majority confirms. */
+  #checkExact(): void {
+    const nowMs = this.clock.now().monoMs;
+    for (const { untilMs } of this.pendingExact) {
+      if (untilMs > nowMs + 1) this.#world.broken(`an end may still be set for ${(untilMs - nowMs).toFixed(1)} ms`);
+    }
+    this.pendingExact.clear();
   }
 
   #request(

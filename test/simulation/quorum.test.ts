@@ -111,7 +111,8 @@ describe('the quorum in simulated worlds', () => {
       ['permits are counted', { ...permits, turnsEach: 4 }, /permits are held/],
     ];
     for (const [broken, rules, says, from] of variants) {
-      it(`H65, H67: ${broken}${rules.lock === undefined ? '' : ', several holders'}`, async () => {
+      it(`H65, H67: ${broken}${rules.lock === undefined ? '' : ', several holders'}`, async function () {
+        this.timeout(120_000);
         expect((await seedOf(broken, rules, from))?.message).to.match(says);
       });
     }

@@ -103,7 +103,7 @@ export interface Holder {
 /** What a process knows of its world. */
 export type WorldOfProcesses = Pick<
   World,
-  'rules' | 'random' | 'nowMs' | 'unfinished' | 'after' | 'chance' | 'note' | 'holds'
+  'rules' | 'random' | 'nowMs' | 'unfinished' | 'after' | 'chance' | 'note' | 'holds' | 'broken'
 >;
 
 export class World {
@@ -312,9 +312,12 @@ class Connection implements Node {
     const sent = this.#process.clock.now();
     const notAfterMs = request.validUntilMs + this.serverOffsetMs;
     const strictly = request.strictly && this.#world.rules.broken !== 'readers count for a writer';
+    const pending = { untilMs: request.validUntilMs };
+    if (exact) this.#process.pendingExact.add(pending);
     const outcome = await this.#call(request.commandTimeoutMs, `extends ${token}`, ({ machine, micros }) =>
       machine.extend([key], token, lifetimeMs! + 1, exact, notAfterMs, micros, held?.mode, strictly),
     );
+    this.#process.pendingExact.delete(pending);
     return outcome === 'extended' ? { outcome, sent } : { outcome };
   }
 
