@@ -67,7 +67,7 @@ describeEach('Semaphore', (here) => {
     await stands(much);
     expect(await failure(make().acquire(1))).to.include({ code: 'ERR_LOCK_ATTEMPTS' }); // one is free, and not for it
     const little = make().acquire(1, byPlace);
-    await stands(little, 2);
+    if (!here.place.isQuorum) await stands(little, 2); // there, one permit is polled for
     await lease.release();
     const first = await much;
     expect(await pending(little)).to.equal(true);
