@@ -9,11 +9,12 @@ import { type LockKind, lockEvent, warn } from './events';
 import type { HeldLock } from './held-lock';
 import { describe, type Key, lockKeys, ownKey } from './keys';
 import type { Granted } from './member';
-import { longestTimerMs, type Settings } from './options';
+import type { Settings } from './options';
 import type { Cancellable, Scope } from './scope';
 import { type AcquireReply, type Clock, clockOf, type GrantSource, type Mode, trustedMs } from './store';
 import { AcquireTrace, type Effort, tracesAcquires } from './trace';
 import { type Attempting, Attempts, type Once } from './wait/attempt';
+import { Deadline, noDeadline } from './wait/deadline';
 import type { Fetch, Fetcher, ShareWaiter } from './wait/place';
 import { fencesInBlock, type Position, tooLate } from './wait/queue';
 import type { Queues } from './wait/queues';
@@ -105,14 +106,13 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   readonly commandTimeoutMs: number;
   readonly retryTimeoutMs: number;
   isSettled = false;
-  readonly #wanted: Wanted;
+  readonly awaited: Wanted;
   readonly #clock: Clock;
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
   readonly #attempts: Attempts;
   readonly #shared: SharedWaiter | undefined;
-  #deadlineMs = Number.POSITIVE_INFINITY;
-  #deadline: NodeJS.Timeout | undefined;
+  #deadline = noDeadline;
   #onAbort: (() => void) | undefined;
   /** What the last answered attempt failed with; undefined after a plain "busy". */
   #failure: LockBackendError | undefined;
@@ -125,7 +125,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   constructor(wanted: Wanted, resolve: (held: HeldLock) => void, reject: (error: unknown) => void) {
     this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
     this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
-    this.#wanted = wanted;
+    this.awaited = wanted;
     this.#clock = clockOf(wanted.store);
     this.#resolve = resolve;
     this.#reject = reject;
@@ -133,17 +133,13 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
   }
 
-  get awaited(): Wanted {
-    return this.#wanted;
-  }
-
   start(): void {
-    const { timeoutMs, signal } = this.#wanted.settings;
-    if (timeoutMs) this.#deadlineMs = this.#clock.nowMs() + timeoutMs;
+    const { timeoutMs, signal } = this.awaited.settings;
+    if (timeoutMs) this.#deadline = new Deadline(this.#clock, timeoutMs);
     this.#begin();
     // Where the answer is known at once, hardly any caller waits.
-    if (this.isSettled || this.#wanted.fetcher !== undefined) return;
-    this.#wanted.scope.beginWait(this);
+    if (this.isSettled || this.awaited.fetcher !== undefined) return;
+    this.awaited.scope.beginWait(this);
     if (signal !== undefined) {
       this.#onAbort = () => this.giveUp(abortReason(signal));
       signal.addEventListener('abort', this.#onAbort);
@@ -157,16 +153,16 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 
   fetch(fetcher: Fetcher): Fetch {
-    return fetchFor(this.#wanted, fetcher);
+    return fetchFor(this.awaited, fetcher);
   }
 
   failed(error: LockBackendError): void {
-    this.#fail(forKey(error, this.#wanted.key));
+    this.#fail(forKey(error, this.awaited.key));
   }
 
   troubled(error: LockBackendError | undefined): void {
-    this.#failure = error && (forKey(error, this.#wanted.key) as LockBackendError);
-    this.#wanted.fetcher?.busy(this.#failure);
+    this.#failure = error && (forKey(error, this.awaited.key) as LockBackendError);
+    this.awaited.fetcher?.busy(this.#failure);
   }
 
   /** Ends the wait now, whatever it is doing. */
@@ -177,7 +173,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 
   onReply(reply: AcquireReply, token: string): void {
-    const { key, settings, change, fetcher } = this.#wanted;
+    const { key, settings, change, fetcher } = this.awaited;
     this.#failure = undefined;
     const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
     if (ended !== undefined) return this.#end(ended);
@@ -205,28 +201,28 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 
   #begin(): void {
-    const { key, settings, fetcher } = this.#wanted;
-    const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.#wanted) : undefined;
+    const { key, settings, fetcher } = this.awaited;
+    const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.awaited) : undefined;
     if (own?.isEndless) return this.#fail(deadlock(key, own));
-    const place = placeFor(this.#wanted, this);
+    const place = placeFor(this.awaited, this);
     this.#position = place;
     if (place !== undefined) return place.queue.join(place);
-    const queues = queuesOf(this.#wanted);
+    const queues = queuesOf(this.awaited);
     if (queues?.wakeUps.isOpen) this.#enqueue(queues);
     // Behind those that wait for the same already, until a wake-up would be heard.
-    else if (queues?.wakeUps.isAwaited(this.#wanted.keys as string)) this.#enqueueOrPoll(queues);
+    else if (queues?.wakeUps.isAwaited(this.awaited.keys as string)) this.#enqueueOrPoll(queues);
     else this.#attempt();
   }
 
   #enqueue(queues: Queues): void {
-    const key = this.#wanted.keys as string;
+    const key = this.awaited.keys as string;
     if (this.#shared !== undefined) {
       this.#shared.subscribe(queues.wakeUps, key, (isBehind) => this.#wake(isBehind));
       return this.#attempt();
     }
     // What an attempt of its own has left behind; the queue requests with a token of its own.
     if (this.#attempts.mayExecuteUntilMs > 0) this.#abandon();
-    const { lifetimeMs, fencing, owner } = this.#wanted.settings;
+    const { lifetimeMs, fencing, owner } = this.awaited.settings;
     this.#position = queues.queue({ key, lifetimeMs: lifetimeMs!, fencing, owner }).join(this);
   }
 
@@ -235,11 +231,11 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const enqueue = (): void => this.#enqueue(queues);
     const poll = (error: unknown): void => {
       this.#isDeaf = true;
-      warnOfPolling(this.#wanted, error);
+      warnOfPolling(this.awaited, error);
       if (this.#attempts.count === 0) this.#attempt();
       else this.#pauseAndAttempt();
     };
-    this.#stopOpening = queues.wakeUps.whenOpen(this.#wanted.keys as string, this.commandTimeoutMs, enqueue, poll);
+    this.#stopOpening = queues.wakeUps.whenOpen(this.awaited.keys as string, this.commandTimeoutMs, enqueue, poll);
   }
 
   #wake(isBehind: boolean): boolean {
@@ -255,18 +251,14 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   #armDeadline(): void {
-    if (this.#deadlineMs === Number.POSITIVE_INFINITY || this.#deadline !== undefined) return;
-    const leftMs = Math.min(Math.ceil(this.#deadlineMs - this.#clock.nowMs()), longestTimerMs);
-    this.#deadline = this.#clock.later(() => {
-      this.#deadline = undefined;
-      if (this.#clock.nowMs() < this.#deadlineMs) this.#armDeadline();
-      else if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
-    }, leftMs);
+    this.#deadline.arm(() => {
+      if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
+    });
   }
 
   #attempt(): void {
     if (this.#shared === undefined && this.#attempts.count === 0) return this.#attempts.make(undefined, undefined);
-    const polls = !this.#isLast && (this.#isDeaf || queuesOf(this.#wanted) === undefined);
+    const polls = !this.#isLast && (this.#isDeaf || queuesOf(this.awaited) === undefined);
     const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
     const place = this.#isLast ? undefined : this.#shared?.place(pauseMs);
     // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
@@ -275,48 +267,46 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   /** Whether no attempt would follow the one that is made now. */
   get #isLast(): boolean {
-    const { maxRetries, timeoutMs } = this.#wanted.settings;
-    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#clock.nowMs() >= this.#deadlineMs;
+    const { maxRetries, timeoutMs } = this.awaited.settings;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#deadline.leftMs <= 0;
   }
 
   #onBusy(reply: AcquireReply & { granted: false }): void {
-    const { change } = this.#wanted;
+    const { change } = this.awaited;
     if (change !== undefined && reply.impossible !== undefined) return this.#fail(change.refused(reply.impossible));
     this.#shared?.busy(reply);
-    this.#wanted.fetcher?.busy(undefined);
+    this.awaited.fetcher?.busy(undefined);
     this.#next();
   }
 
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
-    const { maxRetries, timeoutMs } = this.#wanted.settings;
-    const leftMs = timeoutMs === 0 ? 0 : this.#deadlineMs - this.#clock.nowMs();
-    if (leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
+    const { maxRetries, timeoutMs } = this.awaited.settings;
+    if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
-    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.#wanted.key, count));
+    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited.key, count));
     this.#armDeadline();
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }
     const mayQueue = this.#failure === undefined && !this.#shared?.isSubscribed && !this.#isDeaf;
-    const queues = mayQueue ? queuesOf(this.#wanted) : undefined;
+    const queues = mayQueue ? queuesOf(this.awaited) : undefined;
     if (queues === undefined) this.#pauseAndAttempt();
     else if (queues.wakeUps.isOpen) this.#enqueue(queues);
     else this.#enqueueOrPoll(queues);
   }
 
   #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
-    const pauseMs = Math.min(wantedMs, this.#deadlineMs - this.#clock.nowMs());
-    this.#attempts.pause(Math.max(pauseMs, 0), () => this.#attempt());
+    this.#attempts.pause(Math.max(Math.min(wantedMs, this.#deadline.leftMs), 0), () => this.#attempt());
   }
 
-  #heldLock(grant: Granted, queue: GrantSource | undefined, mode = this.#wanted.mode): HeldLock {
+  #heldLock(grant: Granted, queue: GrantSource | undefined, mode = this.awaited.mode): HeldLock {
     const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
-    return heldLock(this.#wanted, grant, { source: queue, mode, retries });
+    return heldLock(this.awaited, grant, { source: queue, mode, retries });
   }
 
   #succeed(held: HeldLock): HeldLock {
-    if (this.#wanted.change === undefined) this.#wanted.scope.add(held);
+    if (this.awaited.change === undefined) this.awaited.scope.add(held);
     this.#settle();
     this.#resolve(held);
     return held;
@@ -337,11 +327,11 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   #settle(): void {
     this.isSettled = true;
     this.#attempts.endPause();
-    if (this.#deadline !== undefined) clearTimeout(this.#deadline);
+    this.#deadline.clear();
     this.#stopOpening?.();
-    if (this.#onAbort !== undefined) this.#wanted.settings.signal?.removeEventListener('abort', this.#onAbort);
+    if (this.#onAbort !== undefined) this.awaited.settings.signal?.removeEventListener('abort', this.#onAbort);
     this.#shared?.leave();
-    this.#wanted.scope.endWait(this);
+    this.awaited.scope.endWait(this);
   }
 
   #abandon(): void {
@@ -356,7 +346,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   #timedOut(): LockTimeoutError {
     const wasQueued = this.#position !== undefined || this.#shared?.isSubscribed;
-    return timedOut(this.#wanted, wasQueued ? 'it was queued' : `attempts: ${this.#attempts.count}`);
+    return timedOut(this.awaited, wasQueued ? 'it was queued' : `attempts: ${this.#attempts.count}`);
   }
 }
 

@@ -44,7 +44,7 @@ export interface LeaseContext {
   readonly onEnd: (held: HeldLock) => void;
 }
 
-/** Whose grant it is. */
+/** What a grant is of. */
 export interface GrantDetails {
   readonly key: Key;
   readonly keys: Key;
@@ -56,23 +56,36 @@ export interface GrantDetails {
 
 /** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
 class Particulars {
-  key: Key | undefined;
-  retries = 0;
-  mayExecuteUntilMs = 0;
+  readonly key: Key | undefined;
+  readonly retries: number;
+  readonly mayExecuteUntilMs: number;
   mode: Mode | undefined;
   member: Member | undefined;
   observation: Observation | undefined;
+
+  constructor(grant?: Granted, details?: GrantDetails) {
+    this.key = typeof details?.key === 'string' ? undefined : details?.key;
+    this.retries = details?.retries ?? 0;
+    this.mayExecuteUntilMs = grant?.mayExecuteUntilMs ?? 0;
+    this.mode = details?.mode;
+    this.member = grant?.member;
+  }
+}
+
+function isParticular({ mayExecuteUntilMs, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
+  return typeof key !== 'string' || retries > 0 || mayExecuteUntilMs > 0 || mode !== undefined || member !== undefined;
 }
 
 class Ending {
   how: 'released' | 'lost';
   loss: LockLostError | undefined;
   releasing: Promise<boolean> | undefined;
-  /** A release went out whose answer we never got: that the key is gone is then no news. */
+  /** A release was sent and got no answer: that the key is gone is then no loss. */
   isUncertain = false;
 
-  constructor(how: 'released' | 'lost') {
+  constructor(how: 'released' | 'lost', releasing?: Promise<boolean>) {
     this.how = how;
+    this.releasing = releasing;
   }
 }
 
@@ -99,11 +112,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     this.keys = details.keys;
     this.context = details.context;
     this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
-    if (typeof details.key !== 'string') this.#ownParticulars.key = details.key;
-    if (details.retries > 0) this.#ownParticulars.retries = details.retries;
-    if (grant.mayExecuteUntilMs > 0) this.#ownParticulars.mayExecuteUntilMs = grant.mayExecuteUntilMs;
-    if (details.mode !== undefined) this.#ownParticulars.mode = details.mode;
-    if (grant.member !== undefined) this.#ownParticulars.member = grant.member;
+    if (isParticular(grant, details)) this.#particulars = new Particulars(grant, details);
     if (!this.isConfirmed) this.upkeep.confirm();
   }
 
@@ -172,7 +181,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     return this.#validity.sent.monoMs;
   }
 
-  /** It is a caller's from now on: those that observe are told, also of an end that nothing else would notice. */
+  /** A caller holds it from now on: observers are notified, also of an end that nothing else would notice. */
   begin(): void {
     if (!holdsAreObserved()) return;
     const observation = new Observation(this);
@@ -204,8 +213,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   confirmed(): Moment | undefined {
     const { sent, isCertain, lifetimeMs } = this.#validity;
     const isSure = isCertain && !this.#upkeep?.isExtending && !this.#mayExecute();
-    const isSame = lifetimeMs === this.context.settings.lifetimeMs;
-    return isSure && isSame && !this.isLost ? sent : undefined;
+    return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined;
   }
 
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
@@ -254,14 +262,13 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
   letGo(): void {
     this.#upkeep?.letGo();
-    this.#ending = new Ending('released');
-    this.#ending.releasing = Promise.resolve(false);
+    this.#ending = new Ending('released', Promise.resolve(false));
     this.context.onEnd(this);
     this.context.source.lost(this);
     tellEnd(this, 'detached');
   }
 
-  /** A release whose failure is told as a warning and carried on by the store, because no caller can try it again. */
+  /** A release whose failure is published as a warning; the store tries it again, because no caller can. */
   async releaseQuietly(): Promise<boolean | undefined> {
     try {
       return await this.release();
@@ -273,9 +280,14 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     }
   }
 
-  releaseRequest(): ReleaseRequest {
-    // A change that was requested may be queued.
-    return this.#releaseRequest(this.mode !== undefined && this.mode.step > 0 ? -1 : 0);
+  /** A change that was requested may be queued. */
+  releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? -1 : 0): ReleaseRequest {
+    const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
+    const { keys, done } = this;
+    const { token } = this.member ?? this;
+    const isConfirmed = ticket === 0 && !this.#mayExecute();
+    const held = this.held();
+    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
   }
 
   get #ownParticulars(): Particulars {
@@ -283,7 +295,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     return this.#particulars;
   }
 
-  /** What looks after it, made when it is first needed. */
+  /** Extensions, renewal and signal; made when first needed. */
   get upkeep(): Upkeep {
     this.#upkeep ??= new Upkeep(this);
     return this.#upkeep;
@@ -318,17 +330,8 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     return released;
   }
 
-  #releaseRequest(ticket: number): ReleaseRequest {
-    const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, done } = this;
-    const { token } = this.member ?? this;
-    const isConfirmed = ticket === 0 && !this.#mayExecute();
-    const held = this.held();
-    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
-  }
-
   #abandon(untilMs: number): void {
-    void this.context.store.abandon(this.#releaseRequest(-1), untilMs);
+    void this.context.store.abandon(this.releaseRequest(-1), untilMs);
   }
 
   /** An attempt of ours whose reply was lost may still execute. */

@@ -1,4 +1,4 @@
-// What looks after a lock while it is held, made when something first does: the one extension in flight, the renewal, the watch
+// Keeps a held lock alive, made when that is first needed: the one extension in flight, the renewal, the watch
 // over the end of the validity, and the signal that tells of its loss. No timer here keeps the process alive, and none runs
 // after `stop`.
 import { forKey, LockBackendError, type LockLostError, type LossReason } from './errors';
@@ -99,7 +99,7 @@ export class Upkeep {
   /** Leaves the member that it shares. No extension of that is in flight then, which would count for it afterwards. */
   async part(): Promise<void> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
-    await this.#alone(() => this.#part());
+    await this.#alone(() => part(this.#held));
   }
 
   /** Sets the end to the lease's own lifetime from now, unless it is later already. */
@@ -224,14 +224,6 @@ export class Upkeep {
     this.#aborter?.abort(loss);
   }
 
-  async #part(): Promise<boolean> {
-    const { member, key } = this.#held;
-    await member?.part(this.#held).catch((error) => {
-      throw forKey(error, key);
-    });
-    return true;
-  }
-
   /** Runs `work` as the one extension in flight. */
   #alone(work: () => Promise<boolean>): Promise<boolean> {
     const extending = work().finally(() => {
@@ -244,7 +236,7 @@ export class Upkeep {
   async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
     const held = this.#held;
     // A member that is shared has one end, its lifetime after the last extension.
-    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await this.#part();
+    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await part(held);
     if (!held.check()) return false;
     const { commandTimeoutMs } = held.context.settings;
     const asked = now(this.#held.clock);
@@ -299,4 +291,11 @@ export class Upkeep {
     };
     this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
   }
+}
+
+async function part(held: Kept): Promise<boolean> {
+  await held.member?.part(held).catch((error) => {
+    throw forKey(error, held.key);
+  });
+  return true;
 }

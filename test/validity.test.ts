@@ -1,7 +1,7 @@
 // How long a holder believes, by two clocks, when an extension got no reply: it may have set its end, or may still do so.
 import { expect } from 'chai';
 import type { Clock } from '../src/store';
-import { Validity } from '../src/validity';
+import { Validity, validFrom } from '../src/validity';
 
 /** By which one clock may be behind the other. */
 const clockStepMs = 2;
@@ -30,6 +30,22 @@ describe('validity', () => {
   it('a renewal never makes the end sooner, an exact extension may', () => {
     expect(leftAt(granted.confirmed(at(2_000), 1_000, false), 2_000)).to.equal(8_990);
     expect(leftAt(granted.confirmed(at(2_000), 1_000, true), 2_000)).to.equal(999);
+  });
+
+  it('an end that one renewal kept is kept by the next', () => {
+    const kept = granted.confirmed(at(2_000), 1_000, false).confirmed(at(3_000), 1_000, false);
+    expect(leftAt(kept, 3_000)).to.equal(7_990);
+  });
+
+  it('what was granted together, on the same terms, has the same validity, and nothing else has', () => {
+    const [sent, later] = [at(1_000), at(2_000)];
+    const grant = { token: 'a', fence: 1, sent, mayExecuteUntilMs: 0 };
+    expect(leftAt(validFrom(grant, 10_000), 1_000)).to.equal(9_990);
+    expect(validFrom(grant, 10_000)).to.equal(validFrom(grant, 10_000));
+    expect(leftAt(validFrom(grant, 1_000), 1_000)).to.equal(999);
+    expect(leftAt(validFrom(grant, 10_000), 1_000)).to.equal(9_990);
+    expect(leftAt(validFrom({ ...grant, sent: later }, 10_000), 2_000)).to.equal(9_990);
+    expect(leftAt(validFrom({ ...grant, provisionalMs: 2_000 }, 10_000), 1_000)).to.equal(1_998);
   });
 
   describe('after an extension without a reply (H14)', () => {

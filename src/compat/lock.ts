@@ -110,13 +110,8 @@ export abstract class Lock {
     this.#isShared = given !== undefined && given !== '';
     this._identifier = given || newIdentifier(identifierSuffix);
     this._acquiredExternally = !!acquiredExternally || !!externallyAcquiredIdentifier;
-    this._acquireOptions = {
-      identifier: this._identifier,
-      lockTimeout,
-      acquireTimeout,
-      acquireAttemptsLimit,
-      retryInterval,
-    };
+    const limits = { lockTimeout, acquireTimeout, acquireAttemptsLimit, retryInterval };
+    this._acquireOptions = { identifier: this._identifier, ...limits };
     this._refreshTimeInterval = refreshInterval;
     this._onLockLost = onLockLost;
   }
@@ -170,7 +165,7 @@ export abstract class Lock {
   }
 
   /**
-   * Gives the lock back; does nothing where none is held.
+   * Releases the lock; does nothing where none is held.
    *
    * @throws {LockBackendError} Redis gave no usable answer. May be tried again; at worst lockTimeout frees it.
    */
@@ -298,14 +293,9 @@ export abstract class Lock {
     this.#mayExecuteUntilMs = 0;
     if (this._mayBeOurs) return;
     const release = (): Promise<void> => this._release().catch(() => {});
-    const idle = (): Promise<void> =>
-      new Promise((resolve) => setTimeout(resolve, untilMs - performance.now()).unref());
-    this.#retracting = release()
-      .then(idle)
-      .then(release)
-      .finally(() => {
-        this.#retracting = undefined;
-      });
+    this.#retracting = nowAndThen(release, untilMs).finally(() => {
+      this.#retracting = undefined;
+    });
   }
 
   /** Redis could not be asked: again, while the lock is surely ours. */
@@ -326,6 +316,13 @@ export abstract class Lock {
   #endOf(sent: Moment): Moment {
     return after(sent, trustedMs(this._acquireOptions.lockTimeout));
   }
+}
+
+/** Releases twice: a request that came between the two is undone by the second. */
+async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise<void> {
+  await release();
+  await new Promise<void>((resolve) => setTimeout(resolve, thenMs - performance.now()).unref());
+  await release();
 }
 
 function newIdentifier(suffix: string | undefined): string {

@@ -1,10 +1,14 @@
 // What users install, not what lies here: the tarball that `npm pack` makes, unpacked into a project that has nothing
 // else. Both module systems, both compilers, and nobody's client within reach.
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { join, parse } from 'node:path';
 import { expect } from 'chai';
 import { publint } from 'publint';
 import { formatMessage } from 'publint/utils';
+import { track, waitFor } from '../support/processes';
+import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
 import { compile, moduleSystems, strictness, writePrograms } from './compile';
 import { node, type Project, projectWith, repository, write } from './packed';
 
@@ -289,6 +293,66 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
     const told =
       'ERR_LOCK_BACKEND false sharedMemoryStore and HostLock need SQLite: use Node 22.13 or later, which has it, or npm install better-sqlite3@12\n';
     expect(await node(project, '--eval', program)).to.equal(`true\n${told}${told}`);
+  });
+
+  describe('its command line, where one client of Redis is installed', () => {
+    let server: RedisServer;
+    let client: Client;
+
+    before(async () => {
+      server = await startRedis();
+      client = await connect(server.url);
+    });
+    after(() => server.discard());
+
+    /** @param until Once it resolves, the command reads the end of its input. */
+    const type = async (until: () => Promise<unknown>, ...args: string[]): Promise<unknown> => {
+      const env = { ...process.env, REDIS_URL: server.url };
+      const child = spawn(process.execPath, [join(installed, 'lib/cli.js'), ...args], { cwd: project, env });
+      track(child);
+      const said = { out: '', err: '' };
+      child.stdout.on('data', (chunk) => {
+        said.out += chunk;
+      });
+      child.stderr.on('data', (chunk) => {
+        said.err += chunk;
+      });
+      const closed = once(child, 'close');
+      await Promise.race([until(), closed]);
+      child.stdin.end();
+      const [code] = await closed;
+      return { code, ...said };
+    };
+    const atOnce = async (): Promise<void> => {};
+
+    it('none: it says in one line what to install', async () => {
+      const err = 'redis-exp-lock: no client of Redis is installed: npm install redis (or ioredis, or iovalkey)\n';
+      expect(await type(atOnce, 'ls')).to.deep.equal({ code: 69, out: '', err });
+    });
+
+    for (const name of ['redis', 'ioredis', 'iovalkey']) {
+      it(`${name}: run under a lock that is renewed, in it a shared one and a permit; ls; doctor`, async () => {
+        const link = join(project, 'node_modules', name);
+        symlinkSync(join(repository, 'node_modules', name), link, 'junction');
+        const run = (...args: string[]) => [process.execPath, join(installed, 'lib/cli.js'), 'run', ...args, '--'];
+        const inner = [...run('--shared', `${name}-s`), ...run('--permits', '1/2', `${name}-p`)];
+        const renewed = async (): Promise<void> => {
+          const lefts: number[] = [];
+          const isRenewed = async () => lefts.push(await client.pTTL(name)) > 1 && lefts.at(-1)! > lefts.at(-2)!;
+          await waitFor(async () => (await client.exists(`${name}-p`)) === 1, { what: 'the innermost lock' });
+          await waitFor(isRenewed, { what: 'a renewal' });
+        };
+        const args = ['run', '--ttl', '6s', name, '--', ...inner, 'sh', '-c', 'cat; exit 7'];
+        expect(await type(renewed, ...args)).to.deep.equal({ code: 7, out: '', err: '' });
+        const [listed, examined] = await Promise.all([
+          type(atOnce, 'ls', '--scan', '--json', name),
+          type(atOnce, 'doctor', '--json'),
+        ]);
+        expect(listed).to.deep.equal({ code: 0, out: '{"coverage":{"processes":0,"scanned":true}}\n', err: '' });
+        expect(examined).to.include({ code: 0, err: '' });
+        rmSync(link);
+      });
+    }
   });
 
   describe('compiles with what is written against it, as face.d.ts does, by TypeScript 7 (by 5.0 and 5.9 in integrations)', () => {

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import {
   type AcquireReply,
   type AcquireRequest,
+  type Held,
   type Mode,
   type ReleaseRequest,
   type Slots,
@@ -49,6 +50,8 @@ export type Command =
       readonly stands: boolean;
       readonly changes: boolean;
       readonly mode: Mode;
+      /** Whose member a reader has shared, beside which it asks for its own. */
+      readonly beside: number | undefined;
     }
   | {
       readonly do: 'extend member';
@@ -115,8 +118,9 @@ const ofSlots = fc.oneof(
 
 /** As `RWLock` asks, and as `Semaphore` does; and now and then as the other one. */
 const prefer = fc.constantFrom('writer' as const, 'reader' as const, 'fair' as const);
+const reads = fc.record({ prefer, group: fc.constantFrom('', 'a b') }).map((each) => modeOf('shared', each));
 const readsOrWrites = fc.oneof(
-  fc.record({ prefer, group: fc.constantFrom('', 'a b') }).map((each) => modeOf('shared', each)),
+  reads,
   fc.record({ prefer }).map((each) => modeOf('exclusive', each)),
 );
 const counted = fc
@@ -130,8 +134,9 @@ function modeOf(kind: Mode['kind'], how: Partial<Mode>): Mode {
 function ofMembers(mode: fc.Arbitrary<Mode>): fc.Arbitrary<Command> {
   const terms = { who, lifetime, stands: fc.boolean(), mode };
   const changes = fc.integer({ min: 0, max: 3 }).map((n) => n === 0);
+  const beside = fc.constant(undefined);
   return fc.oneof(
-    { weight: 3, arbitrary: fc.record({ do: fc.constant('acquire member' as const), ...terms, changes }) },
+    { weight: 3, arbitrary: fc.record({ do: fc.constant('acquire member' as const), ...terms, changes, beside }) },
     {
       weight: 1,
       arbitrary: fc.record({ do: fc.constant('extend member' as const), who, lifetime, exact: fc.boolean(), mode }),
@@ -145,6 +150,17 @@ function ofMembers(mode: fc.Arbitrary<Mode>): fc.Arbitrary<Command> {
     { weight: 1, arbitrary: fc.record({ do: fc.constant('free' as const), who, key: fc.constant(memberKey) }) },
   );
 }
+
+/** Readers that leave a member that they have shared. */
+const parting = fc.record({
+  do: fc.constant('acquire member' as const),
+  who,
+  lifetime,
+  stands: fc.constant(false),
+  changes: fc.constant(false),
+  mode: reads,
+  beside: who,
+});
 
 /** Numbers that are readings of a clock, by their order: the first one seen is 1, the next new one 2. */
 class Order {
@@ -193,6 +209,8 @@ export class Run {
   readonly #tickets = new Map<string, number>();
   /** How often each has asked for a change of what it holds. */
   readonly #steps = new Map<number, number>();
+  /** What each of them holds of the key that several may hold. */
+  readonly #held = new Map<number, Held>();
   /** Of each key: of those that leave together, the answers come in any order. */
   readonly #fences: readonly Fences[];
   readonly #order = Array.from({ length: keyCount }, () => new Order());
@@ -241,6 +259,7 @@ export class Run {
         };
       }
       case 'free':
+        if (each.key === memberKey) this.#held.delete(each.who);
         return this.#store.operator.free(this.#keys[each.key]!, idOf(this.#tokens[each.who]!), commandTimeoutMs);
       case 'acquire member': {
         const { who: by, mode, stands } = each;
@@ -249,9 +268,13 @@ export class Run {
         const step = each.changes ? (this.#steps.get(by) ?? 0) + 1 : 0;
         if (each.changes) this.#steps.set(by, step);
         const terms = { lifetime: each.lifetime, fences: by === 0 ? 0 : 1 };
-        const request = { ...this.#acquire(terms, by, [memberKey], stands), mode: { ...mode, step } };
+        const beside = this.#beside(each);
+        const request = { ...this.#acquire(terms, by, [memberKey], stands), mode: { ...mode, step }, beside };
         return this.#store.acquire(request).then(
-          (reply) => this.#told(by, [memberKey], stands, reply),
+          (reply) => {
+            if (reply.granted) this.#holds(each, { mode: { ...mode, step }, fence: reply.fence });
+            return this.#told(by, [memberKey], stands, reply);
+          },
           (error) => error.redisCode,
         );
       }
@@ -264,6 +287,7 @@ export class Run {
       }
       case 'release member': {
         this.#steps.delete(each.who);
+        this.#held.delete(each.who);
         const held = { mode: each.mode, fence: 7 };
         return this.#store.release({ ...this.#release(each.who, [memberKey], each.ticket), held });
       }
@@ -297,6 +321,21 @@ export class Run {
 
   owns(text: string): boolean {
     return this.#keys.some((each) => text.includes(each));
+  }
+
+  /** A holder that asks again holds what it held; a change to a reader keeps the group. */
+  #holds({ who, changes }: Command & { do: 'acquire member' }, { mode, fence }: Held): void {
+    const before = this.#held.get(who);
+    if (before !== undefined && !changes) return;
+    const group = before !== undefined && mode.kind === 'shared' ? before.mode.group : mode.group;
+    this.#held.set(who, { mode: { ...mode, group }, fence });
+  }
+
+  /** What it has shared, where it may have: a reader that is not queued, with a holder of its group. */
+  #beside({ who, mode, stands, changes, beside = who }: Command & { do: 'acquire member' }): AcquireRequest['beside'] {
+    const held = this.#held.get(beside);
+    if (held === undefined || beside === who || stands || changes || mode.kind !== 'shared') return undefined;
+    return held.mode.group === mode.group ? { token: this.#tokens[beside]!, held } : undefined;
   }
 
   #whoseId(id: string): number {
@@ -350,7 +389,10 @@ function coarse(ms: number): number {
 export const worlds: readonly [what: string, commands: fc.Arbitrary<Command>][] = [
   ['a mutex and what is cached beside it', command],
   ['jobs that run once a slot', ofSlots],
-  ['readers and writers', ofMembers(readsOrWrites)],
+  [
+    'readers and writers',
+    fc.oneof({ weight: 4, arbitrary: ofMembers(readsOrWrites) }, { weight: 1, arbitrary: parting }),
+  ],
   ['permits', ofMembers(counted)],
   ['a key that is asked for in every way', fc.oneof(ofMembers(readsOrWrites), ofMembers(counted))],
 ];

@@ -250,7 +250,7 @@ class AcquireMember extends Step {
     const notAfterMs = lateness(late, real.micros);
     const queuedAs = isOfQuorum(who) && !this.#change ? `${token} waits` : token;
     const queueAs = placed ? { ...entryOf(who, real, token), silenceMs, token: queuedAs } : undefined;
-    const beside = this.#beside;
+    const beside = this.#besideIn(real);
     const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, leastFence, queueAs, mode, beside };
     const parted = beside === undefined ? [] : [textOf(real.machine, beside, mode, real.micros)];
     const expected = outcome(() => real.machine.acquire(command, real.micros));
@@ -273,11 +273,14 @@ class AcquireMember extends Step {
     if (isOfQuorum(who)) await raise(token, mode, real);
   }
 
-  /** A reader that leaves those that it shares a member with is not queued, and no quorum has such. */
-  get #beside(): string | undefined {
+  /** A reader that leaves those of its group that it shares a member with is not queued, and no quorum has such. */
+  #besideIn({ machine, micros }: Real): string | undefined {
     const { who, placed, mode, beside } = this.#ask;
     const mayPart = mode.kind === 'shared' && !placed && !this.#change && !isOfQuorum(who) && beside !== who;
-    return mayPart && beside !== undefined ? memberToken(beside) : undefined;
+    if (!mayPart || beside === undefined) return undefined;
+    const token = memberToken(beside);
+    const shared = machine.holders(key, micros).find((each) => each.token === token);
+    return shared === undefined || shared.group === mode.group ? token : undefined;
   }
 
   override toString(): string {

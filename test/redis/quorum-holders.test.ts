@@ -158,6 +158,27 @@ describe('several holders on a quorum', function () {
     await waitFor(async () => (await semaphore(3).available()) === 3, { what: 'all permits to be free' });
   });
 
+  it('200 waiters of two processes for five permits, some for two at once: all get in', async () => {
+    let inside = 0;
+    let most = 0;
+    const use = async (n: number): Promise<void> => {
+      const permits = n % 20 === 0 ? 2 : 1;
+      const lease = await semaphore(5, n % 2 === 0 ? redis : elsewhere).acquire(permits, { timeout: 60_000 });
+      inside += permits;
+      most = Math.max(most, inside);
+      await new Promise((resolve) => setImmediate(resolve));
+      inside -= permits;
+      expect(await lease.release()).to.equal(true);
+    };
+    await Promise.all(Array.from({ length: 200 }, (_, n) => use(n)));
+    expect(most).to.be.within(1, 5);
+    // The limit is remembered for a while; no vote is left, and nobody in a queue.
+    const left = async (server: RedisServer): Promise<number> => server.command('EXISTS', key, `{${key}}:queue`);
+    await waitFor(async () => (await Promise.all(servers.map(left))).every((count) => count === 0), {
+      what: 'all votes',
+    });
+  });
+
   it('a permit that a node has forgotten is given back to it by the next extension', async () => {
     const lease = await semaphore(2).acquire();
     await waitFor(async () => (await kinds()).every((kind) => kind === 'p'), { what: 'all votes' });

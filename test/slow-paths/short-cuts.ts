@@ -189,4 +189,22 @@ export const shortCuts: readonly ShortCut[] = [
     from: 'const pool = Buffer.alloc(4096);',
     to: 'const pool = Buffer.alloc(16);',
   },
+  {
+    name: 'the timer is kept for the next request',
+    file: 'stores/redis/deadlines.ts',
+    from: 'if (groups.size <= mostKept) return;',
+    to: '',
+  },
+  {
+    name: 'the settings of the last call',
+    file: 'last-options.ts',
+    from: 'if (this.#isLast(options, names)) return this.#settings;',
+    to: '',
+  },
+  {
+    name: 'ioredis commands are made without flattening',
+    file: 'stores/redis/clients/ioredis.ts',
+    from: 'if (Command === undefined) return',
+    to: 'if (true) return',
+  },
 ];

@@ -84,7 +84,7 @@ class Embedded implements Store {
   }
 
   acquireNow(request: AcquireRequest): AcquireReply {
-    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots } = request;
+    const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots, beside } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
     const sent = now(this.clock);
@@ -98,6 +98,7 @@ class Embedded implements Store {
       pauseMs,
       mode,
       slots,
+      beside: beside?.token,
     };
     const work = (machine: Machine, micros: number): AcquireReply => {
       const reply = replyOf(machine.acquire(claim, micros), this.#from(sent, micros));

@@ -1,27 +1,78 @@
 // A semaphore on a quorum: so many places, each with one holder at a node, and held by the caller that a majority names. Counting votes would
 // not do: three nodes with two permits each would admit three holders. Several permits are several places, or none.
 //
-// So a caller names the places that it wants, and asks first which are free. Callers that choose at random seldom meet.
+// So a caller names the places that it wants, and asks first which are free. Callers of one process ask together and choose
+// different ones; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
+import { nextTick } from '../../real-timers';
 import { type AcquireRequest, type Mode, placesText } from '../../store';
 import type { Nodes, Tally } from './nodes';
 
 export type PlacesRequest = AcquireRequest & { readonly mode: Mode };
 
-/** The same request for places that are free, as far as a majority knows; for others where there are not enough. */
-export async function withPlaces(nodes: Nodes, request: PlacesRequest): Promise<PlacesRequest> {
+/** A question that is asked after all who share its answer have come. */
+interface Question {
+  /** The places that are free, best first; who chooses some takes them out. */
+  readonly free: Promise<number[]>;
+  isSent: boolean;
+}
+
+export class Places {
+  readonly #nodes: Nodes;
+  /** By what is asked: the question that is not sent yet, or the last one. */
+  readonly #questions = new Map<string, Question>();
+
+  constructor(nodes: Nodes) {
+    this.#nodes = nodes;
+  }
+
+  /**
+   * The same request for places that are free, as far as a majority knows; undefined: there are not enough. One permit is not
+   * queued for, because to be the first at a majority at once, and to find a place free there, comes together too seldom. Several
+   * are: else those who want one would always pass.
+   */
+  async choose(request: PlacesRequest): Promise<PlacesRequest | undefined> {
+    const { permits } = request.mode;
+    const free = await this.#ask(request);
+    const isQueued = permits > 1 && request.queueAs !== undefined;
+    if (free.length < permits && !isQueued) return undefined;
+    const wanted = free.splice(0, permits);
+    for (let place = 0; wanted.length < permits; place++) if (!wanted.includes(place)) wanted.push(place);
+    const group = placesText(wanted.sort((a, b) => a - b));
+    return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...request.mode, group } };
+  }
+
+  /** One question is under way at most. What was sent before a caller came would not know what was released for it. */
+  #ask(request: PlacesRequest): Promise<number[]> {
+    const { keys, mode, commandTimeoutMs } = request;
+    const what = `${mode.most} ${commandTimeoutMs} ${keys}`;
+    const last = this.#questions.get(what);
+    if (last !== undefined && !last.isSent) return last.free;
+    const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
+    const send = (): Promise<number[]> => {
+      question.isSent = true;
+      return freePlaces(this.#nodes, request).finally(() => {
+        if (this.#questions.get(what) === question) this.#questions.delete(what);
+      });
+    };
+    const question: Question = { isSent: false, free: before.then(send, send) };
+    this.#questions.set(what, question);
+    return question.free;
+  }
+}
+
+/** Those of which a majority can be had, first those that fewer nodes know as taken; in no order where as many do. */
+async function freePlaces(nodes: Nodes, request: PlacesRequest): Promise<number[]> {
   const { keys, mode, commandTimeoutMs } = request;
   const taken = await nodes.ask(
     ({ store }) => store.readPlaces(keys as string, commandTimeoutMs),
     (tally) => (tally.replies.size >= nodes.majority ? countOf(tally) : orFail(nodes, request, tally)),
   );
-  // By how many nodes they are taken; in no order where by as many.
-  const places = Array.from({ length: mode.most }, (_, place) => ({
-    place,
-    key: (taken.get(place) ?? 0) + Math.random(),
-  }));
-  places.sort((a, b) => a.key - b.key);
-  const wanted = places.slice(0, mode.permits).map(({ place }) => place);
-  return { ...request, mode: { ...mode, group: placesText(wanted.sort((a, b) => a - b)) } };
+  const places = Array.from({ length: mode.most }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
+  return places
+    .filter(({ count }) => !nodes.isMinority(count))
+    .map(({ place, count }) => ({ place, key: count + Math.random() }))
+    .sort((a, b) => a.key - b.key)
+    .map(({ place }) => place);
 }
 
 /** How many places are taken by so many nodes that no majority is left for another. */

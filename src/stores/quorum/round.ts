@@ -34,7 +34,6 @@ export class Round implements Linked<Round> {
   readonly token: string;
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;
-  /** The largest lifetime in use. */
   readonly #longestMs: number;
   readonly #clock: Clock;
   readonly #onVerdict: (verdict: Verdict) => void;
@@ -75,7 +74,7 @@ export class Round implements Linked<Round> {
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
-    // Whoever has the lock wants it at the other nodes too; until then its caller may have given up.
+    // A holder of the lock wants it at the other nodes too; before the grant, the caller may have given up.
     const { begin } = request;
     request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
     this.token = request.token;
@@ -90,10 +89,7 @@ export class Round implements Linked<Round> {
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /**
-   * @param rest    Asked at `restDueMs`, or when one of the first refuses.
-   * @param skipped Why others are not asked.
-   */
+  /** `rest` is asked at `restDueMs`, or when one of the first refuses; `skipped` says why others are not asked. */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
@@ -222,7 +218,10 @@ export class Round implements Linked<Round> {
     if (countOf(this.#fences.values(), this.#fence) >= this.#nodes.majority) {
       this.#phase = 'granted';
       this.#isServed = true;
-      for (const node of this.#mayQueue()) this.#leaveQueue(node);
+      const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
+      // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
+      const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
+      for (const node of mayQueue) this.#leaveQueue(node);
       return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
     }
     for (const [n, node] of this.#fences.keys().entries()) {
@@ -275,12 +274,6 @@ export class Round implements Linked<Round> {
 
   #release(node: QuorumNode): void {
     node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node)!);
-  }
-
-  /** Nodes that may keep a place for it: those that had no room now, and those that had none before and were not asked again. */
-  #mayQueue(): Iterable<QuorumNode> {
-    if ((this.#request.queueAs?.ticket ?? 0) === 0) return this.#queued.keys();
-    return this.#nodes.all.filter((node) => !this.#fences.has(node));
   }
 
   #leaveQueue(node: QuorumNode): void {

@@ -34,7 +34,7 @@ import { extendByMajority } from './extension';
 import { type Clock, QuorumNode } from './node';
 import { Nodes } from './nodes';
 import { QuorumOperator } from './operator';
-import { placesOut, withPlaces } from './places';
+import { Places, placesOut } from './places';
 import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
 import { Reserves } from './reserve';
@@ -66,6 +66,7 @@ export class Quorum implements Store {
   readonly #nodes: Nodes;
   readonly #clock: Clock;
   readonly #reserves: Reserves;
+  readonly #places: Places;
   /** By token: rounds in which a node has not replied yet. */
   readonly #rounds = new Rounds();
   #identifying: Promise<unknown> | undefined;
@@ -85,6 +86,7 @@ export class Quorum implements Store {
     this.#clock = clock;
     this.#reserves = new Reserves(clock);
     this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    this.#places = new Places(this.#nodes);
     this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
     const { size, majority } = this.#nodes;
     if (size > 2 && size % 2 === 1) return;
@@ -131,9 +133,10 @@ export class Quorum implements Store {
     if (mode.step > 0) return this.#change({ ...request, mode }, lifetimeMs);
     if (mode.kind !== 'counted') return this.#round(request, lifetimeMs);
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    return withPlaces(this.#nodes, { ...request, mode, commandTimeoutMs }).then((placed) =>
-      this.#round({ ...request, mode: placed.mode }, lifetimeMs),
-    );
+    return this.#places.choose({ ...request, mode, commandTimeoutMs }).then((chosen) => {
+      if (chosen === undefined) return { granted: false, leftMs: 0 };
+      return this.#round({ ...request, queueAs: chosen.queueAs, mode: chosen.mode }, lifetimeMs);
+    });
   }
 
   #change(request: ChangeRequest, lifetimeMs: number): Promise<AcquireReply> {
@@ -161,9 +164,7 @@ export class Quorum implements Store {
         else if (verdict.is === 'failed') reject(this.#nodes.noMajority(verdict.errors, request.keys));
         else if (verdict.is === 'busy') resolve({ granted: false, leftMs: verdict.leftMs });
         else {
-          this.#leadMs = verdict.wroteBack
-            ? Math.min(2 * this.#leadMs, farthestLeadMs)
-            : Math.max(0.99 * this.#leadMs, nearestLeadMs);
+          this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
           this.#tookMs += (this.#clock.now().monoMs - sent.monoMs - this.#tookMs) / 16;
           resolve(grantOf(request, verdict.fence, sent));
         }
@@ -293,6 +294,11 @@ export class Quorum implements Store {
 
 function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
   return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare)));
+}
+
+/** Further ahead after fences that differed, and slowly nearer again. */
+function nextLeadMs(leadMs: number, wroteBack: boolean): number {
+  return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
 }
 
 function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): AcquireReply {
