@@ -8,7 +8,7 @@ const reasons = {
     { code: 'last?.sent !== sent', to: 'true', why: 'equivalent: takes more memory' },
     { code: 'last?.sent !== sent', to: 'last.sent', why: 'equivalent after the first grant of a process' },
   ],
-  'src/renewal.ts': [],
+  'src/renewal.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
   'src/lease.ts': [
     { code: "checkValue('lifetime'", to: '""', why: 'the text of a message' },
     { code: 'nextTick(callback', why: 'in memory no release fails: test/redis has it' },
