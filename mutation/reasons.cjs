@@ -1,7 +1,30 @@
 // Why a mutant that survives may: by its file, a piece of its line, and perhaps its mutator or what it puts there.
 'use strict';
 
-const reasons = {};
+const equivalent = 'equivalent: the same by another way';
+const reasons = {
+  'src/validity.ts': [
+    { code: 'if (exact && !isClamped) return next', to: 'false', why: equivalent },
+    { code: 'last?.sent !== sent', to: 'true', why: 'equivalent: takes more memory' },
+    { code: 'last?.sent !== sent', to: 'last.sent', why: 'equivalent after the first grant of a process' },
+  ],
+  'src/renewal.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
+  'src/lease.ts': [
+    { code: "checkValue('lifetime'", to: '""', why: 'the text of a message' },
+    { code: 'nextTick(callback', why: 'in memory no release fails: test/redis has it' },
+    { code: 'writable: true', why: 'only for those that replace a method, as spies do' },
+    { code: 'configurable: true', why: 'only for those that replace a method, as spies do' },
+  ],
+  'src/stores/embedded/mutex-queue.ts': [
+    { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
+  ],
+  'src/wait/attempt.ts': [
+    { code: 'jitter: 1', why: 'only on a quorum: test/redis and its simulation' },
+    { code: '!store.isQuorum || change', why: 'only on a quorum: test/redis and its simulation' },
+    { code: '#queuedAs', why: 'only on a quorum: test/redis and its simulation' },
+    { code: 'once?.told', why: 'only of a job that runs once a slot: the second pass has it' },
+  ],
+};
 
 /** The reason of a survivor; undefined where nobody has one. */
 exports.reasonOf = (file, { code, mutator, replacement }) =>

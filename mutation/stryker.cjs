@@ -140,21 +140,32 @@ const rangeOf = (file, { location: { start, end } }) =>
   `${file}:${start.line}:${start.column - 1}-${end.line}:${end.column - 1}`;
 
 /** @param isQuick Without the second pass. */
-exports.runOne = (folder, file, { quickest, leftOut, slow }, isQuick) => {
+exports.runOne = (folder, file, tests, isQuick) => {
   const started = Date.now();
-  const tests = quickest.filter((each) => testsOf(file).includes(each));
-  const quick = tests.filter((each) => core.test(each));
-  const first = runStryker(folder, 'quick', config([file], quick, without([...leftOut, ...slow])));
-  if (!Array.isArray(first)) return { file, notRun: first };
-  const ranges = [...new Set(first.filter(isAlive).map((each) => rangeOf(file, each)))];
-  const second =
-    ranges.length > 0 && !isQuick ? runStryker(folder, 'slow', config(ranges, tests, without(leftOut))) : [];
-  if (!Array.isArray(second)) return { file, notRun: second };
-  const later = new Map(second.map((each) => [nameOf(each), each]));
-  const mutants = first.map((each) => (isAlive(each) ? (later.get(nameOf(each)) ?? each) : each));
+  const first = firstPass(folder, file, tests);
+  const mutants = isQuick || !Array.isArray(first) ? first : secondPass(folder, file, tests, first);
+  if (!Array.isArray(mutants)) return { file, notRun: mutants };
   return figures(file, mutants, Math.round((Date.now() - started) / 1000));
 };
 
+function firstPass(folder, file, { quickest, leftOut, slow }) {
+  const quick = quickest.filter((each) => testsOf(file).includes(each) && core.test(each));
+  return runStryker(folder, 'quick', config([file], quick, without([...leftOut, ...slow])));
+}
+
+/** What has survived meets all tests. */
+function secondPass(folder, file, { quickest, leftOut }, first) {
+  const ranges = [...new Set(first.filter(isAlive).map((each) => rangeOf(file, each)))];
+  if (ranges.length === 0) return first;
+  const tests = quickest.filter((each) => testsOf(file).includes(each));
+  const second = runStryker(folder, 'slow', config(ranges, tests, without(leftOut)));
+  if (!Array.isArray(second)) return second;
+  const later = new Map(second.map((each) => [nameOf(each), each]));
+  return first.map((each) => (isAlive(each) ? (later.get(nameOf(each)) ?? each) : each));
+}
+exports.secondPass = secondPass;
+
+exports.figures = figures;
 function figures(file, mutants, seconds) {
   const of = (...names) => mutants.filter(({ status }) => names.includes(status));
   const killed = of('Killed', 'Timeout').length;

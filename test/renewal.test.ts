@@ -17,6 +17,7 @@ describe('the renewal of a held lock', () => {
   let isHeld: boolean;
   let isExtending: boolean;
   let reply: () => Promise<boolean>;
+  const kept = {};
   let asked: { atMs: number; timeoutMs: number }[];
   const warnings: { code: string; message: string; key: string; error: unknown }[] = [];
   const onWarning = (message: unknown): void => void warnings.push(message as (typeof warnings)[number]);
@@ -40,7 +41,8 @@ describe('the renewal of a held lock', () => {
 
   afterEach(() => clock.restore());
 
-  function renewal(settings: { maxHoldMs?: number; commandTimeoutMs?: number } = {}, lease: object = {}): Renewal {
+  /** @param lease What is kept, until the test is over. */
+  function renewal(settings: { maxHoldMs?: number; commandTimeoutMs?: number } = {}, lease: object = kept): Renewal {
     const all = { lifetimeMs, maxHoldMs: Number.POSITIVE_INFINITY, commandTimeoutMs: 1000, ...settings };
     const store = storeOf(memoryStore());
     const extender = {
@@ -94,6 +96,7 @@ describe('the renewal of a held lock', () => {
 
   it('a failure is told, and it is tried again after a twentieth of the lifetime, with less time each time', async () => {
     const one = renewal({ commandTimeoutMs: 10_000 });
+    expect(one.hasFailed).to.equal(false);
     const error = new Error('no reply');
     reply = () => Promise.reject(error);
     await pass(everyMs + 20);
@@ -122,9 +125,10 @@ describe('the renewal of a held lock', () => {
         throw new Error('no reply');
       };
       endMs = performance.now() + lifetimeMs;
-      await pass(3 * everyMs);
-      expect(asked).to.have.length(1);
+      await pass(everyMs + 20);
       expect(clock.countTimers()).to.equal(0);
+      await pass(2 * everyMs);
+      expect(asked).to.have.length(1);
     }
   });
 
@@ -162,6 +166,68 @@ describe('the renewal of a held lock', () => {
     await pass(340);
     expect(asked).to.have.length(1);
     expect(asked[0]!.atMs).to.be.within(300 - gridMs - 10, 320);
+    one.stop();
+  });
+
+  it('where more is left, when two thirds of the lifetime are; where just that is left, not at once', async () => {
+    endMs = performance.now() + 2 * lifetimeMs;
+    const one = renewal();
+    await pass(4 * everyMs + 20);
+    one.stop();
+    expect(asked.map(({ atMs }) => atMs)).to.deep.equal([4 * everyMs]);
+    asked = [];
+    const fromMs = performance.now();
+    endMs = fromMs + (2 * lifetimeMs) / 3;
+    const other = renewal();
+    await pass(700);
+    other.stop();
+    expect(asked).to.have.length(1);
+    expect(asked[0]!.atMs - fromMs).to.be.within(667 - gridMs - 10, 690);
+  });
+
+  it('at the very end of `maxHold` there is none', async () => {
+    const one = renewal({ maxHoldMs: everyMs });
+    await pass(everyMs + 20);
+    expect(asked).to.have.length(0);
+    expect(one.isOn).to.equal(false);
+  });
+
+  it('a lease that was collected is not renewed any more', async () => {
+    const one = renewal({}, {});
+    await pass(10);
+    globalThis.gc!();
+    expect(one.overMs).to.equal(Number.POSITIVE_INFINITY);
+    await pass(everyMs + 20);
+    expect(asked).to.have.length(0);
+    expect(one.isOn).to.equal(false);
+  });
+
+  it('many that are due together are spread over the ms behind that, 256 each, and the next ones are not', async () => {
+    const lease = {};
+    renewal({}, lease).stop(); // due at another time than those before it, in whatever test
+    await clock.tickAsync(gridMs);
+    endMs = performance.now() + lifetimeMs;
+    const dueMs = performance.now() + everyMs;
+    const all = Array.from({ length: 600 }, () => renewal({}, lease));
+    reply = async () => false;
+    await clock.tickAsync(everyMs - 5);
+    for (let n = 0; n < 10; n++) {
+      await clock.tickAsync(1);
+      for (let turns = 0; turns < 8; turns++) await new Promise((resolve) => setImmediate(resolve));
+    }
+    const counts = [0, 1, 2, 3].map((ms) => asked.filter(({ atMs }) => atMs === dueMs + ms).length);
+    expect(counts).to.deep.equal([255, 256, 89, 0]);
+    for (const each of all) each.stop();
+    asked = [];
+    await pass(20);
+    endMs = performance.now() + lifetimeMs;
+    const one = renewal({}, lease);
+    await clock.tickAsync(everyMs - gridMs - 5);
+    for (let n = 0; n < gridMs + 10 && asked.length === 0; n++) {
+      await clock.tickAsync(1);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(asked[0]!.atMs % gridMs).to.equal(0);
     one.stop();
   });
 });

@@ -14,7 +14,7 @@ const globalHelp = `  --url URL          default: REDIS_URL, or redis://127.0.0.
 
 export async function main(argv: readonly string[]): Promise<void> {
   watchOutput();
-  const code = await codeOf(argv);
+  const code = await perform(argv);
   await flushed(process.stdout);
   const failure = outputFailure();
   if (failure !== undefined) note(`the output cannot be written: ${failure}`);
@@ -22,9 +22,10 @@ export async function main(argv: readonly string[]): Promise<void> {
   process.exit(code === 0 && failure !== undefined ? exitCodes.failed : code);
 }
 
-async function codeOf(argv: readonly string[]): Promise<number> {
+/** All but the end of the process: the exit code. */
+export async function perform(argv: readonly string[]): Promise<number> {
   try {
-    return await perform(parse(argv));
+    return await execute(parse(argv));
   } catch (error) {
     const exit = exitOf(error);
     if (exit.message !== '') note(exit.message.replace(/\s*\n\s*/g, ' '));
@@ -32,7 +33,7 @@ async function codeOf(argv: readonly string[]): Promise<number> {
   }
 }
 
-async function perform(line: CommandLine): Promise<number> {
+async function execute(line: CommandLine): Promise<number> {
   const { name, values } = line;
   if (values.version) return said(versionOf());
   const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];

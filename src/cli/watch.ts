@@ -1,6 +1,7 @@
 // ls, show, top, release: what there is, and taking a lock away.
 import { createInterface } from 'node:readline/promises';
 import { setTimeout as pause } from 'node:timers/promises';
+import { LockBackendError } from '../errors';
 import { lockKey } from '../keys';
 import { type Coverage, type Listed, listLocks } from '../listing';
 import type { LockState } from '../state';
@@ -121,6 +122,7 @@ export function top(line: CommandLine): Promise<number> {
     const isScreen = stdout.isTTY && process.env.TERM !== 'dumb';
     let next: (() => void) | undefined;
     let isOver = false;
+    let hasBegun = false; // from then on the server may go away, and come back
     const stop = (): void => {
       isOver = true;
       next?.();
@@ -132,7 +134,13 @@ export function top(line: CommandLine): Promise<number> {
     }
     try {
       while (!isOver) {
-        const text = await picture(session, line, stdout.isTTY ? (stdout.rows ?? 24) : Number.POSITIVE_INFINITY);
+        const text = await picture(session, line, stdout.isTTY ? (stdout.rows ?? 24) : Number.POSITIVE_INFINITY).catch(
+          (error: unknown) => {
+            if (!hasBegun || !(error instanceof LockBackendError)) throw error;
+            return `${session.connection.name}: ${error.message}`;
+          },
+        );
+        hasBegun = true;
         if (!(await print(isScreen ? `\x1b[H\x1b[2J${text}` : text))) break;
         if (isOver) break;
         await new Promise<void>((resolve) => {

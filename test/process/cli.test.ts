@@ -6,9 +6,11 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { stub } from 'sinon';
 import { check, parse, permitsOf } from '../../src/cli/command-line';
 import { commands } from '../../src/cli/commands';
 import { Exit } from '../../src/cli/exit';
+import { perform } from '../../src/cli/main';
 import { fitted, table, widthOf } from '../../src/cli/text';
 import { header } from '../../src/cli/watch';
 import redisExpLock from '../../src/index';
@@ -80,6 +82,26 @@ describe('the command line', function () {
   const start = (args: readonly string[], input?: string | Buffer): Started =>
     new Started(args, { REDIS_URL: server.url }, input);
   const type = (...args: string[]): Promise<Ended> => start(args).ended();
+  /** In this process, which costs less than one of its own: what neither runs a command nor minds a signal. One at a time. */
+  const typed = async (...args: string[]): Promise<Ended> => {
+    const said = { out: '', err: '' };
+    const { REDIS_URL } = process.env;
+    const stubs = [stub(process.stdout, 'write'), stub(process.stderr, 'write')];
+    const writesTo = (name: 'out' | 'err') => (text: unknown) => {
+      said[name] += String(text);
+      return true;
+    };
+    for (const [n, name] of (['out', 'err'] as const).entries()) stubs[n]!.callsFake(writesTo(name) as never);
+    process.env.REDIS_URL = server.url;
+    try {
+      const code = await perform(args);
+      return { code, ...said };
+    } finally {
+      for (const each of stubs) each.restore();
+      if (REDIS_URL === undefined) delete process.env.REDIS_URL;
+      else process.env.REDIS_URL = REDIS_URL;
+    }
+  };
   const token = (of = key): Promise<string | null> => client.get(of);
   /** The pids that a command prints. */
   const pidsOf = (text: string): number[] => [...text.matchAll(/pid (\d+)/g)].map(([, pid]) => Number(pid));
@@ -217,7 +239,7 @@ describe('the command line', function () {
       const { id } = (await withLock.inspect(key)).holders[0]!;
       const system = execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
       const environment = readFileSync(`/proc/${pidsOf(started.out)[1]}/environ`, 'latin1');
-      const shown = await Promise.all([type('ls', '--json'), type('show', key, '--json')]);
+      const shown = [await typed('ls', '--json'), await typed('show', key, '--json')];
       expect([system, environment, ...shown.map(({ out }) => out)].join('\n')).not.to.contain(held.slice(-36));
       const listed = rows(shown[0]!.out);
       expect(listed.find((row) => row.key === key)).to.have.all.keys(
@@ -234,10 +256,10 @@ describe('the command line', function () {
 
       // It refuses without a terminal, and a stale id changes nothing.
       expect((await type('release', key, '--id', id)).code).to.equal(64);
-      const stale = await type('release', key, '--id', id === '00000000' ? '11111111' : '00000000', '--yes');
+      const stale = await typed('release', key, '--id', id === '00000000' ? '11111111' : '00000000', '--yes');
       expect(stale.code).to.equal(1);
       expect(await token()).to.equal(held);
-      const freed = await type('release', key, '--id', id, '--yes');
+      const freed = await typed('release', key, '--id', id, '--yes');
       expect([freed.code, rows(freed.out)[0]]).to.deep.equal([0, { key, id, released: true }]);
       const { code, out } = await started.ended();
       expect(code).to.equal(76);
@@ -245,15 +267,20 @@ describe('the command line', function () {
       expect(pidsOf(out).filter(isAlive)).to.deep.equal([]);
     });
 
-    it('H87: a server that stands still for longer than the ttl: the command is ended, 76', async () => {
+    it('H87: a server that is gone for longer than the ttl: the command is ended, 76; top waits for it to come back', async () => {
       const own = await startRedis();
       const script = `trap 'echo got TERM; exit 0' TERM; echo in; while :; do sleep 0.05; done`;
       const args = ['run', '--url', own.url, '--ttl', '900ms', '--kill-after', '500ms', key, '--', 'sh', '-c', script];
       const started = start(args);
       await started.says('in');
+      const top = start(['top', '--url', own.url]);
+      await top.says(' held, ');
       await own.stop();
       const { code, out } = await started.ended();
       expect([code, out]).to.deep.equal([76, 'in\ngot TERM\n']);
+      await top.says('not connected');
+      top.child.kill('SIGINT');
+      expect((await top.ended()).code, 'top goes on').to.equal(0);
       await own.discard();
     });
 
@@ -284,10 +311,11 @@ describe('the command line', function () {
         ['once', key, '--', 'true'],
         ['ls', '--store', 'memory'],
       ];
-      const ended = await Promise.all(wrong.map((args) => start(['--url', url, ...args]).ended()));
+      const ended: Ended[] = [];
+      for (const args of wrong) ended.push(await typed('--url', url, ...args));
       expect(ended.map(({ code }) => code)).to.deep.equal(wrong.map(() => 64));
       expect(connections).to.equal(0);
-      const unreachable = await type('ls', '--url', url);
+      const unreachable = await typed('ls', '--url', url);
       await new Promise((resolve) => listening.close(resolve));
       expect(unreachable.code).to.equal(69);
       for (const { err } of [...ended, unreachable]) {
@@ -320,7 +348,7 @@ describe('the command line', function () {
   });
 
   it('show a free key: kind and owner null; a hostile key does nothing to a terminal; top shows pictures', async () => {
-    const free = rows((await type('show', key, '--json')).out)[0];
+    const free = rows((await typed('show', key, '--json')).out)[0];
     expect(free).to.deep.equal({
       key,
       kind: null,
@@ -332,7 +360,7 @@ describe('the command line', function () {
       queue: [],
     });
     const lease = await withLock.promise(`${key}\x1b[2J\u202e`);
-    const shown = await type('ls', '--scan', key);
+    const shown = await typed('ls', '--scan', key);
     expect(shown.out).to.contain(`${key}\\u001b[2J\\u202e`).and.not.to.contain('\x1b');
     expect(shown.out.trim().split('\n').at(-1)).to.equal('1 lock; 0 processes registered, every key looked at');
     const top = start(['top', '--scan', key]);
@@ -345,18 +373,16 @@ describe('the command line', function () {
   it('doctor: 0 where all is well, 1 for a policy that evicts or a lock without end, 2 for missing rights or silence', async () => {
     const statusOf = (out: string, check: string): string =>
       rows(out).find((row) => row.check.startsWith(check)).status;
-    const well = await type('doctor', '--json');
+    const well = await typed('doctor', '--json');
     expect(well.code, well.out).to.equal(0);
     for (const row of rows(well.out)) expect(row).to.have.all.keys('check', 'status', 'remedy');
     const lease = await withLock.promise(key, { lifetime: null });
     await client.configSet('maxmemory-policy', 'allkeys-lru');
     await client.sendCommand(['ACL', 'SETUSER', 'few', 'on', '>pw', 'allkeys', 'allchannels', '+@all', '-publish']);
     const few = `redis://few:pw@127.0.0.1:${server.port}`;
-    const [warned, failed, none] = await Promise.all([
-      type('doctor', '--json'),
-      type('doctor', '--json', '--url', few),
-      type('doctor', '--json', '--url', 'redis://127.0.0.1:1'),
-    ]);
+    const warned = await typed('doctor', '--json');
+    const failed = await typed('doctor', '--json', '--url', few);
+    const none = await typed('doctor', '--json', '--url', 'redis://127.0.0.1:1');
     expect(warned.code).to.equal(1);
     expect(statusOf(warned.out, 'eviction')).to.equal('warn');
     expect(statusOf(warned.out, 'locks without end')).to.equal('warn');
@@ -376,7 +402,7 @@ describe('the command line', function () {
     });
     const [tools, all] = said.split(' ').map(Number) as [number, number];
     expect(tools).to.equal(0);
-    expect(all).to.be.within(40, 110);
+    expect(all).to.be.within(40, 140);
   });
 
   it('a table: wide characters, a key that is too long, and a narrow terminal', () => {
