@@ -16,6 +16,8 @@ const reasons = {
     { code: 'configurable: true', why: 'only for those that replace a method, as spies do' },
   ],
   'src/stores/embedded/mutex-queue.ts': [
+    { code: 'live < 0 && row.queue.length === 0', to: 'true', why: equivalent },
+    { code: 'live < 0 && row.queue.length === 0', to: 'live <= 0', why: equivalent },
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
   'src/wait/attempt.ts': [

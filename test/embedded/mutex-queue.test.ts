@@ -65,9 +65,16 @@ describe('the queue of a row', () => {
   it('no more than so many expired entries are taken out at once', () => {
     for (let n = 0; n < 5; n++) put(`t${n}`, 0);
     const two = { ...limits, mostExpired: 2 };
+    row.queue = row.queue.map((each) => (each.token === 't4' ? { ...each, deadlineMs: nowMs + 90_000 } : each));
+    row.handOffs = 3;
     expect(front(row, nowMs + 60_000, two)).to.equal(undefined);
     expect(tokens()).to.deep.equal(['t2', 't3', 't4']);
-    expect(hasQueue(row)).to.equal(true);
+    expect(front(row, nowMs + 60_000, two)).to.equal(undefined);
+    expect(front(row, nowMs + 60_000, two)?.token).to.equal('t4');
+    expect(row.handOffs).to.equal(3);
+    // With the last of them, all that is known of the queue goes.
+    expect(front(row, nowMs + 100_000, two)).to.equal(undefined);
+    expect(hasQueue(row)).to.equal(false);
   });
 
   it('is forgotten as a whole, and each part of it counts', () => {
@@ -142,6 +149,10 @@ describe('the queue of a row', () => {
     markPoll([row], undefined, nowMs + 3);
     markPoll([row], 1001, nowMs + 3);
     expect(row.poll).to.include({ pauseMs: 50 });
+    markPoll([row], 50, nowMs + 4);
+    expect(row.poll, 'the same pause again').to.include({ sinceMs: nowMs, untilMs: nowMs + 204 });
+    markPoll([row], 10, nowMs + 204);
+    expect(row.poll, 'at its very end').to.include({ pauseMs: 50 });
     const lateMs = row.poll!.untilMs + 1;
     markPoll([row], 10, lateMs);
     expect(row.poll).to.include({ pauseMs: 10, sinceMs: lateMs });
