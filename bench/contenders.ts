@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { RedisClientType } from 'redis';
+import { shimContenders } from './shims';
 import { copyWithoutEvents } from './without-events';
 
 export type ClientKind = 'node-redis' | 'ioredis' | 'ioredis, auto-pipelining' | 'none';
@@ -291,6 +292,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
     },
   },
   'redis-exp-lock, memory': withoutRedis('uuid', ({ memoryStore }) => memoryStore()),
+  ...shimContenders,
   'redis-exp-lock, shared memory': withoutRedis('..', ({ sharedMemoryStore }) => sharedMemoryStore('bench')),
 };
 

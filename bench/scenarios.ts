@@ -2,6 +2,7 @@
 import { contenders, permits } from './contenders';
 import type { Figures, MeasuredRow, Metric, Row } from './measure';
 import type { Job } from './round';
+import { shims } from './shims';
 import { median } from './sum-up';
 import type { Trial } from './trials';
 
@@ -434,6 +435,7 @@ export const scenarios: readonly Scenario[] = [
     'The same, each answer 2 ms later: what waiting for a majority costs counts most.',
     2,
   ),
+  shims,
   {
     name: 'memory-store',
     title: 'The memory store, one lock after the other',

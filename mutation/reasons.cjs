@@ -8,7 +8,7 @@ const reasons = {
     { code: 'last?.sent !== sent', to: 'true', why: 'equivalent: takes more memory' },
     { code: 'last?.sent !== sent', to: 'last.sent', why: 'equivalent after the first grant of a process' },
   ],
-  'src/renewal.ts': [],
+  'src/renewal.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
   'src/lease.ts': [
     { code: "checkValue('lifetime'", to: '""', why: 'the text of a message' },
     { code: 'nextTick(callback', why: 'in memory no release fails: test/redis has it' },
@@ -16,6 +16,8 @@ const reasons = {
     { code: 'configurable: true', why: 'only for those that replace a method, as spies do' },
   ],
   'src/stores/embedded/mutex-queue.ts': [
+    { code: 'live < 0 && row.queue.length === 0', to: 'true', why: equivalent },
+    { code: 'live < 0 && row.queue.length === 0', to: 'live <= 0', why: equivalent },
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
   'src/wait/attempt.ts': [

@@ -152,7 +152,8 @@ processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the f
 - **Weeks.** The longest run is the torture above. Leaks are looked for in runs of minutes.
 - **The model is small.** Two processes, three or four acquisitions, a lifetime of three ticks. It has no renewal, no several keys, no
   hand-off within a process, no polling callers, no clocks of different rates; readers, writers, permits and quorum have the simulation and torture only.
-- **Mutation is partial.** A file without figures above was not mutated; one with figures may have met the quick tests only, so that more survive. Mutants of the scripts are chosen by hand, not enumerated.
+- **Mutation is partial.** A file without figures above was not mutated; one with figures may have met the quick tests only, so that more survive.
+  No reply is ever lost in memory: what is done about lost replies is shown to tests on real servers, and to no mutant. Mutants of the scripts are chosen by hand, not enumerated.
 - **Other libraries on several servers.** Each is compared with one server, which is what most programs have.
 - **Your code.** Nothing here stops a program that ignores \`lease.signal\`, or a resource that ignores the fence ([docs/safety.md](safety.md)).`,
   ].join('\n\n')}\n`;

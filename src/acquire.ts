@@ -66,7 +66,7 @@ export function acquire<T>(key: Key, terms: Terms, wrap: (held: HeldLock) => T):
   return tracesAcquires() ? tracedWait(wanted, wrap, isTry) : wait(wanted, wrap);
 }
 
-/** @internal As `wait`, told on `redis-exp-lock:acquire`. */
+/** @internal As `wait`, published on `redis-exp-lock:acquire`. */
 export function tracedWait<T>(wanted: Wanted, wrap: (held: HeldLock) => T, isTry: boolean): Promise<T> {
   const trace = new AcquireTrace(wanted, wanted.settings.signal, isTry);
   return trace.run(() => wait({ ...wanted, trace }, wrap));
@@ -350,7 +350,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 }
 
-/** An acquisition of no caller in particular: what it is granted goes to those that wait together. */
+/** An acquisition that belongs to no caller: its grant goes to the callers that wait together. */
 function fetchFor(wanted: Wanted, fetcher: Fetcher): Fetch {
   const settings = {
     ...wanted.settings,

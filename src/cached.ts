@@ -47,7 +47,7 @@ export async function cached<T>(
   const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
 
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
-    const landed = await patiently(flight, settings.signal, endMs, clock).catch(() => undefined);
+    const landed = await within(flight, settings.signal, endMs, clock).catch(() => undefined);
     if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
     // That walk came to nothing, and another caller's is next; or our own timeout is over, and the last read is our own.
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
@@ -71,18 +71,18 @@ async function walk<T>(
 ): Promise<Loaded<T>> {
   const store = scope.store(settings.redis);
   const { commandTimeoutMs } = settings;
-  const look = async (): Promise<Loaded<T> | undefined> => {
+  const readStored = async (): Promise<Loaded<T> | undefined> => {
     const text = await store.readValue(full, commandTimeoutMs).catch((error) => {
       throw forKey(error, key);
     });
     return text === null ? undefined : parsed<T>(text);
   };
-  const found = await look();
+  const found = await readStored();
   if (found !== undefined) return found;
   const lease = await acquireLease(key, settings, scope, { autoExtend: true });
   let loaded: Loaded<T> | undefined;
   await runUnder(lease, async () => {
-    loaded = await look();
+    loaded = await readStored();
     if (loaded !== undefined) return;
     const value = await load(lease);
     loaded = { value, text: value === undefined ? nothing : asJson(value) };
@@ -127,7 +127,7 @@ function flightsOf(scope: Scope, store: Store): Flights {
 }
 
 /** Rejects once the caller does not want to wait any more. */
-function patiently<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number, clock: Clock): Promise<T> {
+function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number, clock: Clock): Promise<T> {
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {
     const over = (): void => reject(new Error('the wait is over'));

@@ -30,7 +30,7 @@ export function now(clock: Clock = systemClock): Moment {
 
 const stepMs = 10;
 
-/** A clock that shows what `nowMs` does, which may leap. Nothing tells of a leap, so timers check it every few ms. */
+/** A clock that shows what `nowMs` does, which may leap. No event says that it leapt, so timers check it every few ms. */
 export function leapingClock(nowMs: () => number): Clock {
   const later = (work: () => void, ms: number): NodeJS.Timeout => {
     const dueMs = nowMs() + ms;

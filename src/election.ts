@@ -1,4 +1,4 @@
-// One leader among candidates: who holds the lock leads. A candidate campaigns in the lock's queue, runs its function while it
+// One leader among candidates: the holder of the lock leads. A candidate campaigns in the lock's queue, runs its function while it
 // leads, and gives the lock back once that has settled, and not before.
 //
 // Invariant: never two functions of one Election at once, and no release while one runs (candidacy.ts). A function that goes on
@@ -87,7 +87,7 @@ export class Election {
   /**
    * Campaigns, and runs `fn` while leading. When `fn` returns, resigns and resolves with its value; when it throws, resigns and
    * rejects with that. When the leadership is lost, `term.signal` aborts; once `fn` has settled, in whatever way (a rejection is
-   * told as `redis-exp-lock:warning`, `lead-failed`), it campaigns again and calls `fn` anew.
+   * published as `redis-exp-lock:warning`, `lead-failed`), it campaigns again and calls `fn` anew.
    *
    * @param options `signal`: while campaigning, rejects with its reason. While leading, `term.signal` aborts with that; the lock is
    *                renewed until `fn` has settled and then released, and `lead` resolves or rejects as `fn` does.
@@ -130,7 +130,7 @@ export class Election {
   }
 
   /**
-   * Who leads now, in one request; null: nobody, or one that was elected this moment.
+   * The present leader, in one request; null: none, or one that was elected this moment.
    *
    * @throws {LockBackendError} Redis could not be reached: it does not say null.
    */
@@ -156,7 +156,7 @@ export class Election {
   }
 
   /**
-   * Ends this Election: a campaign rejects with a LockClosedError, observers end; a leader is told to stop as by its signal,
+   * Ends this Election: a campaign rejects with a LockClosedError, observers end; a leader is asked to stop by its signal,
    * and is waited for (`drain`); what is then left is taken away (`closed`). Never closes the Redis client.
    */
   async close(options?: CloseOptions): Promise<void> {

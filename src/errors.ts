@@ -126,7 +126,7 @@ export class LockBackendError extends LockError {
   declare readonly code: 'ERR_LOCK_BACKEND';
   /** The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent where no answer came. */
   declare readonly redisCode?: string;
-  /** @internal Whether the script may have run, or may still run, although we were told nothing. */
+  /** @internal Whether the script may have run, or may still run, although no reply came. */
   declare readonly unknown: boolean;
 
   constructor(

@@ -74,7 +74,7 @@ export interface LostEvent extends LockEvent {
 /** A number of servers that gains nothing; a server that does not tell when it was started; one that is silent. */
 type QuorumWarning = 'quorum-size' | 'no-restart-guard' | 'node-silent';
 
-/** `redis-exp-lock:warning`: something to look at that changes no result. */
+/** `redis-exp-lock:warning`: something to check that changes no result. */
 export interface WarningEvent {
   code:
     | 'never-released'

@@ -45,7 +45,7 @@ export function describe(keys: Key): string {
     .join(', ');
 }
 
-/** @internal The key as it was given, for us alone: a list is the caller's own, who may change it. */
+/** @internal The key as it was given, for us alone: a list is the caller's own, and may change. */
 export function ownKey(key: Key): Key {
   return Array.isArray(key) ? Object.freeze(Array.from(key)) : key;
 }

@@ -1,4 +1,4 @@
-// Who leads, as it is written down beside the lock of an election, and how that is observed: by message, and by asking when the
+// The leader, as it is written beside the lock of an election, and how observers learn of it: by message, and by asking when the
 // lease would end.
 //
 // Invariant: what is written down counts only while the lock is held with the token that it was written under.
@@ -7,7 +7,7 @@ import { LockError } from './errors';
 import { longestTimerMs } from './options';
 import type { HolderText, Store } from './store';
 
-/** Who leads now. */
+/** The present leader. */
 export interface Leader {
   /** Which candidate. */
   readonly id: string;
@@ -35,7 +35,7 @@ export function textOf(leader: Omit<Leader, 'remaining'>, token: string): string
   return JSON.stringify({ holder: nameOf(token), id, value, term, since });
 }
 
-/** @internal Who leads, by what is written down; null: nobody, or not yet. */
+/** @internal The leader, by what is written beside the lock; null: none, or not yet. */
 export function leaderOf(holder: HolderText | null): Leader | null {
   if (holder === null || holder.text === null) return null;
   const written = parsed(holder.text);

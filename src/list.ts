@@ -10,7 +10,7 @@ export interface ListOptions {
   /** What each key begins with, in place of the factory's `prefix`. */
   prefix?: string | undefined;
   /**
-   * Look at every key of the server, slowly. Default false: only what processes with `register` have written down. Needs a
+   * Check every key of the server, slowly. Default false: only what processes with `register` have written down. Needs a
    * prefix, or `prefix: ''`.
    */
   scan?: boolean | undefined;
@@ -20,7 +20,7 @@ export interface ListOptions {
 
 const rules: Readonly<Record<keyof ListOptions, Rule>> = { prefix: prefixRule, scan: flag, signal: signalRule };
 
-/** The locks of a store. Each iteration looks anew. */
+/** The locks of a store. Each iteration reads anew. */
 export interface LockList extends AsyncIterable<ListedLock> {
   /** What the last iteration that ended has looked at: how many processes' registrations, and whether at every key. */
   coverage(): { processes: number; scanned: boolean };

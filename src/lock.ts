@@ -24,7 +24,7 @@ const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs
  *
  * Several callers may share one object. What a caller asks of it after its own `lock()` (`unlock`, `extend`, `fence`, `signal`,
  * `locked`, `keyOwned`) is about its own grant, also when that has expired and another caller has locked meanwhile: it cannot
- * unlock the other's lock. This is told by the asynchronous flow (AsyncLocalStorage). Code without a `lock()` in its flow, such as a
+ * unlock the other's lock. It knows them apart by the asynchronous flow (AsyncLocalStorage). Code without a `lock()` in its flow, such as a
  * listener or another request, means what the object holds now; and of two `lock()` in one flow the later counts. Where
  * that is not enough, give each caller an object of its own, or use `synchronize` or `withLock`.
  */
@@ -136,7 +136,7 @@ export class Lock {
 
   /**
    * Locks, runs `fn` with the attempts that it took, and unlocks, whatever `fn` does. Resolves to what `fn` resolves to, also
-   * when the lock was lost meanwhile (look at `signal`). Errors are those of `lock`, and those of `fn`.
+   * when the lock was lost meanwhile (check `signal`). Errors are those of `lock`, and those of `fn`.
    */
   synchronize<T>(fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
   synchronize<T>(options: WaitOptions, fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;

@@ -30,7 +30,7 @@ export interface LockDynamicModule {
 /** One key, several, or what a call's arguments make of them; called with the object of the method as `this`. */
 export type KeyOf = Key | ((...args: any[]) => Key);
 
-/** The factory `withLock`, for a whole application. When that closes, the factory waits for those who hold and rejects those who wait. */
+/** The factory `withLock`, for a whole application. When that closes, the factory waits for holders and rejects waiters. */
 // biome-ignore lint/complexity/noStaticOnlyClass: Nest knows modules by their classes
 export class LockModule {
   /** What to override in a test: `overrideProvider(LockModule.token)`. */

@@ -35,7 +35,7 @@ export interface Processes {
 }
 
 export interface Operator {
-  /** What is known of each key, or why it cannot be told. Rejects where the store cannot be asked. */
+  /** What is known of each key, or why it is not known. Rejects where the store cannot be asked. */
   inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]>;
   /**
    * Takes a lock away: from the holder with this id, if that still has it; without one from its only holder. The next in the

@@ -60,7 +60,7 @@ export interface LockOptions extends Options {
 }
 
 export interface RWLockOptions extends LockOptions {
-  /** Who goes first. Default 'writer': readers who come while a live writer waits stand behind it; 'reader': they pass; 'fair': order of arrival. */
+  /** Readers or writers first. Default 'writer': readers that come while a live writer waits, wait behind it; 'reader': they overtake it; 'fair': order of arrival. */
   prefer?: 'writer' | 'reader' | 'fair' | undefined;
   /** The readers' group: readers of one group share, different groups exclude one another. Default '': one common group. */
   readers?: string | undefined;
@@ -271,7 +271,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   if (options === undefined) return base;
   const given = optionsOf<Options>(options, rules);
   const settings = {
-    // A list is the caller's own, who may change it.
+    // A list is the caller's own, and may change.
     redis: Array.isArray(given.redis) ? Object.freeze([...given.redis]) : (given.redis ?? base.redis),
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
     maxRetries: base.maxRetries,

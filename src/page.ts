@@ -1,5 +1,5 @@
-// `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows who holds which lock, since when, and what waits; where
-// `actions` are on, it frees one. It asks Redis only while somebody looks.
+// `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows the holders and waiters of all locks, since when; where
+// `actions` are on, it frees one. It sends requests to Redis only while a page is open.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
@@ -35,7 +35,7 @@ export interface LockPage {
 const known = ['redis', 'prefix', 'authorize', 'actions'];
 
 /**
- * Makes the live page. It keeps nothing open while nobody looks, and never closes the client.
+ * Makes the live page. It keeps nothing open while no page is open, and never closes the client.
  *
  * @throws {TypeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
  */

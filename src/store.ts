@@ -196,7 +196,7 @@ export interface ProclaimRequest {
   readonly commandTimeoutMs: number;
 }
 
-/** Who holds a lock, and what is kept beside it. */
+/** The holder of a lock, and what is kept beside it. */
 export interface HolderText {
   readonly token: string;
   /** Infinity: no end. */
@@ -204,7 +204,7 @@ export interface HolderText {
   readonly text: string | null;
 }
 
-/** What is told to those that observe a lock, before its key. */
+/** Begins the message to observers of a lock, before its key. */
 export const newsOf = 'news';
 
 /** What a held lock begins with. */
@@ -265,7 +265,7 @@ export interface Store {
   readonly kind: StoreKind;
   /** What waits, validity and expiry go by here; absent: the clocks of this process. */
   readonly clock?: Clock | undefined;
-  /** Here a renewed lock is not lost while this process stands still, because no other process can take it. */
+  /** Here a renewed lock is not lost while this process is paused, because no other process can take it. */
   readonly renewed?: Renewed | undefined;
   /** Why these keys can never be locked together, or never in this mode; absent where all can. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
@@ -313,7 +313,7 @@ export interface Store {
   writeValue(request: ValueRequest): Promise<boolean>;
   /** Writes a text beside a lock while the token holds it, and tells a channel. False: it does not, and nothing changed. */
   proclaim(request: ProclaimRequest): Promise<boolean>;
-  /** Who holds a lock; null: nobody. */
+  /** The holder of a lock; null: none. */
   readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
   /** Only one can listen to a channel, of all processes. */
   readonly listensAlone?: boolean | undefined;

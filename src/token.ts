@@ -1,4 +1,4 @@
-// Who holds a lock, in Redis's words: an unguessable token, never used again once a release for it was sent. Ours end as their
+// What names a holder in Redis: an unguessable token, never used again once a release for it was sent. Ours end as their
 // uuid begins, so that a script can tell them from those of clients whose release wakes no queued process.
 import { createHash, randomFillSync } from 'node:crypto';
 import { v4 as uuid } from 'uuid';

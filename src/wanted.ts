@@ -1,4 +1,4 @@
-// What an acquisition is for, and every way in which it can come to nothing.
+// What an acquisition is for, and every way in which it can fail.
 import { forKey, LockClosedError, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
 import type { LockKind } from './events';
 import { enclosingLocks } from './flow';
@@ -18,9 +18,9 @@ export interface Wanted extends Target {
   readonly scope: Scope;
   readonly kind: LockKind | undefined;
   readonly change: Change | undefined;
-  /** Where somebody listens. */
+  /** Only while the channel has subscribers. */
   readonly trace: AcquireTrace | undefined;
-  /** Of no caller in particular: for those that wait together. */
+  /** It belongs to no caller, but to callers that wait together. */
   readonly fetcher?: Fetcher | undefined;
 }
 

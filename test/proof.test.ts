@@ -30,6 +30,15 @@ describe('proof', () => {
     const killed = mutants.filter(({ killedBy }: any) => killedBy).length;
     expect(killed / mutants.length).to.be.at.least(0.85);
   });
+
+  it('of each file that was mutated at least 85 % of the mutants were killed, and each survivor has its reason', () => {
+    const { files } = proofOf('mutation');
+    for (const { file, notRun, score, survivors } of files) {
+      if (notRun) continue;
+      expect(score, file).to.be.at.least(85);
+      for (const { line, code, reason } of survivors) expect(reason, `${file}:${line} ${code}`).to.be.a('string');
+    }
+  });
 });
 
 describe('the model of the protocol', () => {

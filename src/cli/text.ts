@@ -52,7 +52,7 @@ const gap = 2;
  */
 export function table(rows: readonly (readonly string[])[], widths: number[] = []): string[] {
   const last = (rows[0]?.length ?? 0) - 1;
-  const lengthOf = rows.every((row) => isAscii(row.join(''))) ? (text: string) => text.length : widthOf;
+  const lengthOf = isAscii(rows.join('')) ? (text: string) => text.length : widthOf;
   for (let n = 0; n < last; n += 1) {
     for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(lengthOf(row[n]!), mostWidth));
   }

@@ -6,7 +6,6 @@
 //
 // A hand-over never leaves the key free, which would starve whatever only polls. So waiting calls check now and then whose the
 // lock is: where a holder is seen that did not come from here, all calls for that client poll as redlock does, for a while.
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Lease } from '../lease';
 import type { WithLock } from '../with-lock';
 
@@ -49,7 +48,12 @@ export class QueuedCall {
   readonly #key: string;
   readonly #lifetime: number;
   #leaving: AbortController | undefined;
-  #granted: Promise<Lease | undefined> | undefined;
+  /** From its entry into the queue until it has left, or its lock was handed on. */
+  #queued: Promise<void> | undefined;
+  /** What was granted while no pause was under way. */
+  #lease: Lease | undefined;
+  /** Ends the pause that is under way. */
+  #resume: ((lease: Lease) => void) | undefined;
   /** The lock was asked for just now, or others wait for it already. */
   #realAttemptMs = performance.now() + realAttemptEveryMs;
 
@@ -61,7 +65,7 @@ export class QueuedCall {
 
   /** Whether it has to leave the queue. */
   get isQueued(): boolean {
-    return this.#granted !== undefined;
+    return this.#queued !== undefined;
   }
 
   /** Whether it is known without a command that the lock is still held. */
@@ -76,48 +80,53 @@ export class QueuedCall {
 
   /** The pause between two attempts: resolves with the lock if it is handed over meanwhile, with undefined after `ms`. */
   async pause(ms: number): Promise<Lease | undefined> {
-    const ended = new AbortController();
-    const over = sleep(ms, undefined, { signal: ended.signal }).catch(() => undefined);
     this.#check();
     if (this.#polls) this.#leaving?.abort();
-    else this.#granted ??= this.#queue();
-    try {
-      return await Promise.race([over, this.#granted?.then((lease) => this.#handedOver(lease) ?? over) ?? over]);
-    } finally {
-      ended.abort();
-    }
+    else this.#queued ??= this.#queue();
+    if (this.#lease !== undefined) return this.#handOver(this.#lease);
+    return new Promise((resolve) => {
+      const end = (lease?: Lease): void => {
+        clearTimeout(timer);
+        this.#resume = undefined;
+        resolve(lease);
+      };
+      const timer = setTimeout(end, ms);
+      this.#resume = end;
+    });
   }
 
   /** Nobody waits any more. Resolves once a lock that was granted all the same is released. */
   async leave(): Promise<void> {
     this.#leaving?.abort();
-    const lease = await this.#granted;
-    await lease?.release().catch(() => {});
+    await this.#queued;
+    await this.#lease?.release().catch(() => {});
   }
 
   get #polls(): boolean {
     return performance.now() < this.#crowd.pollUntilMs;
   }
 
-  #handedOver(lease: Lease | undefined): Lease | undefined {
-    this.#granted = undefined;
+  #handOver(lease: Lease): Lease {
+    this.#queued = undefined;
+    this.#lease = undefined;
     return lease;
   }
 
-  /** Resolves with undefined when it has left the queue without the lock. */
-  async #queue(): Promise<Lease | undefined> {
+  async #queue(): Promise<void> {
     this.#leaving = new AbortController();
     const { signal } = this.#leaving;
     this.#crowd.count(this.#key, 1);
     try {
       const options = { lifetime: this.#lifetime, timeout: Number.POSITIVE_INFINITY, retryTimeout: yieldMs, signal };
-      return await this.#renewed(await this.#crowd.withLock.promise(this.#key, options));
+      const lease = await this.#renewed(await this.#crowd.withLock.promise(this.#key, options));
+      this.#lease = lease;
+      if (lease !== undefined && this.#resume !== undefined) this.#resume(this.#handOver(lease));
     } catch {
       // The next attempt tells why.
       this.#realAttemptMs = 0;
-      return undefined;
     } finally {
       this.#crowd.count(this.#key, -1);
+      if (this.#lease === undefined) this.#queued = undefined;
     }
   }
 

@@ -293,12 +293,12 @@ describeEach('acquire', (here) => {
 
   describe('tryLock', () => {
     it('makes one attempt, whatever the factory and the call say about waiting', async () => {
-      const line = await here.line();
-      const patient = redisExpLock({ redis: line.redis, timeout: Number.POSITIVE_INFINITY });
+      const connection = await here.connection();
+      const patient = redisExpLock({ redis: connection.redis, timeout: Number.POSITIVE_INFINITY });
       await here.seize(key);
       expect(await patient.tryLock(key)).to.equal(null);
       expect(await patient.tryLock(key, { maxRetries: 5 })).to.equal(null);
-      expect(await line.calls()).to.equal(2);
+      expect(await connection.calls()).to.equal(2);
     });
 
     it('gives a lease when the key is free', async () => {
@@ -412,9 +412,9 @@ describeEach('acquire', (here) => {
 
   describe('replies that come late', () => {
     it('H6: a grant that took longer than its lifetime is not given out, and is released', async () => {
-      const line = await here.line();
-      line.proxy.rule({ match: 'script', nth: 1 }, delayReply(400));
-      const late = redisExpLock({ redis: line.redis, lifetime: 300 });
+      const connection = await here.connection();
+      connection.proxy.rule({ match: 'script', nth: 1 }, delayReply(400));
+      const late = redisExpLock({ redis: connection.redis, lifetime: 300 });
       const error = await failure(late.promise(key));
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error.message).to.contain('300 ms');
@@ -422,11 +422,11 @@ describeEach('acquire', (here) => {
     });
 
     it('H6: it is asked for again where the wait allows, and counts from before that attempt', async () => {
-      const line = await here.line();
-      line.proxy.rule({ match: 'script', nth: 1 }, delayReply(1_100));
-      const late = redisExpLock({ redis: line.redis, lifetime: 1_000, commandTimeout: 5_000 });
+      const connection = await here.connection();
+      connection.proxy.rule({ match: 'script', nth: 1 }, delayReply(1_100));
+      const late = redisExpLock({ redis: connection.redis, lifetime: 1_000, commandTimeout: 5_000 });
       const tokens = new Set<string | null>();
-      const seen = line.proxy.seen({ match: 'script' }).then(async () => tokens.add(await here.holder(key)));
+      const seen = connection.proxy.seen({ match: 'script' }).then(async () => tokens.add(await here.holder(key)));
       const lease = await late.promise(key, { maxRetries: 50 });
       await seen;
       expect(lease.remaining()).to.be.within(1, 1_000);
@@ -437,9 +437,9 @@ describeEach('acquire', (here) => {
     });
 
     it('H6: the time that a reply took is not part of the validity', async () => {
-      const line = await here.line();
-      line.proxy.rule({ match: 'script', nth: 1 }, delayReply(500));
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 10_000 }).promise(key);
+      const connection = await here.connection();
+      connection.proxy.rule({ match: 'script', nth: 1 }, delayReply(500));
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
       expect(lease.remaining()).to.be.within(1, 9_495);
     });
 
@@ -451,22 +451,24 @@ describeEach('acquire', (here) => {
     });
 
     it('H5: a reply that never comes: an error, and what was granted is released', async () => {
-      const line = await here.line();
+      const connection = await here.connection();
       const { fence } = await withLock.inspect(key);
-      line.proxy.halfOpen();
-      const far = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 400 });
+      connection.proxy.halfOpen();
+      const far = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 400 });
       expect((await failure(far.promise(key))).code).to.equal('ERR_LOCK_BACKEND');
       await waitFor(async () => (await here.holder(key)) === null);
       expect((await withLock.inspect(key)).fence, 'it was granted').to.be.greaterThan(fence);
-      await line.heal();
+      await connection.heal();
     });
 
     it('H8: a grant that arrives after the abort is handed back', async () => {
-      const line = await here.line();
+      const connection = await here.connection();
       const held = holdReply();
-      line.proxy.rule({ match: 'script', nth: 1 }, held);
+      connection.proxy.rule({ match: 'script', nth: 1 }, held);
       const abort = new AbortController();
-      const waiting = redisExpLock({ redis: line.redis, lifetime: 60_000 }).promise(key, { signal: abort.signal });
+      const waiting = redisExpLock({ redis: connection.redis, lifetime: 60_000 }).promise(key, {
+        signal: abort.signal,
+      });
       await held.arrived; // the place has granted it
       expect(await here.holder(key)).not.to.equal(null);
       const reason = new Error('enough');
@@ -474,16 +476,16 @@ describeEach('acquire', (here) => {
       expect(await failure(waiting)).to.equal(reason);
       await waitFor(async () => (await here.holder(key)) === null);
       held.release();
-      await line.calls();
+      await connection.calls();
       expect(await here.holder(key)).to.equal(null);
       expect(await other.tryLock(key)).not.to.equal(null);
     });
 
     it('H8: a grant that arrives after the timeout is handed back', async () => {
-      const line = await here.line();
+      const connection = await here.connection();
       const held = holdReply();
-      line.proxy.rule({ match: 'script', nth: 1 }, held);
-      const waiting = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 10_000 }).promise(key, {
+      connection.proxy.rule({ match: 'script', nth: 1 }, held);
+      const waiting = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 10_000 }).promise(key, {
         timeout: 400,
       });
       await held.arrived;
@@ -493,11 +495,11 @@ describeEach('acquire', (here) => {
     });
 
     it('H8: an attempt that is abandoned before it reached the place takes nothing', async () => {
-      const line = await here.line();
+      const connection = await here.connection();
       const held = holdRequest();
-      line.proxy.rule({ match: 'script', nth: 1 }, held);
+      connection.proxy.rule({ match: 'script', nth: 1 }, held);
       const abort = new AbortController();
-      const other = redisExpLock({ redis: line.redis, lifetime: 60_000 });
+      const other = redisExpLock({ redis: connection.redis, lifetime: 60_000 });
       const waiting = other.promise(key, { signal: abort.signal });
       await held.arrived;
       abort.abort();
@@ -510,42 +512,42 @@ describeEach('acquire', (here) => {
 
   it('H8: an attempt that was given up while the client was still connecting is not made at all', async () => {
     if (here.place.connectionless) return;
-    const line = await here.line();
-    const other = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 5_000 });
+    const connection = await here.connection();
+    const other = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 5_000 });
     await (await other.promise(key))();
-    line.proxy.refuse();
-    line.proxy.resetAll();
-    await waitFor(() => line.proxy.open === 0);
+    connection.proxy.refuse();
+    connection.proxy.resetAll();
+    await waitFor(() => connection.proxy.open === 0);
     const abort = new AbortController();
     const waiting = other.promise(key, { signal: abort.signal });
     await sleep(20);
     abort.abort();
     await failure(waiting);
     const granted: string[] = [];
-    line.proxy.afterAnswer({ match: 'script' }, async () => {
+    connection.proxy.afterAnswer({ match: 'script' }, async () => {
       const holder = await here.holder(key);
       if (holder !== null) granted.push(holder);
     });
-    await line.heal();
+    await connection.heal();
     await sleep(50);
-    await line.calls();
+    await connection.calls();
     expect(granted).to.deep.equal([]);
   });
 
   describe('H72: what went wrong has a class and a code of its own', () => {
     it('busy, timed out, lost, out of reach, closed', async () => {
-      const line = await here.line();
-      const far = redisExpLock({ redis: line.redis, commandTimeout: 400 });
+      const connection = await here.connection();
+      const far = redisExpLock({ redis: connection.redis, commandTimeout: 400 });
       await here.seize(key);
 
       const busy = await failure(withLock.promise(key));
       const timedOut = await failure(withLock.promise(key, { timeout: 0 }));
       const lost = await failure(withLock.run(`${key}:lost`, () => here.remove(`${key}:lost`)));
-      line.proxy.blackHole();
+      connection.proxy.blackHole();
       const unreachable = await failure(far.promise(key));
       const notNull = await failure(far.tryLock(key));
       const notFree = await failure(far.inspect(key));
-      line.proxy.heal();
+      connection.proxy.heal();
       await withLock.close();
       const closed = await failure(withLock.promise(key));
 
@@ -569,11 +571,11 @@ describeEach('acquire', (here) => {
     });
 
     it('tryLock: null for busy alone', async () => {
-      const line = await here.line();
-      const far = redisExpLock({ redis: line.redis, commandTimeout: 400 });
+      const connection = await here.connection();
+      const far = redisExpLock({ redis: connection.redis, commandTimeout: 400 });
       await here.seize(key);
       expect(await far.tryLock(key)).to.equal(null);
-      line.proxy.blackHole();
+      connection.proxy.blackHole();
       const asking = far.tryLock(key);
       expect(await pending(asking)).to.equal(true);
       expect((await failure(asking)).code).to.equal('ERR_LOCK_BACKEND');

@@ -41,11 +41,11 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('is done: release and extend say false and send nothing, nothing remains, its signal stays quiet', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 10_000 }).promise(key);
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
       const { signal } = lease;
       lease.detach();
-      const before = await line.calls();
+      const before = await connection.calls();
       expect(await lease.release()).to.equal(false);
       expect(await lease()).to.equal(false);
       expect(await new Promise((resolve) => lease((err, released) => resolve([err, released])))).to.deep.equal([
@@ -56,7 +56,7 @@ describeEach('detach and adopt', (here) => {
       expect(await lease.extend(60_000)).to.equal(false);
       await lease[Symbol.asyncDispose]();
       expect(lease.remaining()).to.equal(0);
-      expect(await line.calls()).to.equal(before);
+      expect(await connection.calls()).to.equal(before);
       await here.remove(key);
       await sleep(20);
       expect(signal.aborted).to.equal(false);
@@ -276,8 +276,8 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('H12: anything else than a detached lease: ERR_LOCK_OPTION before any I/O, and no word of a token', async () => {
-      const line = await here.line();
-      const far = redisExpLock({ redis: line.redis });
+      const connection = await here.connection();
+      const far = redisExpLock({ redis: connection.redis });
       const good = { key, token: 'the-secret-token', fence: 5, until: Date.now() };
       const without = (name: string): object =>
         Object.fromEntries(Object.entries(good).filter(([each]) => each !== name));
@@ -295,24 +295,24 @@ describeEach('detach and adopt', (here) => {
       }
       expect((await failure(far.adopt(good, { lifetime: 0 }))).code).to.equal('ERR_LOCK_OPTION');
       expect((await failure(redisExpLock().adopt(good))).message).to.contain('redis');
-      expect(await line.calls()).to.equal(0);
+      expect(await connection.calls()).to.equal(0);
     });
   });
 
   if (here.place.faults) {
-    describe('on a line that can be cut', () => {
+    describe('on a connection that can be cut', () => {
       it('a renewal that is on its way at detach harms nothing, and changes nothing that the adopter sees', async () => {
-        const line = await here.line();
-        const far = redisExpLock({ redis: line.redis, lifetime: 900, autoExtend: true });
+        const connection = await here.connection();
+        const far = redisExpLock({ redis: connection.redis, lifetime: 900, autoExtend: true });
         const lease = await far.promise(key);
         const renewal = holdRequest();
-        line.proxy.rule({ match: 'script', nth: 1 }, renewal);
+        connection.proxy.rule({ match: 'script', nth: 1 }, renewal);
         await renewal.arrived;
         const adopted = (await worker.adopt(lease.detach(), { lifetime: 5_000 }))!;
-        const before = line.proxy.count('script');
+        const before = connection.proxy.count('script');
         renewal.release();
         await sleep(500);
-        expect(line.proxy.count('script')).to.equal(before);
+        expect(connection.proxy.count('script')).to.equal(before);
         expect(lease.signal.aborted).to.equal(false);
         expect(lease.remaining()).to.equal(0);
         expect(adopted.remaining()).to.be.greaterThan(1_000);
@@ -321,29 +321,29 @@ describeEach('detach and adopt', (here) => {
       });
 
       it('an `extend` without an answer might shorten what the adopter counts on: refused until it is known', async () => {
-        const line = await here.line();
-        const far = redisExpLock({ redis: line.redis, lifetime: 10_000, commandTimeout: 300 });
+        const connection = await here.connection();
+        const far = redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 300 });
         const lease = await far.promise(key);
-        line.proxy.blackHole();
+        connection.proxy.blackHole();
         const extending = lease.extend(5_000);
         expect(thrown(() => lease.detach()).code).to.equal('ERR_LOCK_BACKEND');
         expect((await failure(extending)).code).to.equal('ERR_LOCK_BACKEND');
         expect(lease.remaining()).to.be.greaterThan(1_000);
-        await line.heal();
+        await connection.heal();
         await waitFor(() => !failsToDetach(lease), { what: 'the extension to be over' });
         expect(await lease.release()).to.equal(false);
       });
 
       it('Redis that cannot be asked: LockBackendError, and the lock can be adopted later', async () => {
         const detached = (await withLock.promise(key)).detach();
-        const line = await here.line();
-        const far = redisExpLock({ redis: line.redis, commandTimeout: 200, lifetime: 10_000 });
-        line.proxy.blackHole();
+        const connection = await here.connection();
+        const far = redisExpLock({ redis: connection.redis, commandTimeout: 200, lifetime: 10_000 });
+        connection.proxy.blackHole();
         const error = await failure(far.adopt(detached));
         expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
         expect(error.key).to.equal(key);
         expect(await here.holder(key)).to.equal(detached.token);
-        await line.heal();
+        await connection.heal();
         expect(await (await far.adopt(detached))!.release()).to.equal(true);
       });
     });

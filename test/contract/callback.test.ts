@@ -82,23 +82,23 @@ describeEach('the callback form', (here) => {
 
     it('busy: "Exceeded max retry count" after the last retry, and nothing is held', async () => {
       await here.seize(key);
-      const line = await here.line();
-      const counting = redisExpLock({ redis: line.redis, retryTimeout: 1 });
+      const connection = await here.connection();
+      const counting = redisExpLock({ redis: connection.redis, retryTimeout: 1 });
       const { err, done } = await called(counting, key, { maxRetries: 3 });
       expect(err).to.be.instanceOf(redisExpLock.TooManyLockAttemptsError);
       expect(err.message).to.contain('Exceeded max retry count');
       expect(err.attempts).to.equal(4);
       expect(done).to.equal(undefined);
-      expect(await line.calls()).to.equal(4);
+      expect(await connection.calls()).to.equal(4);
       expect(await here.holder(key)).to.equal(stranger);
     });
 
     it('without `maxRetries` there is one attempt', async () => {
       await here.seize(key);
-      const line = await here.line();
-      const { err } = await called(redisExpLock({ redis: line.redis }), key);
+      const connection = await here.connection();
+      const { err } = await called(redisExpLock({ redis: connection.redis }), key);
       expect(err.attempts).to.equal(1);
-      expect(await line.calls()).to.equal(1);
+      expect(await connection.calls()).to.equal(1);
     });
 
     it('a retry gets the lock once it is free', async () => {
@@ -274,19 +274,19 @@ describeEach('the callback form', (here) => {
 
   if (here.place.faults) {
     it('H8, H68: an abort while an attempt is under way that then succeeds: one call, with the reason; handed back', async () => {
-      const line = await here.line();
+      const connection = await here.connection();
       const held = holdReply();
-      line.proxy.rule({ match: 'script', nth: 1 }, held);
+      connection.proxy.rule({ match: 'script', nth: 1 }, held);
       const abort = new AbortController();
       const calls: unknown[][] = [];
-      const aborted = redisExpLock({ redis: line.redis, lifetime: 60_000 });
+      const aborted = redisExpLock({ redis: connection.redis, lifetime: 60_000 });
       aborted(key, { signal: abort.signal }, (...args: unknown[]) => calls.push(args));
       await held.arrived;
       abort.abort();
       await waitFor(() => calls.length > 0);
       held.release();
       await waitFor(async () => (await here.holder(key)) === null);
-      await line.calls();
+      await connection.calls();
       expect(calls).to.deep.equal([[abort.signal.reason]]);
     });
   }

@@ -30,8 +30,8 @@ describeEach('close', (here) => {
   });
 
   it('newcomers are refused by every form, from the moment it is called, before any I/O', async () => {
-    const line = await here.line();
-    const closing = redisExpLock({ redis: line.redis });
+    const connection = await here.connection();
+    const closing = redisExpLock({ redis: connection.redis });
     const closed = closing.close();
     for (let round = 0; round < 2; round++) {
       const { LockClosedError } = redisExpLock;
@@ -41,7 +41,7 @@ describeEach('close', (here) => {
       expect((await called(closing, key)).err).to.be.instanceOf(LockClosedError);
       await closed;
     }
-    expect(await line.calls()).to.equal(0);
+    expect(await connection.calls()).to.equal(0);
   });
 
   it('waiters are rejected at once', async () => {
@@ -237,10 +237,10 @@ describeEach('close', (here) => {
   if (!here.place.faults) return;
 
   it('H8: an attempt under way is given up, and what it is granted all the same is handed back', async () => {
-    const line = await here.line();
+    const connection = await here.connection();
     const held = holdReply();
-    line.proxy.rule({ match: 'script', nth: 1 }, held);
-    const closing = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 500 });
+    connection.proxy.rule({ match: 'script', nth: 1 }, held);
+    const closing = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 500 });
     const waiting = failure(closing.promise(key));
     await held.arrived;
     const closed = closing.close();
@@ -251,13 +251,13 @@ describeEach('close', (here) => {
   });
 
   it('a release that fails does not hold up close for ever, and is carried on', async () => {
-    const line = await here.line();
-    const closing = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 400 });
+    const connection = await here.connection();
+    const closing = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 400 });
     await closing.promise(key);
-    line.proxy.blackHole();
+    connection.proxy.blackHole();
     const closed = closing.close({ drain: false });
     await sleep(500);
-    await line.heal();
+    await connection.heal();
     await closed;
     expect(await here.holder(key)).to.equal(null);
   });

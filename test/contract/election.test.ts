@@ -361,9 +361,9 @@ describeEach(
     });
 
     it('H12: impossible arguments are refused before any I/O', async () => {
-      const line = await here.line();
+      const connection = await here.connection();
       const make = (options: object, of: unknown = name) => new Election(of as string, options as any);
-      const { redis } = line;
+      const { redis } = connection;
       for (const options of [
         {},
         { redis, id: '' },
@@ -391,7 +391,7 @@ describeEach(
       expect(() => election.observe({ signal: 5 }))
         .to.throw()
         .with.property('code', 'ERR_LOCK_OPTION');
-      expect(await line.calls()).to.equal(0);
+      expect(await connection.calls()).to.equal(0);
     });
   },
   ({ isQuorum }) => !isQuorum,

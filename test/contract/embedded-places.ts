@@ -13,14 +13,14 @@ import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
 import { standFor, tableOf } from '../../src/stores/embedded/store';
 import type { Table } from '../../src/stores/embedded/table';
 import { noEngine } from '../embedded/engine';
-import type { Here, Line, Place } from './places';
+import type { Connection, Here, Place } from './places';
 
 export const stranger = 'a stranger';
 
 const { performance } = globalThis;
 const realNow = performance.now.bind(performance);
 
-/** No line that could be cut, nothing that resends. */
+/** No connection that could be cut, nothing that resends. */
 const without = { faults: false, resends: false, advice: 'the store was closed' };
 
 const memory: Place = {
@@ -90,11 +90,11 @@ class EmbeddedHere implements Here {
     return this.#elsewhere!;
   }
 
-  async line(): Promise<Line> {
+  async connection(): Promise<Connection> {
     const counted = new Counted(tableOf(this.#another()));
     const redis = standFor<EmbeddedStore>({ kind: this.redis.kind, close: async () => {} }, counted);
     const none = (): never => {
-      throw new Error('there is no line that could be cut');
+      throw new Error('there is no connection that could be cut');
     };
     return {
       redis,

@@ -62,9 +62,9 @@ describeEach('extend and validity', (here) => {
     });
 
     it('H12: an impossible lifetime is refused before any I/O, and the lock is still held', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 10_000 }).promise(key);
-      const before = await line.calls();
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
+      const before = await connection.calls();
       for (const [bad, errorClass] of [
         [0, RangeError],
         [-5, RangeError],
@@ -81,7 +81,7 @@ describeEach('extend and validity', (here) => {
         expect(error).to.be.instanceOf(errorClass);
         expect(error.code).to.equal('ERR_LOCK_OPTION');
       }
-      expect(await line.calls()).to.equal(before);
+      expect(await connection.calls()).to.equal(before);
       expect(await here.holder(key)).to.equal(lease.token);
       expect(lease.remaining()).to.be.greaterThan(0);
       expect(await lease()).to.equal(true);
@@ -141,37 +141,37 @@ describeEach('extend and validity', (here) => {
     if (!here.place.faults) return;
 
     it('a silent place: an error, still held, and the validity stays what it was', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 10_000, commandTimeout: 400 }).promise(key);
-      line.proxy.blackHole();
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 400 }).promise(key);
+      connection.proxy.blackHole();
       const before = lease.remaining();
       const error = await failure(lease.extend(50_000));
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error.code).to.equal('ERR_LOCK_BACKEND');
       expect(lease.remaining()).to.be.within(1, before);
       expect(lease.signal.aborted).to.equal(false);
-      await line.heal();
+      await connection.heal();
       expect(await lease.extend(50_000)).to.equal(true);
     });
 
     it('a silent place that was asked for an earlier end: no later end counts', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 400 }).promise(key);
-      line.proxy.halfOpen();
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 400 }).promise(key);
+      connection.proxy.halfOpen();
       expect((await failure(lease.extend(5_000))).code).to.equal('ERR_LOCK_BACKEND');
       expect(await here.leftMs(key)).to.be.within(1, 5_000);
       expect(lease.remaining()).to.be.within(1, 5_000);
-      await line.heal();
+      await connection.heal();
     });
   });
 
   describe('remaining and signal, on a clock of the test', () => {
     let clock: sinon.SinonFakeTimers;
     let timers: () => number;
-    let line: Redis;
+    let connection: Redis;
 
     before(async () => {
-      line = (await here.line()).redis; // its client sees this clock only
+      connection = (await here.connection()).redis; // its client sees this clock only
     });
 
     beforeEach(() => {
@@ -181,7 +181,7 @@ describeEach('extend and validity', (here) => {
         shouldClearNativeTimers: true,
       });
       timers = libraryTimers();
-      withLock = redisExpLock({ redis: line, lifetime: 10_000 });
+      withLock = redisExpLock({ redis: connection, lifetime: 10_000 });
     });
 
     afterEach(() => clock.restore());

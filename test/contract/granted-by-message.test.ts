@@ -6,7 +6,7 @@ import { isAcquire, isExtension, lossOf } from '../redis/holding';
 import { dropReply, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { pending } from './outcomes';
-import { type Line, places } from './places';
+import { type Connection, places } from './places';
 import { type Lease, Scene } from './queue-scene';
 
 describe('H83: queued, granted by a message', function () {
@@ -18,7 +18,7 @@ describe('H83: queued, granted by a message', function () {
   const scene = new Scene(here);
 
   let held: Lease;
-  let line: Line;
+  let connection: Connection;
   let waiting: Promise<Lease>;
   /** What the waiter's channel was told, and how to listen no longer. */
   let told: string[];
@@ -27,9 +27,9 @@ describe('H83: queued, granted by a message', function () {
 
   beforeEach(async () => {
     held = await scene.lock(here.redis).promise(scene.key);
-    line = await here.line();
+    connection = await here.connection();
     const others = await scene.openChannels();
-    waiting = scene.lock(line.redis).promise(scene.key);
+    waiting = scene.lock(connection.redis).promise(scene.key);
     await scene.queued(1);
     // Not the one on which all hear of locks that were freed by hand.
     [channel = ''] = (await scene.openChannels()).filter((each) => !others.includes(each) && !each.endsWith(':freed'));
@@ -42,11 +42,11 @@ describe('H83: queued, granted by a message', function () {
 
   afterEach(() => deafen());
 
-  const requests = (): number => line.proxy.commands.filter(({ args }) => isAcquire(args)).length;
+  const requests = (): number => connection.proxy.commands.filter(({ args }) => isAcquire(args)).length;
 
   it('the waiter holds before Redis has answered anything, and for its whole lifetime once it has', async () => {
     const extension = holdRequest();
-    line.proxy.rule({ match: isExtension }, extension);
+    connection.proxy.rule({ match: isExtension }, extension);
     const before = requests();
     expect(await held.release()).to.equal(true);
     const lease = await waiting;
@@ -65,14 +65,14 @@ describe('H83: queued, granted by a message', function () {
 
   it('its message names the lock, the fence, and a nonce that is another one with each request', async () => {
     await scene.direct.publish(channel, `1 ${scene.key}`);
-    await line.calls();
+    await connection.calls();
     await held.release();
     const lease = await waiting;
     const [, nonce, fence, key] = /^\d+\.([\w-]{22})=(\d+) (.+)$/.exec(told.at(-1)!)!;
     expect([Number(fence), key]).to.deep.equal([lease.fence, scene.key]);
     expect(told.at(-1)).to.not.include(lease.token);
     const nonces = new Set(
-      line.proxy.commands.flatMap(({ args }) => args.filter((arg) => /^\d+\.[\w-]{22}$/.test(arg))),
+      connection.proxy.commands.flatMap(({ args }) => args.filter((arg) => /^\d+\.[\w-]{22}$/.test(arg))),
     );
     expect(nonces.size, 'the first attempt queues nobody')
       .to.equal(requests() - 1)
@@ -95,7 +95,7 @@ describe('H83: queued, granted by a message', function () {
   });
 
   it('a message that somebody makes up grants nothing: it causes a request at most', async () => {
-    const position = line.proxy.commands.flatMap(({ args }) => args).find((arg) => /^\d+\.[\w-]{22}$/.test(arg))!;
+    const position = connection.proxy.commands.flatMap(({ args }) => args).find((arg) => /^\d+\.[\w-]{22}$/.test(arg))!;
     const [id, nonce] = position.split('.');
     const wrong = nonce!.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'));
     const words = [
@@ -121,7 +121,7 @@ describe('H83: queued, granted by a message', function () {
 
   it('a release before the confirmation goes behind it, and is answered', async () => {
     const extension = holdRequest();
-    line.proxy.rule({ match: isExtension }, extension);
+    connection.proxy.rule({ match: isExtension }, extension);
     await held.release();
     const lease = await waiting;
     await extension.arrived;
@@ -136,13 +136,13 @@ describe('H83: queued, granted by a message', function () {
     await held.release();
     expect(await released).to.equal(true);
     await scene.nothingLeft();
-    expect(line.proxy.count(isExtension)).to.equal(0);
+    expect(connection.proxy.count(isExtension)).to.equal(0);
   });
 
   it('the next of the same process does not have it before the confirmation', async () => {
-    const second = scene.lock(line.redis).promise(scene.key);
+    const second = scene.lock(connection.redis).promise(scene.key);
     const extension = holdRequest();
-    line.proxy.rule({ match: isExtension }, extension);
+    connection.proxy.rule({ match: isExtension }, extension);
     await held.release();
     const lease = await waiting;
     await extension.arrived;
@@ -159,7 +159,7 @@ describe('H83: queued, granted by a message', function () {
 
   it('"no longer yours": the lease is lost, and says so', async () => {
     const extension = holdRequest();
-    line.proxy.rule({ match: isExtension }, extension);
+    connection.proxy.rule({ match: isExtension }, extension);
     await held.release();
     const lease = await waiting;
     await extension.arrived;
@@ -170,11 +170,11 @@ describe('H83: queued, granted by a message', function () {
   });
 
   it('an answer that is lost: the confirmation is repeated on the next connection', async () => {
-    line.proxy.rule({ match: isExtension, nth: 1 }, dropReply());
+    connection.proxy.rule({ match: isExtension, nth: 1 }, dropReply());
     await held.release();
     const lease = await waiting;
-    await waitFor(() => line.proxy.count(isExtension) === 1);
-    await line.heal();
+    await waitFor(() => connection.proxy.count(isExtension) === 1);
+    await connection.heal();
     await waitFor(() => lease.remaining() > 9_000, { what: 'the confirmation' });
     expect(await lease.release()).to.equal(true);
   });

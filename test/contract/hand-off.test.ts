@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { waitFor } from '../support/processes';
-import { type Line, places } from './places';
+import { type Connection, places } from './places';
 import { type Lease, type Options, Scene, takeAndGive } from './queue-scene';
 
 describe('queued: hand-off', function () {
@@ -17,24 +17,28 @@ describe('queued: hand-off', function () {
     const lifetime = 10_000;
 
     /** Two of one process: the first holds, by its place; the second waits behind it. */
-    async function two(options: Options = {}, behind = options, lines = 1): Promise<[Lease, Promise<Lease>, Line]> {
+    async function two(
+      options: Options = {},
+      behind = options,
+      entries = 1,
+    ): Promise<[Lease, Promise<Lease>, Connection]> {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const line = await here.line();
-      const lock = scene.lock(line.redis, { lifetime });
+      const connection = await here.connection();
+      const lock = scene.lock(connection.redis, { lifetime });
       const first = lock.promise(scene.key, options);
       const second = lock.promise(scene.key, behind);
-      await scene.queued(lines);
+      await scene.queued(entries);
       await held.release();
       const lease = await first;
-      await line.calls(); // the answer to the confirmation is before that to these
-      return [lease, second, line];
+      await connection.calls(); // the answer to the confirmation is before that to these
+      return [lease, second, connection];
     }
 
     it('handed off within a process or not: fences rise, the validity is almost all of the lifetime, Redis agrees', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
       let last = held.fence;
-      const lines = [here.elsewhere, (await here.line()).redis].map((redis) => scene.lock(redis, { lifetime }));
-      const waits = Array.from({ length: 100 }, (_, n) => lines[n % 2]!.promise(scene.key));
+      const locks = [here.elsewhere, (await here.connection()).redis].map((redis) => scene.lock(redis, { lifetime }));
+      const waits = Array.from({ length: 100 }, (_, n) => locks[n % 2]!.promise(scene.key));
       await scene.queued(2);
       await held.release();
       await takeAndGive(waits, async (lease) => {
@@ -53,14 +57,14 @@ describe('queued: hand-off', function () {
 
     it('a grant reserves few fences, and many once those were used: the counter keeps to the clock', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const line = await here.line();
-      const waits = Array.from({ length: 12 }, () => scene.lock(line.redis, { lifetime }).promise(scene.key));
+      const connection = await here.connection();
+      const waits = Array.from({ length: 12 }, () => scene.lock(connection.redis, { lifetime }).promise(scene.key));
       await scene.queued(1);
       await held.release();
       const reserved: number[] = [];
       const leases: Lease[] = [];
       await takeAndGive(waits, async (lease) => {
-        await line.calls(); // the answer to the confirmation is before that to these
+        await connection.calls(); // the answer to the confirmation is before that to these
         leases.push(lease);
         reserved.push(Number(await scene.direct.get('redis-exp-lock:fence')) - lease.fence + 1);
       });
@@ -70,18 +74,18 @@ describe('queued: hand-off', function () {
     });
 
     it('H22: a lease that was handed off can neither release nor extend the lock of the next', async () => {
-      const [first, waiting, line] = await two();
+      const [first, waiting, connection] = await two();
       expect(await first.release()).to.equal(true);
       const second = await waiting;
       expect(second.token, 'handed off without a word to Redis').to.equal(first.token);
       expect(second.fence).to.be.greaterThan(first.fence);
-      const before = line.proxy.count('script');
+      const before = connection.proxy.count('script');
       expect(await first.extend(1)).to.equal(false);
       expect(await first.release()).to.equal(true);
       await first[Symbol.asyncDispose]?.();
       expect(first.remaining()).to.equal(0);
       expect(first.signal.aborted).to.equal(false);
-      expect(line.proxy.count('script') - before).to.equal(0);
+      expect(connection.proxy.count('script') - before).to.equal(0);
       expect(await here.holder(scene.key)).to.equal(second.token);
       expect(second.remaining()).to.be.greaterThan(lifetime / 2);
       expect(await second.extend()).to.equal(true);
@@ -133,7 +137,7 @@ describe('queued: hand-off', function () {
 
     it('renewed while held, for longer than its lifetime, it is handed off whole', async () => {
       const options = { lifetime: 300, autoExtend: true };
-      const lock = scene.lock((await here.line()).redis, options);
+      const lock = scene.lock((await here.connection()).redis, options);
       const other = scene.lock(here.elsewhere, options);
       let holders = 0;
       const hold = async (lease: Lease): Promise<void> => {
@@ -172,7 +176,7 @@ describe('queued: hand-off', function () {
     it('an owner of any text is queued like any other', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
       const owners = ['a b', '1 2 3 4 5 6 7', 'line\nline', 'nul\0nul', '"{}"', '🧵', ' '];
-      const lock = scene.lock((await here.line()).redis);
+      const lock = scene.lock((await here.connection()).redis);
       const waits = owners.map((owner) => lock.promise(scene.key, { owner }));
       await scene.queued(owners.length);
       await held.release();

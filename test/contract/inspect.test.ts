@@ -126,13 +126,13 @@ describeEach('inspect', (here) => {
   });
 
   it('H12: an impossible key, or no place to ask, is refused before any I/O', async () => {
-    const line = await here.line();
-    const asking = redisExpLock({ redis: line.redis });
+    const connection = await here.connection();
+    const asking = redisExpLock({ redis: connection.redis });
     for (const bad of ['', 5, null, undefined, [key], {}, 'a\ud800', `${key}:fence`, 'x'.repeat(1025)]) {
       expect((await failure(asking.inspect(bad as string))).code).to.equal('ERR_LOCK_OPTION');
     }
     expect((await failure(redisExpLock().inspect(key))).code).to.equal('ERR_LOCK_OPTION');
-    expect(await line.calls()).to.equal(0);
+    expect(await connection.calls()).to.equal(0);
   });
 
   it('H72: a place that cannot be asked is an error, and not "free"', async () => {
@@ -144,9 +144,9 @@ describeEach('inspect', (here) => {
   if (!here.place.faults) return;
 
   it('H72: a place that is silent is an error', async () => {
-    const line = await here.line();
-    line.proxy.blackHole();
-    const error = await failure(redisExpLock({ redis: line.redis, commandTimeout: 400 }).inspect(key));
+    const connection = await here.connection();
+    connection.proxy.blackHole();
+    const error = await failure(redisExpLock({ redis: connection.redis, commandTimeout: 400 }).inspect(key));
     expect(error).to.include({ code: 'ERR_LOCK_BACKEND', retryable: true });
   });
 });

@@ -264,12 +264,12 @@ describeEach('Lock', (here) => {
   if (!here.place.faults) return;
 
   it('H72: a Redis that cannot be asked is never a "false"', async () => {
-    const line = await here.line();
-    const lonely = new Lock(key, { redis: line.redis, commandTimeout: 100 });
-    line.proxy.blackHole();
+    const connection = await here.connection();
+    const lonely = new Lock(key, { redis: connection.redis, commandTimeout: 100 });
+    connection.proxy.blackHole();
     expect(await failure(lonely.keyLocked())).to.be.instanceOf(redisExpLock.LockBackendError);
     expect(await failure(lonely.tryLock())).to.be.instanceOf(redisExpLock.LockBackendError);
     expect(lonely.locked).to.equal(false);
-    line.proxy.heal();
+    connection.proxy.heal();
   });
 });

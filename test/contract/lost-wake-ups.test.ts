@@ -6,7 +6,7 @@ import { isAcquire } from '../redis/holding';
 import { answer, dropRequest, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { failure, pending, published } from './outcomes';
-import { type Line, places } from './places';
+import { type Connection, places } from './places';
 import { type Lease, loseMessages, Scene, takeAndGive } from './queue-scene';
 
 describe('queued: lost wake-ups', function () {
@@ -20,9 +20,9 @@ describe('queued: lost wake-ups', function () {
   describe('H28: a wake-up is not received', () => {
     it('messages are lost on a connection that stays: the head of the queue polls', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const line = await here.line();
-      line.proxy.rule({ match: 'SUBSCRIBE' }, loseMessages);
-      const waiting = scene.lock(line.redis).promise(scene.key);
+      const connection = await here.connection();
+      connection.proxy.rule({ match: 'SUBSCRIBE' }, loseMessages);
+      const waiting = scene.lock(connection.redis).promise(scene.key);
       await scene.queued(1);
       await held.release();
       expect(await here.holder(scene.key), 'it was granted').to.not.equal(null);
@@ -62,33 +62,33 @@ describe('queued: lost wake-ups', function () {
 
   describe('the channel cannot be opened', () => {
     let held: Lease;
-    let line: Line;
+    let connection: Connection;
 
     beforeEach(async () => {
       held = await scene.lock(here.redis).promise(scene.key);
-      line = await here.line();
+      connection = await here.connection();
     });
 
     it('H27: refused, the wait polls, warns once, and subscribes once; it gets the lock all the same', async () => {
-      line.proxy.rule({ match: 'SUBSCRIBE' }, answer('-NOPERM this user has no permissions\r\n'));
+      connection.proxy.rule({ match: 'SUBSCRIBE' }, answer('-NOPERM this user has no permissions\r\n'));
       const warnings = await published('redis-exp-lock:warning', async () => {
-        const waiting = scene.lock(line.redis).promise(scene.key);
-        await waitFor(() => line.proxy.count(isAcquire) > 20);
+        const waiting = scene.lock(connection.redis).promise(scene.key);
+        await waitFor(() => connection.proxy.count(isAcquire) > 20);
         await held.release();
         expect(await (await waiting).release()).to.equal(true);
       });
       expect(warnings.map(({ code, key }) => [code, key])).to.deep.equal([['no-wake-ups', scene.key]]);
       // To its own channel, and to that of locks that are freed by hand.
-      const channels = line.proxy.commands.filter(({ name }) => name === 'SUBSCRIBE').map(({ args }) => args[1]);
+      const channels = connection.proxy.commands.filter(({ name }) => name === 'SUBSCRIBE').map(({ args }) => args[1]);
       expect(new Set(channels)).to.have.property('size', channels.length);
       expect(channels).to.have.length(2);
-      expect(line.proxy.connections).to.equal(2);
+      expect(connection.proxy.connections).to.equal(2);
     });
 
     it('H27: never answered, the wait goes on without it, however long its timeout', async () => {
-      line.proxy.rule({ match: 'SUBSCRIBE' }, dropRequest());
-      const waiting = scene.lock(line.redis, { timeout: Infinity, commandTimeout: 200 }).promise(scene.key);
-      await waitFor(() => line.proxy.count('SUBSCRIBE') > 0);
+      connection.proxy.rule({ match: 'SUBSCRIBE' }, dropRequest());
+      const waiting = scene.lock(connection.redis, { timeout: Infinity, commandTimeout: 200 }).promise(scene.key);
+      await waitFor(() => connection.proxy.count('SUBSCRIBE') > 0);
       await held.release();
       const lease = await Promise.race([waiting, sleep(5_000, undefined, { ref: false })]);
       expect(lease, 'asked again').to.not.equal(undefined);
@@ -97,9 +97,9 @@ describe('queued: lost wake-ups', function () {
 
     it('H32: not yet open, a later caller does not overtake the one that waits for it', async () => {
       const subscribe = holdRequest();
-      line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
+      connection.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
       const order: string[] = [];
-      const lock = scene.lock(line.redis);
+      const lock = scene.lock(connection.redis);
       const first = lock.run(scene.key, () => void order.push('first'));
       await subscribe.arrived;
       await held.release();
@@ -115,8 +115,8 @@ describe('queued: lost wake-ups', function () {
   describe('the queue itself is lost', () => {
     it('the key of the queue is deleted: every waiter still gets its turn', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const line = await here.line();
-      const waits = [here.elsewhere, line.redis].flatMap((redis) => {
+      const connection = await here.connection();
+      const waits = [here.elsewhere, connection.redis].flatMap((redis) => {
         const lock = scene.lock(redis);
         return [lock.promise(scene.key), lock.promise(scene.key)];
       });

@@ -175,24 +175,24 @@ describeEach(
     });
 
     it('a done slot costs one command, a job two', async () => {
-      const line = await here.line();
-      const counted = redisExpLock({ redis: line.redis });
+      const connection = await here.connection();
+      const counted = redisExpLock({ redis: connection.redis });
       for (const mode of modes) {
         await withLock.once(`${key}:${mode}:warm`, { every: longMs, mode }, () => {});
         await counted.once(`${key}:${mode}:warm`, { every: longMs, mode }, () => {});
-        let before = await line.calls();
+        let before = await connection.calls();
         await counted.once(`${key}:${mode}`, { every: longMs, mode }, () => {});
-        const job = (await line.calls()) - before;
-        before = await line.calls();
+        const job = (await connection.calls()) - before;
+        before = await connection.calls();
         await counted.once(`${key}:${mode}`, { every: longMs, mode }, () => {});
-        const done = (await line.calls()) - before;
+        const done = (await connection.calls()) - before;
         expect([job, done], mode).to.deep.equal([2, 1]);
       }
     });
 
     it('H12: impossible arguments are rejected before any I/O', async () => {
-      const line = await here.line();
-      const { once } = redisExpLock({ redis: line.redis }) as any;
+      const connection = await here.connection();
+      const { once } = redisExpLock({ redis: connection.redis }) as any;
       const every = 1000;
       for (const args of [
         [key, { every }],
@@ -215,14 +215,14 @@ describeEach(
       ]) {
         expect((await failure(once(...args))).code, JSON.stringify(args)).to.equal('ERR_LOCK_OPTION');
       }
-      expect(await line.calls()).to.equal(0);
+      expect(await connection.calls()).to.equal(0);
     });
 
     if (here.place.faults) {
       it('Redis that cannot be asked is neither busy nor done: LockBackendError', async () => {
-        const line = await here.line();
-        line.proxy.blackHole();
-        const far = redisExpLock({ redis: line.redis, commandTimeout: 200 });
+        const connection = await here.connection();
+        connection.proxy.blackHole();
+        const far = redisExpLock({ redis: connection.redis, commandTimeout: 200 });
         expect((await failure(far.once(key, { every: 1000 }, () => {}))).code).to.equal('ERR_LOCK_BACKEND');
       });
     }

@@ -63,13 +63,13 @@ describeEach('operating', (here) => {
     });
 
     it('H12: neither id nor force, or no id at all: an option error before any I/O', async () => {
-      const line = await here.line();
-      const lock = lockAt(line.redis);
+      const connection = await here.connection();
+      const lock = lockAt(connection.redis);
       for (const bad of [undefined, {}, { force: false }, { id: 'xyz' }, { id: 5 }, { id: '0123456G' }, { ids: '' }]) {
         expect((await failure(lock.free(key, bad as object))).code).to.equal('ERR_LOCK_OPTION');
       }
       expect((await failure(lock.free('', { force: true }))).code).to.equal('ERR_LOCK_OPTION');
-      expect(await line.calls()).to.equal(0);
+      expect(await connection.calls()).to.equal(0);
     });
   });
 

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
 import { failure, thrown } from './outcomes';
-import { describeEach, type Line } from './places';
+import { type Connection, describeEach } from './places';
 
 type WithLock = redisExpLock.WithLock;
 
@@ -219,21 +219,21 @@ const oddKeys = [
 
 describeEach('options and keys', (here) => {
   let key: string;
-  let line: Line;
+  let connection: Connection;
   let withLock: WithLock;
 
   before(async () => {
-    line = await here.line();
+    connection = await here.connection();
   });
 
   beforeEach(() => {
     key = uniqueKey();
-    withLock = redisExpLock({ redis: line.redis });
+    withLock = redisExpLock({ redis: connection.redis });
   });
 
   /** Every form refuses; nothing was sent, no callback was called, no key was made. */
   async function everyFormRefuses(form: WithLock, lockKey: unknown, options: unknown, check: (error: any) => void) {
-    const before = { calls: await line.calls(), keys: await here.keys() };
+    const before = { calls: await connection.calls(), keys: await here.keys() };
     const any = form as any;
     let called = false;
     const never = (): void => {
@@ -243,7 +243,7 @@ describeEach('options and keys', (here) => {
     check(await failure(any.promise(lockKey, options)));
     check(await failure(any.tryLock(lockKey, options)));
     check(await failure(any.run(lockKey, options, never)));
-    expect({ calls: await line.calls(), keys: await here.keys() }).to.deep.equal(before);
+    expect({ calls: await connection.calls(), keys: await here.keys() }).to.deep.equal(before);
     expect(called).to.equal(false);
   }
 
@@ -275,13 +275,13 @@ describeEach('options and keys', (here) => {
           const check = (error: unknown): void => expectRefusal(error, errorClass, 'expected', 'got');
           await everyFormRefuses(withLock, key, { [name]: value }, check);
           // A prefix is too long only together with a key.
-          if (name !== 'prefix') check(thrown(() => redisExpLock({ redis: line.redis, [name]: value })));
+          if (name !== 'prefix') check(thrown(() => redisExpLock({ redis: connection.redis, [name]: value })));
         }
       });
 
       it(`\`${name}\`: every possible value works, and so does undefined`, async () => {
         for (const value of [...possible, undefined]) {
-          for (const form of [redisExpLock({ redis: line.redis, [name]: value }), withLock]) {
+          for (const form of [redisExpLock({ redis: connection.redis, [name]: value }), withLock]) {
             const options = form === withLock ? { [name]: value } : undefined;
             const lease = await form.promise(key, options);
             expect(lease.remaining()).to.be.greaterThan(0);
@@ -308,7 +308,7 @@ describeEach('options and keys', (here) => {
       for (const name of ['liftime', 'Lifetime', 'ttl', '', 'constructor', 'toString', 'hasOwnProperty', 'then', '0']) {
         const check = (error: unknown): void => expectRefusal(error, TypeError, JSON.stringify(name));
         await everyFormRefuses(withLock, key, { [name]: undefined }, check);
-        check(thrown(() => redisExpLock({ redis: line.redis, [name]: 1 } as redisExpLock.Options)));
+        check(thrown(() => redisExpLock({ redis: connection.redis, [name]: 1 } as redisExpLock.Options)));
       }
     });
 
@@ -340,7 +340,7 @@ describeEach('options and keys', (here) => {
       it(`H12: another library’s \`${name}\` is refused, and the message knows ${advice.join(', ')}`, async () => {
         const check = (error: unknown): void => expectRefusal(error, TypeError, JSON.stringify(name), ...advice);
         await everyFormRefuses(withLock, key, { [name]: 5 }, check);
-        check(thrown(() => redisExpLock({ redis: line.redis, [name]: 5 } as redisExpLock.Options)));
+        check(thrown(() => redisExpLock({ redis: connection.redis, [name]: 5 } as redisExpLock.Options)));
       });
     }
 
@@ -357,7 +357,7 @@ describeEach('options and keys', (here) => {
     });
 
     it('H12: a near miss of an option that one face alone has is known there', async () => {
-      const options = { redis: line.redis } as any;
+      const options = { redis: connection.redis } as any;
       const of = (work: () => unknown): Promise<any> => failure(Promise.resolve().then(work));
       const rw = (own: object) => of(() => new redisExpLock.RWLock(key, { ...options, ...own }));
       expect((await rw({ perfer: 'fair' })).message).to.contain('did you mean `prefer`?');
@@ -402,7 +402,7 @@ describeEach('options and keys', (here) => {
     });
 
     it('options may be frozen, are not changed, and may be changed after the call', async () => {
-      const options: redisExpLock.Options = { lifetime: 5_000, redis: line.redis };
+      const options: redisExpLock.Options = { lifetime: 5_000, redis: connection.redis };
       const frozen = Object.freeze({ ...options });
       const lease = await redisExpLock(frozen).promise(key, frozen);
       expect(await lease()).to.equal(true);
@@ -440,7 +440,7 @@ describeEach('options and keys', (here) => {
 
   describe('callback', () => {
     it('H12: missing, or not a function: thrown before any I/O', async () => {
-      const before = await line.calls();
+      const before = await connection.calls();
       const any = withLock as any;
       for (const args of [[key], [key, {}], [key, {}, {}], [key, null], [key, 'callback'], [key, () => {}, {}], []]) {
         expectRefusal(
@@ -449,7 +449,7 @@ describeEach('options and keys', (here) => {
           'callback',
         );
       }
-      expect(await line.calls()).to.equal(before);
+      expect(await connection.calls()).to.equal(before);
     });
   });
 

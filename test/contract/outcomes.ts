@@ -54,6 +54,7 @@ export function spin(ms: number): void {
 }
 
 const ofTest = new AsyncLocalStorage<unknown>();
+const ofTestWithClients = new AsyncLocalStorage<unknown>();
 
 /**
  * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire. Clients have timers of
@@ -89,10 +90,10 @@ export function libraryTimers(): () => number {
  */
 export function timersOfThisTest(): { count(): number; stop(): void } {
   const open = new Set<number>();
-  ofTest.enterWith(open);
+  ofTestWithClients.enterWith(open);
   const hook = createHook({
     init(id, type) {
-      if (type === 'Timeout' && ofTest.getStore() === open) open.add(id);
+      if (type === 'Timeout' && ofTestWithClients.getStore() === open) open.add(id);
     },
     destroy: (id) => void open.delete(id),
   }).enable();

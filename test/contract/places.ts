@@ -24,7 +24,7 @@ export type Redis = redisExpLock.RedisLike | readonly redisExpLock.RedisLike[];
 
 export interface Place {
   readonly name: string;
-  /** Whether it is reached over a line that can be cut: `Line.proxy` is there. */
+  /** Whether it is reached over a connection that can be cut: `Connection.proxy` is there. */
   readonly faults: boolean;
   /** Whether another process can be there: if not, `join` gives it a place of its own. */
   readonly shared: boolean;
@@ -63,7 +63,7 @@ export interface Here {
   /** A second one: another process, as far as the place can tell. */
   readonly elsewhere: Redis;
   /** A way in whose use is counted, and where things can go wrong. */
-  line(): Promise<Line>;
+  connection(): Promise<Connection>;
   /** A way in that nobody has connected, or that was closed where nothing is connected. */
   unconnected(): Redis;
 
@@ -81,7 +81,7 @@ export interface Here {
   keys(): Promise<string[]>;
 }
 
-export interface Line {
+export interface Connection {
   readonly redis: Redis;
   /** How many requests were made over it, connecting not counted. All that were sent when it is asked count. */
   calls(): Promise<number>;
@@ -318,7 +318,7 @@ class OneRedis implements Here {
   #server: RedisServer | undefined;
   #way: Way | undefined;
   #elsewhere: Way | undefined;
-  readonly #lines: { way: Way; proxy: FaultProxy }[] = [];
+  readonly #connections: { way: Way; proxy: FaultProxy }[] = [];
 
   readonly #rights: readonly string[];
 
@@ -330,8 +330,8 @@ class OneRedis implements Here {
 
   async open(): Promise<void> {
     this.#server = await startRedis();
-    for (const line of this.#rights) {
-      const words = line.split(' ').map((word) => word.replaceAll("'", '').replace(/^~.*/, '~*'));
+    for (const right of this.#rights) {
+      const words = right.split(' ').map((word) => word.replaceAll("'", '').replace(/^~.*/, '~*'));
       await this.#server.command(...words);
     }
     this.#way = await this.#dial(this.address);
@@ -339,8 +339,8 @@ class OneRedis implements Here {
   }
 
   async close(): Promise<void> {
-    for (const way of [this.#way, this.#elsewhere, ...this.#lines.map((line) => line.way)]) way?.close();
-    await Promise.all(this.#lines.map(({ proxy }) => proxy.stop()));
+    for (const way of [this.#way, this.#elsewhere, ...this.#connections.map((each) => each.way)]) way?.close();
+    await Promise.all(this.#connections.map(({ proxy }) => proxy.stop()));
     await this.#server?.discard();
   }
 
@@ -356,10 +356,10 @@ class OneRedis implements Here {
     return this.#elsewhere!.redis;
   }
 
-  async line(): Promise<Line> {
+  async connection(): Promise<Connection> {
     const proxy = await startProxy(this.#server!.port);
     const way = await this.#dial(proxy.url);
-    this.#lines.push({ way, proxy });
+    this.#connections.push({ way, proxy });
     const uncounted = (): number => proxy.count('PING');
     await way.ping();
     const before = proxy.commands.length - uncounted();
@@ -378,7 +378,7 @@ class OneRedis implements Here {
         proxy.resetAll(); // whatever was lost or not: what is ready below is a new connection, and not one that is about to end
         // Not asked before: node-redis 5 never comes back when it is asked in the moment in which its connection is reset.
         const isBack = () => proxy.connections > before && way.isReady();
-        await waitFor(isBack, { what: 'the line to be healed' });
+        await waitFor(isBack, { what: 'the connection to be healed' });
       },
     };
   }

@@ -19,12 +19,12 @@ describe('queued: order and fairness', function () {
   describe('H29: the head of the queue gives up', () => {
     it('aborts, times out and closes at the head: the lock goes to those that are left', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const lines = await Promise.all([here.line(), here.line(), here.line()]);
+      const connections = await Promise.all([here.connection(), here.connection(), here.connection()]);
       const abort = new AbortController();
-      const closing = scene.lock(lines[2]!.redis);
+      const closing = scene.lock(connections[2]!.redis);
       const gone = [
-        failure(scene.lock(lines[0]!.redis).promise(scene.key, { signal: abort.signal })),
-        failure(scene.lock(lines[1]!.redis).promise(scene.key, { timeout: 250 })),
+        failure(scene.lock(connections[0]!.redis).promise(scene.key, { signal: abort.signal })),
+        failure(scene.lock(connections[1]!.redis).promise(scene.key, { timeout: 2_000 })),
         failure(closing.promise(scene.key)),
       ];
       await scene.queued(3);
@@ -81,7 +81,7 @@ describe('queued: order and fairness', function () {
 
     it('two processes: the one behind gets the lock after one grant of the other and eight hand-offs within it', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const [one, two] = [await here.line(), await here.line()];
+      const [one, two] = [await here.connection(), await here.connection()];
       let before = 0;
       const many = scene.lock(one.redis);
       const waits = Array.from({ length: 60 }, () =>
@@ -100,7 +100,7 @@ describe('queued: order and fairness', function () {
     });
 
     it('a process that was alone hands off 64 times at most once another is queued', async () => {
-      const [one, two] = [await here.line(), await here.line()];
+      const [one, two] = [await here.connection(), await here.connection()];
       const lock = scene.lock(one.redis);
       let grants = 0;
       const waits = Array.from({ length: 300 }, () =>
@@ -122,9 +122,11 @@ describe('queued: order and fairness', function () {
 
     it('tryLock and polling callers do not overtake the queue of a free key', async () => {
       await here.seize(scene.key);
-      const line = await here.line();
+      const connection = await here.connection();
       const order: string[] = [];
-      const waiting = scene.lock(line.redis, { retryTimeout: 5_000 }).run(scene.key, () => void order.push('waited'));
+      const waiting = scene
+        .lock(connection.redis, { retryTimeout: 5_000 })
+        .run(scene.key, () => void order.push('waited'));
       await scene.queued(1);
       await here.remove(scene.key);
       expect(await scene.lock(here.redis).tryLock(scene.key)).to.equal(null);
@@ -137,7 +139,7 @@ describe('queued: order and fairness', function () {
 
     it('a queue that never ends yields after 64 grants: non-queueing clients are not starved', async () => {
       const locks = [here.redis, here.elsewhere].map((redis) => scene.lock(redis, { retryTimeout: 25 }));
-      const line = await here.line();
+      const connection = await here.connection();
       let over = false;
       let grants = 0;
       const users = Array.from({ length: 8 }, async (_, n) => {
@@ -148,7 +150,7 @@ describe('queued: order and fairness', function () {
         }
       });
       await scene.queued(1);
-      const lease = await scene.lock(line.redis).promise(scene.key, { maxRetries: 5_000, retryTimeout: 5 });
+      const lease = await scene.lock(connection.redis).promise(scene.key, { maxRetries: 5_000, retryTimeout: 5 });
       expect(await lease.release()).to.equal(true);
       over = true;
       await Promise.all(users);
@@ -165,7 +167,7 @@ describe('queued: order and fairness', function () {
       });
       try {
         await scene.queued(1);
-        const counting = scene.lock((await here.line()).redis);
+        const counting = scene.lock((await here.connection()).redis);
         const options = { maxRetries: Infinity, retryTimeout: 0, timeout: 5_000 };
         expect(await (await counting.promise(scene.key, options)).release()).to.equal(true);
       } finally {
@@ -234,7 +236,7 @@ describe('queued: order and fairness', function () {
     const lock = scene.lock(here.redis);
     const held = await lock.promise(scene.key);
     expect((await lock.inspect(scene.key)).waiters).to.equal(0);
-    const waits = [here.elsewhere, here.elsewhere, (await here.line()).redis].map((redis) =>
+    const waits = [here.elsewhere, here.elsewhere, (await here.connection()).redis].map((redis) =>
       scene.lock(redis).promise(scene.key),
     );
     await scene.queued(2);
@@ -246,8 +248,8 @@ describe('queued: order and fairness', function () {
 
   it('several keys, a lifetime without end, and replicas that must acknowledge: such waits poll', async () => {
     const held = await scene.lock(here.redis).promise(scene.key);
-    const line = await here.line();
-    const lock = scene.lock(line.redis, { commandTimeout: 200 });
+    const connection = await here.connection();
+    const lock = scene.lock(connection.redis, { commandTimeout: 200 });
     const abort = new AbortController();
     const { signal } = abort;
     const waits = [
@@ -256,9 +258,9 @@ describe('queued: order and fairness', function () {
       failure(lock.promise(scene.key, { minReplicas: 1, signal })),
       failure(lock.promise(scene.key, { maxRetries: 1_000, timeout: 10_000, signal })),
     ];
-    await waitFor(() => line.proxy.count(isAcquire) > 10);
+    await waitFor(() => connection.proxy.count(isAcquire) > 10);
     expect(await scene.queueLength()).to.equal(0);
-    expect(line.proxy.count('SUBSCRIBE')).to.equal(0);
+    expect(connection.proxy.count('SUBSCRIBE')).to.equal(0);
     abort.abort();
     for (const error of await Promise.all(waits)) expect(error).to.equal(signal.reason);
     expect(await held.release()).to.equal(true);

@@ -9,14 +9,14 @@ import { holdReply, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { connect } from '../support/redis';
 import { failure, libraryTimers, pending } from './outcomes';
-import { describeEach, type Line } from './places';
+import { type Connection, describeEach } from './places';
 import { channels, type Lease, loseMessages, Scene, takeAndGive } from './queue-scene';
 
 describeEach(
   'queued',
   (here) => {
     const scene = new Scene(here);
-    let line: Line;
+    let connection: Connection;
 
     if (here.place.polls) {
       it('without a subscription a wait polls, and gets the lock all the same (H27)', async () => {
@@ -32,20 +32,20 @@ describeEach(
     }
 
     beforeEach(async () => {
-      line = await here.line();
+      connection = await here.connection();
     });
 
     it('the next in the queue holds after one message, which one request confirms, and releases; nothing is left', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const waiting = scene.lock(line.redis).promise(scene.key);
+      const waiting = scene.lock(connection.redis).promise(scene.key);
       await scene.queued(1);
-      const before = line.proxy.count('script');
+      const before = connection.proxy.count('script');
       expect(await held.release()).to.equal(true);
       const lease = await waiting;
       expect(lease.fence).to.be.greaterThan(held.fence);
       expect(await here.holder(scene.key)).to.equal(lease.token);
       await waitFor(async () => (await here.leftMs(scene.key)) > 5_000, { what: 'the grant to be confirmed' });
-      expect(line.proxy.count('script') - before).to.equal(1);
+      expect(connection.proxy.count('script') - before).to.equal(1);
       expect(await lease.release()).to.equal(true);
       await scene.nothingLeft();
     });
@@ -54,8 +54,8 @@ describeEach(
       it('while the answer to the first attempt is on its way', async () => {
         const held = await scene.lock(here.redis).promise(scene.key);
         const reply = holdReply();
-        line.proxy.rule({ match: isAcquire, nth: 1 }, reply);
-        const waiting = scene.lock(line.redis).promise(scene.key);
+        connection.proxy.rule({ match: isAcquire, nth: 1 }, reply);
+        const waiting = scene.lock(connection.redis).promise(scene.key);
         await reply.arrived;
         await held.release();
         reply.release();
@@ -65,8 +65,8 @@ describeEach(
       it('while the subscription is on its way', async () => {
         const held = await scene.lock(here.redis).promise(scene.key);
         const subscribe = holdRequest();
-        line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
-        const waiting = scene.lock(line.redis).promise(scene.key);
+        connection.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
+        const waiting = scene.lock(connection.redis).promise(scene.key);
         await subscribe.arrived;
         await held.release();
         expect(await scene.queueLength()).to.equal(0);
@@ -77,8 +77,8 @@ describeEach(
       it('while the reply that it is queued is on its way', async () => {
         const held = await scene.lock(here.redis).promise(scene.key);
         const reply = holdReply();
-        line.proxy.rule({ match: isAcquire, nth: 2 }, reply);
-        const waiting = scene.lock(line.redis).promise(scene.key);
+        connection.proxy.rule({ match: isAcquire, nth: 2 }, reply);
+        const waiting = scene.lock(connection.redis).promise(scene.key);
         await reply.arrived;
         await scene.queued(1);
         await held.release();
@@ -89,7 +89,7 @@ describeEach(
     });
 
     it('H28: every subscription is cut, again and again; each time the next one has it', async () => {
-      const [holder, lock] = [scene.lock(here.redis), scene.lock(line.redis)];
+      const [holder, lock] = [scene.lock(here.redis), scene.lock(connection.redis)];
       for (let n = 0; n < 5; n++) {
         const held = await holder.promise(scene.key);
         const waiting = lock.promise(scene.key);
@@ -104,10 +104,10 @@ describeEach(
 
     it('H30: 1,000 waiters in one process: one connection more than none, and a few commands in all', async () => {
       const held = await scene.lock(here.redis).promise(scene.key);
-      const lock = scene.lock(line.redis);
+      const lock = scene.lock(connection.redis);
       await (await lock.promise(`${scene.key}:warm`)).release();
       const connections = await scene.connections();
-      const before = line.proxy.commands.length;
+      const before = connection.proxy.commands.length;
       const waits = Array.from({ length: 1_000 }, () => lock.promise(scene.key));
       await scene.queued(1);
       expect((await scene.connections()) - connections).to.equal(1);
@@ -121,12 +121,12 @@ describeEach(
       });
       expect(most).to.equal(1);
       // 65 for each question, the handshake of the connection for messages, and a look now and then.
-      expect(line.proxy.commands.length - before).to.be.at.most(70);
+      expect(connection.proxy.commands.length - before).to.be.at.most(70);
       await scene.nothingLeft();
     });
 
     it('H31: one factory is closed, another on the same client goes on waiting, and is notified', async () => {
-      const [mine, yours] = [scene.lock(line.redis), scene.lock(line.redis)];
+      const [mine, yours] = [scene.lock(connection.redis), scene.lock(connection.redis)];
       const other = `${scene.key}:other`;
       const held = await scene.lock(here.redis).promise(scene.key);
       const heldToo = await scene.lock(here.redis).promise(other);
@@ -140,17 +140,17 @@ describeEach(
       expect((await closing).code).to.equal('ERR_LOCK_CLOSED');
       expect((await closingToo).code).to.equal('ERR_LOCK_CLOSED');
       await waitFor(async () => (await scene.queueLength()) === 1 && (await scene.queueLength(other)) === 1);
-      const before = line.proxy.count('script');
+      const before = connection.proxy.count('script');
       await Promise.all([held.release(), heldToo.release()]);
       for (const lease of await Promise.all(waits)) expect(await lease.release()).to.equal(true);
-      expect(line.proxy.count('script') - before).to.be.within(2, 6);
+      expect(connection.proxy.count('script') - before).to.be.within(2, 6);
       expect((await scene.openChannels()).length).to.equal(count);
       await yours.close();
       await waitFor(async () => (await scene.openChannels()).length < count, { what: 'the channel to be closed' });
     });
 
     it('H34: wake-ups carry names with quotes, braces, newlines, spaces, NUL and emoji as they are', async () => {
-      const lock = scene.lock(line.redis);
+      const lock = scene.lock(connection.redis);
       const holder = scene.lock(here.redis);
       const names = [
         '"quoted" \'too\'',
@@ -193,7 +193,7 @@ describeEach(
           const held = await scene.lock(here.redis).promise(scene.key);
           const connections = await scene.connections();
           const open = (await scene.openChannels()).length;
-          const lock = scene.lock(line.redis);
+          const lock = scene.lock(connection.redis);
           const waits = Array.from({ length: 20 }, () => failure(lock.promise(scene.key)));
           await scene.queued(1);
           expect(timers()).to.be.greaterThan(0);
@@ -215,17 +215,17 @@ describeEach(
       it('ends while the channel is still being opened, and a later waiter is notified all the same', async () => {
         const held = await scene.lock(here.redis).promise(scene.key);
         const subscribe = holdRequest();
-        line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
-        const first = scene.lock(line.redis);
+        connection.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
+        const first = scene.lock(connection.redis);
         const closed = failure(first.promise(scene.key));
         await subscribe.arrived;
         await first.close();
         expect(await closed).to.be.instanceOf(redisExpLock.LockClosedError);
         subscribe.release();
         await sleep(30); // that it is confirmed now must not count for anybody
-        const waiting = scene.lock(line.redis).promise(scene.key);
+        const waiting = scene.lock(connection.redis).promise(scene.key);
         await scene.queued(1);
-        const subscribed = line.proxy.commands.filter(
+        const subscribed = connection.proxy.commands.filter(
           ({ name, args }) => name === 'SUBSCRIBE' && !args[1]!.endsWith(':freed'),
         );
         expect(subscribed, 'a new channel for the present waiters').to.have.length(2);
@@ -244,7 +244,7 @@ describeEach(
       });
 
       const start = (): Promise<Error> =>
-        failure(scene.lock(line.redis).promise(scene.key, { signal: abort.signal, commandTimeout: 200 }));
+        failure(scene.lock(connection.redis).promise(scene.key, { signal: abort.signal, commandTimeout: 200 }));
 
       async function gone(): Promise<void> {
         await scene.queued(0);
@@ -258,7 +258,7 @@ describeEach(
       ] as const) {
         it(`${when}: it rejects at once, and no entry is left`, async () => {
           const reply = holdReply();
-          line.proxy.rule({ match: isAcquire, nth }, reply);
+          connection.proxy.rule({ match: isAcquire, nth }, reply);
           const waiting = start();
           await reply.arrived;
           abort.abort();
@@ -270,16 +270,16 @@ describeEach(
 
       it('while the channel is being opened: it rejects at once, and is never queued', async () => {
         const subscribe = holdRequest();
-        line.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
+        connection.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
         const waiting = start();
         await subscribe.arrived;
         abort.abort();
         expect(await waiting).to.equal(abort.signal.reason);
-        const before = line.proxy.count(isAcquire);
+        const before = connection.proxy.count(isAcquire);
         subscribe.release();
-        await waitFor(async () => line.proxy.count('SUBSCRIBE') > 0);
-        await line.calls();
-        expect(line.proxy.count(isAcquire)).to.equal(before);
+        await waitFor(async () => connection.proxy.count('SUBSCRIBE') > 0);
+        await connection.calls();
+        expect(connection.proxy.count(isAcquire)).to.equal(before);
         await gone();
       });
 
@@ -292,7 +292,7 @@ describeEach(
       });
 
       it('granted, and not notified yet: the lock goes on to the next', async () => {
-        line.proxy.rule({ match: 'SUBSCRIBE' }, loseMessages);
+        connection.proxy.rule({ match: 'SUBSCRIBE' }, loseMessages);
         const waiting = start();
         await scene.queued(1);
         const next = scene.lock(here.elsewhere).promise(scene.key);
@@ -309,7 +309,7 @@ describeEach(
       });
 
       it('afterwards: it has no effect on what is held, nor on the waiters behind it', async () => {
-        const lock = scene.lock(line.redis);
+        const lock = scene.lock(connection.redis);
         const first = lock.promise(scene.key, { signal: abort.signal });
         const second = lock.promise(scene.key);
         await scene.queued(1);
@@ -337,13 +337,13 @@ describeEach(
         it(`${what}: waiters fail by name (${code}), and the holder releases as ever`, async () => {
           const held = await scene.lock(here.redis).promise(scene.key);
           await spoil(scene);
-          const error = await failure(scene.lock(line.redis).promise(scene.key));
+          const error = await failure(scene.lock(connection.redis).promise(scene.key));
           expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
           expect(error).to.include({ redisCode: code, retryable: false, key: scene.key });
           expect(await held.release()).to.equal(true);
           expect(await here.holder(scene.key)).to.equal(null);
           await scene.direct.del(scene.queue);
-          expect(await (await scene.lock(line.redis).promise(scene.key)).release()).to.equal(true);
+          expect(await (await scene.lock(connection.redis).promise(scene.key)).release()).to.equal(true);
         });
       }
     });

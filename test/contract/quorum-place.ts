@@ -6,7 +6,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
 import { stranger } from './embedded-places';
-import type { Here, Line, Place } from './places';
+import type { Connection, Here, Place } from './places';
 
 const size = 3;
 const majority = 2;
@@ -63,7 +63,7 @@ class QuorumHere implements Here {
   }
 
   /** A majority is sent the same; they are counted at the node that is sent most. */
-  async line(): Promise<Line> {
+  async connection(): Promise<Connection> {
     const proxies = await Promise.all(this.#servers.map(({ port }) => startProxy(port)));
     const redis = await dial(proxies.map(({ url }) => url).join(' '));
     this.#ends.push(

@@ -84,22 +84,22 @@ describeEach('release', (here) => {
 
   describe('twice', () => {
     it('H22: two releases at once are one script call, one answer', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis }).promise(key);
-      const before = await line.calls();
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis }).promise(key);
+      const before = await connection.calls();
       const answers = await Promise.all([lease(), lease.release(), lease[Symbol.asyncDispose](), answered(lease)]);
       expect(answers).to.deep.equal([true, true, undefined, [null, true]]);
-      expect((await line.calls()) - before).to.equal(1);
+      expect((await connection.calls()) - before).to.equal(1);
     });
 
     it('H22: a second release, later, has the same answer, and no further call', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis }).promise(key);
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis }).promise(key);
       expect(await lease()).to.equal(true);
-      const before = await line.calls();
+      const before = await connection.calls();
       await here.seize(key);
       expect(await lease()).to.equal(true);
-      expect((await line.calls()) - before).to.equal(0);
+      expect((await connection.calls()) - before).to.equal(0);
       expect(await here.holder(key)).to.equal(stranger);
     });
 
@@ -142,17 +142,17 @@ describeEach('release', (here) => {
     });
 
     it('H22: after a loss all get the same answer, of one script call', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis }).promise(key);
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis }).promise(key);
       await here.seize(key);
-      const before = await line.calls();
+      const before = await connection.calls();
       expect(await Promise.all([lease(), lease.release(), answered(lease)])).to.deep.equal([
         false,
         false,
         [null, false],
       ]);
       expect(await lease()).to.equal(false);
-      expect((await line.calls()) - before).to.equal(1);
+      expect((await connection.calls()) - before).to.equal(1);
       expect(await here.holder(key)).to.equal(stranger);
     });
 
@@ -170,9 +170,9 @@ describeEach('release', (here) => {
 
   describe('H24: a release that fails', () => {
     it('is an error, can be tried again, and then works', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 20_000 }).promise(key);
-      line.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING Redis is loading the dataset in memory\r\n'));
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
+      connection.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING Redis is loading the dataset in memory\r\n'));
       const error = await failure(lease());
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error).to.include({ redisCode: 'LOADING', retryable: true });
@@ -183,9 +183,9 @@ describeEach('release', (here) => {
     });
 
     it('all who asked at once hear of it, callbacks too', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 20_000 }).promise(key);
-      line.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING in progress\r\n'));
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
+      connection.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING in progress\r\n'));
       const [one, two, [err]] = await Promise.all([failure(lease()), failure(lease.release()), answered(lease)]);
       expect(one).to.equal(two);
       expect(err).to.equal(one);
@@ -193,35 +193,35 @@ describeEach('release', (here) => {
     });
 
     it('a place that is silent: an error; when it can be asked again, the release works', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 20_000, commandTimeout: 400 }).promise(key);
-      line.proxy.blackHole();
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000, commandTimeout: 400 }).promise(key);
+      connection.proxy.blackHole();
       expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');
-      await line.heal();
+      await connection.heal();
       expect(await lease()).to.equal(!here.place.resends); // where the client had resent it: as in the next test
       expect(await here.holder(key)).to.equal(null);
     });
 
     it('H23: a release whose reply was lost: tried again it says false, and touches nothing', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 20_000, commandTimeout: 400 }).promise(key);
-      line.proxy.halfOpen();
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000, commandTimeout: 400 }).promise(key);
+      connection.proxy.halfOpen();
       expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');
       expect(await here.holder(key)).to.equal(null);
       await here.seize(key);
-      await line.heal();
+      await connection.heal();
       expect(await lease()).to.equal(false);
       expect(await here.holder(key)).to.equal(stranger);
     });
 
     it('its promise counts as handled', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 20_000 }).promise(key);
-      const rule = line.proxy.rule({ match: 'script' }, answer('-LOADING in progress\r\n'));
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
+      const rule = connection.proxy.rule({ match: 'script' }, answer('-LOADING in progress\r\n'));
       const { exceptions, rejections } = await uncaught(async () => {
         void lease();
         void lease.release();
-        await line.calls();
+        await connection.calls();
       });
       rule.remove();
       expect(exceptions).to.deep.equal([]);
@@ -232,10 +232,10 @@ describeEach('release', (here) => {
 
   describe('H22: while an extension is under way', () => {
     it('H22: a release that overtakes an extension leaves no key behind', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 10_000 }).promise(key);
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
       const held = holdRequest();
-      line.proxy.rule({ match: 'script', nth: 1 }, held);
+      connection.proxy.rule({ match: 'script', nth: 1 }, held);
       const extending = lease.extend(20_000);
       await held.arrived;
       const releasing = lease();
@@ -246,10 +246,10 @@ describeEach('release', (here) => {
     });
 
     it('H22: an extension whose reply comes after the release cannot revive the lease', async () => {
-      const line = await here.line();
-      const lease = await redisExpLock({ redis: line.redis, lifetime: 10_000 }).promise(key);
+      const connection = await here.connection();
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000 }).promise(key);
       const held = holdReply();
-      line.proxy.rule({ match: 'script', nth: 1 }, held);
+      connection.proxy.rule({ match: 'script', nth: 1 }, held);
       const extending = lease.extend(20_000);
       await held.arrived;
       const releasing = lease();

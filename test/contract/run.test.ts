@@ -49,15 +49,15 @@ describeEach('run', (here) => {
     });
 
     it('H12: anything but a function at the end is refused before any I/O', async () => {
-      const line = await here.line();
-      const { run } = redisExpLock({ redis: line.redis }) as any;
+      const connection = await here.connection();
+      const { run } = redisExpLock({ redis: connection.redis }) as any;
       for (const args of [[key], [key, {}], [key, () => {}, {}], [key, undefined], [key, 'fn'], [key, {}, null]]) {
         const error = await failure(run(...args));
         expect(error).to.be.instanceOf(TypeError);
         expect(error.code).to.equal('ERR_LOCK_OPTION');
         expect(error.message).to.contain('fn');
       }
-      expect(await line.calls()).to.equal(0);
+      expect(await connection.calls()).to.equal(0);
     });
 
     it('what it rejects with, or throws, is what run rejects with, and the lock is released', async () => {
@@ -246,12 +246,12 @@ describeEach('run', (here) => {
       ['error', () => Promise.reject('mine')],
     ] as const) {
       it(`the function’s own ${what} comes first; a warning is given, and the key is freed in the end`, async () => {
-        const line = await here.line();
-        const far = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 500 });
+        const connection = await here.connection();
+        const far = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 500 });
         const warnings = await published('redis-exp-lock:warning', async () => {
           const outcome = await far
             .run<unknown>(key, async () => {
-              line.proxy.rule({ match: 'script', times: 2 }, answer('-LOADING in progress\r\n'));
+              connection.proxy.rule({ match: 'script', times: 2 }, answer('-LOADING in progress\r\n'));
               return fn();
             })
             .catch((error) => error);
@@ -266,15 +266,15 @@ describeEach('run', (here) => {
     }
 
     it('a silent place: the function’s result all the same, and the key is freed when it is back', async () => {
-      const line = await here.line();
-      const far = redisExpLock({ redis: line.redis, lifetime: 60_000, commandTimeout: 500 });
+      const connection = await here.connection();
+      const far = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 500 });
       const result = await far.run(key, () => {
-        line.proxy.blackHole();
+        connection.proxy.blackHole();
         return 'mine';
       });
       expect(result).to.equal('mine');
       expect(await here.holder(key)).not.to.equal(null);
-      await line.heal();
+      await connection.heal();
       await waitFor(async () => (await here.holder(key)) === null);
     });
   });

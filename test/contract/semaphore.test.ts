@@ -134,18 +134,18 @@ describeEach('Semaphore', (here) => {
   it('H30: a herd of 200 waiters costs a constant number of commands per release', async function () {
     this.timeout(60_000);
     if (here.place.polls || here.place.isQuorum) return; // no message is heard there, and they poll
-    const line = await here.line();
-    const options = { redis: line.redis, lifetime: 30_000, commandTimeout: 20_000 };
+    const connection = await here.connection();
+    const options = { redis: connection.redis, lifetime: 30_000, commandTimeout: 20_000 };
     const semaphore = new Semaphore(key, 2, options);
     const holders = [await semaphore.acquire(1), await semaphore.acquire(1)];
     // One object each: callers of one have as many entries as there are permits, and hand them off.
     const each = () => new Semaphore(key, 2, options).acquire(1, { timeout: 40_000, retryTimeout: 1000 });
     const waiting = Array.from({ length: 200 }, each);
     await stands(Promise.all(waiting), 200);
-    const before = await line.calls();
+    const before = await connection.calls();
     for (const lease of holders) await lease.release();
     for (const next of waiting) await (await next).release();
-    expect(((await line.calls()) - before) / 200).to.be.below(6);
+    expect(((await connection.calls()) - before) / 200).to.be.below(6);
     await semaphore.close();
   });
 });

@@ -30,14 +30,14 @@ describeEach('tryRun', (here) => {
 
   it('busy: a value, and the function never runs; one attempt, whatever factory and call say of waiting', async () => {
     await here.seize(key);
-    const line = await here.line();
+    const connection = await here.connection();
     let ran = 0;
     for (const wait of [{ timeout: 60_000 }, { maxRetries: 1_000, retryTimeout: 1_000 }, { timeout: 0 }, {}]) {
-      const patient = redisExpLock({ redis: line.redis, ...wait });
-      const before = await line.calls();
+      const patient = redisExpLock({ redis: connection.redis, ...wait });
+      const before = await connection.calls();
       expect(await patient.tryRun(key, () => ++ran)).to.deep.equal({ ran: false });
       expect(await patient.tryRun(key, wait, () => ++ran)).to.deep.equal({ ran: false });
-      expect((await line.calls()) - before).to.be.at.most(4); // two attempts; the first of a script is made twice
+      expect((await connection.calls()) - before).to.be.at.most(4); // two attempts; the first of a script is made twice
     }
     expect(ran).to.equal(0);
   });
@@ -65,12 +65,12 @@ describeEach('tryRun', (here) => {
   });
 
   it('H12: no function at the end, or an impossible option: rejected before any I/O', async () => {
-    const line = await here.line();
-    const { tryRun } = redisExpLock({ redis: line.redis }) as any;
+    const connection = await here.connection();
+    const { tryRun } = redisExpLock({ redis: connection.redis }) as any;
     for (const args of [[key], [key, {}], [key, () => {}, {}], [key, { lifetime: 0 }, () => {}], [5, () => {}]]) {
       expect((await failure(tryRun(...args))).code).to.equal('ERR_LOCK_OPTION');
     }
-    expect(await line.calls()).to.equal(0);
+    expect(await connection.calls()).to.equal(0);
   });
 
   it('closed: LockClosedError, not busy', async () => {
@@ -80,9 +80,9 @@ describeEach('tryRun', (here) => {
 
   if (here.place.faults) {
     it('Redis that cannot be asked is not busy: LockBackendError', async () => {
-      const line = await here.line();
-      line.proxy.blackHole();
-      const far = redisExpLock({ redis: line.redis, commandTimeout: 200 });
+      const connection = await here.connection();
+      connection.proxy.blackHole();
+      const far = redisExpLock({ redis: connection.redis, commandTimeout: 200 });
       expect((await failure(far.tryRun(key, () => {}))).code).to.equal('ERR_LOCK_BACKEND');
     });
   }

@@ -11,7 +11,7 @@ import { holdReply } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { called, failure, libraryTimers, pending, uncaught } from './outcomes';
-import { describeEach, type Line, stranger } from './places';
+import { type Connection, describeEach, stranger } from './places';
 
 type Options = redisExpLock.WaitOptions;
 
@@ -20,16 +20,16 @@ const { setImmediate: turn } = globalThis;
 
 describeEach('waiting', (here) => {
   let key: string;
-  let line: Line;
+  let connection: Connection;
   let withLock: redisExpLock.WithLock;
 
   before(async () => {
-    line = await here.line();
+    connection = await here.connection();
   });
 
   beforeEach(async () => {
     key = uniqueKey();
-    withLock = redisExpLock({ redis: line.redis, lifetime: 10_000 });
+    withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
     await here.seize(key, null);
   });
 
@@ -56,20 +56,20 @@ describeEach('waiting', (here) => {
     ];
     for (const [what, factory, call, expected] of rows) {
       it(what, async () => {
-        const waiting = redisExpLock({ redis: line.redis, retryTimeout: 1, commandTimeout: 400, ...factory });
-        const before = await line.calls();
+        const waiting = redisExpLock({ redis: connection.redis, retryTimeout: 1, commandTimeout: 400, ...factory });
+        const before = await connection.calls();
         const error = await failure(waiting.promise(key, call));
         expect(error).to.include(expected);
         const { err } = await called(waiting, key, call);
         expect(err).to.include(expected);
         expect(await failure(waiting.run(key, call, () => {}))).to.include(expected);
         if ('attempts' in expected) {
-          expect((await line.calls()) - before).to.equal(3 * Number(expected.attempts));
+          expect((await connection.calls()) - before).to.equal(3 * Number(expected.attempts));
           expect(error).to.be.instanceOf(redisExpLock.TooManyLockAttemptsError);
         } else {
           expect(error).to.be.instanceOf(redisExpLock.LockTimeoutError);
         }
-        if (call.timeout === 0) expect((await line.calls()) - before).to.equal(3);
+        if (call.timeout === 0) expect((await connection.calls()) - before).to.equal(3);
         expect(await here.holder(key)).to.equal(stranger);
         await waiting.close(); // what it still releases is not to be counted by others
       });
@@ -77,9 +77,9 @@ describeEach('waiting', (here) => {
 
     it('what a free key needs is one attempt, whatever the wait', async () => {
       await here.remove(key);
-      const before = await line.calls();
+      const before = await connection.calls();
       const lease = await withLock.promise(key, { timeout: Number.POSITIVE_INFINITY });
-      expect((await line.calls()) - before).to.equal(1);
+      expect((await connection.calls()) - before).to.equal(1);
       await lease();
     });
   });
@@ -88,10 +88,10 @@ describeEach('waiting', (here) => {
     let clock: sinon.SinonFakeTimers;
     let timers: () => number;
 
-    // A line of its own for each test: what it has learned of the server's clock is true for one clock of ours only.
+    // A connection of its own for each test: what it has learned of the server's clock is true for one clock of ours only.
     beforeEach(async () => {
-      line = await here.line();
-      withLock = redisExpLock({ redis: line.redis, lifetime: 10_000 });
+      connection = await here.connection();
+      withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
     });
 
     // biome-ignore lint/suspicious/noDuplicateTestHooks: timers are counted from a hook that waits for nothing
@@ -106,7 +106,7 @@ describeEach('waiting', (here) => {
     async function quiet(): Promise<void> {
       // An attempt leaves at the end of its tick: behind the first question, and before the second.
       for (let twice = 0; twice < 2; twice++) {
-        await line.calls();
+        await connection.calls();
         for (let n = 0; n < 5; n++) await new Promise((resolve) => turn(resolve));
       }
     }
@@ -118,7 +118,7 @@ describeEach('waiting', (here) => {
       for (const ms of [0, ...ticksMs]) {
         clock.tick(ms);
         await quiet();
-        counts.push(await line.calls());
+        counts.push(await connection.calls());
       }
       return counts;
     }
@@ -185,7 +185,7 @@ describeEach('waiting', (here) => {
       await attemptsAfter(waits[0]!, ...new Array(20).fill(400));
       expect(await pending(Promise.race(waits))).to.equal(true);
       // Attempts of the same tick share a request. A user without the rights of the plain batch learns so by one more.
-      expect(await line.calls()).to.be.within(21, 22);
+      expect(await connection.calls()).to.be.within(21, 22);
       await withLock.close();
       for (const wait of waits) await failure(wait);
     });
@@ -286,14 +286,14 @@ describeEach('waiting', (here) => {
   describe('H36: signal', () => {
     it('aborted before: rejects with its reason, and there is no I/O', async () => {
       await here.remove(key);
-      const before = await line.calls();
+      const before = await connection.calls();
       const reason = new Error('mine');
       const signal = AbortSignal.abort(reason);
       expect(await failure(withLock.promise(key, { signal }))).to.equal(reason);
       expect(await failure(withLock.tryLock(key, { signal }))).to.equal(reason);
       expect(await failure(withLock.run(key, { signal }, () => {}))).to.equal(reason);
       expect((await called(withLock, key, { signal })).err).to.equal(reason);
-      expect(await line.calls()).to.equal(before);
+      expect(await connection.calls()).to.equal(before);
       expect(getEventListeners(signal, 'abort')).to.have.length(0);
       expect(await here.holder(key)).to.equal(null);
     });
@@ -301,7 +301,7 @@ describeEach('waiting', (here) => {
     it('aborted during the wait: rejects with its reason, and nothing is held later', async () => {
       const abort = new AbortController();
       const waiting = withLock.promise(key, { timeout: hourMs, retryTimeout: 1, signal: abort.signal });
-      await line.calls();
+      await connection.calls();
       const reason = new TypeError('mine');
       abort.abort(reason);
       expect(await failure(waiting)).to.equal(reason);
@@ -309,9 +309,9 @@ describeEach('waiting', (here) => {
       // An attempt under way is released, and the connection for messages may still be opening. Polls would never end.
       await waitFor(
         async () => {
-          const before = await line.calls();
+          const before = await connection.calls();
           await new Promise((resolve) => setTimeout(resolve, 50));
-          return (await line.calls()) === before;
+          return (await connection.calls()) === before;
         },
         { what: 'the end of its requests' },
       );
@@ -340,7 +340,7 @@ describeEach('waiting', (here) => {
       );
       expect(getEventListeners(abort.signal, 'abort')).to.have.length(0);
       abort.abort();
-      await line.calls();
+      await connection.calls();
       expect(calls).to.equal(1);
       expect(lease.signal.aborted).to.equal(false);
       expect(lease.remaining()).to.be.greaterThan(0);
@@ -379,7 +379,7 @@ describeEach('waiting', (here) => {
     });
 
     it('the call’s signal goes before the factory’s', async () => {
-      const ours = redisExpLock({ redis: line.redis, signal: AbortSignal.abort() });
+      const ours = redisExpLock({ redis: connection.redis, signal: AbortSignal.abort() });
       expect((await failure(ours.promise(key))).name).to.equal('AbortError');
       const { signal } = new AbortController();
       expect(await failure(ours.promise(key, { signal }))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
@@ -395,7 +395,7 @@ describeEach('waiting', (here) => {
         const waiting = withLock.promise(key, { timeout: hourMs, retryTimeout: 1, signal: abort.signal });
         abort.signal.addEventListener('abort', bad);
         abort.signal.addEventListener('abort', () => bad());
-        await line.calls();
+        await connection.calls();
         abort.abort();
         expect(await failure(waiting)).to.equal(abort.signal.reason);
       });
@@ -409,7 +409,7 @@ describeEach('waiting', (here) => {
       const waits = Array.from({ length: 50 }, () =>
         failure(withLock.promise(key, { timeout: hourMs, retryTimeout: 50, signal: abort.signal })),
       );
-      await line.calls();
+      await connection.calls();
       abort.abort();
       for (const error of await Promise.all(waits)) expect(error).to.equal(abort.signal.reason);
       expect(getEventListeners(abort.signal, 'abort')).to.have.length(0);
@@ -418,7 +418,7 @@ describeEach('waiting', (here) => {
     if (!here.place.faults) return;
 
     it('aborted while the place is silent: rejects at once', async () => {
-      const far = await here.line();
+      const far = await here.connection();
       const held = holdReply();
       far.proxy.rule({ match: 'script', nth: 1 }, held);
       const abort = new AbortController();

@@ -1,7 +1,17 @@
 // The queue of a row, by itself: where an entry is put, when the key yields, and for how long. The scripts are compared with this.
 import { expect } from 'chai';
-import { enqueue, front, hasQueue, limits, markPoll, mustYield } from '../../src/stores/embedded/mutex-queue';
+import {
+  enqueue,
+  forgetQueue,
+  front,
+  hasQueue,
+  limits,
+  markPoll,
+  mustYield,
+  pollEveryMs,
+} from '../../src/stores/embedded/mutex-queue';
 import { type Entry, newRow, type Row } from '../../src/stores/embedded/row';
+import { newToken } from '../../src/token';
 
 const nowMs = 1_000_000;
 const claim = (token: string) => ({ token, lifetimeMs: 1000, fences: 1 });
@@ -24,6 +34,63 @@ describe('the queue of a row', () => {
     row.queue.shift();
     expect(put('a', first)).to.include({ ticket: first, before: 0 });
     expect(tokens()).to.deep.equal(['a', 'b', 'c']);
+  });
+
+  it('those far back poll more rarely, and expire later; none is silent for longer than 10 s', () => {
+    expect([0, 7, 8, 11, 15, 1000].map((before) => pollEveryMs(before))).to.deep.equal([
+      1000, 1000, 1125, 1500, 2000, 2000,
+    ]);
+    for (let n = 0; n < 13; n++) put(`t${n}`, 0);
+    const deadlines = row.queue.map(({ deadlineMs }) => deadlineMs - nowMs);
+    expect([deadlines[0], deadlines[7], deadlines[11], deadlines[12]]).to.deep.equal([2000, 2000, 3000, 3250]);
+    const silent = (ms: number) => {
+      const position = { ...entry(0), silenceMs: ms };
+      enqueue(row, claim('s'), position, nowMs * 1000 + 900, limits);
+      return row.queue.find(({ token }) => token === 's')!.deadlineMs - nowMs;
+    };
+    expect([100, 5000, 60_000].map(silent)).to.deep.equal([3500, 5000, 10_000]);
+    expect(row.queueEndMs).to.equal(nowMs + 10_000);
+  });
+
+  it('a first ticket is the time, or one more than the last; a holder whose release wakes nobody is told of', () => {
+    expect(put('a', 0)).to.deep.equal({ ticket: nowMs * 1000, before: 0, outside: false });
+    expect(put('b', 0)).to.deep.equal({ ticket: nowMs * 1000 + 1, before: 1, outside: false });
+    row.token = 'of another client';
+    expect(put('b', 0)).to.include({ outside: true });
+    row.token = newToken(undefined);
+    expect(put('b', 0)).to.include({ outside: false });
+    expect(row.queue[0]).to.include({ channel: 'c', id: 'i', token: 'a', lifetimeMs: 1000, fences: 1 });
+  });
+
+  it('no more than so many expired entries are taken out at once', () => {
+    for (let n = 0; n < 5; n++) put(`t${n}`, 0);
+    const two = { ...limits, mostExpired: 2 };
+    row.queue = row.queue.map((each) => (each.token === 't4' ? { ...each, deadlineMs: nowMs + 90_000 } : each));
+    row.handOffs = 3;
+    expect(front(row, nowMs + 60_000, two)).to.equal(undefined);
+    expect(tokens()).to.deep.equal(['t2', 't3', 't4']);
+    expect(front(row, nowMs + 60_000, two)).to.equal(undefined);
+    expect(front(row, nowMs + 60_000, two)?.token).to.equal('t4');
+    expect(row.handOffs).to.equal(3);
+    // With the last of them, all that is known of the queue goes.
+    expect(front(row, nowMs + 100_000, two)).to.equal(undefined);
+    expect(hasQueue(row)).to.equal(false);
+  });
+
+  it('is forgotten as a whole, and each part of it counts', () => {
+    expect(hasQueue(row)).to.equal(false);
+    const parts: (() => void)[] = [
+      () => put('a', 0),
+      () => Object.assign(row, { handOffs: 1 }),
+      () => Object.assign(row, { yieldUntilMs: 1 }),
+      () => Object.assign(row, { poll: { pauseMs: 1, sinceMs: 1, untilMs: 1 } }),
+    ];
+    for (const part of parts) {
+      part();
+      expect(hasQueue(row)).to.equal(true);
+      forgetQueue(row);
+      expect(hasQueue(row)).to.equal(false);
+    }
   });
 
   it('an entry that has expired is taken out with those in front of it, one that expires this moment is not', () => {
@@ -79,10 +146,23 @@ describe('the queue of a row', () => {
     expect(row.poll).to.include({ pauseMs: 40, sinceMs: nowMs });
     markPoll([row], 50, nowMs + 2);
     expect(row.poll).to.include({ pauseMs: 50, sinceMs: nowMs });
+    markPoll([row], undefined, nowMs + 3);
     markPoll([row], 1001, nowMs + 3);
     expect(row.poll).to.include({ pauseMs: 50 });
+    markPoll([row], 50, nowMs + 4);
+    expect(row.poll, 'the same pause again').to.include({ sinceMs: nowMs, untilMs: nowMs + 204 });
+    markPoll([row], 10, nowMs + 204);
+    expect(row.poll, 'at its very end').to.include({ pauseMs: 50 });
     const lateMs = row.poll!.untilMs + 1;
     markPoll([row], 10, lateMs);
     expect(row.poll).to.include({ pauseMs: 10, sinceMs: lateMs });
+    const other = newRow('other');
+    markPoll([other], 10, nowMs);
+    expect(other.poll, 'without a queue').to.equal(undefined);
+    other.handOffs = 1;
+    markPoll([row, other], 1000, lateMs);
+    expect(other.poll).to.deep.equal({ pauseMs: 1000, sinceMs: lateMs, untilMs: lateMs + 2100 });
+    markPoll([other], 0, lateMs + 3000);
+    expect(other.poll).to.include({ pauseMs: 1 });
   });
 });

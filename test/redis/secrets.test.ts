@@ -6,7 +6,7 @@
 import { channel, tracingChannel } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import type { Here, Line } from '../contract/places';
+import type { Connection, Here } from '../contract/places';
 import { redisPlaces } from '../contract/places';
 import { type Action, answer, dropReply, reset } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
@@ -49,7 +49,7 @@ for (const place of redisPlaces) {
     /** No uuid in it: that would look like a token. */
     let key: string;
     let here: Here;
-    const lines: Line[] = [];
+    const connections: Connection[] = [];
     const opened: Here[] = [];
     const heard: unknown[] = [];
     const undo: (() => void)[] = [];
@@ -73,7 +73,7 @@ for (const place of redisPlaces) {
       keys += 1;
       key = `bank${keys}`;
       heard.length = 0;
-      lines.length = 0;
+      connections.length = 0;
     });
 
     after(async () => {
@@ -81,15 +81,15 @@ for (const place of redisPlaces) {
       await Promise.all(opened.map((each) => each.close()));
     });
 
-    async function line(): Promise<Line> {
-      const made = await here.line();
-      lines.push(made);
+    async function connected(): Promise<Connection> {
+      const made = await here.connection();
+      connections.push(made);
       return made;
     }
 
-    /** Every token that left this process over the lines of this test; there are some. */
+    /** Every token that left this process over the connections of this test; there are some. */
     function tokens(): Set<string> {
-      const words = lines.flatMap(({ proxy }) => proxy.commands.flatMap(({ args }) => args));
+      const words = connections.flatMap(({ proxy }) => proxy.commands.flatMap(({ args }) => args));
       const found = new Set(
         words.flatMap((word) => (word.startsWith('redis-exp-lock:') ? [] : (word.match(uuid) ?? []))),
       );
@@ -117,7 +117,7 @@ for (const place of redisPlaces) {
         ];
         let withLock: redisExpLock.WithLock;
         for (const [n, [match, work]] of asked.entries()) {
-          const { redis, proxy } = await line();
+          const { redis, proxy } = await connected();
           withLock = redisExpLock({ redis, lifetime: 20_000, commandTimeout: 500, owner: 'me' });
           const held = await withLock.promise(key + n);
           proxy.rule({ match }, action());
@@ -130,7 +130,7 @@ for (const place of redisPlaces) {
     }
 
     it('busy, a wait that ends, a renewal and a release behind a result that fail', async () => {
-      const { redis, proxy } = await line();
+      const { redis, proxy } = await connected();
       const withLock = redisExpLock({ redis, lifetime: 900, commandTimeout: 1_000 });
       const held = await withLock.promise(`held${key}`, { lifetime: 10_000 });
       const errors = [
@@ -154,8 +154,8 @@ for (const place of redisPlaces) {
       const others = [place.create(), place.create()];
       opened.push(...others);
       await Promise.all(others.map((each) => each.open()));
-      const some = [await line(), ...(await Promise.all(others.map((each) => each.line())))];
-      lines.push(...some.slice(1));
+      const some = [await connected(), ...(await Promise.all(others.map((each) => each.connection())))];
+      connections.push(...some.slice(1));
       for (const { proxy } of some) proxy.rule({ match: isAcquire }, quoteAll);
       const redis = some.map((each) => each.redis) as unknown as redisExpLock.RedisLike[];
       const error = await rejectionOf(

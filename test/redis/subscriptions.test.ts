@@ -211,6 +211,7 @@ describe('the connection for messages', function () {
           else await server.pause();
           await sleep(100);
           const before = timers.count();
+          expect(before, 'timers of its connection, before').to.be.above(0);
           await withLock.close({ drain: false });
           await sleep(50);
           expect(ours(), 'timers of the library').to.equal(0);

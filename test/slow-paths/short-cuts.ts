@@ -190,12 +190,6 @@ export const shortCuts: readonly ShortCut[] = [
     to: 'const pool = Buffer.alloc(16);',
   },
   {
-    name: 'the timer is kept for the next request',
-    file: 'stores/redis/deadlines.ts',
-    from: 'if (groups.size <= mostKept) return;',
-    to: '',
-  },
-  {
     name: 'the settings of the last call',
     file: 'last-options.ts',
     from: 'if (this.#isLast(options, names)) return this.#settings;',

@@ -1,0 +1,120 @@
+// The shims beside what they stand for: the same small program on both, by the shim as built.
+import { join } from 'node:path';
+import type { Contender, Locks, Terms } from './contenders';
+import type { Row } from './measure';
+import type { Goal, Scenario, Seen } from './scenarios';
+
+const built = join(__dirname, '../lib');
+const sides = { peer: (name: string) => name, shim: (name: string) => join(built, name) };
+type Side = keyof typeof sides;
+
+const retryMs = 5;
+const waitMs = 60_000;
+const nothing = async (): Promise<void> => {};
+
+type Make = (module: any, client: unknown, terms: Terms) => Locks;
+
+function redlock(resourcesOf: (key: string) => string[], using = false): Make {
+  return ({ default: Redlock }, client, { lifetimeMs, contended }) => {
+    const retries = { retryCount: contended ? -1 : 0, retryDelay: retryMs, retryJitter: 3 };
+    const instance = new Redlock([client], { retryCount: 0 });
+    const pair = (key: string): Promise<void> => instance.using(resourcesOf(key), lifetimeMs, retries, nothing);
+    return {
+      async acquire(key) {
+        const lock = await instance.acquire(resourcesOf(key), lifetimeMs, retries);
+        return () => lock.release();
+      },
+      ...(using && { pair }),
+    };
+  };
+}
+
+function semaphore(name: string, ...more: number[]): Make {
+  return ({ [name]: Kind }, client, { lifetimeMs, contended }) => ({
+    async acquire(key) {
+      const wait = contended ? { acquireTimeout: waitMs } : { acquireAttemptsLimit: 1 };
+      const lock = new Kind(client, key, ...more, { lockTimeout: lifetimeMs, retryInterval: retryMs, ...wait });
+      await lock.acquire();
+      return () => lock.release();
+    },
+  });
+}
+
+interface Program {
+  readonly package: 'redlock' | 'redis-semaphore';
+  readonly make: Make;
+  /** So many hold it together; absent: it is not measured where others want it, too. */
+  readonly most?: number;
+}
+
+const programs: Readonly<Record<string, Program>> = {
+  'redlock, one key': { package: 'redlock', make: redlock((key) => [key]), most: 1 },
+  'redlock, two keys': { package: 'redlock', make: redlock((key) => [`{${key}}1`, `{${key}}2`]), most: 1 },
+  'redlock, using': { package: 'redlock', make: redlock((key) => [key], true) },
+  Mutex: { package: 'redis-semaphore', make: semaphore('Mutex'), most: 1 },
+  'Semaphore(2)': { package: 'redis-semaphore', make: semaphore('Semaphore', 2), most: 2 },
+  'MultiSemaphore(5), 2 permits each': { package: 'redis-semaphore', make: semaphore('MultiSemaphore', 5, 2), most: 2 },
+};
+
+const contenderOf = (program: string, side: Side): string => `${program}: ${side}`;
+
+export const shimContenders: Readonly<Record<string, Contender>> = Object.fromEntries(
+  Object.entries(programs).flatMap(([name, program]) =>
+    (Object.keys(sides) as Side[]).map((side): [string, Contender] => [
+      contenderOf(name, side),
+      {
+        package: side === 'peer' ? program.package : '..',
+        peer: side === 'peer',
+        settings: () => [{ client: 'ioredis', retryMs }],
+        make: (client, _, terms) => program.make(require(sides[side](program.package)), client, terms),
+      },
+    ]),
+  ),
+);
+
+const alone = 'alone';
+const crowded = '4 × 10 wait';
+
+/** 4 processes of 10 where one holds it; where several do, 40 in one process, which counts them. */
+function jobsOf({ most }: Program): readonly (readonly [scene: string, job: Row['job']])[] {
+  const pairs = [alone, { kind: 'pairs', inFlight: 1 }] as const;
+  if (most === undefined) return [pairs];
+  if (most === 1) return [pairs, [crowded, { kind: 'steady', processes: 4, waiters: 10, holdMs: 1 }]];
+  return [pairs, ['40 wait', { kind: 'burst', waiters: 40, holdMs: 1, most }]];
+}
+
+const idOf = (program: string, scene: string, side: Side): string => `${program}, ${scene}: ${side}`;
+
+const scenes = Object.entries(programs).flatMap(([name, program]) =>
+  jobsOf(program).map(([scene, job]) => ({ name, scene, job })),
+);
+
+function goalOf(seen: Seen, name: string, scene: string): Goal {
+  const of = (side: Side): number => seen.of(idOf(name, scene, side), 'perSecond');
+  return { text: `a second, × the peer’s: ${name}, ${scene}`, value: of('shim') / of('peer'), atLeast: 1 };
+}
+
+function cpuGoalOf(seen: Seen, name: string): Goal {
+  const of = (side: Side): number => seen.of(idOf(name, alone, side), 'cpuMicros');
+  return { text: `client CPU, of the peer’s: ${name}`, value: of('shim') / of('peer'), atMost: 1 };
+}
+
+export const shims: Scenario = {
+  name: 'shims',
+  title: 'The shims beside redlock and redis-semaphore',
+  text: 'The same program on the library that it was written for and on the shim, by turns, on ioredis: one lock after the other; and where 40 want it, each for a timer of 1 ms, with attempts each 5 ms.',
+  rows: scenes.flatMap(({ name, scene, job }) =>
+    (Object.keys(sides) as Side[]).map((side) => ({
+      id: idOf(name, scene, side),
+      contender: contenderOf(name, side),
+      job,
+    })),
+  ),
+  columns: ['perSecond', 'cpuMicros', 'commands', 'longestMs'],
+  warmUpMs: 1000,
+  floor: ({ id }) => id.replace(/: shim$/, ': peer'),
+  goals: (seen) => [
+    ...scenes.map(({ name, scene }) => goalOf(seen, name, scene)),
+    ...Object.keys(programs).map((name) => cpuGoalOf(seen, name)),
+  ],
+};
