@@ -497,11 +497,11 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
       await abort;
       expect(lost.signal.reason).to.include({ code: 'ERR_LOCK_LOST' });
 
-      const released = make(quick);
+      const released = make({ ...quick, lockTimeout: 1000, refreshInterval: 800 });
       await released.acquire();
       const quiet = released.signal;
       await released.release();
-      await sleep(350);
+      await sleep(1050);
       expect(quiet.aborted).to.equal(false);
     }
   });
