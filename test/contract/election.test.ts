@@ -124,9 +124,9 @@ describeEach(
           end = resolve;
         });
       });
+      await waitFor(() => begun.length === 1);
       const second = two.lead(() => begun.push('second'));
       expect((await failure(two.lead(() => {}))).code).to.equal('ERR_LOCK_ALREADY_ACQUIRED');
-      await waitFor(() => begun.length === 1);
       expect((await failure(one.lead(() => {}))).code).to.equal('ERR_LOCK_ALREADY_ACQUIRED');
       end();
       await Promise.all([first, second]);

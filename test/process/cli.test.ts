@@ -164,8 +164,13 @@ describe('the command line', function () {
         ['-n', '--shared'],
         ['-w', '50ms'],
       ];
-      const ended = await Promise.all(all.map((how) => type('run', ...how, key, '--', 'echo', 'ran')));
-      expect(ended.map(({ code }) => code)).to.deep.equal([3, 75, 75]);
+      const ended = [];
+      for (const how of all) ended.push(await type('run', ...how, key, '--', 'echo', 'ran'));
+      const errors = ended.map(({ err }) => err).join('');
+      expect(
+        ended.map(({ code }) => code),
+        errors,
+      ).to.deep.equal([3, 75, 75]);
       expect(ended.map(({ out }) => out).join('')).to.equal('');
       for (const { err } of ended) expect(err.trim().split('\n')).to.have.length(1);
       expect(await lease.release()).to.equal(true);
