@@ -244,6 +244,8 @@ describe('the command line', function () {
       const { id } = (await withLock.inspect(key)).holders[0]!;
       const system = execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
       const environment = readFileSync(`/proc/${pidsOf(started.out)[1]}/environ`, 'latin1');
+      // What a process holds is in the registry a moment later.
+      await waitFor(async () => rows((await typed('ls', '--json')).out).some((row) => row.key === key));
       const shown = [await typed('ls', '--json'), await typed('show', key, '--json')];
       expect([system, environment, ...shown.map(({ out }) => out)].join('\n')).not.to.contain(held.slice(-36));
       const listed = rows(shown[0]!.out);
