@@ -1,13 +1,11 @@
 // Who is measured: every contender behind one small face, set up the way its own documentation shows. A contender names the
 // settings to try; main takes the best of them in each scenario and says which.
 import { randomUUID } from 'node:crypto';
-import { subscribe, tracingChannel } from 'node:diagnostics_channel';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { RedisClientType } from 'redis';
 import { shimContenders } from './shims';
-import { copyWithoutEvents } from './without-events';
 
 export type ClientKind = 'node-redis' | 'ioredis' | 'ioredis, auto-pipelining' | 'none';
 
@@ -242,19 +240,6 @@ export const contenders: Readonly<Record<string, Contender>> = {
   },
   'redis-exp-lock': ours('node-redis'),
   'redis-exp-lock, ioredis': ours('ioredis'),
-  'redis-exp-lock without events': ours('node-redis', () => copyWithoutEvents(dirname(lib))),
-  'redis-exp-lock, all events heard': ours('node-redis', () => {
-    const nothing = (): void => {};
-    tracingChannel('redis-exp-lock:acquire').subscribe({
-      start: nothing,
-      end: nothing,
-      asyncStart: nothing,
-      asyncEnd: nothing,
-      error: nothing,
-    });
-    for (const name of ['release', 'extend', 'lost', 'hold', 'warning']) subscribe(`redis-exp-lock:${name}`, nothing);
-    return lib;
-  }),
   'RWLock, writers first': ourRWLock('writer'),
   'RWLock, readers first': ourRWLock('reader'),
   'RWLock, fair': ourRWLock('fair'),
@@ -301,14 +286,13 @@ export const lib = join(__dirname, '../lib/index');
 
 type Library = typeof import('../src/index');
 
-/** @param entry Of the library that is measured. */
-function ours(client: ClientKind, entry = () => lib): Contender {
+function ours(client: ClientKind): Contender {
   return {
     package: '..',
     peer: false,
     settings: only(client),
     make(redis, _, { lifetimeMs, contended, fencing }) {
-      const redisExpLock: Library = require(entry());
+      const redisExpLock: Library = require(lib);
       const options = { redis, lifetime: lifetimeMs, fencing, ...(contended && { timeout: waitMs }) };
       const withLock = redisExpLock(options);
       return {

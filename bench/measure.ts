@@ -59,6 +59,8 @@ export const metrics = {
   gcMicros: 'GC µs each',
   redisMB: 'MB in Redis',
   lagMs: 'event loop stands still, ms',
+  unheardTimes: 'nobody listens, × without events',
+  heardTimes: 'all channels heard, × without events',
   cpuPercent: '% of a core',
   serverPercent: 'server: % of a core',
   servedMs: 'all served, ms',
@@ -326,8 +328,7 @@ interface Roles {
 }
 
 const noRoles: Roles = { sent: new Set(), byScripts: new Set() };
-/** MONITOR never shows CONFIG, which the library asks once where somebody listens to warnings. */
-const ours = new Set(['info', 'monitor', 'echo', 'flushall', 'config']);
+const ours = new Set(['info', 'monitor', 'echo', 'flushall']);
 const rehearsal: Times = { ms: 100, warmUpMs: 50 };
 
 async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<Roles> {

@@ -1,9 +1,12 @@
 // The jobs of one process that are about this library as a whole, and not about pairs: what it takes at first, at rest, with very
 // many, and how long others wait meanwhile. Each gives its figures as they are.
+import { subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
+import { dirname } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
-import type { Locks } from './contenders';
+import { type Locks, lib } from './contenders';
 import type { Figures } from './measure';
+import { copyWithoutEvents } from './without-events';
 
 export type Trial =
   /** So many pairs, the first ones of their process. */
@@ -16,6 +19,8 @@ export type Trial =
   | { readonly kind: 'at-rest'; readonly queues: number }
   /** So many readers and writers by turns behind a writer, all let in: how long that and others take. */
   | { readonly kind: 'crowd'; readonly waiters: number }
+  /** So many pairs with events, with listeners to all of them, and of a copy without, in turn. */
+  | { readonly kind: 'events'; readonly pairs: number; readonly turns: number }
   /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
   | { readonly kind: 'election' };
 
@@ -185,6 +190,45 @@ function median(values: readonly number[]): number {
   return sorted[sorted.length >> 1] ?? Number.NaN;
 }
 
+const channels = ['release', 'extend', 'lost', 'hold'].map((name) => `redis-exp-lock:${name}`);
+const nothing = (): void => {};
+const traced = { start: nothing, end: nothing, asyncStart: nothing, asyncEnd: nothing, error: nothing };
+
+/** Listens to all that a pair tells. @returns How to end that. */
+function listen(): () => void {
+  tracingChannel('redis-exp-lock:acquire').subscribe(traced);
+  for (const name of channels) subscribe(name, nothing);
+  return () => {
+    tracingChannel('redis-exp-lock:acquire').unsubscribe(traced);
+    for (const name of channels) unsubscribe(name, nothing);
+  };
+}
+
+async function events({ pairs, turns }: { pairs: number; turns: number }, ground: Ground): Promise<Figures> {
+  const silent: typeof ground.lib = require(copyWithoutEvents(dirname(lib)));
+  const [ours, without] = [
+    ground.lib({ redis: await ground.connect(), lifetime: 60_000 }),
+    silent({ redis: await ground.connect(), lifetime: 60_000 }),
+  ];
+  const cpuOf = async (withLock: typeof ours): Promise<number> => {
+    const cpu = process.cpuUsage();
+    for (let n = 0; n < pairs; n++) await (await withLock.promise('bench:events'))();
+    return cpuMs(cpu);
+  };
+  const heard = async (): Promise<number> => {
+    const stop = listen();
+    return cpuOf(ours).finally(stop);
+  };
+  const ratios: [number, number][] = [];
+  for (let turn = 0; turn < turns; turn++) {
+    // Both ways round, so that neither gains by its place.
+    const [first, base, third] = [await cpuOf(ours), await cpuOf(without), await cpuOf(ours)];
+    if (turn >= turns / 5) ratios.push([(first + third) / 2 / base, (await heard()) / base]);
+    else await heard();
+  }
+  return { unheardTimes: median(ratios.map(([each]) => each)), heardTimes: median(ratios.map(([, each]) => each)) };
+}
+
 /** Does a trial, and gives its figures. */
 export function tried(trial: Trial, ground: Ground): Promise<Figures> {
   switch (trial.kind) {
@@ -198,6 +242,8 @@ export function tried(trial: Trial, ground: Ground): Promise<Figures> {
       return atRest(trial, ground);
     case 'crowd':
       return crowd(trial, ground);
+    case 'events':
+      return events(trial, ground);
     case 'election':
       return election(ground);
   }
