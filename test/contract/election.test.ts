@@ -146,7 +146,7 @@ describeEach(
 
     it('H86: signal, while leading: renewed until fn settles, then released; resolves or rejects as fn does', async () => {
       for (const how of ['resolves', 'rejects'] as const) {
-        const election = newElection({ lifetime: 1200 });
+        const election = newElection({ lifetime: 3000 });
         const controller = new AbortController();
         const reason = new Error('shut down');
         const mine = new Error('mine');
@@ -155,7 +155,7 @@ describeEach(
             setTimeout(() => controller.abort(reason), 20);
             await aborted(term.signal);
             expect(term.signal.reason).to.equal(reason);
-            if (how === 'resolves') await sleep(1500); // more than a lifetime
+            if (how === 'resolves') await sleep(3300); // more than a lifetime
             expect(await here.holder(name)).to.be.a('string');
             await term.proclaim('still');
             expect(await two.leader()).to.include({ value: 'still' });

@@ -151,7 +151,10 @@ describe('redis-exp-lock/otel', () => {
       const withLock = redisExpLock({ redis: redisExpLock.memoryStore(), name: 'n' });
       await withLock.promise('forgotten', { lifetime: 30 });
       await waitFor(async () => (await points('held'))[0]![1] === 0, { what: 'the end of the forgotten lock' });
-      expect(await points('lost')).to.deep.equal([[{ reason: 'expired' }, 1]]);
+      // One that an earlier test forgot may end meanwhile, too.
+      const [[reason, count], ...others] = (await points('lost')) as [[object, number]];
+      expect([reason, others]).to.deep.equal([{ reason: 'expired' }, []]);
+      expect(count).to.be.at.least(1);
       const detached = (await withLock.promise('k')).detach();
       expect((await points('held'))[0]![1]).to.equal(0);
       const adopted = await withLock.adopt(detached, { lifetime: 60_000 });
