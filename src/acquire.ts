@@ -3,7 +3,7 @@
 // close). Giving up never waits for the store: an attempt under way is abandoned, so that a late grant is released.
 //
 // With `timeout` alone it makes one attempt by itself, and is then queued (wait/queue.ts), which requests for all that are; it
-// is told that it was granted, or leaves. Where there are no wake-ups it polls: attempts, with pauses (wait/attempt.ts).
+// is notified of its grant, or leaves. Where there are no wake-ups it polls: attempts, with pauses (wait/attempt.ts).
 import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from './errors';
 import { type LockKind, lockEvent, warn } from './events';
 import type { HeldLock } from './held-lock';

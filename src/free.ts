@@ -8,7 +8,7 @@ import type { Scope } from './scope';
 export interface FreeOptions {
   /** The holder's, as `inspect` shows it: nothing is changed where another one has the lock meanwhile. */
   id?: string | undefined;
-  /** Whoever has it. Default false. */
+  /** All its holders, without an id. Default false. */
   force?: boolean | undefined;
 }
 

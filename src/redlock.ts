@@ -257,7 +257,7 @@ export class Redlock extends Asking {
     return driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
   }
 
-  /** One attempt, whoever is asked. */
+  /** One attempt, with an only client or with several. */
   #attempt<T extends object | true>(
     resources: readonly string[],
     ask: (ballot?: Ballot) => Promise<T | number>,

@@ -1,7 +1,7 @@
 // One term of a leader: what its function is given. The term ends when its function has settled, or with the loss of the lock,
 // whichever comes first; its signal may abort long before, and the lock is then still held and renewed.
 //
-// Who leads is written down beside the lock, by the lock's own token: at the beginning, with each proclamation, and every ten minutes.
+// The leader is written beside the lock, by the lock's own token: at the beginning, with each proclamation, and every 45 minutes.
 import { LockLostError, optionError } from './errors';
 import { warn } from './events';
 import type { HeldLock } from './held-lock';
@@ -13,7 +13,8 @@ import { timerMs } from './renewal';
 
 /** Text of an election, in bytes of UTF-8. */
 const mostBytes = 4096;
-const againMs = 600_000;
+/** It is kept for an hour beyond the lifetime: a quarter of that is left for writing it again. */
+const againMs = 2_700_000;
 
 /** @internal */
 export const valueRule: Rule = {

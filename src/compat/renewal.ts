@@ -1,5 +1,5 @@
 // Keeps the lock of redlock's `using` while its routine runs, by one timer until the lock is due to be extended. Where that fails, it
-// is tried again until the lock may have ended; meanwhile whoever holds it watches its end.
+// is tried again until the lock may have ended; meanwhile the holder watches its end.
 import { longestTimerMs } from '../options';
 
 interface Held {

@@ -93,7 +93,7 @@ export class Watch {
     if (!this.#viewers.delete(viewer) || this.#viewers.size > 0) return;
     clearTimeout(this.#timer);
     this.#stopLooking();
-    // Whoever looks next is told what is there then.
+    // The next viewer is sent what is there then.
     this.#hasRead = false;
     this.#down = undefined;
   }

@@ -135,7 +135,7 @@ export class Queue implements GrantSource {
   #handOffsLeft = 0;
   /** Since the last grant. */
   #handOffs = 0;
-  /** Whether its waiters were told that Redis cannot be reached. */
+  /** Whether its waiters know that Redis cannot be reached. */
   #isTroubled = false;
   /** Of the last request. */
   #commandTimeoutMs = 0;

@@ -388,7 +388,7 @@ describe('the live page', () => {
       expect(Number(channels[1])).to.equal(0);
     });
 
-    it('whoever looks after a while in which nobody did is not shown what was there before', async () => {
+    it('a viewer that comes after a while without any is not shown what was there before', async () => {
       const withLock = redisExpLock({ redis: client, prefix: 'stale:', register: true });
       const release = await withLock.promise('k', { lifetime: 60_000 });
       mounted = lockPage({ redis: client, prefix: 'stale:' });
