@@ -1,5 +1,5 @@
 // `npm run integrations`: installs what is missing here, packs the library and unpacks it beside each program, and runs the tests, whose
-// counts are the last line. Arguments go to mocha: `npm run integrations -- --grep Nest`.
+// counts are the last line. Arguments go to mocha: `npm run integrations -- --grep Nest`, or the names of test files instead of all.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
@@ -56,7 +56,6 @@ if (!fs.existsSync(path.join(root, 'node_modules/mocha'))) npm(['ci'], root);
 runtimes.install();
 installHere();
 unpack();
-process.exitCode = run(process.execPath, [
-  path.join(root, 'node_modules/mocha/bin/mocha.js'),
-  ...process.argv.slice(2),
-]);
+const args = process.argv.slice(2);
+const files = args.some((arg) => arg.endsWith('.test.ts')) ? [] : ['*.test.ts', 'nest-*/*.test.ts'];
+process.exitCode = run(process.execPath, [path.join(root, 'node_modules/mocha/bin/mocha.js'), ...args, ...files]);

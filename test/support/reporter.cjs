@@ -1,6 +1,13 @@
 // Mocha's spec reporter, with the counts once more in a last line of their own, which a program can read.
 // A hook that fails counts as failed: its tests did not run.
+//
+// Where FAILED_TESTS names a file, each failure adds a line to it: the file of the test, a tab, and its title. Runs of mocha that a
+// test starts do not see the variable.
+const { appendFileSync } = require('node:fs');
 const { reporters } = require('mocha'); // ESM, by require(esm)
+
+const failedTests = process.env.FAILED_TESTS;
+delete process.env.FAILED_TESTS;
 
 class CountsLast extends reporters.Spec {
   epilogue() {
@@ -8,7 +15,12 @@ class CountsLast extends reporters.Spec {
     const { passes, failures, pending } = this.stats;
     const skipped = pending > 0 ? `, ${pending} skipped` : '';
     reporters.Base.consoleLog(`${passes} passed, ${failures} failed${skipped}`);
+    if (failedTests) appendFileSync(failedTests, this.failures.map(line).join(''));
   }
+}
+
+function line(test) {
+  return `${test.file}\t${test.fullTitle().replace(/\s+/g, ' ')}\n`;
 }
 
 module.exports = CountsLast;
