@@ -124,6 +124,23 @@ of what short cuts save and of short cuts themselves, were left out. ${count(sho
 ${shortCuts.map((name: string) => `- ${name}`).join('\n')}`;
 }
 
+function shimsMixed({ acquisitions, processes, contenders, scenarios }: any): string {
+  const rows = Object.entries<any>(scenarios).map(
+    ([name, { servers, served, faults, lost, stalls, silent, seconds }]) => [
+      name,
+      servers,
+      ...[served, faults, lost, stalls, silent, seconds].map(thousands),
+    ],
+  );
+  return `\`SHIM_ACQUISITIONS=${acquisitions} npm run test:shims-mixed\`: ${contenders} contenders in ${processes} processes, half of which use the package that the shim
+stands for, want the same lock. Each notes when it held it, on one clock. A fault is somebody inside while another's lock is valid.
+
+${table(['lock', 'servers', 'acquisitions', 'faults', 'lost', 'stalls', 'silent', 's'], rows)}
+
+Stalls: the machine stood still for longer than a lock lasts, so that its next holder came in before the last one knew of the end. Silent:
+releases that a server did not answer in time.`;
+}
+
 const missing = (command: string): string => `Not run yet: \`${command}\`.`;
 const section = (title: string, proof: any, render: (proof: any) => string, command: string): string =>
   `## ${title}\n\n${proof === undefined ? missing(command) : render(proof)}`;
@@ -143,6 +160,7 @@ processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the f
     section('A model', read('model'), model, 'npm run model'),
     section('Mutation', read('mutation'), mutation, 'npm run mutate'),
     section('Without short cuts', read('slow-paths'), slowPaths, 'npm run test:slow-paths'),
+    section('Shims beside their peers', read('shims-mixed'), shimsMixed, 'npm run test:shims-mixed'),
     section('Other libraries', read('compare'), compare, 'npm run compare'),
     `## What is not tested
 

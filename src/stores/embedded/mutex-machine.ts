@@ -21,7 +21,7 @@ import {
   pollEveryMs,
 } from './mutex-queue';
 import { MemoryRows, newShared, type Row, type Rows } from './row';
-import { acquireShared, extendShared, isHeld, notifyEach, releaseShared } from './shared-machine';
+import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 
 /** A fence counter that is further ahead of the clock was damaged. */
 const mostFenceAheadMicros = 86_400_000_000;
@@ -181,14 +181,9 @@ export class Machine extends LockTable {
 
   #freeShared({ key, shared }: Row, id: string, micros: number): boolean {
     if (shared === undefined) return false;
-    const notify = notifyEach(this.publish, key);
-    const taken = shared.holders.filter((each) => hashOf(each.token).startsWith(id));
-    const freed = taken.map(({ token }) => {
-      const result = releaseShared(shared, token, 0, micros, false, notify);
-      if (result === 'released') this.publish(freedChannel, `!${hashOf(token)}`, key);
-      return result === 'released';
-    });
-    return freed.includes(true);
+    const isMeant = (token: string): boolean => hashOf(token).startsWith(id);
+    const lost = (token: string): void => this.publish(freedChannel, `!${hashOf(token)}`, key);
+    return freeShared(shared, isMeant, lost, micros, notifyEach(this.publish, key));
   }
 
   /** Grants a free lock to the first live entry of its queue. Says whether there was one, and whether that is `mine`. */

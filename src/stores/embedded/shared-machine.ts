@@ -168,6 +168,23 @@ export function releaseShared(
   return result;
 }
 
+/** Takes it away from those holders that are meant, for an operator. False: from none. */
+export function freeShared(
+  all: Shared,
+  isMeant: (token: string) => boolean,
+  lost: (token: string) => void,
+  micros: number,
+  notify: (channel: string, ids: string[]) => void,
+): boolean {
+  const nowMs = Math.floor(micros / 1000);
+  const taken = all.holders.filter((each) => each.endMs > nowMs && isMeant(each.token));
+  if (taken.length === 0) return false;
+  all.holders = all.holders.filter((each) => !taken.includes(each));
+  for (const { token } of taken) lost(token);
+  wake(all, micros, notify);
+  return true;
+}
+
 /** Whether it is held. */
 export function isHeld({ holders }: Shared, nowMs: number): boolean {
   return holders.some((each) => each.endMs > nowMs);

@@ -1,5 +1,6 @@
 // Some contenders of one library, old or new, in one process. argv: library, scenario, contenders, acquisitions of each, key, ports.
-// While it holds a lock, each has counted itself on the server; one too many there is what must never be seen.
+// While it holds a lock, each has counted itself on the server, and notes from when to when it held it: until it begins to release
+// it, or until its lock ends by itself as its own process knows it, whichever comes first. All processes of a host read one clock.
 import { setTimeout as sleep } from 'node:timers/promises';
 import Redis from 'ioredis';
 
@@ -12,15 +13,26 @@ const [library, scenario, contenders, acquisitions, key, ...ports] = process.arg
   ...string[],
 ];
 
-/** How one contender gets the lock, and what gives it back. `places`: how many of them it takes. */
-interface Contender {
-  readonly places: number;
-  acquire(): Promise<() => Promise<unknown>>;
+interface HeldLock {
+  /** Ms of this process's monotonic clock. */
+  readonly endsAt: () => number;
+  release(): Promise<unknown>;
 }
 
+/** How one contender gets the lock. `places`: how many of them it takes. */
+interface Contender {
+  readonly places: number;
+  acquire(): Promise<HeldLock>;
+}
+
+const lockTimeout = 10_000;
+/** Ms; the same clock in every process of a host. */
+const clock = (): number => Number(process.hrtime.bigint()) / 1e6;
 const clients = ports.map((port) => new Redis(Number(port)));
 const [redis] = clients as [Redis];
 let lost = 0;
+/** Releases that a server did not answer in time. */
+let silent = 0;
 
 function redlock(resources: string[], some: Redis[], duration: number, settings: object): () => Contender {
   const { default: Redlock } = library === 'old' ? require('redlock') : require('../../../src/redlock');
@@ -30,13 +42,25 @@ function redlock(resources: string[], some: Redis[], duration: number, settings:
     async acquire() {
       const lock = await instance.acquire(resources, duration);
       const until = lock.expiration;
-      return () =>
-        instance.release(lock, { retryCount: 0 }).catch((error: Error) => {
-          // A machine that stands still for longer than a lock lasts: then there is nothing to release.
-          if (Date.now() < until) throw error;
-        });
+      // The wall clock is read in whole ms.
+      const endsAt = clock() + until - Date.now() - 1;
+      return {
+        endsAt: () => endsAt,
+        release: () =>
+          instance.release(lock, { retryCount: 0 }).catch(async (error: any) => {
+            // A machine that stands still for longer than a lock lasts: then there is nothing to release.
+            if (Date.now() >= until) return;
+            const votes = await votesAgainst(error);
+            if (votes.every(({ name }) => name === 'ResourceLockedError')) throw new Error(`${library}: ${votes}`);
+            silent += 1;
+          }),
+      };
     },
   });
+}
+
+async function votesAgainst({ attempts }: any): Promise<Error[]> {
+  return (await Promise.all<any>(attempts)).flatMap((stats) => [...stats.votesAgainst.values()]);
 }
 
 function semaphore(make: (module: any, options: object, n: number) => any, places: (n: number) => number) {
@@ -44,13 +68,13 @@ function semaphore(make: (module: any, options: object, n: number) => any, place
   const onLockLost = (): void => {
     lost += 1;
   };
-  const options = { lockTimeout: 3000, acquireTimeout: 120_000, onLockLost };
+  const options = { lockTimeout, acquireTimeout: 120_000, onLockLost };
   return (n: number): Contender => ({
     places: places(n),
     async acquire() {
       const lock = make(module, options, n);
       await lock.acquire();
-      return () => lock.release();
+      return { endsAt: () => (lock.isAcquired ? Number.POSITIVE_INFINITY : 0), release: () => lock.release() };
     },
   });
 }
@@ -73,16 +97,19 @@ const limits: Record<string, number> = { 'Semaphore(2)': 2, 'MultiSemaphore(5)':
 
 async function main(): Promise<void> {
   const make = scenarios[scenario]!();
-  const result = { served: 0, tooMany: 0, failures: [] as string[] };
+  const result = { served: 0, crowded: 0, failures: [] as string[] };
+  const held: [from: number, to: number, places: number][] = [];
   const inside = `${key}:inside`;
   const compete = async (n: number): Promise<void> => {
     const contender = make(n);
     for (let i = 0; i < Number(acquisitions); i += 1) {
-      const release = await contender.acquire();
-      if ((await redis.incrby(inside, contender.places)) > (limits[scenario] ?? 1)) result.tooMany += 1;
+      const lock = await contender.acquire();
+      const from = clock();
+      if ((await redis.incrby(inside, contender.places)) > (limits[scenario] ?? 1)) result.crowded += 1;
       if (i % 8 === 0) await sleep(1);
       await redis.decrby(inside, contender.places);
-      await release();
+      held.push([from, Math.min(clock(), lock.endsAt()), contender.places]);
+      await lock.release();
       result.served += 1;
     }
   };
@@ -90,7 +117,7 @@ async function main(): Promise<void> {
   for (const each of await Promise.allSettled(all)) {
     if (each.status === 'rejected') result.failures.push(String(each.reason));
   }
-  process.send!({ ...result, lost });
+  process.send!({ ...result, lost, silent, held, limit: limits[scenario] ?? 1 });
   for (const client of clients) client.disconnect();
 }
 
