@@ -23,7 +23,8 @@ import {
   type ReleaseReply,
   trustedMs,
 } from '../store';
-import { limits, pollEveryMs } from '../stores/embedded/mutex-queue';
+import { limits } from '../stores/embedded/mutex-queue';
+import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';
 
 /** What is the same for all waiters of one queue. */
 export interface QueueKey {
@@ -270,16 +271,10 @@ export class Queue implements GrantSource {
     head.hasWaited = true;
     entry.answered = reply.sent;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
-    const { before = 0, outside = false } = reply.position ?? {};
-    if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
+    if (isBehindOthers(reply)) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
-    // What the holder had left may be over by the time we hear of it.
-    if (reply.leftMs >= 0 && this.#port.nowMs() - this.#requestedMs > reply.leftMs) return this.#requestAfter(0);
-    const random = this.#port.random();
-    const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), this.#port.leastPollMs * (0.9 + 0.1 * random));
-    // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
-    if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
-    else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
+    const tookMs = this.#port.nowMs() - this.#requestedMs;
+    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, this.#port));
   }
 
   #onWakeUp({ nonce, fence }: WakeUp): void {
@@ -361,7 +356,7 @@ export class Queue implements GrantSource {
 
   /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
   #requestLater(holder: Holder): void {
-    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, Math.max(pollEveryMs(0), this.#port.leastPollMs)));
+    this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port));
   }
 
   #requestAfter(ms: number): void {
