@@ -160,7 +160,7 @@ export class Queue implements GrantSource {
     return position;
   }
 
-  /** The waiter is told nothing any more. The last one to leave takes the entry with it. */
+  /** The waiter is called no more. When the last one leaves, the entry is abandoned. */
   leave(position: Position): void {
     if (!this.#positions.delete(position) || this.#positions.size > 0) return;
     this.#abandonEntry(position.waiter.commandTimeoutMs);
@@ -266,7 +266,7 @@ export class Queue implements GrantSource {
     const head = this.#positions.first;
     // The lock was handed off to the last waiter while this was on its way.
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
-    this.#tell(undefined);
+    this.#report(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
     head.hasWaited = true;
     entry.answered = reply.sent;
@@ -301,7 +301,7 @@ export class Queue implements GrantSource {
     if (tookMs >= trustedMs(this.key.lifetimeMs)) {
       this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
       const error = tooLate(this.key.key, tookMs, this.key.lifetimeMs);
-      this.#tell(error);
+      this.#report(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
     const { token, mayExecuteUntilMs, fences } = entry;
@@ -312,7 +312,7 @@ export class Queue implements GrantSource {
 
   #give(head: Position, grant: Grant): void {
     this.#positions.delete(head);
-    // A holder before has lost it, and may notice that only while this one is being told.
+    // An earlier holder has lost it, and may notice that only while this one is called.
     this.#holder = undefined;
     this.#holder = head.waiter.granted(grant, this);
     if (this.#positions.size > 0) this.#requestLater(this.#holder);
@@ -325,12 +325,12 @@ export class Queue implements GrantSource {
     if (error.unknown) entry.mayExecuteUntilMs = this.#port.nowMs() + this.#commandTimeoutMs;
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     if (!error.retryable) return this.#failAll(error, head.waiter.commandTimeoutMs);
-    this.#tell(error);
+    this.#report(error);
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
   }
 
-  /** Redis cannot be reached, or can be again: nothing to tell while all goes well. */
-  #tell(error: LockBackendError | undefined): void {
+  /** Redis cannot be reached, or can be again: nothing to report while all goes well. */
+  #report(error: LockBackendError | undefined): void {
     if (error === undefined && !this.#isTroubled) return;
     this.#isTroubled = error !== undefined;
     for (const { waiter } of this.#positions) waiter.troubled(error);
