@@ -19,7 +19,7 @@ export interface Listed {
 export interface Coverage {
   /** How many processes have written down what they hold. */
   processes: number;
-  /** Whether every key was looked at. */
+  /** Whether every key was scanned. */
   scanned: boolean;
 }
 
@@ -34,9 +34,9 @@ export interface Search {
 const locksAtOnce = 1000;
 
 /**
- * Each lock once, as it was when it was looked at; some at a time, since each turn of an iterator costs more than a lock.
+ * Each lock once, as it was when it was read; some at a time, since each turn of an iterator costs more than a lock.
  *
- * @param coverage Says at the end what was looked at.
+ * @param coverage Says at the end what was covered.
  * @throws {LockBackendError} the store could not be asked, or cannot list its keys; or the signal's reason.
  */
 export async function* listLocks(

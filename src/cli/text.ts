@@ -41,7 +41,7 @@ function isAscii(text: string): boolean {
   return /^[ -~]*$/.test(text);
 }
 
-/** Wider cells stand in the way of the next ones, but make no column wider. */
+/** Wider cells shift the next ones, but make no column wider. */
 const mostWidth = 80;
 const gap = 2;
 /** None, one and so on: made once, since 100,000 rows have 600,000 gaps. */
@@ -50,7 +50,7 @@ const spaces = Array.from({ length: mostWidth + gap + 1 }, (_, n) => ' '.repeat(
 /**
  * Left-aligned columns; the last is as wide as it is.
  *
- * @param widths At least so wide. Raised to what is laid out, so that rows that come later stand below these.
+ * @param widths At least so wide. Raised to the widths used here, so that later rows are aligned with these.
  */
 export function table(rows: readonly (readonly string[])[], widths: number[] = []): string[] {
   const last = (rows[0]?.length ?? 0) - 1;

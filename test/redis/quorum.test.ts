@@ -16,7 +16,7 @@ import { dropReply, dropRequest, type FaultProxy, reset, startProxy } from '../s
 import { exited, startChild, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 import { backendError, LONG_MS, REDIAL } from './faults';
-import { busyFor, isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holding';
+import { blockFor, isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holding';
 
 interface Node {
   readonly server: RedisServer;
@@ -226,7 +226,7 @@ describe('a quorum', function () {
       const late = rejectionOf(lock.promise(key));
       const sent = nodes.slice(0, 3).map(({ proxy }) => proxy.seen({ match: isAcquire }));
       await turn();
-      busyFor(300);
+      blockFor(300);
       expect(await late).to.be.instanceOf(redisExpLock.LockBackendError);
       await Promise.all(sent);
       await allAre(null);
