@@ -39,13 +39,26 @@ export abstract class Asking extends Attempts {
   }
 
   /** @internal @throws {ExecutionError} no majority in any attempt. Nothing is held. */
-  protected _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
-    if (this.#crowd === undefined) return this.#askAll(resources, keys, duration, given);
-    return this.#askAlone(this.#crowd, resources, keys, duration, given);
+  protected async _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+    const crowd = this.#crowd;
+    if (crowd === undefined) return this.#askAll(resources, keys, duration, given);
+    const call = this._electorate.call(keys, duration);
+    // Nearly every lock is had at once, with nothing of what waiting takes.
+    if (crowd.queued.size > 0 || isObserved()) return this.#askAlone(crowd, call, resources, keys, duration, given);
+    const first = await this._attemptAlone(resources, () => call.ask());
+    if (typeof first.result !== 'number') return { attempts: [first.stats], result: first.result, call };
+    return this.#askAlone(crowd, call, resources, keys, duration, given, first);
   }
 
-  async #askAlone(crowd: Crowd, resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
-    const call = this._electorate.call(keys, duration);
+  async #askAlone(
+    crowd: Crowd,
+    call: ValueCall,
+    resources: string[],
+    keys: Key,
+    duration: number,
+    given: Given,
+    made?: Attempt<Grant | Lease>,
+  ): Promise<Acquired> {
     const key = typeof keys === 'string' ? resources[0]! : undefined;
     let queued = key === undefined ? undefined : crowd.behind(key, duration);
     // The same each time: a crowd that waits should not make an error for each of its attempts.
@@ -65,7 +78,7 @@ export abstract class Asking extends Attempts {
       return queued.pause(ms);
     };
     try {
-      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause);
+      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause, made);
       if (typeof result === 'function') call.retract();
       return { attempts, result, call };
     } catch (error) {
