@@ -63,8 +63,8 @@ export async function readVersion(file: string): Promise<{ fence: number; value:
   }
 }
 
-async function createAlone(path: string, patienceMs = 2_000): Promise<FileHandle> {
-  for (const endMs = performance.now() + patienceMs; ; await sleep(5)) {
+async function createAlone(path: string, timeoutMs = 10_000): Promise<FileHandle> {
+  for (const endMs = performance.now() + timeoutMs; ; await sleep(5)) {
     try {
       return await open(path, 'wx');
     } catch (error) {

@@ -24,7 +24,7 @@ const reasons = {
     { code: 'jitter: 1', why: 'only on a quorum: test/redis and its simulation' },
     { code: '!store.isQuorum || change', why: 'only on a quorum: test/redis and its simulation' },
     { code: '#queuedAs', why: 'only on a quorum: test/redis and its simulation' },
-    { code: 'once?.told', why: 'only of a job that runs once a slot: the second pass has it' },
+    { code: 'once?.onSlot', why: 'only of a job that runs once a slot: the second pass has it' },
   ],
 };
 

@@ -1,5 +1,5 @@
-// src to lib: programs without comments and needless spaces, with short names for what is local or private; files, functions,
-// classes and their other methods keep theirs, so that a stack can be read, and lines are short, since a crash prints one.
+// src to lib: programs without comments and needless spaces, with short names for what is local, private or a constant; files,
+// functions, classes and their other methods keep theirs, so that a stack can be read, and lines are short, since a crash prints one.
 // Declarations with comments, and only where the faces lead to them.
 const { execFileSync } = require('node:child_process');
 const { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } = require('node:fs');
@@ -9,7 +9,7 @@ const { transformSync } = require('esbuild');
 const root = join(__dirname, '..');
 const lib = join(root, 'lib');
 
-/** Names at the top level stay: those of functions and classes are what a stack shows. */
+/** Leaves the names at the top level: those of functions and classes are what a stack shows. */
 const small = { minifyWhitespace: true, minifyIdentifiers: true };
 
 /** What only other files of lib import: Node need not find its exports by their plain statements, so that syntax is shortened too. */
@@ -19,7 +19,7 @@ const faces = ['index', 'otel', 'page', 'prometheus', 'nestjs', 'redlock', 'redi
 
 /** One line for each function and class, where no text is in between: without spaces it must be the same program. */
 function shrink(program, isFace) {
-  const { code } = transformSync(isFace ? program : withoutPreamble(program), isFace ? small : smaller);
+  const { code } = isFace ? withShortConstants(program, small) : withShortConstants(withoutPreamble(program), smaller);
   const lines = code.replace(/([;}])(?=(?:async )?function\*? \w+\(|class \w+)/g, '$1\n');
   const parsed = (text) => transformSync(text, { minifyWhitespace: true }).code;
   if (parsed(lines) !== parsed(code)) throw new Error(`a line break changed ${code.slice(0, 200)}`);
@@ -28,7 +28,7 @@ function shrink(program, isFace) {
 
 /**
  * CommonJS as tsc writes it, without what it needs in circles (there are none: test/structure.test.ts) and for modules of others.
- * What is required gets a name of one letter; a function of another file is called as its member, since none uses `this`.
+ * A function of another file is called as its member, since none uses `this`.
  */
 function withoutPreamble(program) {
   const bare = program
@@ -50,13 +50,34 @@ function withoutPreamble(program) {
     .replace(/\bexports\.(\w+)/g, (text, name) => (own.includes(name) ? name : text));
   if (/\bexports\./.test(text))
     throw new Error(`an export that is not one statement: ${text.match(/.*\bexports\..*/)[0]}`);
-  const letters = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZ'].filter((letter) => !new RegExp(`\\b${letter}\\b`).test(text));
-  const named = [...text.matchAll(/^const (\w+_1) = require/gm)].map(([, name]) => name);
-  const renamed = named.reduce(
-    (before, name, i) => before.replaceAll(new RegExp(`\\b${name}\\b`, 'g'), letters[i] ?? name),
-    text,
+  return own.length > 0 ? `${text}module.exports = { ${own.join(', ')} };\n` : text;
+}
+
+/**
+ * Constants of a file get short names too: a stack shows none of them, but for functions (which keep theirs). The declaration is
+ * renamed here; esbuild then finds the old name declared nowhere, and knows what `define` says of it from what is local.
+ */
+function withShortConstants(program, options) {
+  const define = { ...options.define };
+  const free = freeNames(program);
+  const renamed = program.replace(
+    /^(const|let|var) (\w{3,})(?= = (?!(?:async )?(?:\(.*\)|\w+) =>|(?:async )?function))/gm,
+    (text, kind, name) => {
+      const uses = program.match(new RegExp(`(?<![\\w$.])${name}\\b`, 'g')).length;
+      const isExported = new RegExp(`^module\\.exports = .*\\b${name}\\b`, 'm').test(program);
+      if (uses < (isExported ? 4 : 2)) return text;
+      define[name] = free.next().value;
+      return `${kind} ${define[name]}`;
+    },
   );
-  return own.length > 0 ? `${renamed}module.exports = { ${own.join(', ')} };\n` : renamed;
+  return transformSync(renamed, { ...options, define });
+}
+
+/** Names of one capital letter, or with a digit behind it, that a program does not have. */
+function* freeNames(program) {
+  for (const digit of ['', ...'0123456789'])
+    for (const letter of 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')
+      if (!new RegExp(`\\b${letter}${digit}\\b`).test(program)) yield `${letter}${digit}`;
 }
 
 /** Runs the program of a package that is installed here. */

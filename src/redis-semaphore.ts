@@ -159,7 +159,7 @@ export class RedlockMutex extends Lock {
   protected async _refresh(): Promise<boolean> {
     const lost: Node[] = [];
     const extended = await this.#count(async (node) => {
-      const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#patienceMs };
+      const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#nodeTimeoutMs };
       const isExtended = (await node.extend(request).catch(() => undefined))?.outcome === 'extended';
       if (!isExtended) lost.push(node);
       return isExtended;
@@ -203,7 +203,7 @@ export class RedlockMutex extends Lock {
   }
 
   /** What a silent node may cost: far less than the lock lasts. */
-  get #patienceMs(): number {
+  get #nodeTimeoutMs(): number {
     return Math.min(commandTimeoutMs, Math.max(10, Math.floor(this._acquireOptions.lockTimeout / 8)));
   }
 
@@ -212,11 +212,11 @@ export class RedlockMutex extends Lock {
   }
 
   #requestTo(node: Node): AcquireRequest {
-    return this._acquireRequest(this.#keysOf(node), this.#patienceMs);
+    return this._acquireRequest(this.#keysOf(node), this.#nodeTimeoutMs);
   }
 
   #releaseFrom(node: Node): ReleaseRequest {
-    return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#patienceMs };
+    return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
   }
 
   async #count(each: (node: Node) => Promise<boolean>): Promise<number> {
@@ -243,7 +243,9 @@ export class RedlockMutex extends Lock {
 
   async #isOurs(): Promise<boolean> {
     const ours = await this.#count(async (node) => {
-      const state = await node.inspect(this.#keysOf(node), this.#patienceMs, this._identifier).catch(() => undefined);
+      const state = await node
+        .inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier)
+        .catch(() => undefined);
       return state?.owned === true;
     });
     return ours >= this.#majority;

@@ -1005,7 +1005,7 @@ const acquireOnceScript: Script = {
 };
 
 /**
- * take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
+ * take a lock for a job that runs once a slot, unless it has run in the current slot of this clock.
  *
  * @param lock string: the holder's token
  * @param fence string: the last fence minted for any lock
@@ -1013,7 +1013,7 @@ const acquireOnceScript: Script = {
  * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
  * @param token of the caller; a lock that holds it already is ours, and this is a resend
  * @param lifetime ms until the server frees the lock by itself
- * @param notAfter server time in ms after which nobody waits for this request any more
+ * @param notAfter server time in ms after which this request must change nothing
  * @param fences 1: mint a fence; 0: none
  * @param every how long a slot is, in ms
  * @param offset ms of the epoch at which some slot begins
@@ -1069,7 +1069,7 @@ const acquireSharedScript = {
  * @param most how many there are
  * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
  * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
- * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
+ * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: it may have one), ms of silence after which it expires (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
  * @returns the call; its reply: [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
@@ -1753,7 +1753,7 @@ const countPermitsScript = {
 };
 
 /**
- * how many permits of a semaphore are out. Changes nothing.
+ * how many permits of a semaphore are held. Changes nothing.
  *
  * @param lock sorted set: one member for each holder
  * @returns the call; its reply: [how many]
@@ -1811,9 +1811,9 @@ return{1}`,
 /**
  * let a process be found that has written down what it holds; or take it off the list.
  *
- * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which it expires
  * @param id of the process
- * @param ttl ms after which it counts as gone; 0: now
+ * @param ttl ms after which it expires; 0: now
  * @param channel where a change is published; '': nothing changed
  * @returns the call; its reply: [1]
  */
@@ -1836,11 +1836,11 @@ const extendSharedScript = {
  * @param lock sorted set: one member for each holder
  * @param limit string: how many permits the lock has
  * @param token the holder's
- * @param known its member, as far as the holder knows; it is looked for where that is not there
+ * @param known its member, as the holder knows it; searched for by token if that is not there
  * @param lifetime ms from now until its end; 0: never
  * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
- * @param notAfter server time in ms at which the holder stops believing
- * @param as for one of a quorum, of a writer: w, and where it is not held so, that is as good as gone
+ * @param notAfter server time in ms at which the lock ends for the holder
+ * @param as for a writer on a quorum: w; a holder of another kind counts as gone
  * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
  */
 export function extendShared(
@@ -1873,7 +1873,7 @@ const extendScript: Script = {
  * @param token the token that acquired them
  * @param lifetime ms from now until the server frees them; 0: never
  * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
- * @param notAfter server time in ms at which the holder stops believing in its locks
+ * @param notAfter server time in ms at which its locks end for the holder
  * @returns the call; its reply: [1 extended | 0 gone | -1 somebody else's | -2 too late: nothing was changed, server time in ms]
  */
 export function extend(
@@ -2027,7 +2027,7 @@ return C`,
  * @param lock string: the holder's token; or a sorted set of its holders
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param most so many holders and entries of each lock are told one by one
+ * @param most how many holders and entries of each lock are listed one by one
  * @returns the call; its reply: [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
  */
 export function inspect(
@@ -2053,7 +2053,7 @@ const markSlotScript: Script = {
 };
 
 /**
- * from now on the job of a slot counts as done, if the lock that it ran under is still ours.
+ * mark the job of a slot as done, if the lock that it ran under is still ours.
  *
  * @param lock string: the holder's token
  * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
@@ -2352,7 +2352,7 @@ return C`,
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire, then perhaps the least that the fence of each may be
+ * @param token of the locks to renew, then their own notAfter; of those to release, none of which is also acquired here; of those to acquire, then perhaps the least that the fence of each may be
  * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
  */
 export function plain(
@@ -2396,7 +2396,7 @@ return aK`,
 /**
  * which processes have written down what they hold. Changes nothing.
  *
- * @param processes sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which it expires
  * @returns the call; its reply: [server time in ms, then their ids]
  */
 export function processes(processes: string): ScriptCall {
@@ -2410,15 +2410,15 @@ const proclaimScript: Script = {
 };
 
 /**
- * write down beside a lock who leads with it, if that is still us, and tell those that observe it.
+ * write the leader beside its lock, if that is still ours, and notify observers.
  *
  * @param lock string: the holder's token
- * @param value string: who leads, as its holder wrote it down
+ * @param value string: the leader, as its process wrote it
  * @param token the token that acquired the lock
- * @param text who leads; '': nobody does from now on
+ * @param text the leader; '': there is none from now on
  * @param ttl ms for which it is kept
- * @param channel where observers hear that there is something new
- * @param message what they hear
+ * @param channel that of the observers
+ * @param message what is published there
  * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
  */
 export function proclaim(
@@ -2492,10 +2492,10 @@ const readHolderScript: Script = {
 };
 
 /**
- * who holds a lock, and what is kept beside it. Changes nothing.
+ * the holder of a lock, and the value beside it. Changes nothing.
  *
  * @param lock string: the holder's token
- * @param value string: what was written beside it last
+ * @param value string: the value beside it
  * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), text or nil]
  */
 export function readHolder(lock: string, value: string): ScriptCall {
@@ -2582,7 +2582,7 @@ return{1}`,
  *
  * @param process string: what it holds and waits for, as JSON
  * @param text that; '': it does neither any more; '=': the same as before
- * @param ttl ms after which it counts as gone
+ * @param ttl ms after which it expires
  * @returns the call; its reply: [1 done | 0 there was nothing that could stay as before]
  */
 export function register(process: string, text: string | number, ttl: string | number): ScriptCall {
@@ -2594,13 +2594,13 @@ const releaseSharedScript = {
 };
 
 /**
- * stop being one of a lock's holders, or leave its queue, and wake those that can then be admitted.
+ * stop being one of a lock's holders, or leave its queue, and notify waiters that can then be admitted.
  *
  * @param lock sorted set: one member for each holder
  * @param queue sorted set: the queue of the lock
  * @param limit string: how many permits the lock has
  * @param token the holder's
- * @param known the member, as far as the holder knows; it is looked for where that is not there
+ * @param known the member, as the holder knows it; searched for by token if that is not there
  * @param ticket what the token is queued with: 0 it is not; else it leaves the queue too
  * @returns the call; its reply: [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
  */

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { busyFor, isExtension, lossOf, rejectionOf } from '../redis/holding';
+import { blockFor, isExtension, lossOf, rejectionOf } from '../redis/holding';
 import { cont, exited, type NodeChild, startChild, stop, waitFor } from '../support/processes';
 import { type Client, connect, recordCommands, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -52,7 +52,7 @@ describe('stalls', function () {
       const lease = await withLock.promise(key);
       await direct.pExpire(key, 60_000); // the key itself lives on, with our token
       const recording = await recordCommands({ port });
-      busyFor(500);
+      blockFor(500);
       expect(lease.remaining()).to.equal(0);
       expect(lease.signal.aborted).to.equal(true);
       expect(lease.signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'stalled' });
@@ -69,7 +69,7 @@ describe('stalls', function () {
       setTimeout(() => {
         seen = signal.aborted;
       }, 450);
-      busyFor(500);
+      blockFor(500);
       await sleep(0);
       expect(seen).to.equal(true);
       expect(signal.reason.reason).to.equal('stalled');
@@ -79,7 +79,7 @@ describe('stalls', function () {
       const error = await rejectionOf(
         withLock.run(key, async () => {
           await direct.pExpire(key, 60_000);
-          busyFor(500);
+          blockFor(500);
           return 'result';
         }),
       );
@@ -89,7 +89,7 @@ describe('stalls', function () {
 
     it('a stall shorter than what is left is no loss', async () => {
       const lease = await withLock.promise(key, { lifetime: 3_000 });
-      busyFor(900);
+      blockFor(900);
       await sleep(100);
       expect(lease.signal.aborted).to.equal(false);
       expect(lease.remaining()).to.be.above(0);

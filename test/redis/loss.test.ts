@@ -13,7 +13,7 @@ import { dropReply, type FaultProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, recordCommands } from '../support/redis';
 import { useProxy } from './behind-proxy';
-import { busyFor, FakeRedis, isExtension, isRelease, lossOf, rejectionOf } from './holding';
+import { blockFor, FakeRedis, isExtension, isRelease, lossOf, rejectionOf } from './holding';
 
 const { LockLostError } = redisExpLock;
 
@@ -63,7 +63,7 @@ describe('loss', () => {
 
     it('stalled: this process did not run when it should have renewed', async () => {
       const lease = await withLock.promise(key, { lifetime: 300, autoExtend: true });
-      busyFor(400);
+      blockFor(400);
       expect((await lossOf(lease)).reason).to.equal('stalled');
     });
 
@@ -262,7 +262,7 @@ describe('loss', () => {
         options: { autoExtend: false, lifetime: 300 },
         lose: (lease) => waitFor(() => lease.remaining() === 0),
       },
-      stalled: { options: { lifetime: 300 }, lose: () => busyFor(400) },
+      stalled: { options: { lifetime: 300 }, lose: () => blockFor(400) },
       closed: { lose: () => void withLock.close({ drain: false }) },
     };
     for (const [reason, { options, lose }] of Object.entries(causes)) {

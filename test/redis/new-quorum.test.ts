@@ -15,7 +15,7 @@ const docs = readFileSync(join(__dirname, '../../docs/quorum.md'), 'utf8');
 const [, script, keys] = /EVAL "(if [^"]+)" \\\n\s+2 (.+)\n/.exec(docs)!;
 
 describe('a new quorum', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   let servers: RedisServer[];
   let key: string;
@@ -63,6 +63,30 @@ describe('a new quorum', function () {
     const later = await two.promise(key, { timeout: 20_000 });
     expect(later.fence).to.be.greaterThan(first.fence);
     expect(await later.release()).to.equal(true);
+  });
+
+  it('one that forgot its readers has no vote for an upgrade, although an extension has brought the reader back there', async () => {
+    for (const server of servers) await sayNew(server);
+    const [near, far] = [await dial(), await dial()].map(
+      (redis) => new redisExpLock.RWLock(key, { redis, lifetime: LONG_MS, autoExtend: false }),
+    );
+    const [one, other] = [await near!.acquireRead(), await far!.acquireRead()];
+    const readersAt = (server: RedisServer): Promise<string[]> => server.command('ZRANGE', key, 0, -1);
+    const bothAt = async (server: RedisServer): Promise<boolean> => (await readersAt(server)).length === 2;
+    for (const server of servers) await waitFor(() => bothAt(server), { what: 'both readers at each node' });
+    // The other one is left at a majority: a node that refuses the upgrade, and one that forgets.
+    const [ours] = (await readersAt(servers[0]!)).filter((member) => !member.includes(other.token));
+    await servers[0]!.command('ZREMRANGEBYRANK', key, 0, -1);
+    await servers[0]!.command('ZADD', key, Date.now() + LONG_MS, ours!);
+    await servers[2]!.kill();
+    await servers[2]!.start();
+    const isBack = async (): Promise<boolean> =>
+      (await one.extend()) && (await readersAt(servers[2]!)).some((member) => member.includes(one.token));
+    await waitFor(isBack, { what: 'the reader at the node that forgot' });
+    const error = await rejectionOf(one.upgrade({ maxRetries: 2 }));
+    expect(error).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
+    expect([one.mode, other.remaining() > 0]).to.deep.equal(['read', true]);
+    await Promise.all([one.release(), other.release()]);
   });
 
   it('stands still where only some are said to be new', async () => {

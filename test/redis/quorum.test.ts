@@ -12,11 +12,11 @@ import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { storeOf } from '../../src/stores/open';
-import { dropReply, dropRequest, type FaultProxy, startProxy } from '../support/fault-proxy';
+import { dropReply, dropRequest, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 import { backendError, LONG_MS, REDIAL } from './faults';
-import { busyFor, isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holding';
+import { blockFor, isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holding';
 
 interface Node {
   readonly server: RedisServer;
@@ -27,7 +27,7 @@ interface Node {
 type Warning = { readonly code: string; readonly message: string };
 
 describe('a quorum', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const nodes: Node[] = [];
   const others: Client[] = [];
@@ -226,7 +226,7 @@ describe('a quorum', function () {
       const late = rejectionOf(lock.promise(key));
       const sent = nodes.slice(0, 3).map(({ proxy }) => proxy.seen({ match: isAcquire }));
       await turn();
-      busyFor(300);
+      blockFor(300);
       expect(await late).to.be.instanceOf(redisExpLock.LockBackendError);
       await Promise.all(sent);
       await allAre(null);
@@ -254,6 +254,21 @@ describe('a quorum', function () {
       await allAre(lease.token);
       expect(await lease.release()).to.equal(true);
       await allAre(null);
+    });
+
+    it('an explicit extension waits out a node whose connection broke: there it may still be set', async () => {
+      const commandTimeout = 500;
+      const lease = await three({ commandTimeout }).promise(key);
+      await heldByAll(lease);
+      const [{ proxy }] = nodes as [Node];
+      const sentMs = performance.now();
+      const extending = lease.extend(LONG_MS / 2);
+      const rule = proxy.rule({ match: isExtension, nth: 1 }, reset());
+      expect(await extending).to.equal(true);
+      expect(performance.now() - sentMs).to.be.at.least(commandTimeout - 1);
+      rule.remove();
+      await lease.release();
+      await allAsked();
     });
 
     it('a node that joins by an extension does not save it: only those count that held the lock all the time', async () => {

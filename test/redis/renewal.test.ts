@@ -23,7 +23,7 @@ import { waitFor } from '../support/processes';
 import { type Client, connect, recordCommands, startRedis, uniqueKey } from '../support/redis';
 import { useProxy } from './behind-proxy';
 import {
-  busyFor,
+  blockFor,
   extendedKeys,
   extensionsIn,
   FakeRedis,
@@ -343,7 +343,7 @@ describe('renewal', () => {
       await proxy.seen({ match: isExtension });
       await waitFor(() => lease.remaining() > 1_000, { what: 'the renewal to be heard' });
       const before = renewals();
-      busyFor(850); // two renewals long
+      blockFor(850); // two renewals long
       await sleep(150);
       expect(renewals() - before).to.be.at.most(2);
       expect(lease.remaining()).to.be.above(0);

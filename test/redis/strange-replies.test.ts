@@ -5,7 +5,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
-import { failure, spin } from '../contract/outcomes';
+import { blockFor, failure } from '../contract/outcomes';
 import { replaceReply } from '../support/fault-proxy';
 import type { Client, RedisServer } from '../support/redis';
 import { useWire } from './wire';
@@ -150,7 +150,7 @@ describe('strange and late replies', () => {
       // A client whose reply is followed, in the same turn, by something that takes longer than the lifetime.
       const stalling = (work: Promise<unknown>): Promise<unknown> =>
         work.then((reply) => {
-          if (stalls) process.nextTick(() => spin(600));
+          if (stalls) process.nextTick(() => blockFor(600));
           stalls = false;
           return reply;
         });

@@ -26,7 +26,7 @@ import {
 import { waitFor } from '../support/processes';
 import { type Client, type ClientOptions, commandStats, connect, recordCommands } from '../support/redis';
 import { backendError, callsOf, fencesOf, grantsOf, LONG_MS, REDIAL, useStage } from './faults';
-import { busyFor, callsIn, isAcquire, isExtension, isRelease, rejectionOf } from './holding';
+import { blockFor, callsIn, isAcquire, isExtension, isRelease, rejectionOf } from './holding';
 
 describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
   const stage = useStage();
@@ -287,7 +287,7 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
       // the command stays in its offline queue until it is back, long after the caller was told.
       await sleep(1);
       server.process.kill('SIGKILL');
-      busyFor(100);
+      blockFor(100);
       expect(redis.isReady).to.equal(true);
       const lost = backendError(withLock.promise(key));
       await server.restart();
@@ -446,7 +446,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
   it('this process stood still between the reply and the callback: the callback hears an error, the key is free (H7)', async () => {
     const { key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 150 });
-    const listeners = { asyncEnd: () => busyFor(200) };
+    const listeners = { asyncEnd: () => blockFor(200) };
     const events = tracingChannel<object>('redis-exp-lock:acquire');
     events.asyncEnd.subscribe(listeners.asyncEnd);
     try {
@@ -465,7 +465,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
   it('this process stood still while the reply lay in its socket: refused (H6, H7)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 150, commandTimeout: 1_000 });
-    proxy.afterAnswer({ match: isAcquire, nth: 1 }, () => busyFor(200));
+    proxy.afterAnswer({ match: isAcquire, nth: 1 }, () => blockFor(200));
     await backendError(withLock.promise(key));
     await stage.expectFree();
   });

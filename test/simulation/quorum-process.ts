@@ -28,6 +28,8 @@ const mostChanges = 8;
 export class Process {
   /** Explicit extensions that no node has replied to, and until when each may execute, by this process's clock. */
   readonly pendingExact = new Set<{ readonly untilMs: number }>();
+  /** It asks to write where it reads. */
+  upgrades = false;
   readonly name: string;
   readonly clock: Clock;
   readonly #world: WorldOfProcesses;
@@ -150,11 +152,17 @@ export class Process {
       if (holder.ended) return;
       if (leftMs <= pauseMs) return void world.after(leftMs, () => this.#end(holder));
       leftMs -= pauseMs;
-      world.after(pauseMs, () => this.#extend(holder, renew));
+      world.after(pauseMs, () => this.#extend(holder, goOn));
     };
     const upgrades = mode?.kind === 'shared' && typeof lock === 'object' && 'readers' in lock ? lock.upgrade : 0;
-    if (upgrades > 0 && world.random() < upgrades) world.after(world.random() * 5, () => this.#upgrade(holder, renew));
-    else renew();
+    let willUpgrade = upgrades > 0 && world.random() < upgrades;
+    // At once, or after renewals, which bring the token to nodes that have forgotten it.
+    const goOn = (): void => {
+      if (!willUpgrade || world.random() < 0.5) return renew();
+      willUpgrade = false;
+      world.after(world.random() * 5, () => this.#upgrade(holder, renew));
+    };
+    goOn();
   }
 
   #end(holder: Holder): void {
@@ -215,9 +223,11 @@ export class Process {
   #change(holder: Holder, mode: Mode, answered: (reply: AcquireReply | undefined) => void): void {
     const isHeld = (): boolean => this.#isHeld(holder);
     if (!isHeld()) return this.#lost(holder);
+    this.upgrades = mode.kind === 'exclusive';
     const queueAs = { channel: '-', id: '0', ticket: -1, silenceMs: 2 * this.#world.rules.retryMs + 100 };
     this.#quorum.acquire(this.#request(holder.name, mode, queueAs, isHeld)).then(
       (reply) => {
+        this.upgrades = false;
         if (!isHeld()) return this.#lost(holder);
         if (reply.granted) {
           holder.mode = mode;
@@ -225,7 +235,11 @@ export class Process {
         }
         answered(reply);
       },
-      () => (isHeld() ? answered(undefined) : this.#lost(holder)),
+      () => {
+        this.upgrades = false;
+        if (isHeld()) answered(undefined);
+        else this.#lost(holder);
+      },
     );
   }
 

@@ -58,6 +58,7 @@ export interface Rules {
 export type Broken =
   | 'no write-back'
   | 'no restart guard'
+  | 'no restart guard for an upgrade'
   | 'validity from the reply'
   | 'one token for all attempts'
   | 'readers count for a writer'
@@ -272,7 +273,13 @@ class Connection implements Node {
     this.#process = process;
   }
 
-  generation = (): number => this.#server.runs;
+  /** Another one while it must not be known how young the server is. */
+  generation = (): number => this.#server.runs + (this.#hidesAge ? 0.5 : 0);
+
+  get #hidesAge(): boolean {
+    const { broken } = this.#world.rules;
+    return broken === 'no restart guard' || (broken === 'no restart guard for an upgrade' && this.#process.upgrades);
+  }
 
   get serverOffsetMs(): number {
     return this.#server.clockMs() - this.#process.clock.now().monoMs - 1.5;
@@ -344,10 +351,10 @@ class Connection implements Node {
   }
 
   identify(timeoutMs: number): Promise<Identity> {
-    const isBlind = this.#world.rules.broken === 'no restart guard';
+    const hidesAge = this.#hidesAge;
     return this.#call(timeoutMs, 'asks who it is', (server) => ({
       runId: `${server.name}.${server.runs}`,
-      uptimeMs: isBlind ? Number.POSITIVE_INFINITY : server.clockMs() - server.startedMs,
+      uptimeMs: hidesAge ? Number.POSITIVE_INFINITY : server.clockMs() - server.startedMs,
       isNew: server.isNew,
     }));
   }

@@ -223,7 +223,7 @@ export class Quorum implements Store {
     const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
     const each = { ...request, commandTimeoutMs };
     this.#rounds.get(token)?.askAll();
-    const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);
+    const { outcome, missing } = await extendByMajority(this.#nodes, each, sent, this.#clock);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
       void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs);
