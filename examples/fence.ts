@@ -63,7 +63,7 @@ export async function readVersion(file: string): Promise<{ fence: number; value:
   }
 }
 
-async function createAlone(path: string, timeoutMs = 2_000): Promise<FileHandle> {
+async function createAlone(path: string, timeoutMs = 10_000): Promise<FileHandle> {
   for (const endMs = performance.now() + timeoutMs; ; await sleep(5)) {
     try {
       return await open(path, 'wx');

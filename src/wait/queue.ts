@@ -142,6 +142,8 @@ export class Queue implements GrantSource {
   #commandTimeoutMs = 0;
   /** When that was sent, by the clock of the port. */
   #requestedMs = 0;
+  /** One function for all its requests: of thousands of queues at rest, the collector would have to move so many. */
+  readonly #onTimer = (): void => this.#request();
 
   constructor(key: QueueKey, port: QueuePort) {
     this.key = key;
@@ -361,10 +363,7 @@ export class Queue implements GrantSource {
 
   #requestAfter(ms: number): void {
     this.#stopTimer();
-    this.#timer = this.#port.setTimer(() => {
-      this.#timer = undefined;
-      this.#request();
-    }, ms);
+    this.#timer = this.#port.setTimer(this.#onTimer, ms);
   }
 
   #stopTimer(): void {

@@ -406,7 +406,8 @@ describe('the live page', () => {
 
     it('1,000 rows: less than one command a second', async () => {
       const holder = await redis.connect();
-      const withLock = redisExpLock({ redis: holder, prefix: 'many:', register: true, lifetime: 60_000 });
+      const lasting = { lifetime: 60_000, commandTimeout: 20_000 };
+      const withLock = redisExpLock({ redis: holder, prefix: 'many:', register: true, ...lasting });
       await Promise.all(Array.from({ length: 1000 }, (_, n) => withLock.promise(`k${n}`)));
       mounted = lockPage({ redis: client, prefix: 'many:' });
       const viewer = look();

@@ -21,7 +21,7 @@ const shows: Record<string, RegExp> = {
 const withoutRedis = { ...shows, fence: /slow writes, fence \d+\n {2}file: refused\nfile: quick\n/ };
 
 describe('examples', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-examples-'));
 

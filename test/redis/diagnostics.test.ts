@@ -284,7 +284,7 @@ describe('diagnostics', () => {
   });
 
   it('H9: subscribers that throw are the process’s own exceptions, and reach no lock', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const shouting = startChild(join(__dirname, '../process/children/shouting.ts'), [url, key]);
     const { seen, thrown } = await shouting.receive();
     expect(seen).to.deep.equal({

@@ -15,7 +15,7 @@ const { RWLock, Semaphore } = redisExpLock;
 const lifetime = 10_000;
 
 describe('several holders on a quorum', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   let servers: RedisServer[];
   let redis: Client[];

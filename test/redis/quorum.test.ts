@@ -27,7 +27,7 @@ interface Node {
 type Warning = { readonly code: string; readonly message: string };
 
 describe('a quorum', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const nodes: Node[] = [];
   const others: Client[] = [];

@@ -130,7 +130,7 @@ describe('three sentinels fail a master over', () => {
   });
 
   it('without the key: granted twice; the old holder is notified at its next extension, and its fence is refused (H4, H59)', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const { master, replicas } = all.lost;
     const [heir] = replicas;
     const made = await Promise.all(
@@ -183,7 +183,7 @@ describe('three sentinels fail a master over', () => {
   }
 
   it('minReplicas, in the same story: not granted, so nobody is but the next (H59)', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const { master, replicas } = all.refused;
     const [heir] = replicas;
     const redis = await ioredis('ioredis')('refused');
@@ -203,7 +203,7 @@ describe('three sentinels fail a master over', () => {
   });
 
   it('minReplicas 1 of 2: the replica that has it dies with the master, and it is granted twice; 2 of 2 would not be (H59)', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const { master, replicas } = all.narrowed;
     const [witness, heir] = replicas;
     const dial = ioredis('ioredis');

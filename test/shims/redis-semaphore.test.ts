@@ -361,7 +361,7 @@ for (const [library, module] of Object.entries(libraries)) {
   });
 
   describe(`${library}: RedlockMutex on three servers`, function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     let servers: RedisServer[];
     let nodes: Redis[];
     let key: string;
