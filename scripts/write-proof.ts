@@ -141,6 +141,22 @@ Stalls: the machine stood still for longer than a lock lasts, so that its next h
 releases that a server did not answer in time.`;
 }
 
+function worlds(proof: any): string {
+  const sum = (name: string): number => proof.worlds.reduce((all: number, each: any) => all + each[name], 0);
+  const rows = proof.worlds.map(({ name, worlds, grants }: any) => [name, thousands(worlds), thousands(grants)]);
+  return `\`npm run prove:worlds\`: ${count(sum('worlds'), 'world')}, each from its own seed, in ${Math.ceil(sum('seconds') / 60)} minutes: no two holders but those who may share, fences in
+order, everybody gets on. Each of the variants that somebody might think good enough breaks a promise in the ordinary run.
+
+${table(['what goes wrong', 'worlds', 'grants'], rows)}`;
+}
+
+function quorum(proof: any): string {
+  const { servers, seconds, mutex, read, write, timeouts, failures, lost, faults, longestWaitMs } = proof;
+  return `\`PROVE_SECONDS=${seconds} npm run prove:quorum\`: ${servers} real servers, of which one after the other is killed and restarted empty, stopped, or killed for
+a while: ${count(faults, 'fault')}, ${count(mutex, 'grant')} of a mutex, ${thousands(read)} of readers and ${thousands(write)} of writers. No two held what excludes the other, fences rose, all
+waits ended: the longest after ${thousands(longestWaitMs)} ms; ${thousands(timeouts)} timed out, ${count(failures, 'attempt')} found no majority, ${count(lost, 'lock')} ended before the release.`;
+}
+
 const missing = (command: string): string => `Not run yet: \`${command}\`.`;
 const section = (title: string, proof: any, render: (proof: any) => string, command: string): string =>
   `## ${title}\n\n${proof === undefined ? missing(command) : render(proof)}`;
@@ -160,6 +176,8 @@ processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the f
     section('A model', read('model'), model, 'npm run model'),
     section('Mutation', read('mutation'), mutation, 'npm run mutate'),
     section('Without short cuts', read('slow-paths'), slowPaths, 'npm run test:slow-paths'),
+    section('A quorum in simulated worlds', read('worlds'), worlds, 'npm run prove:worlds'),
+    section('A quorum of real servers', read('quorum'), quorum, 'PROVE_SECONDS=600 npm run prove:quorum'),
     section('Shims beside their peers', read('shims-mixed'), shimsMixed, 'npm run test:shims-mixed'),
     section('Other libraries', read('compare'), compare, 'npm run compare'),
     `## What is not tested
