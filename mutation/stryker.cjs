@@ -8,7 +8,7 @@ const { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync, writ
 const { join } = require('node:path');
 const { root } = require('./sandbox.cjs');
 
-/** What decides who holds a lock, for how long, and who is next. */
+/** What decides which caller holds a lock, for how long, and which is next. */
 exports.files = [
   'src/validity.ts',
   'src/stores/embedded/mutex-queue.ts',
@@ -61,7 +61,7 @@ const ofProcesses = /the process ends by itself/;
 
 /**
  * The tests as they are, when they run a second time in a process, as they do for every mutant: the files in the order of their durations,
- * the slow tests, and those that cannot tell anything here.
+ * the slow tests, and those that cannot show anything here.
  */
 exports.baseline = (folder) => {
   const args = ['--import', 'tsx', '--expose-gc', join(__dirname, 'twice.cjs'), ...all];

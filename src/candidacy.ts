@@ -94,7 +94,7 @@ export class Candidacy<Term> {
     }
   }
 
-  /** Runs `fn` for one term. Told to stop, or lost, it is waited for; only then the lock is released. */
+  /** Runs `fn` for one term. If it is asked to stop, or the lock is lost, it is waited for; only then the lock is released. */
   async #serve<T>(
     won: Won<Term>,
     fn: (term: Term) => T | PromiseLike<T>,

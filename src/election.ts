@@ -2,7 +2,7 @@
 // leads, and gives the lock back once that has settled, and not before.
 //
 // Invariant: never two functions of one Election at once, and no release while one runs (candidacy.ts). A function that goes on
-// after the leadership was lost is waited for before the next campaign; one that is told to stop keeps the lock, renewed.
+// after the leadership was lost is waited for before the next campaign; one that is asked to stop keeps the lock, renewed.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { Candidacy, type Won } from './candidacy';

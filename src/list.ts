@@ -1,4 +1,4 @@
-// `withLock.list`: its options, checked, and what it gives: an iterable that says what it has looked at.
+// `withLock.list`: its options, checked, and what it gives: an iterable that says what it has covered.
 import { optionError } from './errors';
 import { type Coverage, listLocks } from './listing';
 import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule } from './options';
@@ -22,7 +22,7 @@ const rules: Readonly<Record<keyof ListOptions, Rule>> = { prefix: prefixRule, s
 
 /** The locks of a store. Each iteration reads anew. */
 export interface LockList extends AsyncIterable<ListedLock> {
-  /** What the last iteration that ended has looked at: how many processes' registrations, and whether at every key. */
+  /** What the last finished iteration covered: the registrations of how many processes, and whether every key was scanned. */
   coverage(): { processes: number; scanned: boolean };
 }
 

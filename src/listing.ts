@@ -19,7 +19,7 @@ export interface Listed {
 export interface Coverage {
   /** How many processes have written down what they hold. */
   processes: number;
-  /** Whether every key was looked at. */
+  /** Whether every key was scanned. */
   scanned: boolean;
 }
 
@@ -34,9 +34,9 @@ export interface Search {
 const locksAtOnce = 1000;
 
 /**
- * Each lock once, as it was when it was looked at; some at a time, since each turn of an iterator costs more than a lock.
+ * Each lock once, as it was when it was read; some at a time, since each turn of an iterator costs more than a lock.
  *
- * @param coverage Says at the end what was looked at.
+ * @param coverage Says at the end what was covered.
  * @throws {LockBackendError} the store could not be asked, or cannot list its keys; or the signal's reason.
  */
 export async function* listLocks(
@@ -51,14 +51,17 @@ export async function* listLocks(
   coverage.processes = records.length;
   const known = byKey(records, prefix);
   const isScan = search.scan || operator.isLocal;
-  if (!isScan) yield* settled(known, processes.atMs);
+  const others: string[] = [];
+  if (!isScan) yield* settled(known, processes.atMs, others);
   const seen = new Set<string>();
-  for await (const some of isScan ? scanned(operator, search) : unsettled(known, processes.atMs)) {
+  for await (const some of isScan ? scanned(operator, search) : parts(others)) {
     if (signal?.aborted) throw abortReason(signal);
     const fresh = some.filter((key) => !seen.has(key));
     const states = await operator.inspect(fresh, commandTimeoutMs);
     if (signal?.aborted) throw abortReason(signal);
-    const locks = states.flatMap((state, n) => inspected(fresh[n]!, state, known.get(fresh[n]!), processes.atMs) ?? []);
+    const locks = states.flatMap(
+      (state, n) => inspected(fresh[n]!, state, entryOf(known.get(fresh[n]!)), processes.atMs) ?? [],
+    );
     for (const { lock } of locks) seen.add(lock.key);
     if (locks.length > 0) yield locks;
   }
@@ -73,35 +76,49 @@ function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): Asyn
 }
 
 /** What processes say of one key. */
-interface Entry {
+class Entry {
   readonly held: RegisteredHold[];
-  waiting: RegisteredWait[];
+  readonly waiting: RegisteredWait[];
+
+  constructor(held: RegisteredHold[], waiting: RegisteredWait[] = []) {
+    this.held = held;
+    this.waiting = waiting;
+  }
 }
 
-/** One list for all keys that nobody waits for. It stays empty. */
-const none: never[] = [];
+/** By key. What is held once, and not waited for, has no entry of its own: 100,000 of them would be kept alive. */
+type Known = Map<string, RegisteredHold | Entry>;
 
-function byKey(records: readonly ProcessRecord[], prefix: string): Map<string, Entry> {
-  const known = new Map<string, Entry>();
+function byKey(records: readonly ProcessRecord[], prefix: string): Known {
+  const known: Known = new Map();
   for (const { held, waiting } of records) {
     for (const each of held) if (each.key.startsWith(prefix)) addHold(known, each);
-    for (const each of waiting) if (each.key.startsWith(prefix)) addWait(known, each);
+    for (const each of waiting) if (each.key.startsWith(prefix)) entryIn(known, each.key).waiting.push(each);
   }
   return known;
 }
 
 /** Once, although a record that is just being written in parts may say it twice. */
-function addHold(known: Map<string, Entry>, hold: RegisteredHold): void {
-  const entry = known.get(hold.key);
-  if (entry === undefined) known.set(hold.key, { held: [hold], waiting: none });
-  else if (!entry.held.some(({ id }) => id === hold.id)) entry.held.push(hold);
+function addHold(known: Known, hold: RegisteredHold): void {
+  if (!known.has(hold.key)) {
+    known.set(hold.key, hold);
+    return;
+  }
+  const { held } = entryIn(known, hold.key);
+  if (!held.some(({ id }) => id === hold.id)) held.push(hold);
 }
 
-function addWait(known: Map<string, Entry>, wait: RegisteredWait): void {
-  const entry = known.get(wait.key);
-  if (entry === undefined) known.set(wait.key, { held: [], waiting: [wait] });
-  else if (entry.waiting === none) entry.waiting = [wait];
-  else entry.waiting.push(wait);
+function entryIn(known: Known, key: string): Entry {
+  const before = known.get(key);
+  if (before instanceof Entry) return before;
+  const entry = entryOf(before);
+  known.set(key, entry);
+  return entry;
+}
+
+function entryOf(known: RegisteredHold | Entry | undefined): Entry {
+  if (known instanceof Entry) return known;
+  return new Entry(known === undefined ? [] : [known]);
 }
 
 /** A short lease may have been renewed since it was written down. */
@@ -110,11 +127,13 @@ function isSettled({ held }: Entry, atMs: number): boolean {
   return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
 }
 
-function* settled(known: ReadonlyMap<string, Entry>, atMs: number): Generator<readonly Listed[], void> {
+/** @param others Gets the keys of those that are not. */
+function* settled(known: Known, atMs: number, others: string[]): Generator<readonly Listed[], void> {
   let locks: Listed[] = [];
-  for (const [key, entry] of known) {
-    if (!isSettled(entry, atMs)) continue;
-    locks.push(listedOf(key, entry, atMs));
+  for (const [key, each] of known) {
+    const entry = entryOf(each);
+    if (isSettled(entry, atMs)) locks.push(listedOf(key, entry, atMs));
+    else others.push(key);
     if (locks.length < locksAtOnce) continue;
     yield locks;
     locks = [];
@@ -122,9 +141,7 @@ function* settled(known: ReadonlyMap<string, Entry>, atMs: number): Generator<re
   if (locks.length > 0) yield locks;
 }
 
-function* unsettled(known: ReadonlyMap<string, Entry>, atMs: number): Generator<readonly string[], void> {
-  const keys: string[] = [];
-  for (const [key, entry] of known) if (!isSettled(entry, atMs)) keys.push(key);
+function* parts(keys: readonly string[]): Generator<readonly string[], void> {
   for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
 }
 
@@ -133,7 +150,8 @@ function listedOf(key: string, { held, waiting }: Entry, atMs: number): Listed {
   const { owner, kind: mode } = last;
   const remaining = endOf(last) - atMs;
   const fence = fenceOf(held);
-  const holders = held.slice(0, mostShown).map((each) => holderOf(each, atMs));
+  const shown = held.length > mostShown ? held.slice(0, mostShown) : held;
+  const holders = shown.map((each) => holderOf(each, atMs));
   const queue = queueOf(waiting, atMs);
   const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
   return { lock, fence, heldMs: heldMs(held, atMs) };
@@ -149,6 +167,7 @@ function fenceOf(held: readonly RegisteredHold[]): number {
 }
 
 function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[] {
+  if (waiting.length === 0) return [];
   return waiting
     .map(({ owner, kind, since }) => ({ owner, kind, waitingMs: Math.max(atMs - since, 0) }))
     .sort((a, b) => b.waitingMs - a.waitingMs)
@@ -159,11 +178,10 @@ function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[
 function inspected(
   key: string,
   seen: LockState | LockBackendError,
-  entry: Entry | undefined,
+  { held, waiting }: Entry,
   atMs: number,
 ): Listed | undefined {
   if (seen instanceof LockBackendError) return undefined;
-  const { held = [], waiting = [] } = entry ?? {};
   const isMore = waiting.length > seen.waiters;
   const state = isMore ? { ...seen, waiters: waiting.length, queue: queueOf(waiting, atMs) } : seen;
   if (!state.locked && state.waiters === 0) return undefined;

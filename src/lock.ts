@@ -97,7 +97,7 @@ export class Lock {
   }
 
   /**
-   * Resolves to the attempts that it took (≥ 1; 1 when it stood in a queue) once this object holds the lock.
+   * Resolves to the attempts that it took (≥ 1; 1 when it was queued) once this object holds the lock.
    *
    * @throws {AlreadyAcquiredLockError} it holds one already, and still does.
    * @throws {TooManyLockAttemptsError} `maxRetries` used up. Nothing is held.

@@ -45,12 +45,12 @@ export async function once<T>(
 
   let slot: Slot | undefined;
   let isDone = false;
-  const told = (at: Slot, done: boolean): void => {
+  const onSlot = (at: Slot, done: boolean): void => {
     slot = at;
     isDone = done;
   };
   const slots = { everyMs: every, offsetMs: offset, marks: mode === 'at-most-once' };
-  const lease = await tryLease(key, settings, scope, { autoExtend: true, once: { slots, told }, kind: 'once' });
+  const lease = await tryLease(key, settings, scope, { autoExtend: true, once: { slots, onSlot }, kind: 'once' });
   if (lease === null) return { ran: false, slot: slot!, reason: isDone ? 'done' : 'busy' };
   const value = await runUnder(lease, async () => {
     const result = await fn(lease, slot!);

@@ -350,7 +350,7 @@ export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
 }
 
-/** What throws when it is looked at is of no kind. */
+/** A value whose properties throw is of no kind. */
 function isOfKind(rule: Rule, value: unknown): boolean {
   try {
     return rule.kind(value);

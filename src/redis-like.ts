@@ -1,4 +1,4 @@
-// What the option `redis` takes: clients of Redis, told by their shape, and our own stores.
+// What the option `redis` takes: clients of Redis, recognized by their shape, and our own stores.
 
 /** node-redis 4 to 6: client, cluster, sentinel, pool. Connected, and closed, by its owner. */
 export interface NodeRedisLike {

@@ -22,7 +22,7 @@ const ttlMs = 6000;
 const commandTimeoutMs = 2000;
 /** Parts of a long record that are written together. */
 const partsAtOnce = 8;
-/** For how long a loss is told, and how many are. */
+/** For how long losses are registered, and how many of them. */
 const lossMs = 3_600_000;
 const mostLosses = 100;
 /** Times of the store's clock are written anew when they are further off. */

@@ -218,11 +218,11 @@ export class Scope {
 
   #remove(held: HeldLock): void {
     this.#held.delete(held);
-    if (this.#since !== undefined) this.#told(held);
+    if (this.#since !== undefined) this.#reportEnd(held);
     this.#onChange?.();
   }
 
-  #told(held: HeldLock): void {
+  #reportEnd(held: HeldLock): void {
     const registry = registryOf(held.context.store);
     if (held.isLost && !this.closed) registry.lost(held);
     registry.changed();
@@ -263,7 +263,7 @@ class DirectGrants implements GrantSource {
   release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
     const request = held.releaseRequest();
     try {
-      // What goes wrong here goes wrong again below, and is told there.
+      // What goes wrong here goes wrong again below, and is reported there.
       return this.#store.releaseNow?.(request) ?? this.#store.release(request);
     } catch {
       return this.#store.release(request);

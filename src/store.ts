@@ -161,7 +161,7 @@ export interface ReleaseRequest {
   readonly held?: Held | undefined;
   /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */
   readonly done?: Slot | undefined;
-  /** In Redis: told how many of the keys were released, where that is not all of them. */
+  /** In Redis: called with how many of the keys were released, if not all of them. */
   readonly counted?: ((released: number) => void) | undefined;
 }
 
@@ -269,7 +269,7 @@ export interface Store {
   readonly renewed?: Renewed | undefined;
   /** Why these keys can never be locked together, or never in this mode; absent where all can. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
-  /** Part of every full key, before the caller's own prefix: what the client was told to put there. */
+  /** Part of every full key, before the caller's own prefix: what the client was made to put there. */
   readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   /**

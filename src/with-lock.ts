@@ -121,8 +121,8 @@ export interface WithLock {
   inspect(key: string): Promise<LockState>;
   /**
    * All locks, as far as they are known: each with its full key, in no order. From what processes with `register: true` have
-   * written down; with `scan: true` by looking at every key, which takes at most 2 % of the server's time, and needs a prefix.
-   * On memoryStore() and sharedMemoryStore() all are known. `coverage()` says, at the end, what was looked at.
+   * registered; with `scan: true` by reading every key, which takes at most 2 % of the server's time, and needs a prefix.
+   * On memoryStore() and sharedMemoryStore() all are known. `coverage()` says, at the end, what was covered.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: at once, an impossible option, or `scan` without a prefix.
    * @throws {LockBackendError} (the iteration) the store could not be asked, or the client cannot list keys; or the signal's reason.

@@ -61,7 +61,7 @@ describe('the attempts of one caller', () => {
 
   it('ask for what is wanted, by the terms of the caller', async () => {
     const slots = { everyMs: 1000, offsetMs: 0 };
-    const once = { slots, told() {} };
+    const once = { slots, onSlot() {} };
     const one = attempts({ mode, fences: 7, once: once as never, settings: { owner: 'me', fencing: false } });
     store.fates.acquire.push('refused');
     one.make(undefined, undefined);
@@ -333,7 +333,7 @@ describe('the attempts of one caller', () => {
 
   it('a job that runs once a slot hears which slot it is, and whether it is done', async () => {
     const told: [object, boolean][] = [];
-    const once = { slots: {} as never, told: (...each: [object, boolean]) => void told.push(each) };
+    const once = { slots: {} as never, onSlot: (...each: [object, boolean]) => void told.push(each) };
     const slot = { startMs: 1 } as never;
     const said: AcquireReply[] = [
       { granted: false, leftMs: 1 },

@@ -59,7 +59,7 @@ const peers = [
 ] as const;
 
 const mostLines = 400;
-const mostLinesOfClass = 255;
+const mostLinesOfClass = 250;
 
 /** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
 const unfinished = {

@@ -1,4 +1,4 @@
-// What doctor finds, and how it asks.
+// What doctor finds, and how it sends its requests.
 
 export type Send = (words: readonly string[]) => Promise<unknown>;
 

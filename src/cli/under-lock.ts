@@ -132,7 +132,7 @@ interface Held {
 }
 
 /**
- * The lock. A key is a mutex, until it is asked for with `--shared`: a key that is held as the other kind is busy, and a command that
+ * The lock. A key is a mutex, until it is requested with `--shared`: a key that is held as the other kind is busy, and a command that
  * wants it for itself waits as a writer among readers.
  */
 async function acquire(acquiring: Acquiring): Promise<Held> {

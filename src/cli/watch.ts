@@ -11,7 +11,7 @@ import { type Session, withSession } from './session';
 import { cut, duration, fitted, json, note, paint, plain, print, table } from './text';
 
 export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
-/** So that rows that come one by one stand below each other. */
+/** So that rows that come one by one are aligned. */
 const leastWidths = [32, 9, 20, 8, 8, 8, 7];
 /** The columns of ID, OWNER and KIND, as they go on a narrow terminal. */
 const lessUseful = [3, 2, 1];
@@ -41,8 +41,8 @@ function row({ lock, fence }: Listed): object {
 
 function coverageText({ processes, scanned }: Coverage, count: number): string {
   const locks = `${count} ${count === 1 ? 'lock' : 'locks'}`;
-  const told = `${processes} ${processes === 1 ? 'process' : 'processes'} registered`;
-  return `${locks}; ${told}, ${scanned ? 'every key looked at' : 'other keys not looked at (--scan does)'}`;
+  const registered = `${processes} ${processes === 1 ? 'process' : 'processes'} registered`;
+  return `${locks}; ${registered}, ${scanned ? 'every key scanned' : 'other keys not scanned (--scan does)'}`;
 }
 
 function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly Listed[], void> {
@@ -201,8 +201,8 @@ export async function release(line: CommandLine): Promise<number> {
 async function confirm(key: string): Promise<void> {
   if (!process.stdin.isTTY || !process.stderr.isTTY)
     throw usage('release: asks at a terminal; without one it needs --yes');
-  const asking = createInterface({ input: process.stdin, output: process.stderr });
-  const typed = await asking.question(`Type the key to take it away from its holder (${plain(key)}): `);
-  asking.close();
+  const prompt = createInterface({ input: process.stdin, output: process.stderr });
+  const typed = await prompt.question(`Type the key to take it away from its holder (${plain(key)}): `);
+  prompt.close();
   if (typed !== key) throw new Exit(exitCodes.failed, 'not the key: nothing was changed');
 }

@@ -6,7 +6,7 @@ import { type Attempt, Attempts, ExecutionError, type Settings } from './attempt
 import { Ballot, type Client, type ExecutionStats } from './ballot';
 import { Electorate, type Grant, type ValueCall } from './electorate';
 import { askObserved, isObserved } from './hold';
-import { Crowd, owner, QueuedCall } from './queued';
+import { ClientCalls, owner, QueuedCall } from './queued';
 import { commandTimeoutMs, connectIfLazy } from './stores';
 
 type Given = Partial<Settings> | undefined;
@@ -23,49 +23,62 @@ export abstract class Asking extends Attempts {
   /** @internal */
   protected readonly _electorate: Electorate;
   /** Those that wait for one key of an only client; undefined where there are several. */
-  readonly #crowd: Crowd | undefined;
+  readonly #calls: ClientCalls | undefined;
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
     super(clients, settings);
     this._electorate = new Electorate(this.clients);
     const [redis] = this.clients;
     if (this.clients.size === 1)
-      this.#crowd = new Crowd(redisExpLock({ redis: redis!, owner, commandTimeout: commandTimeoutMs }));
+      this.#calls = new ClientCalls(redisExpLock({ redis: redis!, owner, commandTimeout: commandTimeoutMs }));
   }
 
   /** @internal */
   protected get _isAlone(): boolean {
-    return this.#crowd !== undefined;
+    return this.#calls !== undefined;
   }
 
   /** @internal @throws {ExecutionError} no majority in any attempt. Nothing is held. */
-  protected _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
-    if (this.#crowd === undefined) return this.#askAll(resources, keys, duration, given);
-    return this.#askAlone(this.#crowd, resources, keys, duration, given);
+  protected async _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+    const calls = this.#calls;
+    if (calls === undefined) return this.#askAll(resources, keys, duration, given);
+    const call = this._electorate.call(keys, duration);
+    // Nearly every lock is had at once, with nothing of what waiting takes.
+    if (calls.queued.size > 0 || isObserved()) return this.#askAlone(calls, call, resources, keys, duration, given);
+    const first = await this._attemptAlone(resources, () => call.ask());
+    if (typeof first.result !== 'number') return { attempts: [first.stats], result: first.result, call };
+    return this.#askAlone(calls, call, resources, keys, duration, given, first);
   }
 
-  async #askAlone(crowd: Crowd, resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
-    const call = this._electorate.call(keys, duration);
+  async #askAlone(
+    calls: ClientCalls,
+    call: ValueCall,
+    resources: string[],
+    keys: Key,
+    duration: number,
+    given: Given,
+    made?: Attempt<Grant | Lease>,
+  ): Promise<Acquired> {
     const key = typeof keys === 'string' ? resources[0]! : undefined;
-    let queued = key === undefined ? undefined : crowd.behind(key, duration);
-    // The same each time: a crowd that waits should not make an error for each of its attempts.
+    let queued = key === undefined ? undefined : calls.behind(key, duration);
+    // The same each time: with many waiting calls, an error for each attempt would cost much.
     let busy: ReturnType<typeof Ballot.refused> | undefined;
     const ask = (): Promise<Grant | Lease | 0> =>
-      key !== undefined && isObserved() ? askObserved(crowd, key, duration) : call.ask();
+      key !== undefined && isObserved() ? askObserved(calls, key, duration) : call.ask();
     const attempt = async (): Promise<Attempt<Grant | Lease>> => {
       if (queued?.isKnownBusy) {
         busy ??= Ballot.refused(this.clients, resources.length, 0);
         return this._refused(busy);
       }
-      queued?.asks();
+      queued?.requests();
       return this._attemptAlone(resources, ask);
     };
     const pause = (ms: number): Promise<Lease | undefined> => {
-      queued ??= new QueuedCall(crowd, key!, duration);
+      queued ??= new QueuedCall(calls, key!, duration);
       return queued.pause(ms);
     };
     try {
-      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause);
+      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause, made);
       if (typeof result === 'function') call.retract();
       return { attempts, result, call };
     } catch (error) {

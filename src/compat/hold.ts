@@ -6,7 +6,7 @@ import { type Moment, now, trustedMs } from '../store';
 import { tracesAcquires } from '../trace';
 import { ExecutionError, noQuorum } from './attempts';
 import type { ExecutionStats, RedlockAbortSignal } from './ballot';
-import type { Crowd } from './queued';
+import type { ClientCalls } from './queued';
 import { after, Tenure } from './tenure';
 
 export type Hold = Lease | Tenure;
@@ -44,7 +44,7 @@ export function isObserved(): boolean {
   return tracesAcquires() || holdsAreObserved();
 }
 
-export async function askObserved({ withLock }: Crowd, key: string, lifetime: number): Promise<Lease | 0> {
+export async function askObserved({ withLock }: ClientCalls, key: string, lifetime: number): Promise<Lease | 0> {
   return (await withLock.tryLock(key, { lifetime })) ?? 0;
 }
 

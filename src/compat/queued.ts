@@ -19,7 +19,7 @@ const besidePollersMs = 5000;
 export const yieldMs = 20;
 
 /** What the calls for one client have in common. */
-export class Crowd {
+export class ClientCalls {
   readonly withLock: WithLock;
   /** Monotonic ms until which all poll. */
   pollUntilMs = 0;
@@ -44,7 +44,7 @@ export class Crowd {
 }
 
 export class QueuedCall {
-  readonly #crowd: Crowd;
+  readonly #calls: ClientCalls;
   readonly #key: string;
   readonly #lifetime: number;
   #leaving: AbortController | undefined;
@@ -54,11 +54,11 @@ export class QueuedCall {
   #lease: Lease | undefined;
   /** Ends the pause that is under way. */
   #resume: ((lease: Lease) => void) | undefined;
-  /** The lock was asked for just now, or others wait for it already. */
+  /** The lock was requested just now, or others wait for it already. */
   #realAttemptMs = performance.now() + realAttemptEveryMs;
 
-  constructor(crowd: Crowd, key: string, lifetime: number) {
-    this.#crowd = crowd;
+  constructor(calls: ClientCalls, key: string, lifetime: number) {
+    this.#calls = calls;
     this.#key = key;
     this.#lifetime = lifetime;
   }
@@ -73,8 +73,8 @@ export class QueuedCall {
     return !this.#polls && performance.now() < this.#realAttemptMs;
   }
 
-  /** The lock is asked for now. */
-  asks(): void {
+  /** The lock is requested now. */
+  requests(): void {
     this.#realAttemptMs = performance.now() + realAttemptEveryMs;
   }
 
@@ -103,7 +103,7 @@ export class QueuedCall {
   }
 
   get #polls(): boolean {
-    return performance.now() < this.#crowd.pollUntilMs;
+    return performance.now() < this.#calls.pollUntilMs;
   }
 
   #handOver(lease: Lease): Lease {
@@ -115,17 +115,17 @@ export class QueuedCall {
   async #queue(): Promise<void> {
     this.#leaving = new AbortController();
     const { signal } = this.#leaving;
-    this.#crowd.count(this.#key, 1);
+    this.#calls.count(this.#key, 1);
     try {
       const options = { lifetime: this.#lifetime, timeout: Number.POSITIVE_INFINITY, retryTimeout: yieldMs, signal };
-      const lease = await this.#renewed(await this.#crowd.withLock.promise(this.#key, options));
+      const lease = await this.#renewed(await this.#calls.withLock.promise(this.#key, options));
       this.#lease = lease;
       if (lease !== undefined && this.#resume !== undefined) this.#resume(this.#handOver(lease));
     } catch {
       // The next attempt tells why.
       this.#realAttemptMs = 0;
     } finally {
-      this.#crowd.count(this.#key, -1);
+      this.#calls.count(this.#key, -1);
       if (this.#lease === undefined) this.#queued = undefined;
     }
   }
@@ -141,12 +141,12 @@ export class QueuedCall {
   /** Sees whose the lock is, if that was not seen just now. */
   #check(): void {
     const nowMs = performance.now();
-    if (this.#polls || nowMs < this.#crowd.checkAtMs) return;
-    this.#crowd.checkAtMs = nowMs + checkEveryMs;
-    this.#crowd.withLock.inspect(this.#key).then(
+    if (this.#polls || nowMs < this.#calls.checkAtMs) return;
+    this.#calls.checkAtMs = nowMs + checkEveryMs;
+    this.#calls.withLock.inspect(this.#key).then(
       (state) => {
         if (!state.locked || state.owner === owner) return;
-        this.#crowd.pollUntilMs = performance.now() + besidePollersMs;
+        this.#calls.pollUntilMs = performance.now() + besidePollersMs;
         this.#leaving?.abort();
       },
       () => {},

@@ -23,11 +23,11 @@ export class Records {
   update(processes: Processes): void {
     const { atMs } = processes;
     const records = recordsOf(processes);
-    const told = new Map(records.map(({ id, held }) => [id, held]));
-    for (const [process, held] of this.#holds) if (!told.has(process)) this.#fellSilent(held);
-    this.#holds = told;
+    const reported = new Map(records.map(({ id, held }) => [id, held]));
+    for (const [process, held] of this.#holds) if (!reported.has(process)) this.#fellSilent(held);
+    this.#holds = reported;
     this.#atMs = atMs;
-    const held = [...told.values()].flat();
+    const held = [...reported.values()].flat();
     for (const { key, id } of held) this.#silent.get(key)?.delete(id);
     const silent = new Set([...this.#silent.values()].flatMap((ids) => [...ids]));
     const kept = [...this.#since].filter(([id]) => silent.has(id));

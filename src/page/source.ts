@@ -241,11 +241,10 @@ class StoreSource implements Source {
   }
 
   #coverage(processes: number): string {
-    const told = `${processes} ${processes === 1 ? 'process tells' : 'processes tell'} what it holds`;
     if (this.#operator.isLocal) return 'All locks of this store.';
-    const registry = processes === 1 ? told : told.replace('it holds', 'they hold');
-    if (this.#isSweepRefused || this.#operator.keys === undefined) return `${registry}; keys are not looked through.`;
-    return `${registry}; ${this.#isSwept ? 'all keys were looked through' : 'keys are being looked through'}.`;
+    const registry = `${processes} ${processes === 1 ? 'process registers' : 'processes register'} held locks`;
+    if (this.#isSweepRefused || this.#operator.keys === undefined) return `${registry}; keys are not scanned.`;
+    return `${registry}; ${this.#isSwept ? 'all keys were scanned' : 'keys are being scanned'}.`;
   }
 }
 

@@ -1,5 +1,5 @@
-// One poller for all viewers, and none while nobody looks. Each viewer is told all there is, then what changes. What a viewer
-// cannot take yet is not kept for it: once there is room again it is told all there is anew.
+// One poller for all viewers, and none while there are no viewers. Each viewer is sent a snapshot, then changes. Changes that a
+// viewer has no room for are not kept: once it has room, it is sent a new snapshot.
 //
 // Invariant: at most one read is under way, and none begins while there is no viewer; for each viewer at most one message waits.
 import { Ledger } from './ledger';
@@ -9,7 +9,7 @@ import type { Source } from './source';
 export interface Sink {
   /** False: it has no room for more until `onRoom`. What was written is taken all the same. */
   write(text: string): boolean;
-  /** Ends it. A viewer that still looks connects again. */
+  /** Ends it. An open page connects again. */
   end(): void;
 }
 
@@ -18,7 +18,7 @@ interface Viewer {
   readonly sinceMs: number;
   /** Since when it has no room. */
   fullSinceMs: number | undefined;
-  /** What it was told last is not all there is. */
+  /** It missed changes, and needs a snapshot. */
   isBehind: boolean;
 }
 
@@ -32,8 +32,8 @@ export interface Seat {
 
 export const mostViewers = 256;
 const beatMs = 15_000;
-/** A viewer that takes nothing for so long is cut off. */
-const patienceMs = 30_000;
+/** A viewer that has had no room for so long is disconnected. */
+const longestFullMs = 30_000;
 /** Then a viewer has to connect, and be authorized, again. */
 const sessionMs = 600_000;
 
@@ -46,7 +46,7 @@ export class Watch {
   #isReading = false;
   /** Something changed since the last read began. */
   #isNews = false;
-  #stopLooking: () => void = () => {};
+  #unwatch: () => void = () => {};
   /** The ledger has what this watch read. */
   #hasRead = false;
   #down: string | undefined;
@@ -85,14 +85,14 @@ export class Watch {
 
   #start(): void {
     this.#beatAtMs = performance.now() + beatMs;
-    this.#stopLooking = this.#source.look(() => this.#schedule(true));
+    this.#unwatch = this.#source.look(() => this.#schedule(true));
     if (!this.#isReading) void this.#poll();
   }
 
   #leave(viewer: Viewer): void {
     if (!this.#viewers.delete(viewer) || this.#viewers.size > 0) return;
     clearTimeout(this.#timer);
-    this.#stopLooking();
+    this.#unwatch();
     // The next viewer is sent what is there then.
     this.#hasRead = false;
     this.#down = undefined;
@@ -112,46 +112,46 @@ export class Watch {
     this.#isReading = true;
     this.#isNews = false;
     try {
-      this.#tell(await this.#source.read());
+      this.#publish(await this.#source.read());
     } catch (error) {
-      this.#tellDown(error);
+      this.#publishDown(error);
     }
     this.#isReading = false;
     this.#tend();
     this.#schedule(false);
   }
 
-  #tell(seen: Awaited<ReturnType<Source['read']>>): void {
+  #publish(seen: Awaited<ReturnType<Source['read']>>): void {
     const { rows, gone, isNews } = this.#ledger.update(seen, Date.now(), !this.#hasRead);
     const wasDown = this.#down !== undefined;
     this.#down = undefined;
     this.#hasRead = true;
     if (wasDown) for (const viewer of this.#viewers) viewer.isBehind = true;
-    const text = isNews ? message('change', { ...this.#told(), rows, gone }) : undefined;
+    const text = isNews ? message('change', { ...this.#status(), rows, gone }) : undefined;
     for (const viewer of this.#viewers) {
       if (viewer.isBehind) this.#catchUp(viewer);
       else if (text !== undefined) this.#write(viewer, text);
     }
   }
 
-  #tellDown(error: unknown): void {
+  #publishDown(error: unknown): void {
     const text = whatFailed(error);
     if (text === this.#down) return;
     this.#down = text;
     for (const viewer of this.#viewers) this.#write(viewer, message('down', { message: text }));
   }
 
-  #told(): object {
+  #status(): object {
     return { now: Date.now(), summary: this.#ledger.summary(Date.now()) };
   }
 
-  /** Tells a viewer all there is. */
+  /** Sends a viewer a snapshot. */
   #catchUp(viewer: Viewer): void {
     if (!viewer.isBehind || viewer.fullSinceMs !== undefined) return;
     if (this.#down !== undefined) this.#write(viewer, message('down', { message: this.#down }));
     if (!this.#hasRead || this.#down !== undefined) return;
     viewer.isBehind = false;
-    this.#write(viewer, message('snapshot', { ...this.#told(), ...this.#head, rows: this.#ledger.rows() }));
+    this.#write(viewer, message('snapshot', { ...this.#status(), ...this.#head, rows: this.#ledger.rows() }));
   }
 
   #write(viewer: Viewer, text: string): void {
@@ -165,7 +165,7 @@ export class Watch {
     if (nowMs < this.#beatAtMs) return;
     this.#beatAtMs = nowMs + beatMs;
     for (const viewer of [...this.#viewers]) {
-      const isStuck = viewer.fullSinceMs !== undefined && nowMs - viewer.fullSinceMs > patienceMs;
+      const isStuck = viewer.fullSinceMs !== undefined && nowMs - viewer.fullSinceMs > longestFullMs;
       if (isStuck || nowMs - viewer.sinceMs > sessionMs) viewer.sink.end();
       else if (viewer.fullSinceMs === undefined) this.#write(viewer, ':\n\n');
     }

@@ -1,4 +1,4 @@
--- acquire-once: take a lock for a job that runs once a slot, unless it has run in the slot that it is by this clock.
+-- acquire-once: take a lock for a job that runs once a slot, unless it has run in the current slot of this clock.
 -- USES clock mint queue
 -- KEYS   lock      string: the holder's token
 -- KEYS   fence     string: the last fence minted for any lock
@@ -6,7 +6,7 @@
 -- KEYS   slot      string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
 -- ARGV   token     of the caller; a lock that holds it already is ours, and this is a resend
 -- ARGV   lifetime  ms until the server frees the lock by itself
--- ARGV   notAfter  server time in ms after which nobody waits for this request any more
+-- ARGV   notAfter  server time in ms after which this request must change nothing
 -- ARGV   fences    1: mint a fence; 0: none
 -- ARGV   every     how long a slot is, in ms
 -- ARGV   offset    ms of the epoch at which some slot begins
@@ -25,7 +25,7 @@ end
 local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local holder = call('GET', lock)
 local start = math.floor((now - offset) / every) * every + offset
--- A damaged mark counts for nothing. One of a later slot is of a clock that ran ahead: that slot's job has run.
+-- A damaged mark is ignored. A mark of a later slot comes from a clock that ran ahead: that slot's job has run.
 local done = tonumber(call('GET', slot) or '')
 if holder ~= token and done and done >= start and done <= now + 86400000 then
   return { -4, 0, 0, now }

@@ -15,11 +15,11 @@
 -- ARGV   most      how many there are
 -- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
 -- ARGV   group     readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
--- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: none that is known), ms after which it expires without a sign (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
+-- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: it may have one), ms of silence after which it expires (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
 -- REPLY  [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] ~= '0', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
--- What comes after our arguments is the next call's: only their number says whether the caller is to be queued.
+-- The arguments of the next call follow ours: only their number says whether the caller is to be queued.
 local mayQueue = #ARGV > 11 and ARGV[11] ~= ''
 local queuedAs, least = token, 0
 if #ARGV > 14 then
@@ -51,7 +51,7 @@ if asking.ticket == 0 then
   asking.ticket = newTicket(queue, all, asking)
 end
 
--- Of a reader, those that cannot read beside it; where not all of the queue was read, any that wait.
+-- For a reader: the waiters that cannot read beside it; if not all of the queue was read, all waiters.
 local apart = others
 if kind == 'r' and others > 0 and all.whole then
   for band = 1, 3 do
@@ -63,8 +63,8 @@ if kind == 'r' and others > 0 and all.whole then
 end
 
 local granted, mine, held, known = false, nil, nil, 0
--- Nearly every reader joins others, of which it need not know more than one. Should it be one of them already, it writes its
--- own member again, unless that was changed in place; should it have to wait, more is looked at.
+-- Nearly every reader joins other readers, and needs to read only one of them. If it is one of them already, it writes its
+-- own member again, unless that was changed in place; if it has to wait, more is read.
 local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
   held = lastReader(lock, token, group, fences)
@@ -80,7 +80,7 @@ if not granted then
   end
   mine, held = everybody.of[token], without(everybody, token)
   if not mine and not everybody.whole and kind == 'r' then
-    -- One of many readers; those of one phase share a fence.
+    -- One of many readers; readers of one phase share a fence.
     local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
     local mineEnds = tonumber(call('ZSCORE', lock, ours))
     mine = mineEnds and mineEnds > now and member(ours)
@@ -111,7 +111,7 @@ if not granted then
   end
   ends = math.max(ends, mine and mine.ends or 0)
   score = ends == math.huge and '+inf' or string.format('%.0f', ends)
-  -- What left the queue is taken out only after the first write that memory must allow.
+  -- Entries are removed only after the first write that needs memory.
   if mine and (step == 0 or mine.step == step) then
     call('ZADD', lock, score, mine.text)
     mine.ends = ends
@@ -120,11 +120,11 @@ if not granted then
     return { 1, mine.fence, apart, now }
   end
   if step > 0 and kind == 'r' then
-    -- A downgrade: there is always room for that, and there must be, also when memory is full.
+    -- A downgrade: it is always granted, and must be possible when memory is full.
     locks[lock] = nil
     call('ZREM', lock, mine.text)
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
-    -- The request that made it a holder may be sent again by its client, as long as that waits for answers: it is one already.
+    -- Its client may send the request that made it a holder again, for as long as it waits for the answer: it is one already.
     call('SET', limit, token, 'PX', 60000)
     changes[limit] = token
     leave(queue, all, queued)
@@ -136,7 +136,7 @@ if not granted then
   if not upgrade then
     granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
   end
-  -- Where that reads, no writer is in, and none gets in before both have left.
+  -- While that one reads, no writer holds the lock, and none is granted it before both have released.
   local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
   granted = granted or beside and beside > now
 end
@@ -145,7 +145,7 @@ if granted then
   -- Readers of one phase share a fence.
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
-    -- The fence goes first: when memory is missing, no lock was touched yet.
+    -- The fence is written first: when memory is full, no lock was changed yet.
     minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1, least)
   end
   local new = member(text(kind, permits, step, minted, token, group))
@@ -181,7 +181,7 @@ if granted then
   return { 1, minted, apart, now }
 end
 
--- A writer waits for the last holder's end, one that wants permits for the first one's.
+-- A writer waits for the end of the last holder, a caller that wants permits for that of the first.
 local left = 0
 for _, each in pairs(held.of) do
   if left == 0 or (kind == 'p') == (each.ends - now < left) then

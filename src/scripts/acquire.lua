@@ -9,7 +9,7 @@
 -- ARGV   fences    how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
 -- ARGV   place[]   of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
 --                  many ms it may be silent before it expires (default: by its position); of others:
---                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until it asks again
+--                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until its next request
 -- REPLY  the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then
@@ -31,8 +31,8 @@ if now > notAfter then
   return { -1, 0, 0, now }
 end
 
--- Nearly every call ends here: one lock, free, no queue. The same as what follows, without its functions and tables, which
--- would cost more than the work; and one integer says it all.
+-- Nearly every call ends here: one lock, free, no queue. The result is that of the code below, without its functions and tables,
+-- which would cost more than the work; and the reply is one integer.
 if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
   local fence = 0
   if count == 1 then
@@ -104,9 +104,9 @@ for i = 1, locks do
   end
 end
 local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
--- Of locks that are all ours already no later holder has a fence: the last ones minted are as good as those minted then.
+-- If all locks are ours already, no later holder has a fence: the last ones minted are as good as those of the first request.
 local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
--- What is ours already is written even where nothing changes: WAIT after it then speaks of this very connection.
+-- A lock that is ours already is written even if nothing changes: WAIT after it is about the writes of this connection.
 for i = 1, locks do
   if free[i] then
     setLock(KEYS[i], token, ttl)

@@ -1,4 +1,4 @@
--- count-permits: how many permits of a semaphore are out. Changes nothing.
+-- count-permits: how many permits of a semaphore are held. Changes nothing.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock   sorted set: one member for each holder

@@ -1,7 +1,7 @@
 -- enlist: let a process be found that has written down what it holds; or take it off the list.
--- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+-- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it expires
 -- ARGV   id         of the process
--- ARGV   ttl        ms after which it counts as gone; 0: now
+-- ARGV   ttl        ms after which it expires; 0: now
 -- ARGV   channel    where a change is published; '': nothing changed
 -- REPLY  [1]
 local time = redis.call('TIME')

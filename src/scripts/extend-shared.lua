@@ -4,11 +4,11 @@
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   limit     string: how many permits the lock has
 -- ARGV   token     the holder's
--- ARGV   known     its member, as far as the holder knows; it is looked for where that is not there
+-- ARGV   known     its member, as the holder knows it; searched for by token if that is not there
 -- ARGV   lifetime  ms from now until its end; 0: never
 -- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
--- ARGV   notAfter  server time in ms at which the holder stops believing
--- ARGV   as[]      for one of a quorum, of a writer: w, and where it is not held so, that is as good as gone
+-- ARGV   notAfter  server time in ms at which the lock ends for the holder
+-- ARGV   as[]      for a writer on a quorum: w; a holder of another kind counts as gone
 -- REPLY  [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact, notAfter = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
@@ -34,7 +34,7 @@ end
 local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
   locks[lock] = nil
-  -- First what a full memory permits, so that the second is permitted too.
+  -- First a write that Redis permits when memory is full, so that the second is permitted too.
   purge(lock, mine)
   call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
   setEnd(lock)

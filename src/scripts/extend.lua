@@ -3,7 +3,7 @@
 -- ARGV   token     the token that acquired them
 -- ARGV   lifetime  ms from now until the server frees them; 0: never
 -- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
--- ARGV   notAfter  server time in ms at which the holder stops believing in its locks
+-- ARGV   notAfter  server time in ms at which its locks end for the holder
 -- REPLY  [1 extended | 0 gone | -1 somebody else's | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
 if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then

@@ -1,10 +1,10 @@
 -- PART holders: locks that several may hold.
 -- The lock is a sorted set, one member for each holder, its own end (server time in ms) as score: past that it holds nothing,
--- whatever became of the others. "1 kind permits step fence length token group": kind r reads, w writes, p has permits; step
--- counts changes in place; length is that of the token in bytes. Any other member is foreign: it is never removed, and nobody is
--- admitted beside it.
--- No call reads more holders of a readers-writer lock than decide: its cost does not grow with them. Permits are summed over all.
--- What the calls of a batch have read is remembered, and changed as they change it: nobody else writes in between.
+-- whatever the others do. "1 kind permits step fence length token group": kind r reads, w writes, p has permits; step
+-- counts changes in place; length is that of the token in bytes. Any other member is foreign: it is never removed, and no
+-- request is granted beside it.
+-- No call reads more holders of a readers-writer lock than it needs to decide: its cost does not grow with their number. Permits
+-- are summed over all holders. What the calls of a batch have read is cached, and the cache is updated with each of their writes.
 local locks, checked, changes = {}, {}, {}
 local chunk = 16
 
@@ -37,7 +37,7 @@ local function text(kind, permits, step, fence, token, group)
   return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
 
--- As if it had been admitted: those that come after find less room.
+-- Counts an entry as if it had been admitted, so that later entries find less room.
 local function admit(held, each)
   held.kind, held.group = each.kind, each.group
   held.count, held.used = held.count + 1, held.used + each.permits
@@ -54,8 +54,8 @@ local function nobody()
   return { of = {}, count = 0, used = 0, fence = 0, whole = true }
 end
 
--- Looks for foreign members: among the first, where all that is ever purged passes; in large sets also at a place that moves with
--- the clock. What decides is checked as it is read.
+-- Checks for foreign members: among the first ones, since only those are ever purged; in large sets also at a position that moves
+-- with the clock. Members that decide a request are checked as they are read.
 local function check(lock)
   local seen = checked[lock]
   if not seen then
@@ -80,8 +80,8 @@ local function check(lock)
   return seen
 end
 
--- Takes out our own holders that have ended, as far as they were looked at. Also a write that a full memory permits, after which
--- it permits others. `kept` is a holder again.
+-- Removes our own holders that have ended, among those that were read. This is also a write that Redis permits when memory is full,
+-- after which it permits others. `kept` is a holder again.
 local function purge(lock, kept)
   local seen = check(lock)
   if seen.isPurged then
@@ -98,7 +98,7 @@ local function purge(lock, kept)
   seen.isPurged = true
 end
 
--- The holders: each by its token, and what they are together. Of many readers the last ones stand for all, unless `all` are asked for.
+-- The holders: each by its token, and what they come to together. Of many readers only the last ones are read, unless `all` is set.
 local function holders(lock, all)
   local held = locks[lock]
   if held and (held.whole or not all) then
@@ -134,7 +134,7 @@ local function ourHolders(lock, all)
   return held
 end
 
--- For a reader that has just come, the holder that ends last stands for all when that is a reader of its own group; else nil.
+-- For a new reader it is enough to read the holder that ends last, if that is a reader of its own group; else nil.
 local function lastReader(lock, token, group, fenced)
   if locks[lock] then
     return nil
@@ -166,7 +166,7 @@ local function without(held, token)
   return others
 end
 
--- On a quorum permits are so many places, each with one holder: whether one of these is taken.
+-- On a quorum, permits are numbered places with one holder each: whether one of these is taken.
 local function sharesPlace(held, places)
   for place in string.gmatch(places, '%d+') do
     for _, each in pairs(held.of) do
@@ -178,13 +178,13 @@ local function sharesPlace(held, places)
   return false
 end
 
--- A holder is gone. Of holders that are only known in part, nothing is known then.
+-- A holder is gone. If only some holders were read, the cache is dropped.
 local function forget(lock, token)
   local held = locks[lock]
   locks[lock] = held and held.whole and without(held, token) or nil
 end
 
--- The token of the holder that was changed in place and reads since, as far as is known: there is one at most, since it was alone.
+-- The token of the holder that was downgraded in place and reads since, if it was read: one at most, since a writer is alone.
 local function changed(limit)
   if changes[limit] == nil then
     changes[limit] = call('GET', limit) or false
@@ -192,7 +192,7 @@ local function changed(limit)
   return changes[limit]
 end
 
--- The set ends with its last member, so that what nobody cleans up does not stay. Foreign members end as they would.
+-- The set expires with its last member, so that nothing stays if no call cleans up. Foreign members end as they would.
 local function setEnd(lock)
   local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   if not last[1] or not isOurs(last[1]) then

@@ -2,7 +2,7 @@
 -- KEYS   lock[]   string: the holder's token; or a sorted set of its holders
 -- KEYS   queue[]  sorted set: the queue of the lock in the same place
 -- KEYS   fence    string: the last fence minted for any lock
--- ARGV   most     so many holders and entries of each lock are told one by one
+-- ARGV   most     how many holders and entries of each lock are listed one by one
 -- REPLY  [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
@@ -34,7 +34,7 @@ local locks = (#KEYS - 1) / 2
 local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
 local shown = 0
 for i = 1, locks do
-  -- A string of somebody else's may have megabytes. GETRANGE may be forbidden, and of a key that is not there it is empty.
+  -- A foreign string may have megabytes. GETRANGE may be forbidden, and for a key that is not there its reply is empty.
   local holder = redis.pcall('GETRANGE', KEYS[i], 0, 4095)
   local left = redis.call('PTTL', KEYS[i])
   if type(holder) == 'table' then

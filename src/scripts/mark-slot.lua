@@ -1,4 +1,4 @@
--- mark-slot: from now on the job of a slot counts as done, if the lock that it ran under is still ours.
+-- mark-slot: mark the job of a slot as done, if the lock that it ran under is still ours.
 -- USES clock
 -- KEYS   lock   string: the holder's token
 -- KEYS   slot   string: when the slot began, in ms of the epoch, whose job has run; ends with that slot

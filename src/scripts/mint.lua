@@ -15,14 +15,14 @@ local function checkLifetime(text)
   end
 end
 
--- For the same reason the right to PEXPIRE is looked at before anything is written (since 7.0).
+-- For the same reason the right to PEXPIRE is checked before anything is written (since 7.0).
 local function mayExpire(lock, ttl)
   if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
     error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
   end
 end
 
--- Checked before anything is written: a counter that somebody has damaged must not end in a fence that no later one exceeds.
+-- Checked before anything is written: a damaged counter must not lead to a fence that no later one exceeds.
 local function checkFence(fence)
   if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
     error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
@@ -30,7 +30,7 @@ local function checkFence(fence)
   return fence
 end
 
--- One counter for all locks of the server, in a cluster of the slot: what it gives is larger than every fence given before.
+-- One counter for all locks of the server, or of the slot in a cluster: each value is larger than every one before.
 local function lastFence(fence)
   if not top then
     local last = call('GET', fence)
@@ -45,7 +45,7 @@ local function setFence(fence, last)
 end
 
 -- Mints so many fences after the last one, none below `least`, and returns the first. The fence is written before the lock: when
--- memory or a right is missing, no lock was touched yet.
+-- memory is full or a right is missing, no lock was changed yet.
 local function mint(fence, count, least)
   if count == 0 then
     return 0
@@ -59,7 +59,7 @@ local function setLock(lock, token, ttl)
   call('SETNX', lock, token)
   local set = attempt('PEXPIRE', lock, ttl)
   if type(set) == 'table' then
-    -- Only an ACL without PEXPIRE gets here, on 6.2: a lock that nothing would ever free must not stay.
+    -- Only reached on 6.2 by a user without PEXPIRE: a lock without an end must not stay.
     call('DEL', lock)
     error(set.err, 0)
   end

@@ -9,11 +9,11 @@
 -- ARGV   lifetime  ms until the server frees the acquired locks by itself
 -- ARGV   notAfter  server time in ms after which the acquires must change nothing
 -- ARGV   fences    1: mint a fence for each; 0: none
--- ARGV   token[]   of the locks to renew, then their own notAfter; of those to release, none of which an acquire here may ask for; of those to acquire, then perhaps the least that the fence of each may be
+-- ARGV   token[]   of the locks to renew, then their own notAfter; of those to release, none of which is also acquired here; of those to acquire, then perhaps the least that the fence of each may be
 -- REPLY  [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
 -- THEN reply
--- All is read first; what is written then cannot be refused for a right that is missing. A call with a queue, a busy lock, a lock that
--- is no longer ours, or a counter that is damaged, runs as the script that it would be by itself, in its turn.
+-- All is read first, so that no write is refused because a right is missing. A call with a queue, a busy lock, a lock that is no
+-- longer ours, or a damaged counter runs its own script instead, in its turn.
 local names, words = KEYS, ARGV
 local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -31,7 +31,7 @@ local held = known > 0 and call('MGET', unpack(names, 1, known))
 if acquires + renewals > 0 then
   clock()
 end
--- Before 7.0 nothing but a look at each could keep a later end.
+-- Before 7.0 PEXPIRE has no GT: each call checks the end itself.
 local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
 for i = 1, renewals do
   usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
@@ -51,7 +51,7 @@ if acquires > 0 then
   local last = count == 1 and call('GET', fence) or '0'
   areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
   areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
-  -- The counter before the locks: when memory is missing, nothing was written yet.
+  -- The counter before the locks: when memory is full, nothing was written yet.
   if areUsual and count == 1 then
     first = math.max(last + 1, micros)
     last = first + acquires - 1
@@ -85,7 +85,7 @@ local function acquireAll()
   end
 end
 
--- After a write that a full memory permits, it permits all: what must be refused is refused before.
+-- After a write that Redis permits when memory is full, it permits all others: so refusals are decided before.
 if not areUsual then
   acquireAll()
 end

@@ -1,5 +1,5 @@
 -- processes: which processes have written down what they hold. Changes nothing.
--- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it counts as gone
+-- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it expires
 -- REPLY  [server time in ms, then their ids]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,11 +1,11 @@
--- proclaim: write down beside a lock who leads with it, if that is still us, and tell those that observe it.
+-- proclaim: write the leader beside its lock, if that is still ours, and notify observers.
 -- KEYS   lock     string: the holder's token
--- KEYS   value    string: who leads, as its holder wrote it down
+-- KEYS   value    string: the leader, as its process wrote it
 -- ARGV   token    the token that acquired the lock
--- ARGV   text     who leads; '': nobody does from now on
+-- ARGV   text     the leader; '': there is none from now on
 -- ARGV   ttl      ms for which it is kept
--- ARGV   channel  where observers hear that there is something new
--- ARGV   message  what they hear
+-- ARGV   channel  that of the observers
+-- ARGV   message  what is published there
 -- REPLY  [1 written | 0 the lock is no longer ours: nothing changed]
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return { 0 }

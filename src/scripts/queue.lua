@@ -1,14 +1,14 @@
 -- PART queue: the queue of a lock, and handing the lock off to the first process in it.
 -- A queue is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
--- where 1 is the version of this format, and the id a name that cannot be guessed, another one with each request. A process that
--- is granted the lock is told "id=fence lock"; one that should request, "id lock".
+-- where 1 is the version of this format, and the id a name that cannot be guessed, another one with each request. The message
+-- of a grant is "id=fence lock"; the wake-up of a process that should request, "id lock".
 -- Marks come first, with scores below zero. `passes`: minus how often the lock was handed off in a row without being free, or
 -- minus the server time in ms until which it yields to callers outside the queue. "poll since until": minus the longest pause in
 -- ms of a caller that polls beside the queue, in vain since then.
--- Nothing in a queue is trusted further than a process that has just died would be: no deadline is further away than
--- `mostSilence`, the queue ends that long after the last entry was written, and damaged entries are taken out as expired ones are.
+-- A forged or damaged entry delays others no longer than a process that has just died: no deadline is further away than
+-- `mostSilence`, the queue ends that long after the last entry was written, and damaged entries are removed as expired ones are.
 local mostSilence, mostYield = 10000, 1000
--- False for what is no entry. One of another version is an error by name, for as long as its queue lasts and no longer.
+-- False for a member that is no entry. An entry of another version is an error of its own, for as long as its queue lasts.
 local function checkVersion(queue, member)
   local version = string.match(member, '^(%d+) ')
   if version and version ~= '1' then
@@ -34,7 +34,7 @@ local function entry(queue, member)
   end
 end
 
--- The entries of `token`: of a ticket that is not known, only the last ones are looked at; what is missed there expires.
+-- The entries of `token`. If its ticket is not known, only the last ones are checked; one that is not among them expires.
 local function entriesOf(queue, token, ticket)
   local found
   if ticket > 0 then
@@ -52,9 +52,8 @@ local function entriesOf(queue, token, ticket)
   return mine, ticket
 end
 
--- Writes down where `token` is queued: under its first ticket, whatever happened meanwhile. A process that is silent for two
--- requests expires: of its usual ones, or after `silence` ms if it has said that it will be silent for longer. Returns the
--- ticket, and how many are before it.
+-- Queues `token`, under its first ticket, or renews its entry. An entry expires when its process has skipped two of its usual
+-- requests, or after `silence` ms if it has said that it will be silent for longer. Returns the ticket, and how many are before it.
 local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   local sane = micros + 86400000000
   local score = tonumber(ticket)
@@ -80,7 +79,7 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   return score, before
 end
 
--- The poll mark that is in force: pause, since, until, and its member.
+-- The current poll mark: pause, since, until, and its member.
 local function pollOf(member, score)
   local since, till = string.match(member, '^poll (%d+) (%d+)$')
   since, till = tonumber(since), tonumber(till)
@@ -89,8 +88,8 @@ local function pollOf(member, score)
   end
 end
 
--- A caller that polls was refused beside a queue, and will try again after `pause` ms: the key yields for that long when it is
--- due. Callers with longer pauses than `mostYield` leave no mark. A mark is no reason to fail.
+-- A caller that polls found the lock busy, beside a queue, and will try again after `pause` ms: the key yields for that long at the
+-- next yield. Callers with longer pauses than `mostYield` leave no mark. An error here does not fail the call.
 local function markPoll(queue, pause)
   pause = math.ceil(pause)
   if pause > mostYield or call('ZCARD', queue) == 0 then
@@ -110,7 +109,7 @@ local function markPoll(queue, pause)
       end
     end
   end
-  -- Before the old ones go: a set that was empty for a moment would have lost its end, and stay.
+  -- Before the old ones are removed: a set that was empty for a moment would have lost its end, and stay.
   local mark = string.format('poll %.0f %.0f', since, till)
   attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
   for i = 1, #found, 2 do
@@ -120,9 +119,8 @@ local function markPoll(queue, pause)
   end
 end
 
--- Takes expired entries out, all in front of the first live one, up to 2,048 of them.
--- Returns that one and what the marks say: how often it was handed off, until when it yields; the longest pause of callers
--- that poll, since when they do, and that mark.
+-- Removes all expired entries in front of the first live one, up to 2,048. Returns the live one and the values of the marks: how
+-- often the lock was handed off, until when it yields; the longest pause of callers that poll, since when they do, and that mark.
 local function front(queue)
   local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
   local gone, from = {}, 0
@@ -156,11 +154,11 @@ local function front(queue)
   return first, handOffs, till, pause, since, mark
 end
 
--- Gives a free lock to the first live entry of its queue. `mine` is the token of the caller: it needs no message, and is
--- granted for its whole lifetime; any other for as long as it takes to confirm. Returns 'mine' and its fence, 'given',
+-- Grants a free lock to the first live entry of its queue. `mine` is the token of the caller: it needs no message, and is
+-- granted for its whole lifetime; any other is granted provisionally, until it confirms. Returns 'mine' and its fence, 'given',
 -- 'yielding' and until when, or 'none'.
--- The key yields after 64 hand-offs in a row; and, so that this does not depend on how long each holder takes, once callers have
--- polled in vain for eight such pauses. It yields for one pause of the holder, or the longest of those that poll.
+-- The key yields after 64 hand-offs in a row; and, because holders may be slow, once callers have polled in vain for eight of their
+-- pauses. It yields for one pause of the holder, or the longest one of the callers that poll.
 local function grant(lock, fence, queue, mine, window, handedOff)
   local first, handOffs, till, pause, since, mark = front(queue)
   if not first then
@@ -189,7 +187,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   if fences > 0 then
     lastFence(fence) -- an error, if it is one, comes before the first write
   end
-  -- Before the entry goes: a set that was empty for a moment would have lost its end, and stay when its holder dies.
+  -- Before the entry is removed: a set that was empty for a moment would have lost its end, and stay when its holder dies.
   if handedOff then
     call('ZADD', queue, -(handOffs + 1), 'passes')
   elseif handOffs + till > 0 then
@@ -205,7 +203,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   return 'given'
 end
 
--- Our tokens end as their uuid begins. The release of any other holder wakes nobody.
+-- Our tokens end as their uuid begins. The release of any other holder notifies no waiter.
 local function isOurs(token)
   return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end

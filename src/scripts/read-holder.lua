@@ -1,5 +1,5 @@
--- read-holder: who holds a lock, and what is kept beside it. Changes nothing.
+-- read-holder: the holder of a lock, and the value beside it. Changes nothing.
 -- KEYS   lock   string: the holder's token
--- KEYS   value  string: what was written beside it last
+-- KEYS   value  string: the value beside it
 -- REPLY  [token or nil, ms left (-1 never ends, -2 free), text or nil]
 return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }

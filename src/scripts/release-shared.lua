@@ -1,11 +1,11 @@
--- release-shared: stop being one of a lock's holders, or leave its queue, and wake those that can then be admitted.
+-- release-shared: stop being one of a lock's holders, or leave its queue, and notify waiters that can then be admitted.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   queue   sorted set: the queue of the lock
 -- KEYS   limit   string: how many permits the lock has
 -- ARGV   token   the holder's
--- ARGV   known   the member, as far as the holder knows; it is looked for where that is not there
+-- ARGV   known   the member, as the holder knows it; searched for by token if that is not there
 -- ARGV   ticket  what the token is queued with: 0 it is not; else it leaves the queue too
 -- REPLY  [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
 clock()
@@ -39,12 +39,12 @@ local function others()
     local all = queueOf(queue)
     leave(queue, all, find(queue, all, ARGV[1], tonumber(ARGV[3])))
   elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
-    return -- what could go in beside two readers would have done so before
+    return -- a waiter that could be admitted beside two readers would have been before
   end
   if call('ZCARD', queue) > 0 then
     wakeLater(lock, queue, KEYS[3])
   end
 end
--- What was released stays released, whatever is wrong with the queue: its waiters ask by themselves.
+-- The release counts even if the queue is damaged: its waiters poll by themselves.
 pcall(others)
 return { reply }

@@ -67,7 +67,7 @@ local function handOff(lock, queue, status)
   end
 end
 for i = 1, locks do
-  -- What was released stays released, whatever is wrong with the queue: its processes poll by themselves.
+  -- The release counts even if the queue is damaged: its processes poll by themselves.
   local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], reply[i])
   if #ARGV > 3 then
     answered = ran and answered or { 0, 0, 0, 0, 0, 0 }

@@ -40,8 +40,8 @@ export interface Target {
 
 export interface Once {
   readonly slots: Slots;
-  /** The slot that it is, whether the lock was granted or not; and whether the slot's job has run. */
-  told(slot: Slot, isDone: boolean): void;
+  /** The current slot, whether the lock was granted or not; and whether the slot's job has run. */
+  onSlot(slot: Slot, isDone: boolean): void;
 }
 
 export interface KeptToken {
@@ -182,7 +182,7 @@ export class Attempts {
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
-    if (reply.slot !== undefined) this.#target.once?.told(reply.slot, !reply.granted && reply.isDone === true);
+    if (reply.slot !== undefined) this.#target.once?.onSlot(reply.slot, !reply.granted && reply.isDone === true);
     if (!reply.granted) this.#ticket = reply.position?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.

@@ -23,7 +23,8 @@ import {
   type ReleaseReply,
   trustedMs,
 } from '../store';
-import { limits, pollEveryMs } from '../stores/embedded/mutex-queue';
+import { limits } from '../stores/embedded/mutex-queue';
+import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';
 
 /** What is the same for all waiters of one queue. */
 export interface QueueKey {
@@ -141,6 +142,8 @@ export class Queue implements GrantSource {
   #commandTimeoutMs = 0;
   /** When that was sent, by the clock of the port. */
   #requestedMs = 0;
+  /** One function for all its requests: of thousands of queues at rest, the collector would have to move so many. */
+  readonly #onTimer = (): void => this.#request();
 
   constructor(key: QueueKey, port: QueuePort) {
     this.key = key;
@@ -159,7 +162,7 @@ export class Queue implements GrantSource {
     return position;
   }
 
-  /** The waiter is told nothing any more. The last one to leave takes the entry with it. */
+  /** The waiter is called no more. When the last one leaves, the entry is abandoned. */
   leave(position: Position): void {
     if (!this.#positions.delete(position) || this.#positions.size > 0) return;
     this.#abandonEntry(position.waiter.commandTimeoutMs);
@@ -265,21 +268,15 @@ export class Queue implements GrantSource {
     const head = this.#positions.first;
     // The lock was handed off to the last waiter while this was on its way.
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
-    this.#tell(undefined);
+    this.#report(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
     head.hasWaited = true;
     entry.answered = reply.sent;
     entry.ticket = reply.position?.ticket ?? entry.ticket;
-    const { before = 0, outside = false } = reply.position ?? {};
-    if (before > 0) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
+    if (isBehindOthers(reply)) this.#handOffsLeft = Math.min(this.#handOffsLeft, handOffsAmongOthers);
     if (this.#wakeUp !== undefined) return this.#onWakeUp(this.#wakeUp);
-    // What the holder had left may be over by the time we hear of it.
-    if (reply.leftMs >= 0 && this.#port.nowMs() - this.#requestedMs > reply.leftMs) return this.#requestAfter(0);
-    const random = this.#port.random();
-    const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), this.#port.leastPollMs * (0.9 + 0.1 * random));
-    // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
-    if (outside && before === 0) this.#requestAfter(Math.min(Math.max(head.waiter.retryTimeoutMs, 1), everyMs));
-    else this.#requestAfter(Math.min(reply.leftMs < 0 ? everyMs : reply.leftMs + 1 + before, everyMs));
+    const tookMs = this.#port.nowMs() - this.#requestedMs;
+    this.#requestAfter(pauseWhileBusy(reply, tookMs, head.waiter.retryTimeoutMs, this.#port));
   }
 
   #onWakeUp({ nonce, fence }: WakeUp): void {
@@ -306,7 +303,7 @@ export class Queue implements GrantSource {
     if (tookMs >= trustedMs(this.key.lifetimeMs)) {
       this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
       const error = tooLate(this.key.key, tookMs, this.key.lifetimeMs);
-      this.#tell(error);
+      this.#report(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
     const { token, mayExecuteUntilMs, fences } = entry;
@@ -317,7 +314,7 @@ export class Queue implements GrantSource {
 
   #give(head: Position, grant: Grant): void {
     this.#positions.delete(head);
-    // A holder before has lost it, and may notice that only while this one is being told.
+    // An earlier holder has lost it, and may notice that only while this one is called.
     this.#holder = undefined;
     this.#holder = head.waiter.granted(grant, this);
     if (this.#positions.size > 0) this.#requestLater(this.#holder);
@@ -330,12 +327,12 @@ export class Queue implements GrantSource {
     if (error.unknown) entry.mayExecuteUntilMs = this.#port.nowMs() + this.#commandTimeoutMs;
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     if (!error.retryable) return this.#failAll(error, head.waiter.commandTimeoutMs);
-    this.#tell(error);
+    this.#report(error);
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
   }
 
-  /** Redis cannot be reached, or can be again: nothing to tell while all goes well. */
-  #tell(error: LockBackendError | undefined): void {
+  /** Redis cannot be reached, or can be again: nothing to report while all goes well. */
+  #report(error: LockBackendError | undefined): void {
     if (error === undefined && !this.#isTroubled) return;
     this.#isTroubled = error !== undefined;
     for (const { waiter } of this.#positions) waiter.troubled(error);
@@ -361,15 +358,12 @@ export class Queue implements GrantSource {
 
   /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
   #requestLater(holder: Holder): void {
-    this.#requestAfter(Math.min(Math.max(holder.leftMs(), 0) + 1, Math.max(pollEveryMs(0), this.#port.leastPollMs)));
+    this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port));
   }
 
   #requestAfter(ms: number): void {
     this.#stopTimer();
-    this.#timer = this.#port.setTimer(() => {
-      this.#timer = undefined;
-      this.#request();
-    }, ms);
+    this.#timer = this.#port.setTimer(this.#onTimer, ms);
   }
 
   #stopTimer(): void {

@@ -32,9 +32,12 @@ import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
 
 /** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
-const mostRequestsPerSecond = 2000;
-/** Its entries expire after twice as long without a sign; Redis believes no deadline that is more than 10 s away by its clock, which may be set. */
-const mostPollMs = 4800;
+const mostRequestsPerSecond = 1250;
+/**
+ * Its entries expire after twice as long without a sign, but after 10 s at most: Redis believes no deadline that is further away by its
+ * clock, which may be set. So there is time for one request that is lost to be made again before they do.
+ */
+const mostPollMs = 8000;
 
 const queuesOfStores = new WeakMap<Store, Queues>();
 /** Stores of which it was said that they have no wake-ups. */

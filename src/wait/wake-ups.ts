@@ -56,7 +56,7 @@ export class WakeUps {
   #ids = 0;
   #scopes = 0;
 
-  /** @param listensAlone What is told to all that listen is heard on the own channel. */
+  /** @param listensAlone Messages for all channels are received on the own one. */
   constructor(listen: NonNullable<Store['listen']>, listensAlone: boolean, others: Others) {
     this.#listen = listen;
     this.#listensAlone = listensAlone;

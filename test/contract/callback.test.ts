@@ -10,7 +10,7 @@ import redisExpLock from '../../src/index';
 import { holdReply } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
-import { called, published, spin, uncaught } from './outcomes';
+import { blockFor, called, published, uncaught } from './outcomes';
 import { describeEach, type Here, stranger } from './places';
 
 describeEach('the callback form', (here) => {
@@ -262,7 +262,7 @@ describeEach('the callback form', (here) => {
   it('H7: a grant that was over before the callback could run is an error, and the key is released', async () => {
     const short = redisExpLock({ redis: here.redis, lifetime: 500 });
     // Runs between the reply and the callback, and takes longer than the lifetime.
-    const stall = { asyncStart: () => spin(600) };
+    const stall = { asyncStart: () => blockFor(600) };
     const channel = tracingChannel('redis-exp-lock:acquire');
     channel.subscribe(stall as never);
     const { err, done } = await called(short, key).finally(() => channel.unsubscribe(stall as never));

@@ -82,7 +82,7 @@ describeEach('operating', (here) => {
       lockAt(here.redis, { prefix: 'app:' }).list({ scan: true });
     });
 
-    it('a scan finds every lock under its prefix, and says what it has looked at', async () => {
+    it('a scan finds every lock under its prefix, and says what it has covered', async () => {
       const [one, other] = [lockAt(here.redis, { prefix: `${key}*[a]?\\` }), lockAt(here.elsewhere)];
       await Promise.all([one.promise('1', { owner: 'me' }), one.promise('2'), other.promise(`${key}xay`)]);
       const list = other.list({ prefix: `${key}*[a]?\\`, scan: true });

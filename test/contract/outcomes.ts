@@ -47,41 +47,57 @@ export function called(
   return new Promise((resolve) => withLock(key, options, (err, done) => resolve({ err, done: done! })));
 }
 
-/** The process stands still. */
-export function spin(ms: number): void {
-  const endMs = performance.now() + ms;
-  while (performance.now() < endMs);
+/** Blocks this process, as a computation without a pause does; it costs no processor time. */
+export function blockFor(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
 const ofTest = new AsyncLocalStorage<unknown>();
 const ofTestWithClients = new AsyncLocalStorage<unknown>();
+let forgetTimers = (): void => {};
 
 /**
  * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire. Clients have timers of
  * their own, and what other tests left behind goes on reconnecting and releasing: so what set it must be in src, in a
  * step that began after this call. Call it in the test, or in a hook that waits for nothing. For a fake clock, once it is
- * installed: when that is restored this is gone too.
+ * installed. It ends with the test: each timer that it looks at costs a stack.
  */
 export function libraryTimers(): () => number {
   const open = new Set<unknown>();
   ofTest.enterWith(open);
   const { setTimeout: set, clearTimeout: clear } = globalThis;
-  Object.assign(globalThis, {
+  const watched = {
     setTimeout(callback: (...args: unknown[]) => void, ms?: number, ...args: unknown[]) {
+      if (ofTest.getStore() !== open) return set(callback, ms, ...args);
       const timer: unknown = set(() => {
         open.delete(timer);
         callback(...args);
       }, ms);
       const [, , caller] = new Error().stack!.split('\n');
-      if (ofTest.getStore() === open && /\/src\//.test(caller!)) open.add(timer);
+      if (/\/src\//.test(caller!)) open.add(timer);
       return timer;
     },
     clearTimeout(timer: NodeJS.Timeout | undefined) {
       open.delete(timer);
       clear(timer);
     },
-  });
+  };
+  Object.assign(globalThis, watched);
+  const before = forgetTimers;
+  forgetTimers = () => {
+    ofTest.enterWith(undefined);
+    // A fake clock may have been restored meanwhile, and this with it.
+    if (globalThis.setTimeout === (watched.setTimeout as unknown)) globalThis.setTimeout = set;
+    if (globalThis.clearTimeout === watched.clearTimeout) globalThis.clearTimeout = clear;
+    forgetTimers = before;
+    before();
+  };
   return () => open.size;
+}
+
+/** After each test: no timers are counted any more. */
+export function stopCountingTimers(): void {
+  forgetTimers();
 }
 
 /**

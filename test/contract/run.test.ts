@@ -6,7 +6,7 @@ import redisExpLock from '../../src/index';
 import { answer } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
-import { failure, published, spin, uncaught } from './outcomes';
+import { blockFor, failure, published, uncaught } from './outcomes';
 import { describeEach, stranger } from './places';
 
 describeEach('run', (here) => {
@@ -97,7 +97,7 @@ describeEach('run', (here) => {
     });
 
     it('H7: does not run under a grant that was over before it could', async () => {
-      const stall = { asyncStart: () => spin(600) };
+      const stall = { asyncStart: () => blockFor(600) };
       const channel = tracingChannel('redis-exp-lock:acquire');
       channel.subscribe(stall as never);
       let ran = false;

@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { failure, pending, spin } from '../contract/outcomes';
+import { blockFor, failure, pending } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 
 const { memoryStore, Lock, RWLock, Semaphore } = redisExpLock;
@@ -53,7 +53,7 @@ describe('the memory store and a blocked event loop', () => {
             expect(over).to.equal(true);
             return release;
           });
-          spin(15 * lifetime);
+          blockFor(15 * lifetime);
           if (lease !== undefined) {
             expect(lease.remaining()).to.be.within(1, lifetime);
             expect(lease.signal.aborted).to.equal(false);
@@ -71,7 +71,7 @@ describe('the memory store and a blocked event loop', () => {
     const fences = await withLock.run('key', async ({ fence, signal }) => {
       for (let n = 0; n < 5; n += 1) waiting.push(withLock.promise('key', { maxRetries: 10_000, retryTimeout: 1 }));
       for (let n = 0; n < 5; n += 1) {
-        spin(3 * lifetime);
+        blockFor(3 * lifetime);
         await sleep(2);
         expect((await withLock.inspect('key')).locked).to.equal(true);
         expect(await withLock.tryLock('key')).to.equal(null);
@@ -116,7 +116,7 @@ describe('the memory store and a blocked event loop', () => {
 
   it('not lost when the table forgets what is spare', async () => {
     await withLock.run('key', async () => {
-      spin(3 * lifetime);
+      blockFor(3 * lifetime);
       for (let n = 0; n < 10_000; n += 1)
         await (await withLock.promise(`many:${n}`, { lifetime: 10_000, fencing: false }))();
       expect(await withLock.tryLock('key')).to.equal(null);
@@ -127,7 +127,7 @@ describe('the memory store and a blocked event loop', () => {
     const lost = async (reason: string, end: () => unknown, options: redisExpLock.Options = {}): Promise<void> => {
       const running = withLock.run('key', options, async ({ signal }) => {
         end();
-        spin(3 * lifetime);
+        blockFor(3 * lifetime);
         await waitFor(() => signal.aborted);
       });
       expect(await failure(running)).to.include({ code: 'ERR_LOCK_LOST', reason });
@@ -141,7 +141,7 @@ describe('the memory store and a blocked event loop', () => {
 
   it('`maxHold` that is over in a stall: held to the end of its last lifetime, as without', async () => {
     const running = withLock.run('key', { lifetime: 1_000, maxHold: 1_500 }, async ({ signal }) => {
-      spin(1_800);
+      blockFor(1_800);
       expect(signal.aborted).to.equal(false);
       expect((await withLock.inspect('key')).locked).to.equal(true);
       await waitFor(() => signal.aborted);
@@ -151,7 +151,7 @@ describe('the memory store and a blocked event loop', () => {
 
   it('what is not renewed ends with its lifetime, as ever', async () => {
     const lease = await withLock.promise('key');
-    spin(2 * lifetime);
+    blockFor(2 * lifetime);
     expect(lease.remaining()).to.equal(0);
     expect(await lease()).to.equal(false);
   });

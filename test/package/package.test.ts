@@ -280,7 +280,7 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
     remove();
   });
 
-  it('works where there is no SQLite; a caller that asks for shared memory is told in one line what to install', async () => {
+  it('works where there is no SQLite; a caller of shared memory gets one line that says what to install', async () => {
     const program = `
       process.getBuiltinModule = undefined; // a Node that has it loses it
       const redisExpLock = require('redis-exp-lock');

@@ -369,7 +369,7 @@ describe('the command line', function () {
     const lease = await withLock.promise(`${key}\x1b[2J\u202e`);
     const shown = await typed('ls', '--scan', key);
     expect(shown.out).to.contain(`${key}\\u001b[2J\\u202e`).and.not.to.contain('\x1b');
-    expect(shown.out.trim().split('\n').at(-1)).to.equal('1 lock; 0 processes registered, every key looked at');
+    expect(shown.out.trim().split('\n').at(-1)).to.equal('1 lock; 0 processes registered, every key scanned');
     const top = start(['top', '--scan', key]);
     await top.says('1 held, 0 waiting');
     top.child.kill('SIGINT');

@@ -120,7 +120,7 @@ describe('the queue among processes', function () {
       await nothingLeft();
     });
 
-    it('H29: five in front are stopped (SIGSTOP): who stands behind them has it after one delay; later they go on', async () => {
+    it('H29: five in front are stopped (SIGSTOP): the next behind them has it after one delay; later they go on', async () => {
       const held = await standInLine(2);
       const waiting = withLock.promise(key);
       await stands(count + 1);
@@ -142,7 +142,7 @@ describe('the queue among processes', function () {
       await nothingLeft();
     });
 
-    it('H29: five in front are killed (kill -9): who stands behind them has it after one delay', async () => {
+    it('H29: five in front are killed (kill -9): the next behind them has it after one delay', async () => {
       const held = await standInLine(3);
       const waiting = withLock.promise(key);
       await stands(count + 1);

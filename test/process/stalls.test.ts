@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { busyFor, isExtension, lossOf, rejectionOf } from '../redis/holding';
+import { blockFor, isExtension, lossOf, rejectionOf } from '../redis/holding';
 import { cont, exited, type NodeChild, startChild, stop, waitFor } from '../support/processes';
 import { type Client, connect, recordCommands, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -52,7 +52,7 @@ describe('stalls', function () {
       const lease = await withLock.promise(key);
       await direct.pExpire(key, 60_000); // the key itself lives on, with our token
       const recording = await recordCommands({ port });
-      busyFor(500);
+      blockFor(500);
       expect(lease.remaining()).to.equal(0);
       expect(lease.signal.aborted).to.equal(true);
       expect(lease.signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'stalled' });
@@ -69,7 +69,7 @@ describe('stalls', function () {
       setTimeout(() => {
         seen = signal.aborted;
       }, 450);
-      busyFor(500);
+      blockFor(500);
       await sleep(0);
       expect(seen).to.equal(true);
       expect(signal.reason.reason).to.equal('stalled');
@@ -79,7 +79,7 @@ describe('stalls', function () {
       const error = await rejectionOf(
         withLock.run(key, async () => {
           await direct.pExpire(key, 60_000);
-          busyFor(500);
+          blockFor(500);
           return 'result';
         }),
       );
@@ -89,7 +89,7 @@ describe('stalls', function () {
 
     it('a stall shorter than what is left is no loss', async () => {
       const lease = await withLock.promise(key, { lifetime: 3_000 });
-      busyFor(900);
+      blockFor(900);
       await sleep(100);
       expect(lease.signal.aborted).to.equal(false);
       expect(lease.remaining()).to.be.above(0);
@@ -164,7 +164,7 @@ describe('stalls', function () {
       expect(extended).to.equal(true);
     });
 
-    it('ahead: lost at once, told within a second or so although the lifetime is a minute, and for good', () => {
+    it('ahead: lost at once, noticed within a second or so although the lifetime is a minute, and for good', () => {
       expect(report.ahead.remaining).to.deep.equal([0, 0]);
       expect(report.ahead.reason).to.equal('stalled');
       expect(report.ahead.extended).to.deep.equal([false, false, false]);
@@ -190,7 +190,7 @@ describe('stalls', function () {
       expect(await exited(careless)).to.deep.equal({ code: 0, signal: null });
     });
 
-    it('who listens is told all the same', () => {
+    it('a listener is notified all the same', () => {
       expect(report.callbackErrors).to.equal(1);
       expect(report.lost.slice(0, 4), 'released by us').to.deep.equal([null, null, null, null]);
       // 'stalled' where the machine was too busy to notice the end in time.
@@ -200,7 +200,7 @@ describe('stalls', function () {
     });
   });
 
-  it('H20: a loss that nobody looks at costs nothing', async () => {
+  it('H20: a loss without a listener costs nothing', async () => {
     const client = await connect(url);
     const withLock = redisExpLock({ redis: client, lifetime: 600 });
     const leases = await Promise.all(Array.from({ length: 100 }, (_, i) => withLock.promise(`${key}:${i}`)));

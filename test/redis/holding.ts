@@ -9,6 +9,8 @@ import redisExpLock from '../../src/index';
 import { scripts } from '../../src/scripts/generated';
 import type { FaultProxy } from '../support/fault-proxy';
 
+export { blockFor } from '../contract/outcomes';
+
 type ScriptName = 'acquire' | 'extend' | 'release' | 'inspect';
 
 interface Call {
@@ -69,12 +71,6 @@ export function extensionsIn(args: readonly string[]): string[] {
 /** The keys of every extension that the proxy saw. */
 export function extendedKeys(proxy: FaultProxy): string[] {
   return proxy.commands.flatMap(({ args }) => extensionsIn(args));
-}
-
-/** Blocks this process, as a computation without a pause does. */
-export function busyFor(ms: number): void {
-  const endMs = performance.now() + ms;
-  while (performance.now() < endMs);
 }
 
 /** The reason with which a lease, or a signal kept from one, aborts. */

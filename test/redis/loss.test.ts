@@ -13,7 +13,7 @@ import { dropReply, type FaultProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, recordCommands } from '../support/redis';
 import { useProxy } from './behind-proxy';
-import { busyFor, FakeRedis, isExtension, isRelease, lossOf, rejectionOf } from './holding';
+import { blockFor, FakeRedis, isExtension, isRelease, lossOf, rejectionOf } from './holding';
 
 const { LockLostError } = redisExpLock;
 
@@ -63,7 +63,7 @@ describe('loss', () => {
 
     it('stalled: this process did not run when it should have renewed', async () => {
       const lease = await withLock.promise(key, { lifetime: 300, autoExtend: true });
-      busyFor(400);
+      blockFor(400);
       expect((await lossOf(lease)).reason).to.equal('stalled');
     });
 
@@ -144,7 +144,7 @@ describe('loss', () => {
   });
 
   describe('remaining and extend', () => {
-    it('remaining() counts down from a little less than the lifetime, and is 0 from the moment a release is asked for', async () => {
+    it('remaining() counts down from a little less than the lifetime, and is 0 from the moment a release is requested', async () => {
       const sentMs = performance.now();
       const lease = await withLock.promise(key, { lifetime: 10_000 });
       const first = lease.remaining();
@@ -262,7 +262,7 @@ describe('loss', () => {
         options: { autoExtend: false, lifetime: 300 },
         lose: (lease) => waitFor(() => lease.remaining() === 0),
       },
-      stalled: { options: { lifetime: 300 }, lose: () => busyFor(400) },
+      stalled: { options: { lifetime: 300 }, lose: () => blockFor(400) },
       closed: { lose: () => void withLock.close({ drain: false }) },
     };
     for (const [reason, { options, lose }] of Object.entries(causes)) {
@@ -280,7 +280,7 @@ describe('loss', () => {
       });
     }
 
-    it('the loss is told, with the result, also when the release fails', async () => {
+    it('the loss is reported, with the result, also when the release fails', async () => {
       const error = await rejectionOf(
         withLock.run(key, { lifetime: 400, commandTimeout: 100 }, async (lease) => {
           proxy.blackHole();
@@ -378,7 +378,7 @@ describe('loss', () => {
       expect(fake.locks.has('k'), 'released').to.equal(false);
     });
 
-    it('H18: a monotonic clock that stood still does not save the lock: the wall clock says that it is over', async () => {
+    it('H18: a monotonic clock that stops does not save the lock: the wall clock says that it is over', async () => {
       const lease = await lock.promise('k', { lifetime: 60_000 });
       const { signal } = lease;
       await clock.tickAsync(5_000);

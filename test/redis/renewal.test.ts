@@ -23,7 +23,7 @@ import { waitFor } from '../support/processes';
 import { type Client, connect, recordCommands, startRedis, uniqueKey } from '../support/redis';
 import { useProxy } from './behind-proxy';
 import {
-  busyFor,
+  blockFor,
   extendedKeys,
   extensionsIn,
   FakeRedis,
@@ -54,8 +54,8 @@ describe('renewal', () => {
     await waitFor(() => renewals() >= before + times, { what: `${times} renewals` });
   }
 
-  describe('who is renewed', () => {
-    it('promise, tryLock and the callback form hold for the lifetime only, unless told otherwise', async () => {
+  describe('which locks are renewed', () => {
+    it('promise, tryLock and the callback form hold for the lifetime only, by default', async () => {
       const [first, second, third] = [uniqueKey(), uniqueKey(), uniqueKey()];
       await withLock.promise(first, { lifetime: 300 });
       await withLock.tryLock(second, { lifetime: 300 });
@@ -343,7 +343,7 @@ describe('renewal', () => {
       await proxy.seen({ match: isExtension });
       await waitFor(() => lease.remaining() > 1_000, { what: 'the renewal to be heard' });
       const before = renewals();
-      busyFor(850); // two renewals long
+      blockFor(850); // two renewals long
       await sleep(150);
       expect(renewals() - before).to.be.at.most(2);
       expect(lease.remaining()).to.be.above(0);
@@ -432,7 +432,7 @@ describe('renewal', () => {
       ['a renewal', 300, () => proxy.seen({ match: isExtension })],
       ['another extension', 5_000, (lease: redisExpLock.Lease) => lease.extend(30_000)],
     ] as const) {
-      it(`an extension of unknown outcome that runs after ${what} leaves nobody believing in more than Redis keeps`, async () => {
+      it(`an extension of unknown outcome that runs after ${what} leaves no holder a validity longer than Redis keeps`, async () => {
         const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true, commandTimeout });
         let late: readonly string[] = [];
         // It is in a buffer of the connection that is given up.

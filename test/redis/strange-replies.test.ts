@@ -5,7 +5,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
-import { failure, spin } from '../contract/outcomes';
+import { blockFor, failure } from '../contract/outcomes';
 import { replaceReply } from '../support/fault-proxy';
 import type { Client, RedisServer } from '../support/redis';
 import { useWire } from './wire';
@@ -125,7 +125,7 @@ describe('strange and late replies', () => {
   });
 
   describe('H6 and H7: the time between', () => {
-    it('H6: a server that stands still for longer than the lifetime: not granted, and released', async () => {
+    it('H6: a server that is paused for longer than the lifetime: not granted, and released', async () => {
       await (await withLock.promise(key))();
       for (const stall of [
         () => server.command('CLIENT', 'PAUSE', 1_000, 'ALL'),
@@ -145,12 +145,12 @@ describe('strange and late replies', () => {
       }
     });
 
-    it('H7: a process that stands still between reply and callback: an error, and the key is released', async () => {
+    it('H7: a process that is paused between reply and callback: an error, and the key is released', async () => {
       let stalls = true;
       // A client whose reply is followed, in the same turn, by something that takes longer than the lifetime.
       const stalling = (work: Promise<unknown>): Promise<unknown> =>
         work.then((reply) => {
-          if (stalls) process.nextTick(() => spin(600));
+          if (stalls) process.nextTick(() => blockFor(600));
           stalls = false;
           return reply;
         });

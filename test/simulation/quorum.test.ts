@@ -122,7 +122,7 @@ describe('the quorum in simulated worlds', () => {
     expect(wroteBack / grants).to.be.lessThan(0.3);
   });
 
-  describe('a variant that somebody might think good enough is caught', () => {
+  describe('a variant that seems good enough is caught', () => {
     const variants: readonly [Broken, Partial<Rules>, RegExp, from?: number][] = [
       ['no write-back', { proposals: false, turnsEach: 4 }, /^fence/],
       ['no restart guard', { restart: 0.12, leave: 0.2, holdMs: 150, lifetimeMs: 400 }, /hold it|^fence/],

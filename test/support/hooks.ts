@@ -6,11 +6,13 @@
  */
 
 import type { RootHookObject } from 'mocha';
+import { stopCountingTimers } from '../contract/outcomes';
 import { stopProxies } from './fault-proxy';
 import { killChildren } from './processes';
 import { closeAll, stopServers } from './redis';
 
 export const mochaHooks: RootHookObject = {
+  afterEach: stopCountingTimers,
   async afterAll() {
     closeAll();
     await stopProxies();

@@ -1,4 +1,4 @@
-// What the machine is asked, and what it answers: the arguments and replies of the scripts, as data.
+// The requests and replies of the machine: the arguments and replies of the scripts, as data.
 import type { Mode, QueueEntry, QueuePosition, Slots } from '../../store';
 
 export interface AcquireCommand {
@@ -31,13 +31,13 @@ export interface ReleaseCommand {
   /** How long the key yields to callers outside the queue, when it is their turn. */
   readonly yieldMs: number;
   /** What the same process is queued with from now on. One key only. */
-  readonly next?: Claim | undefined;
+  readonly next?: LockRequest | undefined;
   /** How it was held, where several may hold the key. */
   readonly mode?: Mode | undefined;
 }
 
-/** What is asked for, whether by a command or by an entry of the queue. */
-export type Claim = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'queueAs'>;
+/** What is requested, by a command or by an entry of the queue. */
+export type LockRequest = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'queueAs'>;
 
 export type Acquired =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }

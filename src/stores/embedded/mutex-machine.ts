@@ -7,7 +7,7 @@
 import { freedChannel } from '../../operator';
 import { type Mode, type Slots, slotAt } from '../../store';
 import { hashOf } from '../../token';
-import type { AcquireCommand, Acquired, Claim, Extended, Publish, ReleaseCommand, Released } from './command';
+import type { AcquireCommand, Acquired, Extended, LockRequest, Publish, ReleaseCommand, Released } from './command';
 import { LockTable } from './lock-table';
 import {
   enqueue,
@@ -208,12 +208,12 @@ export class Machine extends LockTable {
     return 'given';
   }
 
-  #busy(row: Row, untilMs: number, claim: Claim, micros: number): Acquired {
+  #busy(row: Row, untilMs: number, request: LockRequest, micros: number): Acquired {
     const leftMs = Math.max(untilMs - Math.floor(micros / 1000), 0);
     return {
       outcome: 'busy',
       leftMs,
-      position: claim.queueAs && enqueue(row, claim, claim.queueAs, micros, this.#limits),
+      position: request.queueAs && enqueue(row, request, request.queueAs, micros, this.#limits),
     };
   }
 
@@ -221,7 +221,12 @@ export class Machine extends LockTable {
    * Free locks become ours under one fence; what is ours already only ever lives longer. Of locks that are all ours already no
    * later holder has a fence: the last ones minted are as good as those minted then.
    */
-  #take(rows: readonly Row[], { token, lifetimeMs, fences, queueAs }: Claim, least: number, micros: number): Acquired {
+  #take(
+    rows: readonly Row[],
+    { token, lifetimeMs, fences, queueAs }: LockRequest,
+    least: number,
+    micros: number,
+  ): Acquired {
     const nowMs = Math.floor(micros / 1000);
     const areOurs = rows.every((row) => row.token === token);
     if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);

@@ -1,7 +1,7 @@
 // The queue of a row, and the turns of callers outside it: what queue.lua does, in the same order.
 import type { QueueEntry, QueuePosition } from '../../store';
 import { isOurs } from '../../token';
-import type { Claim } from './command';
+import type { LockRequest } from './command';
 import type { Entry, Row } from './row';
 
 export interface Limits {
@@ -47,7 +47,7 @@ export function pollEveryMs(before: number, { pollMs, pollers, mostPollMs }: Lim
 /** Writes down the position of a token, under the first ticket that it was given. */
 export function enqueue(
   row: Row,
-  { token, lifetimeMs, fences }: Claim,
+  { token, lifetimeMs, fences }: LockRequest,
   { channel, id, ticket, silenceMs = 0 }: QueueEntry,
   micros: number,
   most: Limits,

@@ -34,12 +34,12 @@ interface Room {
 
 /** The same numbers are in holders.lua, waiters.lua. */
 const readersPassMicros = 500_000;
-/** So many are notified by one release, and may be admitted before those in front of them have asked. */
+/** So many are notified by one release, and may be admitted before those in front of them have retried. */
 const mostNotified = 32;
 /** There is one upgrade at most, and nobody else can go in before it. */
 const upgradeTicket = 1;
 
-/** A semaphore that was asked for with another number of permits. */
+/** A semaphore that was requested with another number of permits. */
 export class LimitError extends Error {}
 
 export function acquireShared(
@@ -81,7 +81,7 @@ export function acquireShared(
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
-    all.most = 0; // the scripts keep the token of this change where the number of permits stands
+    all.most = 0; // the scripts keep the token of this change in place of the number of permits
     wake(all, micros, notify);
     return { outcome: 'granted', fence: mine!.fence, others: apart };
   }
@@ -196,7 +196,7 @@ export function permitsOut(all: Shared, micros: number): number {
   return alive.reduce((sum, each) => sum + each.permits, 0);
 }
 
-/** Whether `asking`, which is in the queue, may go in: those before it for whom there is room count as holders. */
+/** Whether `asking`, which is queued, may be granted: entries before it that have room count as holders. */
 function isTurnOf(
   asking: SharedEntry,
   all: Shared,

@@ -1,6 +1,6 @@
 // A change in place by a majority: a reader that becomes the writer, or a writer that becomes a reader, under the token that it
 // has. A node that is not asked, or has no room, keeps the token as it was: so an extension of a writer counts only the nodes
-// where it is one, and a node that goes on excluding others for a reader costs nothing but their patience.
+// where it is one, and a node that goes on excluding others for a reader only makes these wait longer.
 //
 // A change that a minority has made stays until it is made everywhere, or reverted by the caller under a later number.
 import { type AcquireReply, type AcquireRequest, earlier, type Mode, type Moment } from '../../store';

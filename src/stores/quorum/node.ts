@@ -56,7 +56,7 @@ export class QuorumNode {
     );
   }
 
-  /** Resolves once the server is identified; undefined when it is. Where connections cannot be told apart, it asks each time. */
+  /** Resolves once the server is identified; undefined when it is. If connections cannot be told apart, it is identified each time. */
   identify(timeoutMs: number): Promise<void> | undefined {
     if (this.#isIdentityHidden || (this.store.generation !== undefined && !this.mayHaveChanged)) return undefined;
     return this.#identify(timeoutMs);

@@ -51,10 +51,10 @@ export class QuorumOperator implements Operator {
 
   async processes(commandTimeoutMs: number): Promise<Processes> {
     const seen = await Promise.allSettled(this.#operators().map((each) => each.processes(commandTimeoutMs)));
-    const told = seen.flatMap((each) => (each.status === 'fulfilled' ? each.value : []));
-    if (told.length === 0) throw (seen[0] as PromiseRejectedResult).reason;
-    const texts = new Set(told.flatMap((each) => each.texts));
-    return { atMs: told[0]!.atMs, texts: [...texts] };
+    const answers = seen.flatMap((each) => (each.status === 'fulfilled' ? each.value : []));
+    if (answers.length === 0) throw (seen[0] as PromiseRejectedResult).reason;
+    const texts = new Set(answers.flatMap((each) => each.texts));
+    return { atMs: answers[0]!.atMs, texts: [...texts] };
   }
 
   async *#keys(...args: Parameters<NonNullable<Operator['keys']>>): AsyncGenerator<readonly string[], void> {

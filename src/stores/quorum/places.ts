@@ -1,7 +1,7 @@
 // A semaphore on a quorum: so many places, each with one holder at a node, and held by the caller that a majority names. Counting votes would
 // not do: three nodes with two permits each would admit three holders. Several permits are several places, or none.
 //
-// So a caller names the places that it wants, and asks first which are free. Callers of one process ask together and choose
+// So a caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
 // different ones; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
 import { nextTick } from '../../real-timers';
 import { type AcquireRequest, type Mode, placesText } from '../../store';
@@ -9,17 +9,17 @@ import type { Nodes, Tally } from './nodes';
 
 export type PlacesRequest = AcquireRequest & { readonly mode: Mode };
 
-/** A question that is asked after all who share its answer have come. */
-interface Question {
-  /** The places that are free, best first; who chooses some takes them out. */
+/** A request that is sent after all callers that share its reply have come. */
+interface SharedRead {
+  /** The places that are free, best first; a caller that chooses some removes them. */
   readonly free: Promise<number[]>;
   isSent: boolean;
 }
 
 export class Places {
   readonly #nodes: Nodes;
-  /** By what is asked: the question that is not sent yet, or the last one. */
-  readonly #questions = new Map<string, Question>();
+  /** By key: the request that is not sent yet, or the last one. */
+  readonly #reads = new Map<string, SharedRead>();
 
   constructor(nodes: Nodes) {
     this.#nodes = nodes;
@@ -41,22 +41,22 @@ export class Places {
     return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...request.mode, group } };
   }
 
-  /** One question is under way at most. What was sent before a caller came would not know what was released for it. */
+  /** One read is under way at most. What was sent before a caller came would not know what was released for it. */
   #ask(request: PlacesRequest): Promise<number[]> {
     const { keys, mode, commandTimeoutMs } = request;
     const what = `${mode.most} ${commandTimeoutMs} ${keys}`;
-    const last = this.#questions.get(what);
+    const last = this.#reads.get(what);
     if (last !== undefined && !last.isSent) return last.free;
     const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
     const send = (): Promise<number[]> => {
-      question.isSent = true;
+      read.isSent = true;
       return freePlaces(this.#nodes, request).finally(() => {
-        if (this.#questions.get(what) === question) this.#questions.delete(what);
+        if (this.#reads.get(what) === read) this.#reads.delete(what);
       });
     };
-    const question: Question = { isSent: false, free: before.then(send, send) };
-    this.#questions.set(what, question);
-    return question.free;
+    const read: SharedRead = { isSent: false, free: before.then(send, send) };
+    this.#reads.set(what, read);
+    return read.free;
   }
 }
 

@@ -10,6 +10,7 @@
 import type { LockBackendError } from '../../errors';
 import type { Linked } from '../../linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../../store';
+import { FenceVotes } from './fence-votes';
 import type { Clock, QuorumNode } from './node';
 import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
@@ -39,12 +40,11 @@ export class Round implements Linked<Round> {
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
-  /** The nodes that voted for us, and the last fence that each is known to have. */
-  readonly #fences = new NodeMap<number>();
+  /** Of the nodes that voted for us. */
+  readonly #fences = new FenceVotes();
   /** Nodes that have not answered yet. */
   readonly #open = new NodeMap<true>();
   readonly #reserve: Reserve;
-  #raising: Set<QuorumNode> | undefined;
   /** Where the token may be, and until when a lost request may still bring it there. */
   readonly #holders = new NodeMap<number>();
   /** Nodes that had no room: the caller may be queued there. */
@@ -55,7 +55,6 @@ export class Round implements Linked<Round> {
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
   #writing = 0;
-  #fence: number | undefined;
   #mayExecuteUntilMs = 0;
   #releases: Releases | undefined;
 
@@ -214,25 +213,22 @@ export class Round implements Linked<Round> {
 
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
-    this.#fence ??= largest(this.#fences.values());
-    if (countOf(this.#fences.values(), this.#fence) >= this.#nodes.majority) {
-      this.#phase = 'granted';
-      this.#isServed = true;
-      const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
-      // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
-      const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
-      for (const node of mayQueue) this.#leaveQueue(node);
-      return this.#onVerdict({ is: 'granted', fence: this.#fence, wroteBack: this.#raising !== undefined });
+    const { fence } = this.#fences;
+    if (!this.#fences.isKnownTo(this.#nodes.majority)) {
+      for (const node of this.#fences.takeBehind()) this.#raise(node, fence);
+      return;
     }
-    for (const [n, node] of this.#fences.keys().entries()) {
-      if (this.#fences.values()[n]! < this.#fence && !this.#raising?.has(node)) this.#raise(node, this.#fence);
-    }
+    this.#phase = 'granted';
+    this.#isServed = true;
+    const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
+    // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
+    const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
+    for (const node of mayQueue) this.#leaveQueue(node);
+    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#fences.wroteBack });
   }
 
   #raise(node: QuorumNode, fence: number): void {
     const { keys, token, mode, commandTimeoutMs } = this.#request;
-    this.#raising ??= new Set();
-    this.#raising.add(node);
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
       this.#writing -= 1;
@@ -284,17 +280,4 @@ export class Round implements Linked<Round> {
 
 function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
   return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
-}
-
-function largest(fences: readonly number[]): number {
-  let most = 0;
-  for (const fence of fences) most = Math.max(most, fence);
-  return most;
-}
-
-/** How many are so large. */
-function countOf(fences: readonly number[], least: number): number {
-  let count = 0;
-  for (const fence of fences) if (fence >= least) count += 1;
-  return count;
 }

@@ -1,4 +1,4 @@
-// What an operator does, on one Redis: many locks in one command, and a little at a time where every key is looked at.
+// What an operator does, on one Redis: many locks in one command, and a few keys at a time in a scan.
 import type { LockBackendError } from '../../errors';
 import { companionOf, fenceKey, fenceKeyBeside, mayBeLock } from '../../keys';
 import {

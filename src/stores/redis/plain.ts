@@ -168,7 +168,7 @@ export function arePlain(together: readonly BatchedCall[]): boolean {
   return acquire === undefined || acquire.fences > 0 || (release === undefined && renewal === undefined);
 }
 
-/** @param refused Told of an error for all of them; true: they were sent in another way. */
+/** @param refused Called with an error for all of them; true: they were sent in another way. */
 export function sendPlain(together: readonly BatchedCall[], send: Send, refused: (error: unknown) => boolean): void {
   const batch = new PlainBatch(together);
   send(batch.asScript(), {

@@ -37,10 +37,10 @@ export async function* scanKeys(
     yield keys;
     if (!isPaced || cursor === '0') continue;
     const after = await microsOf(send, timeoutMs);
-    const told = before === undefined || after === undefined ? undefined : after - before;
+    const takenMicros = before === undefined || after === undefined ? undefined : after - before;
     before = after;
     const busyMs = performance.now() - startMs;
-    const spentMs = (told ?? keysInScan * scanMicros + keys.length * inspectMicros) / 1000;
+    const spentMs = (takenMicros ?? keysInScan * scanMicros + keys.length * inspectMicros) / 1000;
     // Scripts of others count too; but ours took no longer than we waited for them.
     await sleep(Math.max(0, Math.min(spentMs, busyMs) / serverShare - busyMs));
   }

@@ -4,7 +4,7 @@ import { optionError } from '../../../errors';
 /** A client of another package, which is not there at compile time. */
 export type Foreign = Record<string, any>;
 
-/** What throws when it is looked at has none. */
+/** A value whose properties throw has none. */
 export function hasMethods(value: unknown, ...names: string[]): boolean {
   if (typeof value !== 'object' || value === null) return false;
   try {

@@ -1,0 +1,55 @@
+// The fence of a grant by majority. Each node mints its own; the grant counts once so many of those that voted for it know the
+// largest of them as to make a majority, since none of these will mint one that is not larger (H65). The others are raised to it.
+import type { QuorumNode } from './node';
+import { NodeMap } from './node-map';
+
+export class FenceVotes {
+  /** The last fence that each node that voted is known to have. */
+  readonly #fences = new NodeMap<number>();
+  #fence: number | undefined;
+  #raising: Set<QuorumNode> | undefined;
+
+  get size(): number {
+    return this.#fences.size;
+  }
+
+  has(node: QuorumNode): boolean {
+    return this.#fences.has(node);
+  }
+
+  set(node: QuorumNode, fence: number): void {
+    this.#fences.set(node, fence);
+  }
+
+  delete(node: QuorumNode): void {
+    this.#fences.delete(node);
+  }
+
+  /** Nodes had minted different ones, so that the largest was written back to some. */
+  get wroteBack(): boolean {
+    return this.#raising !== undefined;
+  }
+
+  /** The largest there was at the first call: a vote that comes later raises it no more. */
+  get fence(): number {
+    this.#fence ??= Math.max(...this.#fences.values());
+    return this.#fence;
+  }
+
+  isKnownTo(majority: number): boolean {
+    const { fence } = this;
+    let count = 0;
+    for (const each of this.#fences.values()) if (each >= fence) count += 1;
+    return count >= majority;
+  }
+
+  /** The nodes that have to be raised to it, each once. */
+  takeBehind(): QuorumNode[] {
+    const { fence } = this;
+    const fences = this.#fences.values();
+    const behind = this.#fences.keys().filter((node, n) => fences[n]! < fence && !this.#raising?.has(node));
+    this.#raising ??= new Set();
+    for (const node of behind) this.#raising.add(node);
+    return behind;
+  }
+}
