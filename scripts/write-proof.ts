@@ -53,7 +53,7 @@ ${table(['break', 'where', 'caught by', 'after s'], rows)}`;
 
 /** What Spin calls a counterexample, in words. */
 const counterexamples: readonly (readonly [RegExp, string])[] = [
-  [/belief/, 'two believers'],
+  [/validity/, 'two valid holders'],
   [/gone/, 'a token that was released for good is granted the lock'],
   [/acceptance cycle/, 'a process waits for ever'],
   [/seen/, 'a fence that does not rise'],
@@ -133,11 +133,11 @@ function shimsMixed({ acquisitions, processes, contenders, scenarios }: any): st
     ],
   );
   return `\`SHIM_ACQUISITIONS=${acquisitions} npm run test:shims-mixed\`: ${contenders} contenders in ${processes} processes, half of which use the package that the shim
-stands for, want the same lock. Each notes when it held it, on one clock. A fault is somebody inside while another's lock is valid.
+replaces, want the same lock. Each notes when it held it, on one clock. A fault is somebody inside while another's lock is valid.
 
 ${table(['lock', 'servers', 'acquisitions', 'faults', 'lost', 'stalls', 'silent', 's'], rows)}
 
-Stalls: the machine stood still for longer than a lock lasts, so that its next holder came in before the last one knew of the end. Silent:
+Stalls: the machine was paused for longer than a lock lasts, so that its next holder came in before the last one knew of the end. Silent:
 releases that a server did not answer in time.`;
 }
 
@@ -185,7 +185,7 @@ processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the f
 - **Machines apart.** Every process and server of these runs is on one host. Networks are a proxy that loses, delays and cuts; clocks that
   differ are simulated.
 - **Managed services, Windows, macOS.** Linux on x64, and one version of Redis, in every run.
-- **Weeks.** The longest run is the torture above. Leaks are looked for in runs of minutes.
+- **Weeks.** The longest run is the torture above. Leaks are searched for in runs of minutes.
 - **The model is small.** Two processes, three or four acquisitions, a lifetime of three ticks. It has no renewal, no several keys, no
   hand-off within a process, no polling callers, no clocks of different rates; readers, writers, permits and quorum have the simulation and torture only.
 - **Mutation is partial.** A file without figures above was not mutated; one with figures may have met the quick tests only, so that more survive.

@@ -64,7 +64,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       'acquire, busy, inspect, extend, release: on every node',
     ],
     'a lock stays what it is while its slot moves': [changes, 'token and time intact, renewed on both sides'],
-    'a lock that had reached the replica is kept when its master dies or stands still (the latter GLIDE finds out by its own checks only)':
+    'a lock that had reached the replica is kept when its master dies or is paused (GLIDE notices a pause by its own checks only)':
       [changes, 'its replica takes over, and locks are kept and renewed there'],
     'exclusion across a failover': ['test/redis/replicas.test.ts', 'grants twice; the old holder is notified'],
     'one lock on keys of several slots': [

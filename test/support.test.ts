@@ -43,12 +43,12 @@ import {
 const ONCE: ClientOptions = { socket: { reconnectStrategy: false } };
 
 /** 'ok', 'failed' or 'silent': how a command ended, given time enough for this machine. */
-function outcome(command: Promise<unknown>, patienceMs = 150): Promise<string> {
+function outcome(command: Promise<unknown>, withinMs = 150): Promise<string> {
   const settled = command.then(
     () => 'ok',
     () => 'failed',
   );
-  return Promise.race([settled, sleep(patienceMs, 'silent')]);
+  return Promise.race([settled, sleep(withinMs, 'silent')]);
 }
 
 describe('support: servers', () => {

@@ -1,5 +1,5 @@
 /**
- * Extensions and releases that meet a key which is not ours any more, or that arrive when their sender has stopped believing;
+ * Extensions and releases that meet a key which is not ours any more, or that arrive after the end of the validity;
  * and releases whose reply is lost. Nothing brings a lost lock back to life, and nobody else's key is touched.
  */
 
@@ -73,7 +73,7 @@ describe('an extension (H13)', () => {
     await (await withLock.promise(`${key}-before`)).release(); // a quick answer: by now the server's clock is known well
     proxy.rule({ match: isAcquire, nth: 1 }, delayRequest(1_000));
     const lease = await withLock.promise(key, { lifetime: 1_500 });
-    // Redis frees the key one second after we stop believing: in between nothing may give it a longer life.
+    // Redis frees the key one second after our validity ends: in between nothing may give it a longer life.
     const held = holdRequest();
     proxy.rule({ match: isExtension, nth: 1 }, held);
     const extended = lease.extend(LONG_MS);

@@ -167,7 +167,7 @@ describe('torture: the models', () => {
       history.holds(22, 'a1', 100, { kind: 'read', fence: 7 });
       held(history, 'b1', 30, 60, { kind: 'read', fence: 7 });
       expect(check(history)).to.deep.equal([]);
-      // Also where the one that downgraded did not believe in it for long.
+      // Also where the downgraded lock was not valid for long.
       const brief = held(new History(), 'a1', 10, 100, { kind: 'write', fence: 7 }).ends(20, 'a1');
       brief.holds(22, 'a1', 100, { kind: 'read', fence: 7 }).checks(25, 'a1', 0);
       expect(check(held(brief, 'b1', 24, 60, { kind: 'read', fence: 7 }))).to.deep.equal([]);
@@ -238,7 +238,7 @@ describe('torture: the models', () => {
       slackMs: 100,
       endOf: (p) => (p === 'k' ? undefined : 5000),
       isFinished: (p) => p === 'a',
-      stoodStillMs: (_from, _to, p) => (p === 's' ? 2000 : 0),
+      pausedMs: (_from, _to, p) => (p === 's' ? 2000 : 0),
     };
     const check = (history: History) => messages(settles(history.account.operations, world));
 
@@ -257,7 +257,7 @@ describe('torture: the models', () => {
   });
 
   describe('waiting', () => {
-    const world = { stoodStillMs: () => 0 } as unknown as World;
+    const world = { pausedMs: () => 0 } as unknown as World;
     const check = (history: History) => {
       return messages(idle(history.account, { fromMs: 1000, toMs: 5000 }, 500, world).violations);
     };

@@ -113,8 +113,8 @@ export const breaks: readonly Break[] = [
   {
     name: 'a queue never requests again by itself',
     file: 'wait/queue.ts',
-    from: '      this.#timer = undefined;\n      this.#request();',
-    to: '      this.#timer = undefined;',
+    from: 'readonly #onTimer = (): void => this.#request();',
+    to: 'readonly #onTimer = (): void => {\n    this.#timer = undefined;\n  };',
     caughtAt: { world: 'the network loses, delays and repeats' },
     says: /nothing will ever happen again/,
   },
