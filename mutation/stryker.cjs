@@ -35,6 +35,8 @@ const simulation = 'test/simulation/simulation.test.ts';
 const all = [
   'test/validity.test.ts',
   'test/renewal.test.ts',
+  'test/attempts.test.ts',
+  'test/held-lock.test.ts',
   'test/embedded/mutex-queue.test.ts',
   ...contract,
   simulation,
@@ -42,7 +44,7 @@ const all = [
 
 /** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
 const core =
-  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/renewal|mutex-queue|simulation/;
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock)|mutex-queue|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
 const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));
