@@ -28,9 +28,11 @@ export function lockKeys(key: Key, prefix: string): Key {
   if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key);
   if (key.length === 0) throw optionError('key', 'at least one key in the array', key, 'range');
   if (key.length === 1) return lockKey(key[0], prefix);
-  // Array.from, not map: a hole is no key, and map would pass it over.
-  const keys = [...new Set(Array.from(key, (each) => lockKey(each, prefix)))];
-  return keys.length === 1 ? keys[0]! : keys.sort();
+  const keys: string[] = [];
+  for (let n = 0; n < key.length; n += 1) keys.push(lockKey(key[n], prefix));
+  keys.sort();
+  const each = keys.filter((full, n) => full !== keys[n - 1]);
+  return each.length === 1 ? each[0]! : each;
 }
 
 /** @internal A key, or several, as a list. */

@@ -5,8 +5,8 @@
 // lock only while nothing else is under way under its identifier, and never takes its own lock for a new one.
 import { Lock, type LockOptions } from './compat/lock';
 import { acquirePermits, refreshPermits, releasePermits } from './compat/permits';
-import { commandTimeoutMs, connectIfLazy, nodeFor, storeFor } from './compat/stores';
-import { Turn, wakeNext } from './compat/turns';
+import { commandTimeoutMs, connectIfLazy, nodeFor, type Place, placeOf } from './compat/stores';
+import { type Outcome, Turn, wakeNext } from './compat/turns';
 import { LockBackendError } from './errors';
 import { lockKey } from './keys';
 import type { RedisLike } from './redis-like';
@@ -29,7 +29,7 @@ export class Mutex extends Lock {
   protected _kind = 'mutex';
   protected _key: string;
   protected _client: RedisClient;
-  #knownStore: Store | undefined;
+  #knownPlace: Place | undefined;
 
   /** @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key. */
   constructor(client: RedisClient, key: string, options?: LockOptions) {
@@ -45,37 +45,49 @@ export class Mutex extends Lock {
     return outcome === 'extended';
   }
 
-  protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
-    connectIfLazy(this._client);
-    return this._attempts(this._newTurn, abortSignal, this.#askNext);
-  }
-
   protected async _release(): Promise<void> {
-    const [store, isConfirmed] = [this.#store, this._isConfirmed];
-    await store.release({ keys: this.#keys, token: this._identifier, commandTimeoutMs, isConfirmed });
+    const { _identifier: token, _isConfirmed: isConfirmed } = this;
+    await this.#place.direct.release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
     wakeNext(this._client, this._key, 1);
   }
 
   /** @internal */
-  protected _newTurn = (): Turn => new Turn(this._client, this._key);
+  _newTurn(): Turn {
+    return new Turn(this._client, this._key);
+  }
+
+  /** @internal */
+  protected _connect(): void {
+    connectIfLazy(this._client);
+  }
+
+  /** @internal */
+  _ask(): Promise<Outcome> {
+    return this._oneByOne(this._mayBeOurs ? () => this.#askAnew() : () => this.#ask());
+  }
+
+  get #place(): Place {
+    this.#knownPlace ??= placeOf(this._client);
+    return this.#knownPlace;
+  }
 
   get #store(): Store {
-    this.#knownStore ??= storeFor(this._client);
-    return this.#knownStore;
+    return this.#place.store;
   }
 
   get #keys(): string {
     return this.#store.keyPrefix + this._key;
   }
 
-  readonly #askNext = (): Promise<boolean> => this._oneByOne(this.#ask);
+  #ask(): Promise<Outcome> {
+    return this.#place.direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+  }
 
-  readonly #ask = async (): Promise<boolean> => {
-    const store = this.#store;
-    if (this._mayBeOurs && (await store.inspect(this.#keys, commandTimeoutMs, this._identifier)).owned) return false;
-    const reply = await store.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
-    return reply.granted && this._granted(reply.fence, reply.sent);
-  };
+  /** What is ours already is not granted again. */
+  async #askAnew(): Promise<Outcome> {
+    const { owned } = await this.#store.inspect(this.#keys, commandTimeoutMs, this._identifier);
+    return owned ? { granted: false } : this.#ask();
+  }
 }
 
 /** At most `limit` holders. Its key is `semaphore:<key>`. */
@@ -99,14 +111,12 @@ export class Semaphore extends Mutex {
     return refreshPermits(this._client, this._key, this._members, this._acquireOptions.lockTimeout);
   }
 
-  protected override async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
+  /** @internal */
+  override async _ask(): Promise<Outcome> {
+    const sent = now();
     const { lockTimeout } = this._acquireOptions;
-    connectIfLazy(this._client);
-    return this._attempts(this._newTurn, abortSignal, async () => {
-      const sent = now();
-      const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
-      return acquired && this._granted(0, sent);
-    });
+    const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
+    return acquired ? { granted: true, fence: 0, sent } : { granted: false };
   }
 
   protected override async _release(): Promise<void> {
@@ -162,10 +172,19 @@ export class RedlockMutex extends Lock {
     return true;
   }
 
-  protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
+  /** @internal */
+  _newTurn(): Turn {
+    return new Turn(this._clients, this._key);
+  }
+
+  /** @internal */
+  protected _connect(): void {
     this._clients.forEach(connectIfLazy);
-    const newTurn = (): Turn => new Turn(this._clients, this._key);
-    return this._attempts(newTurn, abortSignal, () => this._oneByOne(() => this.#ask()));
+  }
+
+  /** @internal */
+  _ask(): Promise<Outcome> {
+    return this._oneByOne(() => this.#ask());
   }
 
   protected async _release(): Promise<void> {
@@ -205,8 +224,8 @@ export class RedlockMutex extends Lock {
     return answers.filter(Boolean).length;
   }
 
-  async #ask(): Promise<boolean> {
-    if (this._mayBeOurs && (await this.#isOurs())) return false;
+  async #ask(): Promise<Outcome> {
+    if (this._mayBeOurs && (await this.#isOurs())) return { granted: false };
     const sent = now();
     const fences = new Map<Node, number>();
     const granted = await this.#count(async (node) => {
@@ -216,10 +235,10 @@ export class RedlockMutex extends Lock {
     });
     const fence = Math.max(0, ...fences.values());
     if (granted >= this.#majority && (await this.#agree(fences, fence)) && this.#isInTime(sent)) {
-      return this._granted(fence, sent);
+      return { granted: true, fence, sent };
     }
     await this._release();
-    return false;
+    return { granted: false };
   }
 
   async #isOurs(): Promise<boolean> {

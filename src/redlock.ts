@@ -44,8 +44,9 @@ export {
   type Settings,
 };
 
-/** What a Lock is held by. */
-const held = new WeakMap<Lock, Hold>();
+/** What a Lock is held by; undefined for one that was made by hand. */
+let holdIn: (lock: Lock) => Hold | undefined;
+let keepIn: (lock: Lock, hold: Hold) => void;
 
 /** A lock that is held. `redlock.acquire` and `extend` make it; made by hand, it releases and extends what `value` holds. */
 export class Lock {
@@ -56,6 +57,14 @@ export class Lock {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** Ms of the epoch until which it is held; 0 after `release`, and after `extend`, whose result replaces it. */
   expiration: number;
+  #hold: Hold | undefined;
+
+  static {
+    holdIn = (lock) => lock.#hold;
+    keepIn = (lock, hold) => {
+      lock.#hold = hold;
+    };
+  }
 
   constructor(
     redlock: Redlock,
@@ -82,12 +91,12 @@ export class Lock {
   }
 
   /** As `redlock.release(lock)`. */
-  async release(): Promise<ExecutionResult> {
+  release(): Promise<ExecutionResult> {
     return this.redlock.release(this);
   }
 
   /** As `redlock.extend(lock, duration)`. */
-  async extend(duration: number): Promise<Lock> {
+  extend(duration: number): Promise<Lock> {
     return this.redlock.extend(this, duration);
   }
 }
@@ -119,11 +128,13 @@ export class Redlock extends Asking {
    */
   async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration);
-    const { attempts, result, call } = await this._ask(resources, this.#keysOf(resources), duration, settings);
+    const keys = this.#keysOf(resources);
+    const { attempts, result, call } = await this._ask(resources, keys, duration, settings);
     if (typeof result === 'function')
       return this.#lock(resources, result.token, attempts, result, sentOf(result, duration), duration, settings);
     const { token, fence, sent } = result;
     const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
+    tenure.keys = keys;
     if (call.mayExecute) tenure.request = call;
     return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
   }
@@ -141,7 +152,9 @@ export class Redlock extends Asking {
       hold instanceof Tenure
         ? this.#releaseValue(lock, hold)
         : () => this._attemptAlone(lock.resources, () => releaseOnce(hold));
-    const { attempts } = await this._repeat(settings, release);
+    const first = await release();
+    if (typeof first.result !== 'number') return { attempts: [first.stats] };
+    const { attempts } = await this._repeat(settings, release, undefined, first);
     return { attempts };
   }
 
@@ -245,7 +258,7 @@ export class Redlock extends Asking {
   ): Lock {
     const expiration = Math.floor(sent.wallMs) + duration - this.#driftMs(duration, settings);
     const lock = new Lock(this, resources, value, attempts, expiration);
-    held.set(lock, hold);
+    keepIn(lock, hold);
     return lock;
   }
 
@@ -268,18 +281,17 @@ export class Redlock extends Asking {
   #releaseValue(lock: Lock, tenure: Tenure): () => Promise<Attempt<true>> {
     tenure.release();
     const value = this.#valueOf(lock, tenure);
-    const release = async (ballot?: Ballot): Promise<true | number> => {
-      const released = await this._electorate.release(value, yieldMs, ballot);
+    const release = (ballot?: Ballot): Promise<true | number> => {
+      const released = this._electorate.release(value, yieldMs, ballot);
       // It would take the key that was freed just now.
-      if (tenure.request?.mayExecute) tenure.request.retract();
-      return released;
+      return tenure.request === undefined ? released : released.finally(() => retract(tenure));
     };
     return () => this.#attempt(lock.resources, release);
   }
 
   #valueOf({ resources, value }: Lock, tenure: Tenure): Value {
     const isConfirmed = this._isAlone && tenure.fence > 0 && tenure.request === undefined;
-    return { keys: this.#keysOf(resources), token: value, isConfirmed };
+    return { keys: tenure.keys ?? this.#keysOf(resources), token: value, isConfirmed };
   }
 
   #keysOf(resources: unknown): Key {
@@ -290,12 +302,16 @@ export class Redlock extends Asking {
 
 export default Redlock;
 
+function retract({ request }: Tenure): void {
+  if (request?.mayExecute) request.retract();
+}
+
 /** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
 function holdOf(lock: Lock): Hold {
-  let hold = held.get(lock);
+  let hold = holdIn(lock);
   if (hold === undefined) {
     hold = new Tenure(lock.resources, 0, after(now(), lock.expiration - Date.now()));
-    held.set(lock, hold);
+    keepIn(lock, hold);
   }
   return hold;
 }

@@ -79,7 +79,7 @@ describe('docs', () => {
       let outcomes: ReadonlyMap<number, string>;
 
       before(async function () {
-        this.timeout(30_000);
+        this.timeout(60_000);
         outcomes = await runPrograms(page, blocks);
       });
 

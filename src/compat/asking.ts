@@ -39,19 +39,26 @@ export abstract class Asking extends Attempts {
   }
 
   /** @internal @throws {ExecutionError} no majority in any attempt. Nothing is held. */
-  protected _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
-    if (this.#calls === undefined) return this.#askAll(resources, keys, duration, given);
-    return this.#askAlone(this.#calls, resources, keys, duration, given);
+  protected async _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+    const calls = this.#calls;
+    if (calls === undefined) return this.#askAll(resources, keys, duration, given);
+    const call = this._electorate.call(keys, duration);
+    // Nearly every lock is had at once, with nothing of what waiting takes.
+    if (calls.queued.size > 0 || isObserved()) return this.#askAlone(calls, call, resources, keys, duration, given);
+    const first = await this._attemptAlone(resources, () => call.ask());
+    if (typeof first.result !== 'number') return { attempts: [first.stats], result: first.result, call };
+    return this.#askAlone(calls, call, resources, keys, duration, given, first);
   }
 
   async #askAlone(
     calls: ClientCalls,
+    call: ValueCall,
     resources: string[],
     keys: Key,
     duration: number,
     given: Given,
+    made?: Attempt<Grant | Lease>,
   ): Promise<Acquired> {
-    const call = this._electorate.call(keys, duration);
     const key = typeof keys === 'string' ? resources[0]! : undefined;
     let queued = key === undefined ? undefined : calls.behind(key, duration);
     // The same each time: with many waiting calls, an error for each attempt would cost much.
@@ -71,7 +78,7 @@ export abstract class Asking extends Attempts {
       return queued.pause(ms);
     };
     try {
-      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause);
+      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause, made);
       if (typeof result === 'function') call.retract();
       return { attempts, result, call };
     } catch (error) {

@@ -102,13 +102,14 @@ export abstract class Attempts extends EventEmitter {
     this.settings = withDefaults(settings);
   }
 
-  /** @internal Attempts until one succeeds, or `settings` allow no more. @throws {ExecutionError} */
+  /** @internal Attempts, after one that was `made`, until one succeeds, or `settings` allow no more. @throws {ExecutionError} */
   protected async _repeat<T extends object | true>(
     given: Partial<Settings> | undefined,
     attempt: () => Promise<Attempt<T>>,
     pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
+    made?: Attempt<T>,
   ): Promise<{ attempts: Promise<ExecutionStats>[]; result: T }> {
-    const first = await attempt();
+    const first = made ?? (await attempt());
     const attempts = [first.stats];
     if (typeof first.result !== 'number') return { attempts, result: first.result };
     const settings = { ...this.settings, ...given };

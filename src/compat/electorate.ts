@@ -17,7 +17,7 @@ import {
 import { newToken } from '../token';
 import type { Ballot, Client, Vote } from './ballot';
 import { owner } from './queued';
-import { commandTimeoutMs, isClosed, nodeFor, quorumOf, readyWithin, scriptClient, storeFor } from './stores';
+import { commandTimeoutMs, isClosed, nodeFor, placeOf, quorumOf, readyWithin, scriptClient } from './stores';
 import type { Tenure } from './tenure';
 
 /** Two clocks are read in whole milliseconds. */
@@ -33,6 +33,8 @@ interface Cast {
 
 export class Electorate {
   readonly store: Store;
+  /** The store; of an only client, the short way to it. */
+  readonly #direct: Pick<Store, 'acquire' | 'release'>;
   readonly #clients: readonly Client[];
   readonly #guards: readonly RestartGuard[];
   /** One client is waited for by its store. */
@@ -43,10 +45,14 @@ export class Electorate {
     this.#isReady = clients.size === 1;
     const [first] = clients as unknown as [Client];
     this.#guards = clients.size === 1 ? [] : Array.from(clients, () => new RestartGuard());
-    this.store =
-      clients.size === 1
-        ? storeFor(first)
-        : quorumOf(Array.from(clients, (client, n) => witnessed(nodeFor(client), client, this.#guards[n])));
+    if (clients.size === 1) {
+      const { store, direct } = placeOf(first);
+      this.store = store;
+      this.#direct = direct;
+    } else {
+      const nodes = Array.from(clients, (client, n) => witnessed(nodeFor(client), client, this.#guards[n]));
+      this.#direct = this.store = quorumOf(nodes);
+    }
   }
 
   /** Resolves when all clients of a quorum have been connected, or had time enough for that; at once from then on. */
@@ -70,7 +76,7 @@ export class Electorate {
       released = count;
     };
     const request: ReleaseRequest = { keys, token, commandTimeoutMs, isConfirmed, yieldMs, counted };
-    const reply = await this.store.release(cast(request, ballot));
+    const reply = await this.#direct.release(cast(request, ballot));
     return reply === 'released' || released;
   }
 
@@ -101,7 +107,7 @@ export class Electorate {
   }
 
   call(keys: Key, durationMs: number): ValueCall {
-    return new ValueCall(this.store, keys, durationMs);
+    return new ValueCall(this.store, this.#direct, keys, durationMs);
   }
 
   /** Locks are taken for so long. */
@@ -128,13 +134,15 @@ export interface Grant {
 /** One call that wants locks by their values, from its first attempt to its last. */
 export class ValueCall {
   readonly #store: Store;
+  readonly #direct: Pick<Store, 'acquire'>;
   readonly #keys: Key;
   readonly #durationMs: number;
   #token = newToken(owner);
   #mayExecuteUntilMs = 0;
 
-  constructor(store: Store, keys: Key, durationMs: number) {
+  constructor(store: Store, direct: Pick<Store, 'acquire'>, keys: Key, durationMs: number) {
     this.#store = store;
+    this.#direct = direct;
     this.#keys = keys;
     this.#durationMs = durationMs;
   }
@@ -155,7 +163,7 @@ export class ValueCall {
     if (this.#store.isQuorum) this.#token = newToken(owner);
     const token = this.#token;
     try {
-      const reply = await this.#store.acquire(cast(this.#request(token), ballot));
+      const reply = await this.#direct.acquire(cast(this.#request(token), ballot));
       if (!reply.granted) return 0;
       const { fence, sent } = reply;
       if (performance.now() - sent.monoMs < this.#durationMs) return { token, fence, sent };

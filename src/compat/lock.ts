@@ -3,9 +3,10 @@ import { randomUUID } from 'node:crypto';
 import { LockBackendError, NotAcquiredLockError } from '../errors';
 import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } from '../store';
 import { newToken } from '../token';
+import { Beat } from './beat';
 import { commandTimeoutMs } from './stores';
 import { after, Tenure } from './tenure';
-import { attempts, oneByOne, type Turn } from './turns';
+import { attempts, type Grant, type Outcome, oneByOne, type Turn } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -73,18 +74,18 @@ export abstract class Lock {
   protected _identifier: string;
   protected _acquireOptions: AcquireOptions;
   protected _refreshTimeInterval: number;
-  protected _refreshInterval?: ReturnType<typeof setInterval>;
   protected _refreshing = false;
   protected _acquired = false;
   protected _acquiredExternally = false;
   protected _onLockLost: LockLostCallback;
   readonly #isShared: boolean;
   #tenure: Tenure | undefined;
-  #grant: { readonly fence: number; readonly sent: Moment } | undefined;
+  /** Refreshes while it is held. */
+  #beat: Beat | undefined;
   /** Calls of acquire() under way. */
   #acquiring = 0;
   /** The last attempt that was begun. */
-  #asking: Promise<boolean> | undefined;
+  #asking: Promise<Outcome> | undefined;
   #isReleasing = false;
   #retry: NodeJS.Timeout | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
@@ -150,16 +151,15 @@ export abstract class Lock {
 
   /** As acquire(); resolves with false instead of a TimeoutError. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
-    this.#grant = this._acquiredExternally ? { fence: 0, sent: now() } : undefined;
-    const acquired = this._acquiredExternally ? await this._refresh() : await this.#acquire(abortSignal);
-    const grant = this.#grant;
-    if (!acquired || grant === undefined) return false;
+    const grant = this._acquiredExternally ? await this.#adopt() : await this.#acquire(abortSignal);
+    if (grant === undefined) return false;
     this._acquired = true;
     this._acquiredExternally = false;
     this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
     this.stopRefresh();
     if (this._refreshTimeInterval > 0) {
-      this._refreshInterval = setInterval(this._processRefresh, this._refreshTimeInterval).unref();
+      this.#beat ??= new Beat(() => void this._processRefresh());
+      this.#beat.start(this._refreshTimeInterval);
     }
     return true;
   }
@@ -188,12 +188,17 @@ export abstract class Lock {
 
   /** The lock ends by itself, lockTimeout ms after the last refresh. */
   stopRefresh(): void {
-    clearInterval(this._refreshInterval);
-    clearTimeout(this.#retry);
+    this.#beat?.stop();
+    if (this.#retry !== undefined) clearTimeout(this.#retry);
   }
 
   protected abstract _refresh(): Promise<boolean>;
-  protected abstract _acquire(abortSignal?: AbortSignal): Promise<boolean>;
+  /** @internal One attempt. */
+  abstract _ask(): Promise<Outcome>;
+  /** @internal */
+  abstract _newTurn(): Turn;
+  /** @internal A client that connects with its first command does so. */
+  protected abstract _connect(): void;
   protected abstract _release(): Promise<void>;
 
   protected _processRefresh = async (): Promise<void> => {
@@ -222,17 +227,8 @@ export abstract class Lock {
     return this.#isShared || this._acquired || this.#acquiring > 1;
   }
 
-  /** @internal Attempts, one each retryInterval and one whenever a release in this process wakes us. */
-  protected _attempts(
-    newTurn: () => Turn,
-    signal: AbortSignal | undefined,
-    ask: () => Promise<boolean>,
-  ): Promise<boolean> {
-    return attempts(this._acquireOptions, signal, { newTurn, ask, failed: (error) => this._failed(error) });
-  }
-
   /** @internal What is asked for under our identifier, one after the other. */
-  protected _oneByOne(ask: () => Promise<boolean>): Promise<boolean> {
+  protected _oneByOne(ask: () => Promise<Outcome>): Promise<Outcome> {
     if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
     const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
     this.#asking = asking;
@@ -259,28 +255,33 @@ export abstract class Lock {
     return { keys, token: identifier, lifetimeMs: lockTimeout, exact: true, validUntilMs, begin };
   }
 
-  /** @internal */
-  protected _granted(fence: number, sent: Moment): true {
-    this.#grant = { fence, sent };
-    this.#mayExecuteUntilMs = 0;
-    return true;
-  }
-
   /** @internal An attempt failed: where its outcome is unknown, it may still take the lock for a while. */
-  protected _failed(error: unknown): undefined {
+  _failed(error: unknown): undefined {
     if ((error as LockBackendError).unknown) {
       this.#mayExecuteUntilMs = performance.now() + commandTimeoutMs + clockStepMs;
     }
   }
 
-  async #acquire(abortSignal: AbortSignal | undefined): Promise<boolean> {
+  async #adopt(): Promise<Grant | undefined> {
+    const sent = now();
+    return (await this._refresh()) ? { fence: 0, sent } : undefined;
+  }
+
+  async #acquire(signal: AbortSignal | undefined): Promise<Grant | undefined> {
     if (this.#retracting !== undefined) await this.#retracting;
+    const { acquireTimeout, acquireAttemptsLimit } = this._acquireOptions;
+    if (!(acquireTimeout > 0 && acquireAttemptsLimit >= 1)) return undefined;
+    signal?.throwIfAborted();
     this.#acquiring += 1;
+    let grant: Grant | undefined;
     try {
-      return await this._acquire(abortSignal);
+      this._connect();
+      grant = await attempts(this._acquireOptions, signal, this);
+      return grant;
     } finally {
       this.#acquiring -= 1;
-      if (this.#grant === undefined && this.#mayExecuteUntilMs > 0) this.#retract();
+      if (grant !== undefined) this.#mayExecuteUntilMs = 0;
+      else if (this.#mayExecuteUntilMs > 0) this.#retract();
     }
   }
 

@@ -6,60 +6,69 @@ import { createHash } from 'node:crypto';
 import { LockBackendError } from '../errors';
 import {
   commandTimeoutMs,
-  isNoScript,
+  type Messenger,
+  messengerOf,
   notReady,
   type RedisLike,
   readyWithin,
-  type ScriptClient,
-  scriptClient,
-  withDeadline,
+  type Script,
 } from './stores';
-
-interface Script {
-  readonly lua: string;
-  readonly sha: string;
-}
 
 // KEYS  permits    sorted set
 // ARGV  timeout    ms after which a permit ends that was not refreshed
 const begin = `
-local timeout = tonumber(ARGV[1])
+local call, timeout = redis.call, tonumber(ARGV[1])
 if not timeout or timeout % 1 ~= 0 or timeout < 1 or timeout > 9007199254740991 then
   return redis.error_reply('ERR expected a lockTimeout in whole milliseconds, at least 1')
 end
-local time = redis.call('TIME')
+local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - timeout))
-local function take(from)
-  for i = from, #ARGV do
-    redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[i])
-  end
-  if redis.call('PTTL', KEYS[1]) < timeout then
-    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', timeout))
-  end
-  return 1
-end
+call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - timeout))
 `;
 
+/** Where others are, too, their end stays where it is later. */
+const end = `
+if alone or call('PTTL', KEYS[1]) < timeout then
+  call('PEXPIRE', KEYS[1], string.format('%.0f', timeout))
+end
+return 1`;
+
+/** Members from the argument `from` on. */
+const take = (from: number): string => `
+local at = string.format('%.0f', now)
+for i = ${from}, #ARGV do
+  call('ZADD', KEYS[1], at, ARGV[i])
+end
+${end}`;
+
 /** ARGV timeout, limit, member[]. REPLY 1 taken | 0 not so many are free. */
-const acquireScript = script(`${begin}
-if redis.call('ZCARD', KEYS[1]) + #ARGV - 2 > tonumber(ARGV[2]) then
+const acquireScript = script(
+  'acquirePermits',
+  `${begin}
+local taken = call('ZCARD', KEYS[1])
+if taken + #ARGV - 2 > tonumber(ARGV[2]) then
   return 0
 end
-return take(3)`);
+local alone = taken == 0
+${take(3)}`,
+);
 
 /** ARGV timeout, member[]. REPLY 1 refreshed | 0 not ours any more. */
-const refreshScript = script(`${begin}
-if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then
+const refreshScript = script(
+  'refreshPermits',
+  `${begin}
+if not call('ZSCORE', KEYS[1], ARGV[2]) then
   return 0
 end
-return take(2)`);
+local alone = false
+${take(2)}`,
+);
 
 /** ARGV member[]. REPLY how many were released. */
-const releaseScript = script("return redis.call('ZREM', KEYS[1], unpack(ARGV))");
+const releaseScript = script('releasePermits', "return redis.call('ZREM', KEYS[1], unpack(ARGV))");
 
-function script(lua: string): Script {
-  return { lua, sha: createHash('sha1').update(lua).digest('hex') };
+function script(name: string, lua: string): Script {
+  return { name, lua, sha: createHash('sha1').update(lua).digest('hex') };
 }
 
 /** @throws {LockBackendError} Redis gave no usable answer. */
@@ -88,32 +97,17 @@ export async function releasePermits(client: RedisLike, key: string, members: re
   await run(client, releaseScript, key, members);
 }
 
-const scriptClients = new WeakMap<object, ScriptClient>();
-
-function scriptClientOf(client: RedisLike): ScriptClient {
-  let known = scriptClients.get(client);
-  if (known === undefined) {
-    known = scriptClient(client);
-    scriptClients.set(client, known);
-  }
-  return known;
-}
-
-async function run(client: RedisLike, { lua, sha }: Script, key: string, args: readonly string[]): Promise<number> {
-  const face = scriptClientOf(client);
-  const full = face.keyPrefix + key;
-  if (face.readiness() !== 'ready') await becomeReady(face, full);
-  const sent = face.evalsha(sha, [full], args).catch((error) => {
-    if (!isNoScript(error)) throw error;
-    return face.eval(lua, [full], args);
-  });
-  const reply = await withDeadline(sent, full, commandTimeoutMs);
+async function run(client: RedisLike, script: Script, key: string, args: readonly string[]): Promise<number> {
+  const messenger = messengerOf(client);
+  const full = messenger.client.keyPrefix + key;
+  if (messenger.client.readiness() !== 'ready') await becomeReady(messenger, full);
+  const reply = await messenger.ask({ script, keys: [full], args }, full, commandTimeoutMs);
   if (Number.isSafeInteger(reply)) return reply as number;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
 }
 
 /** Nothing is left to the client's own queue, from which it might be sent when nobody wants it any more. */
-async function becomeReady(face: ScriptClient, key: string): Promise<void> {
-  const readiness = await readyWithin(face, commandTimeoutMs);
+async function becomeReady({ client }: Messenger, key: string): Promise<void> {
+  const readiness = await readyWithin(client, commandTimeoutMs);
   if (readiness !== 'ready') throw notReady(key, readiness);
 }

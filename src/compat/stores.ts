@@ -1,25 +1,52 @@
 // Where the shims find their stores. All that they know of the rooms below is named here and in store.ts.
 
 import type { RedisLike } from '../redis-like';
+import type { Script } from '../scripts/script';
 import type { Node, Store } from '../store';
 import { storeOf } from '../stores/open';
 import { Quorum } from '../stores/quorum/store';
 import type { Readiness, ScriptClient } from '../stores/redis/client';
 import { scriptClient } from '../stores/redis/clients/script-client';
-import { redisStore } from '../stores/redis/store';
+import { Messenger } from '../stores/redis/messenger';
+import { directStore, redisStore } from '../stores/redis/store';
 
-export { withDeadline } from '../stores/redis/deadlines';
-export { isNoScript, notReady } from '../stores/redis/replies';
-export type { RedisLike, ScriptClient };
+export { notReady } from '../stores/redis/replies';
+export type { Messenger, RedisLike, Script };
 export { scriptClient };
 
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
 const readinessPollMs = 5;
 
-/** The store of one client, or of memoryStore(). @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function storeFor(client: RedisLike): Store {
-  return storeOf(client);
+/** The store of one client, and the short way to it, for one attempt at a time. */
+export interface Place {
+  readonly store: Store;
+  readonly direct: Pick<Store, 'acquire' | 'release'>;
+}
+
+const places = new WeakMap<object, Place>();
+
+/** @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
+export function placeOf(client: RedisLike): Place {
+  let place = places.get(client);
+  if (place === undefined) {
+    const store = storeOf(client);
+    place = { store, direct: store.kind === 'redis' ? directStore(client) : store };
+    places.set(client, place);
+  }
+  return place;
+}
+
+const messengers = new WeakMap<object, Messenger>();
+
+/** What sends scripts of our own. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
+export function messengerOf(client: RedisLike): Messenger {
+  let messenger = messengers.get(client);
+  if (messenger === undefined) {
+    messenger = new Messenger(scriptClient(client));
+    messengers.set(client, messenger);
+  }
+  return messenger;
 }
 
 /** One client as a node of a quorum. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */

@@ -19,6 +19,8 @@ export class Tenure {
   #timer: NodeJS.Timeout | undefined;
   /** A request for it whose answer never came, and which may take it once more. */
   request: { readonly mayExecute: boolean; retract(): void } | undefined;
+  /** In Redis's words, once they were checked. */
+  keys: Key | undefined;
   /** Hears of the loss, once it is noticed. */
   onLoss: ((loss: LockLostError) => void) | undefined;
 

@@ -1,6 +1,7 @@
 // The waiters of one process for the same key, first come first. They poll, as all that wait for it anywhere; on top of that, a
 // release in this process wakes the first of them, which attempts in the same tick.
 import { LockBackendError } from '../errors';
+import type { Moment } from '../store';
 
 const ofClients = new WeakMap<object, Map<string, Set<Turn>>>();
 
@@ -89,54 +90,88 @@ export interface AttemptOptions {
   readonly retryInterval: number;
 }
 
+export interface Grant {
+  readonly fence: number;
+  readonly sent: Moment;
+}
+
+/** Of one attempt. */
+export type Outcome = (Grant & { readonly granted: true }) | { readonly granted: false };
+
 /** What attempts are made for. */
 export interface Attempted {
   /** One attempt. */
-  ask(): Promise<boolean>;
+  _ask(): Promise<Outcome>;
   /** Hears of each attempt that failed. */
-  failed(error: unknown): void;
-  newTurn(): Turn;
+  _failed(error: unknown): void;
+  _newTurn(): Turn;
 }
 
 /**
- * Attempts, one each retryInterval and one whenever it is woken. Resolves with whether one succeeded.
+ * Attempts, one each retryInterval and one whenever it is woken. undefined: none succeeded.
  *
  * @throws {LockBackendError} what the last attempt failed with; at once where the same call would fail again.
  * @throws the signal's reason.
  */
 export async function attempts(
-  { acquireTimeout, acquireAttemptsLimit, retryInterval }: AttemptOptions,
+  options: AttemptOptions,
   signal: AbortSignal | undefined,
   attempted: Attempted,
-): Promise<boolean> {
-  const endMs = performance.now() + acquireTimeout;
-  if (!(acquireTimeout > 0 && acquireAttemptsLimit >= 1)) return false;
-  let failure: LockBackendError | undefined;
-  const attempt = async (): Promise<boolean> => {
+): Promise<Grant | undefined> {
+  const endMs = performance.now() + options.acquireTimeout;
+  let outcome: Outcome | undefined;
+  let failure: unknown;
+  try {
+    outcome = await attempted._ask();
+  } catch (error) {
+    failure = retryable(error, attempted);
+  }
+  if (outcome?.granted) return outcome;
+  return moreAttempts(failure, endMs, options, signal, attempted);
+}
+
+/** @param first What the first attempt failed with. */
+async function moreAttempts(
+  first: unknown,
+  endMs: number,
+  { acquireAttemptsLimit, retryInterval }: AttemptOptions,
+  signal: AbortSignal | undefined,
+  attempted: Attempted,
+): Promise<Grant | undefined> {
+  let failure = first;
+  const attempt = async (): Promise<Grant | undefined> => {
     try {
       failure = undefined;
-      return await attempted.ask();
+      const outcome = await attempted._ask();
+      return outcome.granted ? outcome : undefined;
     } catch (error) {
-      attempted.failed(error);
-      if (!(error instanceof LockBackendError) || !error.retryable) throw error;
-      failure = error;
-      return false;
+      failure = retryable(error, attempted);
+      return undefined;
     }
   };
-  signal?.throwIfAborted();
-  if (await attempt()) return true;
-  const turn = attempted.newTurn();
+  const turn = attempted._newTurn();
   try {
     for (let made = 1; performance.now() < endMs && made < acquireAttemptsLimit; made += 1) {
       const nextMs = Math.min(performance.now() + retryInterval, endMs);
-      while (await turn.pause(nextMs - performance.now(), signal)) if (await attempt()) return true;
-      if (performance.now() >= endMs) break;
-      signal?.throwIfAborted();
-      if (await attempt()) return true;
+      for (;;) {
+        const isWoken = await turn.pause(nextMs - performance.now(), signal);
+        if (!isWoken && performance.now() >= endMs) break;
+        signal?.throwIfAborted();
+        const grant = await attempt();
+        if (grant !== undefined) return grant;
+        if (!isWoken) break;
+      }
     }
   } finally {
     turn.end();
   }
   if (failure !== undefined) throw failure;
-  return false;
+  return undefined;
+}
+
+/** The error, where the same call may not fail again. */
+function retryable(error: unknown, attempted: Attempted): LockBackendError {
+  attempted._failed(error);
+  if (error instanceof LockBackendError && error.retryable) return error;
+  throw error;
 }

@@ -1,51 +1,51 @@
 // Made by `npm run generate` from the .lua files beside it; do not edit.
 
-// biome-ignore-all lint/style/useTemplate: what stands between two parts may be a line end only
+// biome-ignore-all lint/style/useTemplate: the text between two parts may be a line end only
 
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
 const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
-local d,S,bl=redis.call,redis.pcall,redis.acl_check_cmd
+local c,T,bl=redis.call,redis.pcall,redis.acl_check_cmd
 local A,h,bf,aQ`;
 const dispatchPart = `local cL={}
 local bW,bb=0,0
 while bb<#ARGV do
-local M=ARGV[bb+1]
-local aG=cL[M]
+local N=ARGV[bb+1]
+local aG=cL[N]
 if not aG then
-local df,bV,cQ=string.match(M,'^(%a+) (%d+) (%d+)$')
+local df,bV,cQ=string.match(N,'^(%a+) (%d+) (%d+)$')
 aG={scripts[df],tonumber(bV),tonumber(cQ)}
-cL[M]=aG
+cL[N]=aG
 end
 co(pcall(aG[1],bW,bb+1,aG[2],aG[3]))
 bW,bb=bW+aG[2],bb+1+aG[3]
 end`;
-const holdersPart = `local x,bf,aS={},{},{}
-local X=16
-local function bj(M)
-return string.find(M,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
+const holdersPart = `local t,bf,aS={},{},{}
+local Z=16
+local function bj(N)
+return string.find(N,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
 end
 local function cI()
 error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
 end
-local function L(M)
-local t,ae,T,r,P,aF=string.match(M,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
-if not t then
+local function M(N)
+local u,ag,V,q,R,aF=string.match(N,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+if not u then
 return nil
 end
-P=tonumber(P)
+R=tonumber(R)
 return{
-b=t,
-t=tonumber(ae),
-w=tonumber(T),
-l=tonumber(r),
-e=string.sub(aF,1,P),
-j=string.sub(aF,P+1),
-f=M,
+b=u,
+t=tonumber(ag),
+w=tonumber(V),
+l=tonumber(q),
+e=string.sub(aF,1,R),
+j=string.sub(aF,R+1),
+f=N,
 }
 end
-local function M(t,ae,T,r,l,al)
-return string.format('1 %s %.0f %.0f %.0f %d ',t,ae,T,r,#l)..l..al
+local function N(u,ag,V,q,l,am)
+return string.format('1 %s %.0f %.0f %.0f %d ',u,ag,V,q,#l)..l..am
 end
 local function bK(i,g)
 i.b,i.j=g.b,g.j
@@ -61,66 +61,66 @@ local function bZ()
 return{d={},k=0,s=0,l=0,i=true}
 end
 local function bt(e)
-local O=bf[e]
-if not O then
-local j=d('ZRANGE',e,0,X-1,'WITHSCORES')
-O={c={},C=#j==2*X,m=false}
+local P=bf[e]
+if not P then
+local j=c('ZRANGE',e,0,Z-1,'WITHSCORES')
+P={c={},C=#j==2*Z,m=false}
 for b=1,#j,2 do
 if not bj(j[b])then
-O.m=true
+P.m=true
 elseif tonumber(j[b+1])<=h then
-O.c[#O.c+1]=j[b]
+P.c[#P.c+1]=j[b]
 end
 end
-if O.C then
-local ai=A%d('ZCARD',e)
-local cN=d('ZRANGE',e,ai,ai+X-1)
+if P.C then
+local ak=A%c('ZCARD',e)
+local cN=c('ZRANGE',e,ak,ak+Z-1)
 for b=1,#cN do
-O.m=O.m or not bj(cN[b])
+P.m=P.m or not bj(cN[b])
 end
 end
-bf[e]=O
+bf[e]=P
 end
-return O
+return P
 end
 local function cF(e,bx)
-local O=bt(e)
-if O.D then
+local P=bt(e)
+if P.D then
 return
-elseif O.m or#O.c==X then
-local ak={'1 r 1 0 0 0 '}
-for b=1,#O.c do
-ak[b+1]=O.c[b]~=bx and O.c[b]or ak[1]
+elseif P.m or#P.c==Z then
+local al={'1 r 1 0 0 0 '}
+for b=1,#P.c do
+al[b+1]=P.c[b]~=bx and P.c[b]or al[1]
 end
-d('ZREM',e,unpack(ak))
+c('ZREM',e,unpack(al))
 else
-d('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
+c('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
 end
-O.D=true
+P.D=true
 end
 local function bT(e,f)
-local i=x[e]
+local i=t[e]
 if i and(i.i or not f)then
 return i
 end
 i=bZ()
 local aB=string.format('(%.0f',h)
-local j=d('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES','LIMIT',0,X)
-if#j==2*X and(f or string.sub(j[1],1,3)=='1 p')then
-j=d('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES')
-elseif#j==2*X then
+local j=c('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES','LIMIT',0,Z)
+if#j==2*Z and(f or string.sub(j[1],1,3)=='1 p')then
+j=c('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES')
+elseif#j==2*Z then
 i.i=false
-j=d('ZRANGE',e,'+inf',aB,'BYSCORE','REV','LIMIT',0,X,'WITHSCORES')
+j=c('ZRANGE',e,'+inf',aB,'BYSCORE','REV','LIMIT',0,Z,'WITHSCORES')
 end
 for b=1,#j,2 do
-local g=L(j[b])
+local g=M(j[b])
 if g then
 bu(i,g,tonumber(j[b+1]))
 else
 i.m=true
 end
 end
-x[e]=i
+t[e]=i
 return i
 end
 local function aN(e,f)
@@ -130,13 +130,13 @@ cI()
 end
 return i
 end
-local function dc(e,l,al,cT)
-if x[e]then
+local function dc(e,l,am,cT)
+if t[e]then
 return nil
 end
-local j=d('ZRANGE',e,-1,-1,'WITHSCORES')
-local n=j[1]and tonumber(j[2])>h and L(j[1])
-if not n or n.b~='r'or n.j~=al or n.e==l or(cT and n.l==0)then
+local j=c('ZRANGE',e,-1,-1,'WITHSCORES')
+local n=j[1]and tonumber(j[2])>h and M(j[1])
+if not n or n.b~='r'or n.j~=am or n.e==l or(cT and n.l==0)then
 return nil
 end
 if bt(e).m then
@@ -170,39 +170,39 @@ end
 return false
 end
 local function cw(e,l)
-local i=x[e]
-x[e]=i and i.i and cP(i,l)or nil
+local i=t[e]
+t[e]=i and i.i and cP(i,l)or nil
 end
 local function cr(K)
 if aS[K]==nil then
-aS[K]=d('GET',K)or false
+aS[K]=c('GET',K)or false
 end
 return aS[K]
 end
 local function aX(e)
-local n=d('ZRANGE',e,-1,-1,'WITHSCORES')
+local n=c('ZRANGE',e,-1,-1,'WITHSCORES')
 if not n[1]or not bj(n[1])then
 return
 end
 if n[2]=='inf'then
-d('PERSIST',e)
+c('PERSIST',e)
 else
 local F=math.max(tonumber(n[2])-h,1)
-if not bt(e).m or d('PTTL',e)<F then
-d('PEXPIRE',e,string.format('%.0f',F))
+if not bt(e).m or c('PTTL',e)<F then
+c('PEXPIRE',e,string.format('%.0f',F))
 end
 end
 end`;
-const mintPart = `local function Y()
+const mintPart = `local function aa()
 if not h then
-local R=d('TIME')
-A=R[1]*1000000+R[2]
+local L=c('TIME')
+A=L[1]*1000000+L[2]
 h=math.floor(A/1000)
 end
 end
-local function bL(M)
-local F=tonumber(M)
-if not F or F<1 or F>9007199254740991 or not string.find(M,'^%d+$')then
+local function bL(N)
+local F=tonumber(N)
+if not F or F<1 or F>9007199254740991 or not string.find(N,'^%d+$')then
 error('ERR expected a lifetime in whole milliseconds, at least 1',0)
 end
 end
@@ -211,294 +211,294 @@ if bl and not bl('PEXPIRE',e,B)then
 error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
 end
 end
-local function be(r)
-if not r or r>9007199254740991 or r>A+86400000000 then
+local function be(q)
+if not q or q>9007199254740991 or q>A+86400000000 then
 error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock',0)
 end
-return r
+return q
 end
-local function aT(r)
+local function aT(q)
 if not aQ then
-local n=d('GET',r)
+local n=c('GET',q)
 aQ=n and be(string.find(n,'^%d+$')and tonumber(n))or 0
 end
 return aQ
 end
-local function cf(r,n)
-d('SET',r,string.format('%.0f',n))
+local function cf(q,n)
+c('SET',q,string.format('%.0f',n))
 aQ=n
 end
-local function bA(r,z,v)
+local function bA(q,z,w)
 if z==0 then
 return 0
 end
-local o=math.max(aT(r)+1,A,v or 0)
-cf(r,o+z-1)
+local o=math.max(aT(q)+1,A,w or 0)
+cf(q,o+z-1)
 return o
 end
 local function cg(e,l,B)
-d('SETNX',e,l)
-local cK=S('PEXPIRE',e,B)
+c('SETNX',e,l)
+local cK=T('PEXPIRE',e,B)
 if type(cK)=='table'then
-d('DEL',e)
+c('DEL',e)
 error(cK.err,0)
 end
 end`;
 const queuePart = `local au,bC=10000,1000
-local function cs(c,L)
-local aZ=string.match(L,'^(%d+) ')
+local function cs(d,M)
+local aZ=string.match(M,'^(%d+) ')
 if aZ and aZ~='1'then
-if d('PTTL',c)<0 then
-d('PEXPIRE',c,au)
+if c('PTTL',d)<0 then
+c('PEXPIRE',d,au)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
 return aZ
 end
-local function bg(c,L)
-local Z,aa,D,J,at,l=
-string.match(cs(c,L)and L or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
-Z,J=tonumber(Z),tonumber(J)
-if not Z or Z<h or Z>h+au or J>1024 then
+local function bg(d,M)
+local ab,ac,D,J,at,l=
+string.match(cs(d,M)and M or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+ab,J=tonumber(ab),tonumber(J)
+if not ab or ab<h or ab>h+au or J>1024 then
 return nil
 end
 local F=tonumber(D)
 if F>=1 and F<=9007199254740991 then
-return aa,D,J,at,l
+return ac,D,J,at,l
 end
 end
-local function cu(c,l,y)
+local function cu(d,l,y)
 local j
 if y>0 then
-j=d('ZRANGEBYSCORE',c,y,y,'WITHSCORES')
+j=c('ZRANGEBYSCORE',d,y,y,'WITHSCORES')
 else
-j=d('ZRANGE',c,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
+j=c('ZRANGE',d,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
 end
 local m={}
 for b=1,#j,2 do
-if cs(c,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
+if cs(d,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
 m[#m+1]=j[b]
 y=tonumber(j[b+1])
 end
 end
 return m,y
 end
-local function bN(c,l,D,J,at,aa,y,ab)
+local function bN(d,l,D,J,at,ac,y,ad)
 local ce=A+86400000000
 local p=tonumber(y)
 local m
-m,p=cu(c,l,p<=ce and p or 0)
+m,p=cu(d,l,p<=ce and p or 0)
 for b=1,#m do
-d('ZREM',c,m[b])
+c('ZREM',d,m[b])
 end
 if p<=0 or p>ce then
-local n=d('ZRANGE',c,-1,-1,'WITHSCORES')
+local n=c('ZRANGE',d,-1,-1,'WITHSCORES')
 while n[1]and tonumber(n[2])>ce do
-d('ZREM',c,n[1])
-n=d('ZRANGE',c,-1,-1,'WITHSCORES')
+c('ZREM',d,n[1])
+n=c('ZRANGE',d,-1,-1,'WITHSCORES')
 end
 p=math.max(A,(tonumber(n[2])or 0)+1)
 end
-local ai=string.format('%.0f',p)
-local aj=d('ZCOUNT',c,0,'('..ai)
-local F=math.max(2*math.min(math.max(1000,125*(aj+1)),2000),math.min(ab,au))
-local Z=string.format('%.0f',h+F)
-d('ZADD',c,ai,table.concat({'1',Z,aa,D,J,at,l},' '))
-d('PEXPIRE',c,au)
-return p,aj
+local ak=string.format('%.0f',p)
+local Q=c('ZCOUNT',d,0,'('..ak)
+local F=math.max(2*math.min(math.max(1000,125*(Q+1)),2000),math.min(ad,au))
+local ab=string.format('%.0f',h+F)
+c('ZADD',d,ak,table.concat({'1',ab,ac,D,J,at,l},' '))
+c('PEXPIRE',d,au)
+return p,Q
 end
-local function cE(L,p)
-local W,U=string.match(L,'^poll (%d+) (%d+)$')
-W,U=tonumber(W),tonumber(U)
-if W and W<=h and U>=h and U<=h+au and-p<=bC then
-return-p,W,U
+local function cE(M,p)
+local Y,W=string.match(M,'^poll (%d+) (%d+)$')
+Y,W=tonumber(Y),tonumber(W)
+if Y and Y<=h and W>=h and W<=h+au and-p<=bC then
+return-p,Y,W
 end
 end
-local function dd(c,Q)
-Q=math.ceil(Q)
-if Q>bC or d('ZCARD',c)==0 then
+local function dd(d,S)
+S=math.ceil(S)
+if S>bC or c('ZCARD',d)==0 then
 return
 end
-local W,U=h,h+2*Q+100
-local j=d('ZRANGEBYSCORE',c,'-inf','(0','WITHSCORES')
+local Y,W=h,h+2*S+100
+local j=c('ZRANGEBYSCORE',d,'-inf','(0','WITHSCORES')
 for b=1,#j,2 do
 local aM,o,n=nil,nil,nil
 if string.sub(j[b],1,5)=='poll 'then
 aM,o,n=cE(j[b],tonumber(j[b+1]))
 end
 if aM then
-W=math.min(W,o)
-if aM>Q then
-Q,U=aM,n
+Y=math.min(Y,o)
+if aM>S then
+S,W=aM,n
 end
 end
 end
-local aC=string.format('poll %.0f %.0f',W,U)
-S('ZADD',c,string.format('-%.0f',math.max(Q,1)),aC)
+local aC=string.format('poll %.0f %.0f',Y,W)
+T('ZADD',d,string.format('-%.0f',math.max(S,1)),aC)
 for b=1,#j,2 do
 if string.sub(j[b],1,5)=='poll 'and j[b]~=aC then
-S('ZREM',c,j[b])
+T('ZREM',d,j[b])
 end
 end
 end
-local function cV(c)
-local o,aJ,U,Q,W,aC=nil,0,0,0,h,nil
-local ak,aB={},0
+local function cV(d)
+local o,aJ,W,S,Y,aC=nil,0,0,0,h,nil
+local al,aB={},0
 repeat
-local j=d('ZRANGE',c,aB,aB+32,'WITHSCORES')
+local j=c('ZRANGE',d,aB,aB+32,'WITHSCORES')
 for b=1,#j,2 do
-local L,p=j[b],tonumber(j[b+1])
+local M,p=j[b],tonumber(j[b+1])
 if p>=0 then
-o=bg(c,L)and L
+o=bg(d,M)and M
 if o then
 break
 end
-ak[#ak+1]=L
-elseif L=='passes'then
+al[#al+1]=M
+elseif M=='passes'then
 aJ=p>=-1000000 and-p or 0
-U=aJ==0 and-p<=h+2*bC and-p or 0
+W=aJ==0 and-p<=h+2*bC and-p or 0
 else
-local aM,cR=cE(L,p)
+local aM,cR=cE(M,p)
 if aM then
-Q,W,aC=aM,cR,L
+S,Y,aC=aM,cR,M
 else
-ak[#ak+1]=L
+al[#al+1]=M
 end
 end
 end
 aB=aB+33
-until o or#j<66 or#ak>=2048
-if#ak>0 then
-d('ZREM',c,unpack(ak))
+until o or#j<66 or#al>=2048
+if#al>0 then
+c('ZREM',d,unpack(al))
 end
-return o,aJ,U,Q,W,aC
+return o,aJ,W,S,Y,aC
 end
-local function bv(e,r,c,m,bJ,cx)
-local o,aJ,U,Q,W,aC=cV(c)
+local function bv(e,q,d,m,bJ,cx)
+local o,aJ,W,S,Y,aC=cV(d)
 if not o then
-if d('ZCOUNT',c,0,'+inf')==0 then
-d('DEL',c)
+if c('ZCOUNT',d,0,'+inf')==0 then
+c('DEL',d)
 end
 return'none'
 end
-if U>h then
-return'yielding',U
+if W>h then
+return'yielding',W
 end
-local aa,D,J,at,l=bg(c,o)
-local cl=math.max(math.min(bJ,bC),Q>0 and Q+20 or 0)
-if cx and bJ>0 and(aJ>=64 or(Q>0 and h-W>=8*cl))then
-d('ZADD',c,string.format('-%.0f',h+cl),'passes')
+local ac,D,J,at,l=bg(d,o)
+local cl=math.max(math.min(bJ,bC),S>0 and S+20 or 0)
+if cx and bJ>0 and(aJ>=64 or(S>0 and h-Y>=8*cl))then
+c('ZADD',d,string.format('-%.0f',h+cl),'passes')
 if aC then
-d('ZREM',c,aC)
+c('ZREM',d,aC)
 end
 if l~=m then
-S('PUBLISH',at,aa..' '..e)
+T('PUBLISH',at,ac..' '..e)
 end
 return'yielding',h+cl
 end
 local B=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
 bz(e,B)
 if J>0 then
-aT(r)
+aT(q)
 end
 if cx then
-d('ZADD',c,-(aJ+1),'passes')
-elseif aJ+U>0 then
-d('ZREM',c,'passes')
+c('ZADD',d,-(aJ+1),'passes')
+elseif aJ+W>0 then
+c('ZREM',d,'passes')
 end
-d('ZREM',c,o)
-local ao=bA(r,J)
+c('ZREM',d,o)
+local ap=bA(q,J)
 cg(e,l,B)
 if l==m then
-return'mine',ao
+return'mine',ap
 end
-S('PUBLISH',at,aa..'='..string.format('%.0f',ao)..' '..e)
+T('PUBLISH',at,ac..'='..string.format('%.0f',ap)..' '..e)
 return'given'
 end
 local function bj(l)
 return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
 end
-local function ac(e,c,l,D,J,at,aa,y,ab,w)
-local s=d('GET',e)
-local p,aj=bN(c,l,D,J,at,aa,y,ab)
-return{0,w or d('PTTL',e),p,h,aj,s and not bj(s)and 1 or 0}
+local function ae(e,d,l,D,J,at,ac,y,ad,x)
+local s=c('GET',e)
+local p,Q=bN(d,l,D,J,at,ac,y,ad)
+return{0,x or c('PTTL',e),p,h,Q,s and not bj(s)and 1 or 0}
 end`;
-const replyPart = `local C,af={},0
-local function co(cc,ac)
-if type(ac)=='number'then
-ac={ac}
+const replyPart = `local C,ah={},0
+local function co(cc,ae)
+if type(ae)=='number'then
+ae={ae}
 end
-if cc and not ac.err then
-local z=#ac
-C[af+1]=z
+if cc and not ae.err then
+local z=#ae
+C[ah+1]=z
 for b=1,z do
-C[af+1+b]=ac[b]
+C[ah+1+b]=ae[b]
 end
-af=af+1+z
+ah=ah+1+z
 else
-C[af+1]=-1
-C[af+2]=type(ac)=='table'and ac.err or ac
-af=af+2
+C[ah+1]=-1
+C[ah+2]=type(ae)=='table'and ae.err or ae
+ah=ah+2
 end
 end`;
 const waitersPart = `local cG,aH={},{}
 local au,bB=10000,32
 local aA,dj={1e15,5e14,0},500000
-local function cp(t,az)
-if t=='u'or(t=='r'and az=='r')then
+local function cp(u,az)
+if u=='u'or(u=='r'and az=='r')then
 return 1
 end
-return t=='w'and az=='w'and 2 or 3
+return u=='w'and az=='w'and 2 or 3
 end
 local bG=1
 local function bq(g,y)
 return g.b=='u'and bG or y-aA[g.g]
 end
-local function bg(c,j,p)
+local function bg(d,j,p)
 local aZ=string.match(j,'^(%d+) ')
 if aZ and aZ~='2'then
-if d('PTTL',c)<0 then
-d('PEXPIRE',c,au)
+if c('PTTL',d)<0 then
+c('PEXPIRE',d,au)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-local Z,aa,t,ae,az,at,P,aF=
+local ab,ac,u,ag,az,at,R,aF=
 string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
-Z,P=tonumber(Z),tonumber(P)
-if not Z or Z<h or Z>h+au or P<1 or P>#aF then
+ab,R=tonumber(ab),tonumber(R)
+if not ab or ab<h or ab>h+au or R<1 or R>#aF then
 return nil
 end
 local g={
-b=t,
-g=cp(t,az),
-t=tonumber(ae),
+b=u,
+g=cp(u,az),
+t=tonumber(ag),
 F=az,
 p=at,
-y=aa,
-e=string.sub(aF,1,P),
-j=string.sub(aF,P+1),
+y=ac,
+e=string.sub(aF,1,R),
+j=string.sub(aF,R+1),
 f=j,
 }
-g.a=t=='u'and bG or p+aA[g.g]
+g.a=u=='u'and bG or p+aA[g.g]
 return g.a<=A+86400000000 and g or nil
 end
-local function ct(u)
-local bk=u>1 and string.format('%.0f',A-(aA[u-1]+aA[u])/2)or'0'
-local bS=u<3 and string.format('(%.0f',A-(aA[u]+aA[u+1])/2)or'+inf'
+local function ct(v)
+local bk=v>1 and string.format('%.0f',A-(aA[v-1]+aA[v])/2)or'0'
+local bS=v<3 and string.format('(%.0f',A-(aA[v]+aA[v+1])/2)or'+inf'
 return bk,bS
 end
-local function cH(c,f,j)
+local function cH(d,f,j)
 for b=1,#j,2 do
 local p=tonumber(j[b+1])
-local g=p>=0 and bg(c,j[b],p)
+local g=p>=0 and bg(d,j[b],p)
 f.o=f.o-(p<0 and 1 or 0)
 if j[b]=='phase'and-p<=A then
 f.v=-p
 elseif j[b]=='told'then
 f.q=-p
 elseif g then
-local am=f[g.g].h
-am[#am+1]=g
+local ao=f[g.g].h
+ao[#ao+1]=g
 f[g.g].z=p
 f.d[g.e]=f.d[g.e]or g
 elseif p>=0 then
@@ -506,52 +506,52 @@ f.c[#f.c+1]=j[b]
 end
 end
 end
-local function bF(c)
-local f=cG[c]
+local function bF(d)
+local f=cG[d]
 if f then
 return f
 end
 f={v=0,q=0,r=0,d={},c={}}
-for u=1,3 do
-local bk,bS=ct(u)
-f[u]={h={},A=bk,x=bS}
+for v=1,3 do
+local bk,bS=ct(v)
+f[v]={h={},A=bk,x=bS}
 end
-f.o=d('ZCARD',c)
-f.i=f.o<=X+2
+f.o=c('ZCARD',d)
+f.i=f.o<=Z+2
 local j=f.o==0 and{}
-or d('ZRANGEBYSCORE',c,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,X+2)
-cH(c,f,j)
-for u=1,3 do
-f[u].u=not f.i
+or c('ZRANGEBYSCORE',d,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,Z+2)
+cH(d,f,j)
+for v=1,3 do
+f[v].u=not f.i
 end
-cG[c]=f
+cG[d]=f
 return f
 end
-local function ai(c,f,u,G)
-local I=f[u]
+local function ak(d,f,v,G)
+local I=f[v]
 while G>#I.h and I.u and#f.c<2048 do
-local z=G==1 and math.min(X,3)or X
-local j=d('ZRANGEBYSCORE',c,I.A,I.x,'WITHSCORES','LIMIT',0,z)
+local z=G==1 and math.min(Z,3)or Z
+local j=c('ZRANGEBYSCORE',d,I.A,I.x,'WITHSCORES','LIMIT',0,z)
 I.u=#j==2*z
 if#j>0 then
 I.A='('..j[#j]
 end
-cH(c,f,j)
+cH(d,f,j)
 end
 return I.h[G]
 end
-local function cv(c,f,l,y,bD)
+local function cv(d,f,l,y,bD)
 local g=f.d[l]
-for u=bD or 1,(g or f.i or y==0)and 0 or bD or 3 do
+for v=bD or 1,(g or f.i or y==0)and 0 or bD or 3 do
 local j
 if y>0 then
-local p=y==bG and y or y-aA[u]
-j=d('ZRANGEBYSCORE',c,p,p,'WITHSCORES')
+local p=y==bG and y or y-aA[v]
+j=c('ZRANGEBYSCORE',d,p,p,'WITHSCORES')
 else
-j=d('ZRANGE',c,f[u].x,'0','BYSCORE','REV','LIMIT',0,4*X,'WITHSCORES')
+j=c('ZRANGE',d,f[v].x,'0','BYSCORE','REV','LIMIT',0,4*Z,'WITHSCORES')
 end
 for b=1,#j,2 do
-local cb=string.find(j[b],l,1,true)and bg(c,j[b],tonumber(j[b+1]))
+local cb=string.find(j[b],l,1,true)and bg(d,j[b],tonumber(j[b+1]))
 g=cb and cb.e==l and cb or g
 end
 end
@@ -560,35 +560,35 @@ end
 local function dn(f)
 return f.o-#f.c
 end
-local function dg(c,f,q)
+local function dg(d,f,r)
 local n=f.i and 0 or f.r
-for u=1,3 do
-local am=f[u].h
-n=math.max(n,am[#am]and am[#am].a or 0)
+for v=1,3 do
+local ao=f[v].h
+n=math.max(n,ao[#ao]and ao[#ao].a or 0)
 end
-local I=f[q.g]
+local I=f[r.g]
 if not f.i and not I.r then
-local j=d('ZRANGE',c,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
-local y=(tonumber(j[2])or 0)+aA[q.g]
+local j=c('ZRANGE',d,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
+local y=(tonumber(j[2])or 0)+aA[r.g]
 I.r=y<=A+86400000000 and y or 0
 end
 n=math.max(n,I.r or 0)
 return math.max(A,n+1)
 end
-local function di(c,f,q)
-local p=bq(q,q.a)
+local function di(d,f,r)
+local p=bq(r,r.a)
 if not f.i then
-return d('ZCOUNT',c,0,string.format('(%.0f',p))
+return c('ZCOUNT',d,0,string.format('(%.0f',p))
 end
-local aj=0
-for u=1,q.g do
-for aR,g in ipairs(f[u].h)do
-if g.e~=q.e and bq(g,g.a)<p then
-aj=aj+1
+local Q=0
+for v=1,r.g do
+for aR,g in ipairs(f[v].h)do
+if g.e~=r.e and bq(g,g.a)<p then
+Q=Q+1
 end
 end
 end
-return aj
+return Q
 end
 local function cW(f,g)
 local I,p=f[g.g],bq(g,g.a)
@@ -603,41 +603,41 @@ end
 table.insert(I.h,G,g)
 f.d[g.e]=g
 end
-local function aU(c,f,g)
+local function aU(d,f,g)
 if g or#f.c>0 then
-f.o=f.o-d('ZREM',c,g and g.f or f.c[1],unpack(f.c))
+f.o=f.o-c('ZREM',d,g and g.f or f.c[1],unpack(f.c))
 f.c={}
 end
 if g then
-local am=f[g.g].h
-for G=1,#am do
-if am[G]==g then
-table.remove(am,G)
+local ao=f[g.g].h
+for G=1,#ao do
+if ao[G]==g then
+table.remove(ao,G)
 break
 end
 end
 f.d[g.e]=nil
 end
 end
-local function cA(c,f)
+local function cA(d,f)
 if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
-d('DEL',c)
+c('DEL',d)
 f.v,f.q=0,0
 return true
 end
 end`;
-const wakePart = `local function cD(c,f,ad,q)
+const wakePart = `local function cD(d,f,af,r)
 local bw={}
-for u=1,3 do
-local g=ai(c,f,u,ad[u])
-while g and q and g.e==q.e do
-ad[u]=ad[u]+1
-g=ai(c,f,u,ad[u])
+for v=1,3 do
+local g=ak(d,f,v,af[v])
+while g and r and g.e==r.e do
+af[v]=af[v]+1
+g=ak(d,f,v,af[v])
 end
-if q and q.g==u and not ad.B and(not g or q.a<g.a)then
-g=q
+if r and r.g==v and not af.B and(not g or r.a<g.a)then
+g=r
 end
-bw[u]=g
+bw[v]=g
 end
 local bo,o,bE=bw[1],bw[2],bw[3]
 if bE and(not o or(bE.a<=f.v and bE.a<o.a))then
@@ -647,10 +647,10 @@ local db=bo and o and(o.a>bo.a or A-o.a<=dj)
 if bo and(not o or db or bo.b=='u')then
 o=bo
 end
-if o and o==q then
-ad.B=true
+if o and o==r then
+af.B=true
 elseif o then
-ad[o.g]=ad[o.g]+1
+af[o.g]=af[o.g]+1
 end
 return o
 end
@@ -668,41 +668,41 @@ return true
 end
 return i.k==0
 end
-local function cC(c,f,i,q,ax)
-local bp,ad=cJ(i),{1,1,1}
-local o,I,p=ai(c,f,q.g,1),f[q.g],bq(q,q.a)
+local function cC(d,f,i,r,ax)
+local bp,af=cJ(i),{1,1,1}
+local o,I,p=ak(d,f,r.g,1),f[r.g],bq(r,r.a)
 if o and I.u and p>I.z then
-local bk=ct(q.g)
-if d('ZCOUNT',c,bk,string.format('(%.0f',p))-#f.c>=bB then
+local bk=ct(r.g)
+if c('ZCOUNT',d,bk,string.format('(%.0f',p))-#f.c>=bB then
 return false
 end
 end
 for aR=1,bB do
-local g=cD(c,f,ad,q)
+local g=cD(d,f,af,r)
 if not g or not cn(bp,g,ax)then
 return false
-elseif g==q then
+elseif g==r then
 return true
 end
 bK(bp,g)
 end
 return false
 end
-local function bI(e,c,K)
-local f=bF(c)
-aU(c,f)
-if not cA(c,f)and not aH[e]then
+local function bI(e,d,K)
+local f=bF(d)
+aU(d,f)
+if not cA(d,f)and not aH[e]then
 aH[e]=true
-aH[#aH+1]={e,c,K}
+aH[#aH+1]={e,d,K}
 end
 end
-local function dp(e,c,K)
-local f,ad=bF(c),{1,1,1}
+local function dp(e,d,K)
+local f,af=bF(d),{1,1,1}
 local bp=cJ(aN(e))
-local ax=tonumber(d('GET',K)or 0)or 0
+local ax=tonumber(c('GET',K)or 0)or 0
 local aK,bd,n={},{},0
 for G=1,bB do
-local g=cD(c,f,ad)
+local g=cD(d,f,af)
 if not g or not cn(bp,g,ax)then
 break
 end
@@ -720,50 +720,50 @@ for b=1,#bd do
 redis.pcall('PUBLISH',bd[b],table.concat(aK[bd[b]],',')..' '..e)
 end
 if n>0 then
-d('ZADD',c,string.format('-%.0f',n),'told')
+c('ZADD',d,string.format('-%.0f',n),'told')
 elseif f.q>0 then
-d('ZREM',c,'told')
+c('ZREM',d,'told')
 end
 f.q=n
 end`;
-const acquireOnce1Part = `local l,B,V,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
+const acquireOnce1Part = `local l,B,X,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
 local bh,ca=tonumber(ARGV[5]),tonumber(ARGV[6])
 bL(B)
-if l==''or not V or not J or not bh or bh<1 or not ca then
+if l==''or not X or not J or not bh or bh<1 or not ca then
 return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
 end
-Y()
-if h>V then
+aa()
+if h>X then
 return{-1,0,0,h}
 end
-local e,r,c,cM=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
-local s=d('GET',e)
+local e,q,d,cM=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
+local s=c('GET',e)
 local ci=math.floor((h-ca)/bh)*bh+ca
-local bM=tonumber(d('GET',cM)or'')
+local bM=tonumber(c('GET',cM)or'')
 if s~=l and bM and bM>=ci and bM<=h+86400000 then
 return{-4,0,0,h}
 end
 if s and s~=l then
-return{0,d('PTTL',e),0,h}
+return{0,c('PTTL',e),0,h}
 end
-if not s and d('ZCARD',c)>0 and bv(e,r,c,false,0,false)=='given'then
-return{0,d('PTTL',e),0,h}
+if not s and c('ZCARD',d)>0 and bv(e,q,d,false,0,false)=='given'then
+return{0,c('PTTL',e),0,h}
 end
 bz(e,B)
-local ao=s and J>0 and aT(r)or 0
-if ao==0 then
-ao=bA(r,J)
+local ap=s and J>0 and aT(q)or 0
+if ap==0 then
+ap=bA(q,J)
 end
 if ARGV[7]=='1'then
-d('SET',cM,string.format('%.0f',ci),'PX',string.format('%.0f',ci+bh-h))
+c('SET',cM,string.format('%.0f',ci),'PX',string.format('%.0f',ci+bh-h))
 end
 if not s then
 cg(e,l,B)
 else
-d('PEXPIRE',e,string.format('%.0f',math.max(d('PTTL',e),tonumber(B))))
+c('PEXPIRE',e,string.format('%.0f',math.max(c('PTTL',e),tonumber(B))))
 end
-return{1,ao,0,h}`;
-const acquire1Part = `local l,B,z,V=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
+return{1,ap,0,h}`;
+const acquire1Part = `local l,B,z,X=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
 if B~=bf then
 local F=tonumber(B)
 if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
@@ -771,100 +771,100 @@ return redis.error_reply('ERR expected a lifetime in whole milliseconds, at leas
 end
 bf=B
 end
-if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
+if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not h then
-local R=d('TIME')
-A=R[1]*1000000+R[2]
+local L=c('TIME')
+A=L[1]*1000000+L[2]
 h=math.floor(A/1000)
 end
-if h>V then
+if h>X then
 return{-1,0,0,h}
 end
-if#KEYS==3 and z<=1 and bl and S('EXISTS',KEYS[1],KEYS[2])==0 then
-local r=0
+if#KEYS==3 and z<=1 and bl and T('EXISTS',KEYS[1],KEYS[2])==0 then
+local q=0
 if z==1 then
-local n=aQ or d('GET',KEYS[3])or'0'
-local v=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
-r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
+local n=aQ or c('GET',KEYS[3])or'0'
+local w=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
+q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
 end
-if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[1],B)then
+if q and q<=A+86400000000 and bl('PEXPIRE',KEYS[1],B)then
 if z==1 then
-d('SET',KEYS[3],string.format('%.0f',r))
-aQ=r
+c('SET',KEYS[3],string.format('%.0f',q))
+aQ=q
 end
-d('SETNX',KEYS[1],l)
-d('PEXPIRE',KEYS[1],B)
-return(r==A or z==0)and A or{1,r,0,h}
+c('SETNX',KEYS[1],l)
+c('PEXPIRE',KEYS[1],B)
+return(q==A or z==0)and A or{1,q,0,h}
 end
 end`;
-const acquire2Part = `local x,r,aD=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
-local ab=#ARGV>7 and tonumber(ARGV[8])or 0
-local bi,ay,w,bc={},{},0,false
-for b=1,x do
-local s=d('GET',KEYS[b])
+const acquire2Part = `local t,q,aD=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
+local ad=#ARGV>7 and tonumber(ARGV[8])or 0
+local bi,ay,x,bc={},{},0,false
+for b=1,t do
+local s=c('GET',KEYS[b])
 if not s then
 bi[b]=true
 else
-local F=d('PTTL',KEYS[b])
+local F=c('PTTL',KEYS[b])
 if s~=l then
 bc=true
-w=(F<0 or w<0)and-1 or math.max(w,F)
+x=(F<0 or x<0)and-1 or math.max(x,F)
 elseif F>=0 then
 ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bc and z>0 and aT(r)or 0
-for b=1,bc and 0 or x do
-local e,c=KEYS[b],KEYS[x+b]
-if bi[b]and d('ZCARD',c)>0 then
+local n=not bc and z>0 and aT(q)or 0
+for b=1,bc and 0 or t do
+local e,d=KEYS[b],KEYS[t+b]
+if bi[b]and c('ZCARD',d)>0 then
 if aD then
-bN(c,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab)
+bN(d,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad)
 end
-local ar,aY=bv(e,r,c,aD and l,0,false)
+local ar,aY=bv(e,q,d,aD and l,0,false)
 if ar=='mine'then
-return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
 end
 if ar=='given'or aD then
 bc=true
-w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
+x=ar=='given'and c('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
 if bc then
 if aD then
-return ac(KEYS[1],KEYS[2],l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ab,w)
+return ae(KEYS[1],KEYS[2],l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad,x)
 end
-local Q=#ARGV==6 and tonumber(ARGV[6])or 0
-for b=1,Q>0 and x or 0 do
-dd(KEYS[x+b],Q)
+local S=#ARGV==6 and tonumber(ARGV[6])or 0
+for b=1,S>0 and t or 0 do
+dd(KEYS[t+b],S)
 end
-return{0,w,0,h}
+return{0,x,0,h}
 end
-for b=1,x do
+for b=1,t do
 if bi[b]then
 bz(KEYS[b],B)
 end
 end
-local v=(#ARGV==5 or#ARGV==6)and be(tonumber(ARGV[5]))or 0
-local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
-for b=1,x do
+local w=(#ARGV==5 or#ARGV==6)and be(tonumber(ARGV[5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(q,z,w)
+for b=1,t do
 if bi[b]then
 cg(KEYS[b],l,B)
 elseif ay[b]then
-d('PEXPIRE',KEYS[b],string.format('%.0f',ay[b]))
+c('PEXPIRE',KEYS[b],string.format('%.0f',ay[b]))
 end
 end
-return{1,o,aD and d('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
+return{1,o,aD and c('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
 const extend1Part = `local D,bO=tonumber(ARGV[2]),ARGV[3]=='1'
 if not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
-local R=redis.call('TIME')
-local h=R[1]*1000+math.floor(R[2]/1000)
+local L=redis.call('TIME')
+local h=L[1]*1000+math.floor(L[2]/1000)
 local aO,aL=1,{}
 for b=1,#KEYS do
 local s=redis.pcall('GET',KEYS[b])
@@ -875,8 +875,8 @@ aO=math.min(aO,0)
 elseif s~=ARGV[1]then
 aO=-1
 else
-local w=redis.call('PTTL',KEYS[b])
-aL[b]=bO or(w>=0 and(D==0 or w<D))
+local x=redis.call('PTTL',KEYS[b])
+aL[b]=bO or(x>=0 and(D==0 or x<D))
 end
 end
 if aO==1 and h>tonumber(ARGV[4])then
@@ -892,12 +892,12 @@ end
 end
 end
 return{aO,h}`;
-const markSlot2Part = `local w=tonumber(ARGV[3])
-Y()
-if not w or w<=h or d('GET',KEYS[1])~=ARGV[1]then
+const markSlot2Part = `local x=tonumber(ARGV[3])
+aa()
+if not x or x<=h or c('GET',KEYS[1])~=ARGV[1]then
 return{0}
 end
-d('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',w-h))
+c('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',x-h))
 return{1}`;
 const proclaim1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
 return{0}
@@ -909,76 +909,76 @@ redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
 end
 redis.pcall('PUBLISH',ARGV[4],ARGV[5])
 return{1}`;
-const raise2Part = `local v=tonumber(ARGV[2])
-if not v or v%1~=0 or v<0 or v>9007199254740991 then
+const raise2Part = `local w=tonumber(ARGV[2])
+if not w or w%1~=0 or w<0 or w>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-Y()
-be(v)
+aa()
+be(w)
 for b=1,#KEYS-1 do
-if d('GET',KEYS[b])~=ARGV[1]then
+if c('GET',KEYS[b])~=ARGV[1]then
 return{0}
 end
 end
-if aT(KEYS[#KEYS])<v then
-cf(KEYS[#KEYS],v)
+if aT(KEYS[#KEYS])<w then
+cf(KEYS[#KEYS],w)
 end
 return{1}`;
-const release1Part = `local l,y,x=ARGV[1],ARGV[2],(#KEYS-1)/2
-local o=S('GET',KEYS[1])
-local P=S('ZCARD',KEYS[x+1])
-if o==l and P==0 and x==1 and#ARGV==3 then
-d('DEL',KEYS[1])
+const release1Part = `local l,y,t=ARGV[1],ARGV[2],(#KEYS-1)/2
+local o=T('GET',KEYS[1])
+local R=T('ZCARD',KEYS[t+1])
+if o==l and R==0 and t==1 and#ARGV==3 then
+c('DEL',KEYS[1])
 return{1}
 end
 local C,bQ={},false
-for b=1,x do
+for b=1,t do
 local s=b==1 and o
 if b>1 then
-s=S('GET',KEYS[b])
-P=S('ZCARD',KEYS[x+b])
+s=T('GET',KEYS[b])
+R=T('ZCARD',KEYS[t+b])
 end
 if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bQ=bQ or P~=0
+bQ=bQ or R~=0
 end
-for b=1,x do
+for b=1,t do
 if C[b]==1 then
-d('DEL',KEYS[b])
+c('DEL',KEYS[b])
 end
 end
 if not bQ and#ARGV==3 then
 return C
 end`;
-const release2Part = `local function bP(e,c,cO)
-Y()
+const release2Part = `local function bP(e,d,cO)
+aa()
 if y~='0'then
-local m=cu(c,l,tonumber(y))
+local m=cu(d,l,tonumber(y))
 for b=1,#m do
-d('ZREM',c,m[b])
+c('ZREM',d,m[b])
 end
 end
 local next=#ARGV>3 and ARGV[4]
-local ab=#ARGV>9 and tonumber(ARGV[10])or 0
+local ad=#ARGV>9 and tonumber(ARGV[10])or 0
 if next then
 bL(ARGV[5])
-bN(c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab)
+bN(d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad)
 end
 local ar,aY
 if cO>=0 then
-ar,aY=bv(e,KEYS[#KEYS],c,next,tonumber(ARGV[3]),cO==1)
+ar,aY=bv(e,KEYS[#KEYS],d,next,tonumber(ARGV[3]),cO==1)
 end
 if ar=='mine'then
-return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
 elseif next then
-local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
-return ac(e,c,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ab,w)
+local x=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ae(e,d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad,x)
 end
 end
-for b=1,x do
-local cc,bs=pcall(bP,KEYS[b],KEYS[x+b],C[b])
+for b=1,t do
+local cc,bs=pcall(bP,KEYS[b],KEYS[t+b],C[b])
 if#ARGV>3 then
 bs=cc and bs or{0,0,0,0,0,0}
 for G=1,#bs do
@@ -990,7 +990,7 @@ return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '7dfa20ba2055fc79bab0c03db6f5ce7888a1ac5a',
+  sha: 'e5949d9b0d0be592b0d456c3702611a97e216dbd',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '6090046bfd40d5fd0161dadc23ca50c247db0237',
+  sha: '1b06f2b968650a7cb5c2a17b02714f8f1c0bf5d8',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'b28e6332b606f12036f0c2e3415bee7a5f4af605',
+  sha: 'aad1a314b4c8c9ff4f06452cf036556e908c39d8',
   lua:
     clockPart +
     `
@@ -1177,204 +1177,204 @@ const batchSharedScript: Script = {
     `
 local scripts={
 acquireShared=function(k,a,kn,an)
-local l,J,t,az,al=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
-local V,ae,ax,T=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
+local l,J,u,az,am=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
+local X,ag,ax,V=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
 local aD=an>11 and ARGV[a+11]~=''
-local bn,v=l,0
+local bn,w=l,0
 if an>14 then
-bn,v=ARGV[a+15],tonumber(ARGV[a+16])
+bn,w=ARGV[a+15],tonumber(ARGV[a+16])
 end
 bL(ARGV[a+2])
 local B=tonumber(ARGV[a+2])
-local cU=ae and ax and T and ae>=1 and ae%1==0 and string.find('rwp',t,1,true)
-if l==''or not V or not cU then
+local cU=ag and ax and V and ag>=1 and ag%1==0 and string.find('rwp',u,1,true)
+if l==''or not X or not cU then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
-Y()
-if h>V then
+aa()
+if h>X then
 return{-1,0,0,h}
 end
-be(v)
-local e,r,c,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
-local f=bF(c)
-local br=T>0 and t=='w'
-local u=cp(br and'u'or t,az)
+be(w)
+local e,q,d,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
+local f=bF(d)
+local br=V>0 and u=='w'
+local v=cp(br and'u'or u,az)
 local y=aD and tonumber(ARGV[a+13])or 0
-local H=cv(c,f,bn,y,u)
+local H=cv(d,f,bn,y,v)
 y=y>aA[1]and y<=A+86400000000 and y or 0
 local aq=dn(f)-(H and 1 or 0)
-local q={b=br and'u'or t,t=ae,F=az,e=bn,j=al}
-q.g=u
-q.a=br and bG or H and H.b~='u'and H.a or y
-if q.a==0 then
-q.a=dg(c,f,q)
+local r={b=br and'u'or u,t=ag,F=az,e=bn,j=am}
+r.g=v
+r.a=br and bG or H and H.b~='u'and H.a or y
+if r.a==0 then
+r.a=dg(d,f,r)
 end
 local ba=aq
-if t=='r'and aq>0 and f.i then
-for u=1,3 do
-for aR,g in ipairs(f[u].h)do
-local cX=g.b=='r'and g.j==al and g~=H
+if u=='r'and aq>0 and f.i then
+for v=1,3 do
+for aR,g in ipairs(f[v].h)do
+local cX=g.b=='r'and g.j==am and g~=H
 ba=ba-(cX and 1 or 0)
 end
 end
 end
-local aI,m,i,N=false,nil,nil,0
-local cz=T>0 or(t~='p'and cr(K)==l)
-if t=='r'and not cz and#f.c==0 and(not H or H.b=='r')then
-i=dc(e,l,al,J)
-aI=i and cC(c,f,i,q,ax)
+local aI,m,i,O=false,nil,nil,0
+local cz=V>0 or(u~='p'and cr(K)==l)
+if u=='r'and not cz and#f.c==0 and(not H or H.b=='r')then
+i=dc(e,l,am,J)
+aI=i and cC(d,f,i,r,ax)
 end
 bz(e,ARGV[a+2])
 local E=h+B
 local p=string.format('%.0f',E)
 if not aI then
 local aw=aN(e,cz)
-if t=='r'and J and aw.l==0 then
+if u=='r'and J and aw.l==0 then
 aw=aN(e,true)
 end
 m,i=aw.d[l],cP(aw,l)
-if not m and not aw.i and t=='r'then
-local ay=M('r',1,0,J and aw.l or 0,l,al)
-local bX=tonumber(d('ZSCORE',e,ay))
-m=bX and bX>h and L(ay)
+if not m and not aw.i and u=='r'then
+local ay=N('r',1,0,J and aw.l or 0,l,am)
+local bX=tonumber(c('ZSCORE',e,ay))
+m=bX and bX>h and M(ay)
 if m then
 m.n=bX
 end
 end
-if T>0 and not m then
+if V>0 and not m then
 return{-3,0,0,h}
-elseif T>0 and m.w>T then
+elseif V>0 and m.w>V then
 return{-1,0,0,h}
 end
-if aw.b and(aw.b=='p')~=(t=='p')then
-return redis.error_reply('WRONGTYPE this key is '..(t=='p'and'a readers-writer lock'or'a semaphore'))
+if aw.b and(aw.b=='p')~=(u=='p')then
+return redis.error_reply('WRONGTYPE this key is '..(u=='p'and'a readers-writer lock'or'a semaphore'))
 end
-N=t=='p'and tonumber(d('GET',K)or 0)or 0
+O=u=='p'and tonumber(c('GET',K)or 0)or 0
 local bU=aw.k>0
-ai(c,f,3,1)
+ak(d,f,3,1)
 for b=1,#f[3].h do
 bU=bU or f[3].h[b].b=='p'
 end
-if bU and N~=0 and N~=ax then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',N,ax))
+if bU and O~=0 and O~=ax then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',O,ax))
 end
-local o=br and m.w<T and ai(c,f,1,1)
+local o=br and m.w<V and ak(d,f,1,1)
 if o and o.b=='u'and o.e~=l then
 return{-2,0,0,h}
 end
 E=math.max(E,m and m.n or 0)
 p=E==math.huge and'+inf'or string.format('%.0f',E)
-if m and(T==0 or m.w==T)then
-d('ZADD',e,p,m.f)
+if m and(V==0 or m.w==V)then
+c('ZADD',e,p,m.f)
 m.n=E
-aU(c,f,H)
+aU(d,f,H)
 aX(e)
 return{1,m.l,ba,h}
 end
-if T>0 and t=='r'then
-x[e]=nil
-d('ZREM',e,m.f)
-d('ZADD',e,p,M('r',1,T,m.l,l,m.j))
-d('SET',K,l,'PX',60000)
+if V>0 and u=='r'then
+t[e]=nil
+c('ZREM',e,m.f)
+c('ZADD',e,p,N('r',1,V,m.l,l,m.j))
+c('SET',K,l,'PX',60000)
 aS[K]=l
-aU(c,f,H)
+aU(d,f,H)
 aX(e)
-bI(e,c,K)
+bI(e,d,K)
 return{1,m.l,ba,h}
 end
 aI=i.k==0
 if not br then
-aI=not(t=='p'and dm(i,al))and cC(c,f,i,q,ax)
+aI=not(u=='p'and dm(i,am))and cC(d,f,i,r,ax)
 end
-local cq=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(d('ZSCORE',e,ARGV[a+11]))
+local cq=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(c('ZSCORE',e,ARGV[a+11]))
 aI=aI or cq and cq>h
 end
 if aI then
-local ao=J and t=='r'and i.l or 0
-if J and ao==0 then
-ao=bA(r,t=='p'and tonumber(ARGV[a+4])or 1,v)
+local ap=J and u=='r'and i.l or 0
+if J and ap==0 then
+ap=bA(q,u=='p'and tonumber(ARGV[a+4])or 1,w)
 end
-local bY=L(M(t,ae,T,ao,l,al))
-d('ZADD',e,'GT',p,bY.f)
+local bY=M(N(u,ag,V,ap,l,am))
+c('ZADD',e,'GT',p,bY.f)
 if m then
-d('ZREM',e,m.f)
-x[e]=nil
-elseif x[e]then
-bu(x[e],bY,E)
+c('ZREM',e,m.f)
+t[e]=nil
+elseif t[e]then
+bu(t[e],bY,E)
 end
 aX(e)
 cF(e,bY.f)
-if t=='p'then
-local n=d('PTTL',e)
-d('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
+if u=='p'then
+local n=c('PTTL',e)
+c('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
 if n<0 then
-d('PERSIST',K)
+c('PERSIST',K)
 end
 end
 local cy=#f.c>0
 local cZ=H and f.q>0 and H.a>=f.q
-aU(c,f,H)
-if t=='w'and aq>0 then
-d('ZREMRANGEBYSCORE',c,'-inf','(0')
-d('ZADD',c,string.format('-%.0f',A),'phase')
+aU(d,f,H)
+if u=='w'and aq>0 then
+c('ZREMRANGEBYSCORE',d,'-inf','(0')
+c('ZADD',d,string.format('-%.0f',A),'phase')
 f.v,f.q=A,0
 elseif H or cy then
-cA(c,f)
+cA(d,f)
 end
 if cy or cZ then
-bI(e,c,K)
+bI(e,d,K)
 end
-return{1,ao,ba,h}
+return{1,ap,ba,h}
 end
-local w=0
+local x=0
 for aR,g in pairs(i.d)do
-if w==0 or(t=='p')==(g.n-h<w)then
-w=g.n-h
+if x==0 or(u=='p')==(g.n-h<x)then
+x=g.n-h
 end
 end
-if w==math.huge then
-w=-1
+if x==math.huge then
+x=-1
 end
 if not aD then
-return{0,w,q.a,h,0,0}
+return{0,x,r.a,h,0,0}
 end
-local da=not H and y==0 and u==3
-local aj=da and aq or di(c,f,q)
-local ab=tonumber(ARGV[a+14])
-if ab==0 then
-ab=2*math.min(math.max(1000,125*(aj+1)),2000)
+local da=not H and y==0 and v==3
+local Q=da and aq or di(d,f,r)
+local ad=tonumber(ARGV[a+14])
+if ad==0 then
+ad=2*math.min(math.max(1000,125*(Q+1)),2000)
 end
-q.p,q.y=ARGV[a+11],ARGV[a+12]
-q.f=string.format(
+r.p,r.y=ARGV[a+11],ARGV[a+12]
+r.f=string.format(
 '2 %.0f %s %s %.0f %s %s %d ',
-h+math.min(ab,au),
-q.y,
-q.b,
-ae,
+h+math.min(ad,au),
+r.y,
+r.b,
+ag,
 az,
-q.p,
+r.p,
 #bn
-)..bn..al
-f.o=f.o+d('ZADD',c,string.format('%.0f',bq(q,q.a)),q.f)
-d('PEXPIRE',c,au)
-if t=='p'and N==0 then
-d('SET',K,ARGV[a+8],'PX',3600000)
+)..bn..am
+f.o=f.o+c('ZADD',d,string.format('%.0f',bq(r,r.a)),r.f)
+c('PEXPIRE',d,au)
+if u=='p'and O==0 then
+c('SET',K,ARGV[a+8],'PX',3600000)
 end
-if H and H.f==q.f then
+if H and H.f==r.f then
 H.f=''
 end
-aU(c,f,H)
-cW(f,q)
-return{0,w,q.a,h,aj,0}
+aU(d,f,H)
+cW(f,r)
+return{0,x,r.a,h,Q,0}
 end,
 extendShared=function(k,a,kn,an)
-local D,bO,V=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
-if not V or not D or D%1~=0 or D<0 or D>9007199254740991 then
+local D,bO,X=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
+if not X or not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
-Y()
+aa()
 local e,m,E=KEYS[k+1],ARGV[a+2],nil
-E=m~=''and tonumber(d('ZSCORE',e,m))or nil
+E=m~=''and tonumber(c('ZSCORE',e,m))or nil
 if not E or E<=h then
 local i=bT(e,true)
 local j=i.d[ARGV[a+1]]
@@ -1386,30 +1386,30 @@ end
 if an>5 and string.sub(m,3,3)~=ARGV[a+6]then
 return{0,h}
 end
-if h>V then
+if h>X then
 return{-2,h}
 end
 local ck=D==0 and math.huge or h+D
 if bO or ck>E then
-x[e]=nil
+t[e]=nil
 cF(e,m)
-d('ZADD',e,ck==math.huge and'+inf'or string.format('%.0f',ck),m)
+c('ZADD',e,ck==math.huge and'+inf'or string.format('%.0f',ck),m)
 aX(e)
 if string.find(m,'^1 p')then
-local bx=d('PTTL',e)
+local bx=c('PTTL',e)
 if bx<0 then
-d('PERSIST',KEYS[k+2])
+c('PERSIST',KEYS[k+2])
 else
-d('PEXPIRE',KEYS[k+2],string.format('%.0f',bx+3600000))
+c('PEXPIRE',KEYS[k+2],string.format('%.0f',bx+3600000))
 end
 end
 end
 return{1,h}
 end,
 releaseShared=function(k,a,kn,an)
-Y()
-local e,c,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
-local E=m~=''and tonumber(d('ZSCORE',e,m))or nil
+aa()
+local e,d,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
+local E=m~=''and tonumber(c('ZSCORE',e,m))or nil
 local C=1
 if not E then
 local i=bT(e,true)
@@ -1423,71 +1423,71 @@ elseif E<=h then
 C=0
 end
 if E then
-d('ZREM',e,m)
+c('ZREM',e,m)
 cw(e,ARGV[a+1])
 if E==math.huge then
 aX(e)
 end
 end
 if E and string.find(m,'^1 r 1 [1-9]')and cr(KEYS[k+3])==ARGV[a+1]then
-d('DEL',KEYS[k+3])
+c('DEL',KEYS[k+3])
 aS[KEYS[k+3]]=nil
 end
 local function aq()
 if ARGV[a+3]~='0'then
-local f=bF(c)
-aU(c,f,cv(c,f,ARGV[a+1],tonumber(ARGV[a+3])))
-elseif C==1 and string.find(m,'^1 r')and d('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
+local f=bF(d)
+aU(d,f,cv(d,f,ARGV[a+1],tonumber(ARGV[a+3])))
+elseif C==1 and string.find(m,'^1 r')and c('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
 return
 end
-if d('ZCARD',c)>0 then
-bI(e,c,KEYS[k+3])
+if c('ZCARD',d)>0 then
+bI(e,d,KEYS[k+3])
 end
 end
 pcall(aq)
 return{C}
 end,
 countPermits=function(k,a,kn,an)
-Y()
+aa()
 return{aN(KEYS[k+1],true).s}
 end,
 raiseShared=function(k,a,kn,an)
-local v=tonumber(ARGV[a+2])
-if not v or v%1~=0 or v<0 or v>9007199254740991 then
+local w=tonumber(ARGV[a+2])
+if not w or w%1~=0 or w<0 or w>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-Y()
-be(v)
+aa()
+be(w)
 local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
 if not m then
 return{0}
 end
-if aT(KEYS[k+2])<v then
-cf(KEYS[k+2],v)
+if aT(KEYS[k+2])<w then
+cf(KEYS[k+2],w)
 end
-if m.b=='w'and m.l<v then
+if m.b=='w'and m.l<w then
 local E=m.n==math.huge and'+inf'or string.format('%.0f',m.n)
-d('ZADD',e,E,M(m.b,m.t,m.w,v,m.e,m.j))
-d('ZREM',e,m.f)
-x[e]=nil
+c('ZADD',e,E,N(m.b,m.t,m.w,w,m.e,m.j))
+c('ZREM',e,m.f)
+t[e]=nil
 end
 return{1}
 end,
 freeShared=function(k,a,kn,an)
-Y()
-local e,c,aa,z=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
+aa()
+local e,d,ac,z=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
 local cj={}
 for l,g in pairs(aN(e,true).d)do
-if string.sub(redis.sha1hex(l),1,#aa)==aa then
+if string.sub(redis.sha1hex(l),1,#ac)==ac then
 cj[#cj+1]=g
 end
 end
 for aR,g in ipairs(cj)do
-d('ZREM',e,g.f)
+c('ZREM',e,g.f)
 cw(e,g.e)
-S('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
+T('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
 if string.find(g.f,'^1 r 1 [1-9]')then
-d('DEL',KEYS[k+3])
+c('DEL',KEYS[k+3])
 aS[KEYS[k+3]]=nil
 end
 z=z+1
@@ -1495,8 +1495,8 @@ end
 if z>0 then
 aX(e)
 pcall(function()
-if d('ZCARD',c)>0 then
-bI(e,c,KEYS[k+3])
+if c('ZCARD',d)>0 then
+bI(e,d,KEYS[k+3])
 end
 end)
 end
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '78a6be6a5c1e2b528f8184d604e5ada9d883ceb6',
+  sha: '28656aa9358e495940d88332a26a944570991e11',
   lua:
     clockPart +
     `
@@ -1540,7 +1540,7 @@ const batchScript: Script = {
     `
 local scripts={
 acquire=function(k,a,kn,an)
-local l,B,z,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+local l,B,z,X=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
 if B~=bf then
 local F=tonumber(B)
 if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
@@ -1548,94 +1548,94 @@ return redis.error_reply('ERR expected a lifetime in whole milliseconds, at leas
 end
 bf=B
 end
-if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
+if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not h then
-local R=d('TIME')
-A=R[1]*1000000+R[2]
+local L=c('TIME')
+A=L[1]*1000000+L[2]
 h=math.floor(A/1000)
 end
-if h>V then
+if h>X then
 return{-1,0,0,h}
 end
-if kn==3 and z<=1 and bl and S('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
-local r=0
+if kn==3 and z<=1 and bl and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+local q=0
 if z==1 then
-local n=aQ or d('GET',KEYS[k+3])or'0'
-local v=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
-r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
+local n=aQ or c('GET',KEYS[k+3])or'0'
+local w=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
 end
-if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if q and q<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
 if z==1 then
-d('SET',KEYS[k+3],string.format('%.0f',r))
-aQ=r
+c('SET',KEYS[k+3],string.format('%.0f',q))
+aQ=q
 end
-d('SETNX',KEYS[k+1],l)
-d('PEXPIRE',KEYS[k+1],B)
-return(r==A or z==0)and A or{1,r,0,h}
+c('SETNX',KEYS[k+1],l)
+c('PEXPIRE',KEYS[k+1],B)
+return(q==A or z==0)and A or{1,q,0,h}
 end
 end
-local x,r,aD=(kn-1)/2,KEYS[k+kn],an>6
-local ab=an>7 and tonumber(ARGV[a+8])or 0
-local bi,ay,w,bc={},{},0,false
-for b=1,x do
-local s=d('GET',KEYS[k+b])
+local t,q,aD=(kn-1)/2,KEYS[k+kn],an>6
+local ad=an>7 and tonumber(ARGV[a+8])or 0
+local bi,ay,x,bc={},{},0,false
+for b=1,t do
+local s=c('GET',KEYS[k+b])
 if not s then
 bi[b]=true
 else
-local F=d('PTTL',KEYS[k+b])
+local F=c('PTTL',KEYS[k+b])
 if s~=l then
 bc=true
-w=(F<0 or w<0)and-1 or math.max(w,F)
+x=(F<0 or x<0)and-1 or math.max(x,F)
 elseif F>=0 then
 ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bc and z>0 and aT(r)or 0
-for b=1,bc and 0 or x do
-local e,c=KEYS[k+b],KEYS[k+x+b]
-if bi[b]and d('ZCARD',c)>0 then
+local n=not bc and z>0 and aT(q)or 0
+for b=1,bc and 0 or t do
+local e,d=KEYS[k+b],KEYS[k+t+b]
+if bi[b]and c('ZCARD',d)>0 then
 if aD then
-bN(c,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+bN(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
 end
-local ar,aY=bv(e,r,c,aD and l,0,false)
+local ar,aY=bv(e,q,d,aD and l,0,false)
 if ar=='mine'then
-return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
 end
 if ar=='given'or aD then
 bc=true
-w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
+x=ar=='given'and c('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
 if bc then
 if aD then
-return ac(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,w)
+return ae(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad,x)
 end
-local Q=an==6 and tonumber(ARGV[a+6])or 0
-for b=1,Q>0 and x or 0 do
-dd(KEYS[k+x+b],Q)
+local S=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,S>0 and t or 0 do
+dd(KEYS[k+t+b],S)
 end
-return{0,w,0,h}
+return{0,x,0,h}
 end
-for b=1,x do
+for b=1,t do
 if bi[b]then
 bz(KEYS[k+b],B)
 end
 end
-local v=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
-local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
-for b=1,x do
+local w=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(q,z,w)
+for b=1,t do
 if bi[b]then
 cg(KEYS[k+b],l,B)
 elseif ay[b]then
-d('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
+c('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
 end
 end
-return{1,o,aD and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+return{1,o,aD and c('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
 acquireOnce=function(k,a,kn,an)
 ` +
@@ -1658,61 +1658,61 @@ proclaim=function(k,a,kn,an)
     `
 end,
 release=function(k,a,kn,an)
-local l,y,x=ARGV[a+1],ARGV[a+2],(kn-1)/2
-local o=S('GET',KEYS[k+1])
-local P=S('ZCARD',KEYS[k+x+1])
-if o==l and P==0 and x==1 and an==3 then
-d('DEL',KEYS[k+1])
+local l,y,t=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=T('GET',KEYS[k+1])
+local R=T('ZCARD',KEYS[k+t+1])
+if o==l and R==0 and t==1 and an==3 then
+c('DEL',KEYS[k+1])
 return{1}
 end
 local C,bQ={},false
-for b=1,x do
+for b=1,t do
 local s=b==1 and o
 if b>1 then
-s=S('GET',KEYS[k+b])
-P=S('ZCARD',KEYS[k+x+b])
+s=T('GET',KEYS[k+b])
+R=T('ZCARD',KEYS[k+t+b])
 end
 if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bQ=bQ or P~=0
+bQ=bQ or R~=0
 end
-for b=1,x do
+for b=1,t do
 if C[b]==1 then
-d('DEL',KEYS[k+b])
+c('DEL',KEYS[k+b])
 end
 end
 if not bQ and an==3 then
 return C
 end
-local function bP(e,c,cO)
-Y()
+local function bP(e,d,cO)
+aa()
 if y~='0'then
-local m=cu(c,l,tonumber(y))
+local m=cu(d,l,tonumber(y))
 for b=1,#m do
-d('ZREM',c,m[b])
+c('ZREM',d,m[b])
 end
 end
 local next=an>3 and ARGV[a+4]
-local ab=an>9 and tonumber(ARGV[a+10])or 0
+local ad=an>9 and tonumber(ARGV[a+10])or 0
 if next then
 bL(ARGV[a+5])
-bN(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+bN(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
 end
 local ar,aY
 if cO>=0 then
-ar,aY=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cO==1)
+ar,aY=bv(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cO==1)
 end
 if ar=='mine'then
-return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
 elseif next then
-local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
-return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,w)
+local x=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ae(e,d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad,x)
 end
 end
-for b=1,x do
-local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+x+b],C[b])
+for b=1,t do
+local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+t+b],C[b])
 if an>3 then
 bs=cc and bs or{0,0,0,0,0,0}
 for G=1,#bs do
@@ -1762,11 +1762,39 @@ export function countPermits(lock: string): Call {
   return { script: countPermitsScript, keys: [lock], args: [] };
 }
 
+const dropScript: Script = {
+  name: 'drop',
+  sha: 'dbdcbac39ed0d9c42c3c0a7a20f219d81e7b0e27',
+  lua: `local c,U,t=redis.call,KEYS,#KEYS/2
+if c('EXISTS',unpack(U,t+1,#KEYS))>0 then
+return 0
+end
+for b=1,t do
+if redis.pcall('GET',KEYS[b])~=ARGV[1]then
+return 0
+end
+end
+c('DEL',unpack(U,1,t))
+return 1`,
+};
+
+/**
+ * release locks that are all still ours, with nobody queued; of anything else `release` has to be asked.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock in the same place
+ * @param token the token that acquired them
+ * @returns the call; its reply: 1 released | 0 nothing was changed: ask `release`
+ */
+export function drop(lock: readonly string[], queue: readonly string[], token: string | number): ScriptCall {
+  return { script: dropScript, keys: [...lock, ...queue], args: [String(token)] };
+}
+
 const enlistScript: Script = {
   name: 'enlist',
-  sha: '42b341824092a45bd9c581ef7fba65dc000e88dc',
-  lua: `local R=redis.call('TIME')
-local h=R[1]*1000+math.floor(R[2]/1000)
+  sha: 'd30c5d9aff9619b26f06a3d5c8a62b6e722b7378',
+  lua: `local L=redis.call('TIME')
+local h=L[1]*1000+math.floor(L[2]/1000)
 if ARGV[2]=='0'then
 redis.call('ZREM',KEYS[1],ARGV[1])
 else
@@ -1834,7 +1862,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: '90fb086ea2d5d9c6ec3fdd6b430cc5ced295bb0a',
+  sha: 'aeb5b252398f7455ecac051d1849b0dfaa22c4be',
   lua: extend1Part,
 };
 
@@ -1884,11 +1912,11 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: 'eb365382d200f881decd64dc95355d7c87e18774',
+  sha: '76fbe2d36dafb4bd0038aa2ff1e13cb6750bff43',
   lua:
     clockPart +
     `
-local s=S('GET',KEYS[1])
+local s=T('GET',KEYS[1])
 if type(s)=='table'then
 return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
 end
@@ -1896,8 +1924,8 @@ local bR=s and redis.sha1hex(s)
 if not bR or string.sub(bR,1,#ARGV[1])~=ARGV[1]then
 return{0}
 end
-d('DEL',KEYS[1])
-S('PUBLISH',ARGV[2],'!'..bR..' '..KEYS[1])
+c('DEL',KEYS[1])
+T('PUBLISH',ARGV[2],'!'..bR..' '..KEYS[1])
 ` +
     mintPart +
     `
@@ -1905,9 +1933,9 @@ S('PUBLISH',ARGV[2],'!'..bR..' '..KEYS[1])
     queuePart +
     `
 local function bP()
-Y()
-if d('ZCARD',KEYS[2])>0 then
-d('ZREM',KEYS[2],'passes')
+aa()
+if c('ZCARD',KEYS[2])>0 then
+c('ZREM',KEYS[2],'passes')
 bv(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
 end
 end
@@ -1937,11 +1965,11 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '5a69f4fe1eef16088c615243af92796efe1e4ec0',
-  lua: `local R=redis.call('TIME')
-local A=R[1]*1000000+R[2]
+  sha: '412370ece4bd8596d36b4f01be3da578a1b647dd',
+  lua: `local L=redis.call('TIME')
+local A=L[1]*1000000+L[2]
 local h=math.floor(A/1000)
-local function dl(e,w)
+local function dl(e,x)
 local o=redis.pcall('ZRANGE',e,0,15)
 if o.err then
 return nil,o.err
@@ -1953,36 +1981,36 @@ if not string.find(o[b],'^1 [rwp] %d+ %d+ %d+ %d+ .')then
 return nil,'FOREIGN this sorted set has a member that is not of redis-exp-lock'
 end
 end
-local t,P,aF=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+local u,R,aF=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
 if tonumber(n[2])<=h then
-return{false,-2,0,t,{}}
+return{false,-2,0,u,{}}
 end
 local i=redis.call('ZRANGEBYSCORE',e,string.format('(%.0f',h),'+inf','WITHSCORES','LIMIT',0,ARGV[1])
-w=n[2]=='inf'and-1 or tonumber(n[2])-h
-return{string.sub(aF,1,tonumber(P)),w,0,t,i}
+x=n[2]=='inf'and-1 or tonumber(n[2])-h
+return{string.sub(aF,1,tonumber(R)),x,0,u,i}
 end
-local x=(#KEYS-1)/2
+local t=(#KEYS-1)/2
 local C={A,redis.call('GET',KEYS[#KEYS])}
 local ch=0
-for b=1,x do
+for b=1,t do
 local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
-local w=redis.call('PTTL',KEYS[b])
+local x=redis.call('PTTL',KEYS[b])
 if type(s)=='table'then
 s=redis.pcall('GET',KEYS[b])
-elseif w==-2 then
+elseif x==-2 then
 s=false
 end
 local av,aV
 if type(s)=='table'then
-av,aV=dl(KEYS[b],w)
+av,aV=dl(KEYS[b],x)
 aV=aV and(string.find(aV,'^FOREIGN')and aV or s.err)
 else
-av={s,w,0,'m',{}}
+av={s,x,0,'m',{}}
 end
 if av then
-av[3]=redis.call('ZCOUNT',KEYS[x+b],0,'+inf')
+av[3]=redis.call('ZCOUNT',KEYS[t+b],0,'+inf')
 av[6]=av[3]==0 and{}
-or redis.call('ZRANGEBYSCORE',KEYS[x+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
+or redis.call('ZRANGEBYSCORE',KEYS[t+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 end
 C[b+2]=av or aV
 ch=ch+(av and#av[5]+#av[6]or 0)
@@ -2013,7 +2041,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'cc25145f94b64ad48fa5cbfa28fb5bee8faf059f',
+  sha: '11db462261cee19c25608adebcb9c52f35834229',
   lua:
     clockPart +
     `
@@ -2046,7 +2074,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'f3210e1d2b8cf674ee77ef3a02d50a7ca63516c8',
+  sha: '34afade40fc466f0d91c78341efefc1561109ed8',
   lua:
     clockPart +
     `
@@ -2058,7 +2086,7 @@ const plainScript: Script = {
     `
 local scripts={
 acquire=function(k,a,kn,an)
-local l,B,z,V=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
+local l,B,z,X=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
 if B~=bf then
 local F=tonumber(B)
 if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
@@ -2066,94 +2094,94 @@ return redis.error_reply('ERR expected a lifetime in whole milliseconds, at leas
 end
 bf=B
 end
-if l==''or not V or not z or z%1~=0 or z<0 or z>1024 then
+if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not h then
-local R=d('TIME')
-A=R[1]*1000000+R[2]
+local L=c('TIME')
+A=L[1]*1000000+L[2]
 h=math.floor(A/1000)
 end
-if h>V then
+if h>X then
 return{-1,0,0,h}
 end
-if kn==3 and z<=1 and bl and S('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
-local r=0
+if kn==3 and z<=1 and bl and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+local q=0
 if z==1 then
-local n=aQ or d('GET',KEYS[k+3])or'0'
-local v=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
-r=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,v)
+local n=aQ or c('GET',KEYS[k+3])or'0'
+local w=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
+q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
 end
-if r and r<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if q and q<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
 if z==1 then
-d('SET',KEYS[k+3],string.format('%.0f',r))
-aQ=r
+c('SET',KEYS[k+3],string.format('%.0f',q))
+aQ=q
 end
-d('SETNX',KEYS[k+1],l)
-d('PEXPIRE',KEYS[k+1],B)
-return(r==A or z==0)and A or{1,r,0,h}
+c('SETNX',KEYS[k+1],l)
+c('PEXPIRE',KEYS[k+1],B)
+return(q==A or z==0)and A or{1,q,0,h}
 end
 end
-local x,r,aD=(kn-1)/2,KEYS[k+kn],an>6
-local ab=an>7 and tonumber(ARGV[a+8])or 0
-local bi,ay,w,bc={},{},0,false
-for b=1,x do
-local s=d('GET',KEYS[k+b])
+local t,q,aD=(kn-1)/2,KEYS[k+kn],an>6
+local ad=an>7 and tonumber(ARGV[a+8])or 0
+local bi,ay,x,bc={},{},0,false
+for b=1,t do
+local s=c('GET',KEYS[k+b])
 if not s then
 bi[b]=true
 else
-local F=d('PTTL',KEYS[k+b])
+local F=c('PTTL',KEYS[k+b])
 if s~=l then
 bc=true
-w=(F<0 or w<0)and-1 or math.max(w,F)
+x=(F<0 or x<0)and-1 or math.max(x,F)
 elseif F>=0 then
 ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bc and z>0 and aT(r)or 0
-for b=1,bc and 0 or x do
-local e,c=KEYS[k+b],KEYS[k+x+b]
-if bi[b]and d('ZCARD',c)>0 then
+local n=not bc and z>0 and aT(q)or 0
+for b=1,bc and 0 or t do
+local e,d=KEYS[k+b],KEYS[k+t+b]
+if bi[b]and c('ZCARD',d)>0 then
 if aD then
-bN(c,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab)
+bN(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
 end
-local ar,aY=bv(e,r,c,aD and l,0,false)
+local ar,aY=bv(e,q,d,aD and l,0,false)
 if ar=='mine'then
-return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
 end
 if ar=='given'or aD then
 bc=true
-w=ar=='given'and d('PTTL',e)or ar=='yielding'and aY-h or 0
+x=ar=='given'and c('PTTL',e)or ar=='yielding'and aY-h or 0
 break
 end
 end
 end
 if bc then
 if aD then
-return ac(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ab,w)
+return ae(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad,x)
 end
-local Q=an==6 and tonumber(ARGV[a+6])or 0
-for b=1,Q>0 and x or 0 do
-dd(KEYS[k+x+b],Q)
+local S=an==6 and tonumber(ARGV[a+6])or 0
+for b=1,S>0 and t or 0 do
+dd(KEYS[k+t+b],S)
 end
-return{0,w,0,h}
+return{0,x,0,h}
 end
-for b=1,x do
+for b=1,t do
 if bi[b]then
 bz(KEYS[k+b],B)
 end
 end
-local v=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
-local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(r,z,v)
-for b=1,x do
+local w=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
+local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(q,z,w)
+for b=1,t do
 if bi[b]then
 cg(KEYS[k+b],l,B)
 elseif ay[b]then
-d('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
+c('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
 end
 end
-return{1,o,aD and d('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+return{1,o,aD and c('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
 end,
 extend=function(k,a,kn,an)
 ` +
@@ -2161,61 +2189,61 @@ extend=function(k,a,kn,an)
     `
 end,
 release=function(k,a,kn,an)
-local l,y,x=ARGV[a+1],ARGV[a+2],(kn-1)/2
-local o=S('GET',KEYS[k+1])
-local P=S('ZCARD',KEYS[k+x+1])
-if o==l and P==0 and x==1 and an==3 then
-d('DEL',KEYS[k+1])
+local l,y,t=ARGV[a+1],ARGV[a+2],(kn-1)/2
+local o=T('GET',KEYS[k+1])
+local R=T('ZCARD',KEYS[k+t+1])
+if o==l and R==0 and t==1 and an==3 then
+c('DEL',KEYS[k+1])
 return{1}
 end
 local C,bQ={},false
-for b=1,x do
+for b=1,t do
 local s=b==1 and o
 if b>1 then
-s=S('GET',KEYS[k+b])
-P=S('ZCARD',KEYS[k+x+b])
+s=T('GET',KEYS[k+b])
+R=T('ZCARD',KEYS[k+t+b])
 end
 if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bQ=bQ or P~=0
+bQ=bQ or R~=0
 end
-for b=1,x do
+for b=1,t do
 if C[b]==1 then
-d('DEL',KEYS[k+b])
+c('DEL',KEYS[k+b])
 end
 end
 if not bQ and an==3 then
 return C
 end
-local function bP(e,c,cO)
-Y()
+local function bP(e,d,cO)
+aa()
 if y~='0'then
-local m=cu(c,l,tonumber(y))
+local m=cu(d,l,tonumber(y))
 for b=1,#m do
-d('ZREM',c,m[b])
+c('ZREM',d,m[b])
 end
 end
 local next=an>3 and ARGV[a+4]
-local ab=an>9 and tonumber(ARGV[a+10])or 0
+local ad=an>9 and tonumber(ARGV[a+10])or 0
 if next then
 bL(ARGV[a+5])
-bN(c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab)
+bN(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
 end
 local ar,aY
 if cO>=0 then
-ar,aY=bv(e,KEYS[k+kn],c,next,tonumber(ARGV[a+3]),cO==1)
+ar,aY=bv(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cO==1)
 end
 if ar=='mine'then
-return{1,aY,d('ZCOUNT',c,0,'+inf'),h}
+return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
 elseif next then
-local w=ar=='yielding'and aY-h or ar=='none'and 0 or nil
-return ac(e,c,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ab,w)
+local x=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+return ae(e,d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad,x)
 end
 end
-for b=1,x do
-local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+x+b],C[b])
+for b=1,t do
+local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+t+b],C[b])
 if an>3 then
 bs=cc and bs or{0,0,0,0,0,0}
 for G=1,#bs do
@@ -2229,84 +2257,84 @@ end,
 ` +
     replyPart +
     `
-local ap,as=KEYS,ARGV
+local U,as=KEYS,ARGV
 local aE,aW,aL,bJ=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
-local B,V,z=ARGV[5],ARGV[6],tonumber(ARGV[7])
-local N,r,aP=aE+aW,KEYS[#KEYS],7+aE
-local ag,a=(#KEYS-1-N-aW)/2,N+aW
-local by=#as>aP+N+ag and aP+N+ag
+local B,X,z=ARGV[5],ARGV[6],tonumber(ARGV[7])
+local O,q,aP=aE+aW,KEYS[#KEYS],7+aE
+local ai,a=(#KEYS-1-O-aW)/2,O+aW
+local by=#as>aP+O+ai and aP+O+ai
 local ay,H,bH,G={},0,{},0
-local function cB(M)
-local F=tonumber(M)
-return F and F>=1 and F<=9007199254740991 and string.find(M,'^%d+$')
+local function cB(N)
+local F=tonumber(N)
+return F and F>=1 and F<=9007199254740991 and string.find(N,'^%d+$')
 end
-local i=N>0 and d('MGET',unpack(ap,1,N))
-if ag+aE>0 then
-Y()
+local i=O>0 and c('MGET',unpack(U,1,O))
+if ai+aE>0 then
+aa()
 end
 local de=bl and aE>0 and cB(aL)
 for b=1,aE do
 bH[b]=de and i[b]==as[7+b]and h<=tonumber(as[aP+b])
 end
 if aW>0 then
-H=d('EXISTS',unpack(ap,N+1,a))
-for b=aE+1,N do
-if i[b]==as[aP+b]and(H==0 or d('EXISTS',ap[aW+b])==0)then
+H=c('EXISTS',unpack(U,O+1,a))
+for b=aE+1,O do
+if i[b]==as[aP+b]and(H==0 or c('EXISTS',U[aW+b])==0)then
 G=G+1
-ay[G],bH[b]=ap[b],true
+ay[G],bH[b]=U[b],true
 end
 end
 end
-local o,ah=0,false
-if ag>0 then
-H=d('EXISTS',unpack(ap,a+ag+1,a+2*ag))
-local n=z==1 and d('GET',r)or'0'
-ah=h<=tonumber(V)and cB(B)
-ah=ah and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
-if ah and z==1 then
+local o,aj=0,false
+if ai>0 then
+H=c('EXISTS',unpack(U,a+ai+1,a+2*ai))
+local n=z==1 and c('GET',q)or'0'
+aj=h<=tonumber(X)and cB(B)
+aj=aj and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
+if aj and z==1 then
 o=math.max(n+1,A)
-n=o+ag-1
-for b=1,by and ag or 0 do
-local v=tonumber(as[by+b])
-ah=ah and v and v<=A+86400000000
-n=math.max(b==1 and o or n+1,v or 0)
+n=o+ai-1
+for b=1,by and ai or 0 do
+local w=tonumber(as[by+b])
+aj=aj and w and w<=A+86400000000
+n=math.max(b==1 and o or n+1,w or 0)
 o=b==1 and n or o
 end
-ah=ah and not S('SET',r,string.format('%.0f',n)).err
+aj=aj and not T('SET',q,string.format('%.0f',n)).err
 end
 end
-C,af={N+ag,o,h or 0},3
+C,ah={O+ai,o,h or 0},3
 local function cd(G,dk,bV,...)
 KEYS,ARGV=bV,{...}
-C[1],C[af+1]=C[1]-1,G
-af=af+1
+C[1],C[ah+1]=C[1]-1,G
+ah=ah+1
 co(pcall(scripts[dk],0,0,#KEYS,#ARGV))
 end
 local function cm()
-for b=1,ag do
-local e,c,l=ap[a+b],ap[a+ag+b],as[aP+N+b]
-local cY=ah and(H==0 or d('EXISTS',c)==0)
-if not cY or not d('SET',e,l,'NX','PX',B)then
-local v=by and as[by+b]or nil
-cd(N+b,'acquire',{e,c,r},l,B,V,as[7],v)
+for b=1,ai do
+local e,d,l=U[a+b],U[a+ai+b],as[aP+O+b]
+local cY=aj and(H==0 or c('EXISTS',d)==0)
+if not cY or not c('SET',e,l,'NX','PX',B)then
+local w=by and as[by+b]or nil
+cd(O+b,'acquire',{e,d,q},l,B,X,as[7],w)
 end
 end
 end
-if not ah then
+if not aj then
 cm()
 end
 for b=1,aE do
-if not bH[b]or type(S('PEXPIRE',ap[b],aL,'GT'))=='table'then
-cd(b,'extend',{ap[b]},as[7+b],aL,'0',as[aP+b])
+if not bH[b]or type(T('PEXPIRE',U[b],aL,'GT'))=='table'then
+cd(b,'extend',{U[b]},as[7+b],aL,'0',as[aP+b])
 end
 end
-local cS=G>0 and S('DEL',unpack(ay))
-for b=aE+1,N do
+local cS=G>0 and T('DEL',unpack(ay))
+for b=aE+1,O do
 if type(cS)=='table'or not bH[b]then
-cd(b,'release',{ap[b],ap[aW+b],r},as[aP+b],'0',bJ)
+cd(b,'release',{U[b],U[aW+b],q},as[aP+b],'0',bJ)
 end
 end
-if ah then
+if aj then
 cm()
 end
 return C`,
@@ -2357,9 +2385,9 @@ export function plain(
 
 const processesScript: Script = {
   name: 'processes',
-  sha: 'f3feb6a25a566c2f17d55c9cc30eabba3b4d5c95',
-  lua: `local R=redis.call('TIME')
-local h=R[1]*1000+math.floor(R[2]/1000)
+  sha: 'bb8d81603ffebfe40d78ae8c7af5fb9a1da771bc',
+  lua: `local L=redis.call('TIME')
+local h=L[1]*1000+math.floor(L[2]/1000)
 local aK=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
 table.insert(aK,1,h)
 return aK`,
@@ -2428,7 +2456,7 @@ export function raiseShared(lock: string, fence: string, token: string | number,
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: '5f743588e4d71184dadd153766b27f5b53192c67',
+  sha: 'c0afed92f837001bab1f0e0b11499283b4469130',
   lua:
     clockPart +
     `
@@ -2476,7 +2504,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '8c0f5e3c9a1c603f36116775d5e2fddf8a84db58',
+  sha: '946510a03ed52b72c1a5bea5e0ee1e0abe10da29',
   lua:
     clockPart +
     `
@@ -2486,7 +2514,7 @@ const readPlacesScript: Script = {
 ` +
     holdersPart +
     `
-Y()
+aa()
 local bm={}
 for aR,g in pairs(aN(KEYS[1],true).d)do
 bm[#bm+1]=g.j
@@ -2593,7 +2621,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'f9b056eecfb3b153311603751f5185dd4f6a5fcd',
+  sha: '6c8650c9cae668f11ea8c02f739d26b75d9ea473',
   lua:
     clockPart +
     `
@@ -2638,6 +2666,62 @@ export function release(
   };
 }
 
+const takeScript: Script = {
+  name: 'take',
+  sha: '984bee54320ad2dddd922cce34d49d6688eacc94',
+  lua: `local c,U=redis.call,KEYS
+local t=(#KEYS-1)/2
+if c('EXISTS',unpack(U,1,2*t))>0 then
+for b=1,t do
+local s=c('GET',KEYS[b])
+if s and s~=ARGV[1]then
+return 0
+end
+end
+return-1
+end
+local L=c('TIME')
+local q=string.format('%d%06d',L[1],L[2])
+if tonumber(q)>tonumber(ARGV[3])then
+return-1
+end
+local Q=c('SET',KEYS[#KEYS],q,'GET')
+if Q and(#Q~=16 or string.find(Q,'%D')or Q>=q)then
+c('SET',KEYS[#KEYS],Q)
+return-1
+end
+for b=1,t do
+c('SET',KEYS[b],ARGV[1],'PX',ARGV[2])
+end
+return tonumber(q)`,
+};
+
+/**
+ * take locks that are all free, with nobody queued, at once; of anything else `acquire` has to be asked.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock in the same place
+ * @param fence string: the last fence minted for any lock
+ * @param token the caller's
+ * @param lifetime ms until the server frees the locks by itself
+ * @param notAfter server time in us after which this request must change nothing
+ * @returns the call; its reply: the fence, which is the server's time in us | 0 somebody else holds one | -1 nothing was changed: ask `acquire`
+ */
+export function take(
+  lock: readonly string[],
+  queue: readonly string[],
+  fence: string,
+  token: string | number,
+  lifetime: string | number,
+  notAfter: string | number,
+): ScriptCall {
+  return {
+    script: takeScript,
+    keys: [...lock, ...queue, fence],
+    args: [String(token), String(lifetime), String(notAfter)],
+  };
+}
+
 const writeValueScript: Script = {
   name: 'writeValue',
   sha: 'da6c57e324ddad1066c59102a7e09e8e4f3619b3',
@@ -2673,6 +2757,7 @@ export const scripts: readonly Script[] = [
   acquireScript,
   batchSharedScript,
   batchScript,
+  dropScript,
   enlistScript,
   extendScript,
   freeScript,
@@ -2688,5 +2773,6 @@ export const scripts: readonly Script[] = [
   readValueScript,
   registerScript,
   releaseScript,
+  takeScript,
   writeValueScript,
 ];

@@ -10,7 +10,7 @@ import { type Connection, places } from './places';
 import { type Lease, Scene } from './queue-scene';
 
 describe('H83: queued, granted by a message', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const here = places[0]!.create();
   before(() => here.open());

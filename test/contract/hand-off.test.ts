@@ -6,7 +6,7 @@ import { type Connection, places } from './places';
 import { type Lease, type Options, Scene, takeAndGive } from './queue-scene';
 
 describe('queued: hand-off', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const here = places[0]!.create();
   before(() => here.open());

@@ -10,7 +10,7 @@ import { type Connection, places } from './places';
 import { type Lease, loseMessages, Scene, takeAndGive } from './queue-scene';
 
 describe('queued: lost wake-ups', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const here = places[0]!.create();
   before(() => here.open());

@@ -9,7 +9,7 @@ import { places } from './places';
 import { Scene, takeAndGive } from './queue-scene';
 
 describe('queued: order and fairness', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   const here = places[0]!.create();
   before(() => here.open());

@@ -13,7 +13,7 @@ const { HostLock, sharedMemoryStore } = redisExpLock;
 const name = 'host';
 
 describeWithEngine('HostLock', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   ownRuntimeFolder();
   let key: string;
   let withLock: redisExpLock.WithLock;

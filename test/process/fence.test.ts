@@ -72,7 +72,7 @@ describe('a holder that is stopped for longer than its lifetime, and then writes
 });
 
 describe('examples/fence', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   let direct: Client;
   let folder: string;

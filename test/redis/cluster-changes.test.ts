@@ -175,7 +175,7 @@ describe('a cluster of six that changes under locks', () => {
     }
 
     it('minReplicas asks the node that has the key, also after its slot has moved (H59)', async function () {
-      this.timeout(30_000);
+      this.timeout(60_000);
       const readers = await Promise.all(cluster.nodes.map((node) => node.connect()));
       await Promise.all(readers.map((reader) => reader.sendCommand(['READONLY'])));
       const keys = hearing.map(() => uniqueKey());
@@ -199,7 +199,7 @@ describe('a cluster of six that changes under locks', () => {
     });
 
     it('resharding: locks that are held and renewed meanwhile are all kept, and released (H56)', async function () {
-      this.timeout(30_000);
+      this.timeout(60_000);
       const held: { name: string; lease: redisExpLock.Lease; key: string }[] = [];
       for (const { name } of kinds) {
         const [mine] = locksOf(name, { lifetime: 2_000, autoExtend: true });

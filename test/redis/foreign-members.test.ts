@@ -10,7 +10,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 const { RWLock, Semaphore } = redisExpLock;
 
 describe('a foreign sorted set (H79)', function () {
-  this.timeout(20_000);
+  this.timeout(60_000);
   const lifetime = 30_000;
   const foreign = '5f1c7a2e-3c0a-4a39-9d6e-1df1b5a4a111';
   let server: RedisServer;

@@ -12,7 +12,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 const boundedMs = 6_000;
 
 describe('a forged or damaged queue of a mutex (H82)', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let server: RedisServer;
   let client: Client;
   let key: string;
@@ -126,7 +126,7 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
 });
 
 describe('a forged or damaged queue of readers, writers and permits (H82)', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   const { RWLock, Semaphore } = redisExpLock;
   let server: RedisServer;
   let client: Client;

@@ -15,7 +15,7 @@ const docs = readFileSync(join(__dirname, '../../docs/quorum.md'), 'utf8');
 const [, script, keys] = /EVAL "(if [^"]+)" \\\n\s+2 (.+)\n/.exec(docs)!;
 
 describe('a new quorum', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   let servers: RedisServer[];
   let key: string;

@@ -9,7 +9,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 const { RWLock } = redisExpLock;
 
 describe('readers that go first, and requests that come twice', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let server: RedisServer;
   let client: Client;
   let key: string;

@@ -1,6 +1,6 @@
 /**
  * A real failover by three sentinels (H59): with the key at the replica, and without. The double grant cannot be prevented here:
- * it is seen, the old holder is told at its next extension, and its fence is refused. `minReplicas` narrows that, and no more.
+ * it is seen, the old holder is notified at its next extension, and its fence is refused. `minReplicas` narrows that, and no more.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -129,8 +129,8 @@ describe('three sentinels fail a master over', () => {
     );
   });
 
-  it('without the key: granted twice; the old holder is told at its next extension, and its fence is refused (H4, H59)', async function () {
-    this.timeout(30_000);
+  it('without the key: granted twice; the old holder is notified at its next extension, and its fence is refused (H4, H59)', async function () {
+    this.timeout(60_000);
     const { master, replicas } = all.lost;
     const [heir] = replicas;
     const made = await Promise.all(
@@ -183,7 +183,7 @@ describe('three sentinels fail a master over', () => {
   }
 
   it('minReplicas, in the same story: not granted, so nobody is but the next (H59)', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const { master, replicas } = all.refused;
     const [heir] = replicas;
     const redis = await ioredis('ioredis')('refused');
@@ -203,7 +203,7 @@ describe('three sentinels fail a master over', () => {
   });
 
   it('minReplicas 1 of 2: the replica that has it dies with the master, and it is granted twice; 2 of 2 would not be (H59)', async function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     const { master, replicas } = all.narrowed;
     const [witness, heir] = replicas;
     const dial = ioredis('ioredis');

@@ -235,7 +235,7 @@ for (const [library, module] of Object.entries(libraries)) {
           expect(await failureOf(three.acquire())).to.be.instanceOf(TimeoutError);
         });
 
-        it('tells onLockLost of a loss, with itself as `this`', async () => {
+        it('calls onLockLost after a loss, with itself as `this`', async () => {
           const calls: unknown[][] = [];
           const one = lock({
             ...quick,
@@ -361,7 +361,7 @@ for (const [library, module] of Object.entries(libraries)) {
   });
 
   describe(`${library}: RedlockMutex on three servers`, function () {
-    this.timeout(30_000);
+    this.timeout(60_000);
     let servers: RedisServer[];
     let nodes: Redis[];
     let key: string;

@@ -72,7 +72,7 @@ export async function cont(child: ChildProcess): Promise<void> {
 /** Asks until the answer is truthy and resolves with it; a throw of the predicate rejects it. */
 export async function waitFor<T>(
   predicate: () => T | Promise<T>,
-  { timeoutMs = 10_000, what = String(predicate) }: { readonly timeoutMs?: number; readonly what?: string } = {},
+  { timeoutMs = 20_000, what = String(predicate) }: { readonly timeoutMs?: number; readonly what?: string } = {},
 ): Promise<Exclude<T, false | 0 | '' | null | undefined>> {
   const deadline = performance.now() + timeoutMs;
   for (;;) {

@@ -1,6 +1,6 @@
 // What the verbs of the store are in Redis's words: each request as a call of its script, and what its reply says. No state,
 // no I/O.
-import { companionOf, type Key, listOf } from '../../keys';
+import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../keys';
 import * as scripts from '../../scripts/generated';
 import type { Call, ScriptCall } from '../../scripts/script';
 import {
@@ -38,6 +38,11 @@ const queuedLength = 6;
 const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
 
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
+
+/** The counter that their fences come from: one for the server, in a cluster one for each slot. */
+export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boolean }): string {
+  return clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
+}
 
 /** @param fence The counter that the fence is minted from. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {

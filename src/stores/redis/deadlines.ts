@@ -29,14 +29,31 @@ export class PendingRequest implements ReplyHandler {
     onReply: (reply: unknown) => void,
     onError: (error: LockBackendError) => void,
     sentMs: number = performance.now(),
+    group: TimeoutGroup = groupOf(timeoutMs),
   ) {
     this.keys = keys;
     this.keepsAlive = keepsAlive;
     this.deadlineMs = sentMs + timeoutMs;
     this.#onReply = onReply;
     this.#onError = onError;
-    this.#group = groupOf(timeoutMs);
-    this.#group.add(this);
+    this.#group = group;
+    group.add(this);
+  }
+
+  /** For requests that come one after the other: the timer, which keeps no process alive, is left for the next one. */
+  static brief(
+    keys: Key,
+    timeoutMs: number,
+    onReply: (reply: unknown) => void,
+    onError: (error: LockBackendError) => void,
+    sentMs?: number,
+  ): PendingRequest {
+    let group = lasting.get(timeoutMs);
+    if (group === undefined) {
+      group = new TimeoutGroup(timeoutMs, true);
+      lasting.set(timeoutMs, group);
+    }
+    return new PendingRequest(keys, timeoutMs, false, onReply, onError, sentMs, group);
   }
 
   resolve(reply: unknown): void {
@@ -83,6 +100,7 @@ export function withDeadline<T>(work: Promise<T>, keys: Key, timeoutMs: number, 
 
 const mostKept = 16;
 const groups = new Map<number, TimeoutGroup>();
+const lasting = new Map<number, TimeoutGroup>();
 
 function groupOf(timeoutMs: number): TimeoutGroup {
   let group = groups.get(timeoutMs);
@@ -103,9 +121,11 @@ class TimeoutGroup {
   #pending = 0;
   #keepingAlive = 0;
   #timer: NodeJS.Timeout | undefined;
+  readonly #keepsTimer: boolean;
 
-  constructor(timeoutMs: number) {
+  constructor(timeoutMs: number, keepsTimer = false) {
     this.#timeoutMs = timeoutMs;
+    this.#keepsTimer = keepsTimer;
   }
 
   add(request: PendingRequest): void {
@@ -126,9 +146,10 @@ class TimeoutGroup {
       if (request.keepsAlive && this.#keepingAlive === 0) this.#timer?.unref();
       return this.#drop(onlySettled);
     }
+    this.#first = this.#last = undefined;
+    if (this.#keepsTimer) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#first = this.#last = undefined;
     // Each renewal has a timeout of its own.
     if (groups.size > mostKept) groups.delete(this.#timeoutMs);
   }

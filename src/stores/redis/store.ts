@@ -3,7 +3,7 @@
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../errors';
 import { noLock, warn, warningsWanted } from '../../events';
-import { describe, fenceKey, fenceKeyBeside, type Key, listOf, newServerKey, slotOf } from '../../keys';
+import { describe, type Key, newServerKey, slotOf } from '../../keys';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -28,6 +28,7 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { withDeadline } from './deadlines';
+import { type Direct, DirectStore } from './direct';
 import { RedisOperator } from './operator';
 import { Replicas } from './replicas';
 import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
@@ -53,11 +54,17 @@ export function redisStore(client: object): Store & Node {
   return store;
 }
 
+/** The short way to the store of a client. */
+export function directStore(client: object): Direct {
+  return (redisStore(client) as RedisStore).direct;
+}
+
 class RedisStore implements Store, Node {
   readonly kind = 'redis';
   readonly listen: Store['listen'];
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
+  readonly direct: Direct;
   readonly #client: ScriptClient;
   readonly #transport: Transport;
   readonly #replicas: Replicas;
@@ -74,6 +81,7 @@ class RedisStore implements Store, Node {
     this.generation = client.generation;
     this.#transport = new Transport(client);
     this.#replicas = new Replicas(client, this.#transport);
+    this.direct = new DirectStore(this, client);
   }
 
   refuses(keys: Key): LockBackendError | undefined {
@@ -284,9 +292,8 @@ class RedisStore implements Store, Node {
     return this.#abandoned.settled();
   }
 
-  /** The counter that their fences come from: one for the server, in a cluster one for each slot. */
   #fenceKey(keys: Key): string {
-    return this.#client.clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
+    return commands.fenceKeyOf(keys, this.#client);
   }
 
   #checkEviction(): void {

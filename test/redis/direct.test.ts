@@ -1,0 +1,183 @@
+// The short way that the shims take to locks that nobody else wants: the same answers as by the store's own, and whatever is not as
+// usual goes there.
+import { expect } from 'chai';
+import redisExpLock from '../../src/index';
+import type { AcquireRequest, ReleaseRequest } from '../../src/store';
+import { directStore } from '../../src/stores/redis/store';
+import { newToken } from '../../src/token';
+import { waitFor } from '../support/processes';
+import { type Client, connect, type RedisServer, recordCommands, startRedis, uniqueKey } from '../support/redis';
+
+const commandTimeoutMs = 5000;
+const fenceKey = 'redis-exp-lock:fence';
+
+function acquiring(keys: string | string[], token: string, more: Partial<AcquireRequest> = {}): AcquireRequest {
+  const terms = { lifetimeMs: 60_000, fencing: true, minReplicas: 0, commandTimeoutMs, begin: () => true };
+  return { keys, token, ...terms, ...more };
+}
+
+function releasing(keys: string | string[], token: string): ReleaseRequest {
+  return { keys, token, commandTimeoutMs, isConfirmed: true };
+}
+
+describe('the short way to locks that nobody else wants', () => {
+  let server: RedisServer;
+  let client: Client;
+  let key: string;
+  let token: string;
+
+  before(async () => {
+    server = await startRedis();
+    client = await connect(server.port);
+    // The store looks at a server first.
+    const direct = directStore(client);
+    expect((await direct.acquire(acquiring('first', 'me'))).granted).to.equal(true);
+    expect(await direct.release(releasing('first', 'me'))).to.equal('released');
+  });
+
+  beforeEach(async () => {
+    key = uniqueKey('direct');
+    token = newToken(undefined);
+    // What an earlier test did to the queue or the counter sends calls the store's way for a moment.
+    await waitFor(async () => (await callsOf(() => pair(uniqueKey('short')))) === 2);
+  });
+
+  after(() => server.discard());
+
+  async function pair(keys: string | string[]): Promise<void> {
+    await directStore(client).acquire(acquiring(keys, token));
+    await directStore(client).release(releasing(keys, token));
+  }
+
+  /** How many scripts go to the server. */
+  async function callsOf(work: () => Promise<unknown>): Promise<number> {
+    const count = async (): Promise<number> => {
+      const stats = await server.command<string>('INFO', 'commandstats');
+      return [...stats.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)].reduce(
+        (sum, [, calls]) => sum + Number(calls),
+        0,
+      );
+    };
+    const before = await count();
+    await work();
+    return (await count()) - before;
+  }
+
+  for (const [what, name] of [
+    ['one lock', (): string => key],
+    ['two locks', (): string[] => [`{${key}}1`, `{${key}}2`]],
+  ] as const) {
+    it(`${what}: held for the lifetime under a larger fence each time, and gone after the release, in a call each`, async () => {
+      const keys = name();
+      const list = [keys].flat();
+      let last = 0;
+      for (const holder of [newToken(undefined), newToken(undefined)]) {
+        const calls = await callsOf(async () => {
+          const reply = await directStore(client).acquire(acquiring(keys, holder));
+          if (!reply.granted) throw new Error('busy');
+          expect(reply.fence).to.be.above(last);
+          last = reply.fence;
+        });
+        expect(calls).to.equal(1);
+        expect(await server.command('MGET', ...list)).to.deep.equal(list.map(() => holder));
+        for (const each of list) expect(await server.command<number>('PTTL', each)).to.be.within(1, 60_000);
+        expect(Number(await server.command('GET', fenceKey))).to.equal(last);
+        expect(await callsOf(() => directStore(client).release(releasing(keys, holder)))).to.equal(1);
+        expect(await server.command('EXISTS', ...list)).to.equal(0);
+      }
+    });
+  }
+
+  it('busy: nothing is changed, and of several locks none is taken', async () => {
+    const list = [`{${key}}1`, `{${key}}2`];
+    await server.command('SET', list[1]!, 'stranger', 'PX', 60_000);
+    const before = await server.command('GET', fenceKey);
+    const calls = await callsOf(async () => {
+      expect((await directStore(client).acquire(acquiring(list, token))).granted).to.equal(false);
+    });
+    expect(calls).to.equal(1);
+    expect(await server.command('MGET', ...list)).to.deep.equal([null, 'stranger']);
+    expect(await server.command('GET', fenceKey)).to.equal(before);
+  });
+
+  it('what is ours already is granted again under its fence, as by the store (H2) (H4)', async () => {
+    const first = await directStore(client).acquire(acquiring(key, token));
+    const again = await directStore(client).acquire(acquiring(key, token));
+    expect(again).to.include({ granted: true });
+    expect(again.granted && again.fence).to.equal(first.granted && first.fence);
+  });
+
+  it('passes nobody who is queued, and hands the lock off to them', async () => {
+    const queueing = redisExpLock({ redis: await connect(server.port), lifetime: 60_000 });
+    expect((await directStore(client).acquire(acquiring(key, token))).granted).to.equal(true);
+    const waiting = queueing.promise(key, { timeout: 60_000 });
+    await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
+    expect(await directStore(client).release(releasing(key, token))).to.equal('released');
+    const lease = await waiting;
+    expect(await server.command('GET', key)).to.equal(lease.token);
+    expect((await directStore(client).acquire(acquiring(key, newToken(undefined)))).granted).to.equal(false);
+    await lease();
+  });
+
+  it('a release of what somebody else holds, or nobody, says so and changes nothing', async () => {
+    await server.command('SET', key, 'stranger', 'PX', 60_000);
+    expect(await directStore(client).release(releasing(key, token))).to.equal('taken');
+    expect(await server.command('GET', key)).to.equal('stranger');
+    expect(await directStore(client).release(releasing(uniqueKey('gone'), token))).to.equal('missing');
+  });
+
+  it('a damaged fence counter is refused and stays what it is; one ahead of the clock is exceeded', async () => {
+    const good = await server.command<string>('GET', fenceKey);
+    const ahead = String((Date.now() + 60_000) * 1000);
+    try {
+      for (const bad of ['garbage', `${good.slice(0, -1)}x`]) {
+        await server.command('SET', fenceKey, bad);
+        const failure = await directStore(client)
+          .acquire(acquiring(key, token))
+          .catch((error) => error);
+        expect(failure).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'FENCE' });
+        expect(await server.command('MGET', fenceKey, key)).to.deep.equal([bad, null]);
+      }
+      await server.command('SET', fenceKey, ahead);
+      const reply = await directStore(client).acquire(acquiring(key, token));
+      expect(reply.granted && reply.fence).to.equal(Number(ahead) + 1);
+    } finally {
+      await server.command('SET', fenceKey, good);
+    }
+  });
+
+  it('a server that is silent for longer than the time-out: unknown; what it runs later changes nothing (H3)', async () => {
+    await server.command('CLIENT', 'PAUSE', 1000, 'ALL');
+    const request = acquiring(key, token, { commandTimeoutMs: 100 });
+    const failure = await directStore(client)
+      .acquire(request)
+      .catch((error) => error);
+    expect(failure).to.include({ code: 'ERR_LOCK_BACKEND', unknown: true });
+    // Behind it, on the same connection.
+    expect(await client.ping()).to.equal('PONG');
+    expect(await server.command('GET', key)).to.equal(null);
+  });
+
+  it('a full memory refuses, and no lock and no fence is written (H55)', async () => {
+    const before = await server.command('GET', fenceKey);
+    await server.command('CONFIG', 'SET', 'maxmemory', '1');
+    try {
+      const failure = await directStore(client)
+        .acquire(acquiring(key, token))
+        .catch((error) => error);
+      expect(failure).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'OOM' });
+      expect(await server.command('MGET', fenceKey, key)).to.deep.equal([before, null]);
+    } finally {
+      await server.command('CONFIG', 'SET', 'maxmemory', '0');
+    }
+  });
+
+  it('many at once leave together, as the store sends them', async () => {
+    const recording = await recordCommands(server);
+    const all = Array.from({ length: 64 }, () => acquiring(uniqueKey('crowd'), newToken(undefined)));
+    const replies = await Promise.all(all.map((request) => directStore(client).acquire(request)));
+    expect(replies.every(({ granted }) => granted)).to.equal(true);
+    const sent = (await recording.stop()).filter(({ args }) => /^eval/i.test(args[0]!));
+    expect(sent.length).to.be.within(1, 16);
+  });
+});
