@@ -3,7 +3,7 @@ import type { Key } from '../keys';
 import type { Lease } from '../lease';
 import { redisExpLock } from '../with-lock';
 import { type Attempt, Attempts, ExecutionError, type Settings } from './attempts';
-import { Ballot, type Client, type ExecutionStats } from './ballot';
+import type { Ballot, Client, ExecutionStats } from './ballot';
 import { Electorate, type Grant, type ValueCall } from './electorate';
 import { askObserved, isObserved } from './hold';
 import { ClientCalls, owner, QueuedCall } from './queued';
@@ -62,15 +62,10 @@ export abstract class Asking extends Attempts {
   ): Promise<Acquired> {
     const key = typeof keys === 'string' ? resources[0]! : undefined;
     let waiting: QueuedCall | SeveralKeysCall | undefined = key === undefined ? undefined : calls.behind(key, duration);
-    // The same each time: with many waiting calls, an error for each attempt would cost much.
-    let busy: ReturnType<typeof Ballot.refused> | undefined;
     const ask = (): Promise<Grant | Lease | 0> =>
       key !== undefined && isObserved() ? askObserved(calls, key, duration) : call.ask();
     const attempt = async (): Promise<Attempt<Grant | Lease>> => {
-      if (waiting?.isKnownBusy) {
-        busy ??= Ballot.refused(this.clients, resources.length, 0);
-        return this._refused(busy);
-      }
+      if (waiting?.isKnownBusy) return this._refused(this._busy(resources));
       waiting?.requests();
       return this._attemptAlone(resources, ask);
     };
@@ -88,7 +83,7 @@ export abstract class Asking extends Attempts {
     } catch (error) {
       call.retract();
       // redlock releases then, and tells that there was nothing to release.
-      if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length, 0).error);
+      if (error instanceof ExecutionError) this._tell(this._busy(resources).error);
       throw error;
     } finally {
       if (waiting !== undefined) await waiting.leave();
