@@ -1,4 +1,4 @@
-// Who is measured: every contender behind one small face, set up the way its own documentation shows. A contender names the
+// What is measured: every contender behind one small face, set up the way its own documentation shows. A contender names the
 // settings to try; main takes the best of them in each scenario and says which.
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ export interface Setting {
   readonly commandTimeoutMs?: number;
 }
 
-/** What the scenario asks of everybody. */
+/** What the scenario requires of every contender. */
 export interface Terms {
   readonly lifetimeMs: number;
   /** Somebody else may hold the key: wait for it. */
@@ -33,24 +33,24 @@ export interface Locks {
   /** Of readers and a writer: to read. */
   acquire(key: string): Promise<Release>;
   write?(key: string): Promise<Release>;
-  /** Takes and gives back in one call, where that is another way. */
+  /** Acquires and releases in one call, where that is another way. */
   pair?(key: string): Promise<void>;
   cached?(key: string, load: () => Promise<string>): Promise<unknown>;
 }
 
 export interface Contender {
-  /** The package whose version is told. */
+  /** The package whose version is reported. */
   readonly package: string;
   /** Another library, to be compared with: neither a hand-written floor, nor the bound, nor ourselves. */
   readonly peer: boolean;
   settings(contended: boolean): readonly Setting[];
-  /** `client` is the connected one that the setting asks for; a list of them where the scenario is a quorum. */
+  /** `client` is the connected one that the setting needs; a list of them where the scenario is a quorum. */
   make(client: any, setting: Setting, terms: Terms): Locks;
 }
 
 /** Of every semaphore here. */
 export const permits = 8;
-/** A crowd of 1,000 takes some of them very long. */
+/** With 1,000 waiters some of them take very long. */
 const waitMs = 60_000;
 
 const nothing = async (): Promise<void> => {};

@@ -1,9 +1,9 @@
-// Measures one scenario on one server that nobody else uses: every contender's best setting is found, what it sends is told
+// Measures one scenario on one server that nobody else uses: every contender's best setting is found, what it sends is reported
 // apart from what its scripts call, and then rounds go in turn, each in fresh processes, the order turned round every time,
 // so that a machine that changes its speed changes it for everybody.
 //
 // Commands are counted by the server (INFO commandstats). That, like total_commands_processed, counts what scripts call as
-// well; so in one rehearsal of each contender MONITOR, which marks those, tells which commands it sends and which its scripts
+// well; so in one rehearsal of each contender MONITOR, which marks those, shows which commands it sends and which its scripts
 // call, and is checked against commandstats call by call. A round that this leaves uncertain is marked `atMost`.
 //
 // Invariant: a round in which two held the same lock ends the bench, and no process outlives its round.
@@ -88,7 +88,7 @@ export interface MeasuredRow {
 const decisive: Metric = 'perSecond';
 const lookWarmUpMs = 200;
 /** A peer that hangs is an error, not an endless bench. */
-const patienceMs = 60_000;
+const roundTimeoutMs = 60_000;
 
 export async function measure(rows: readonly Row[], server: RedisServer, plan: Plan, log: (line: string) => void) {
   const runs: Run[] = [];
@@ -129,7 +129,7 @@ async function bestSetting(row: Row, servers: Servers, plan: Plan): Promise<Sett
   let failure: unknown;
   for (const setting of settings) {
     try {
-      // A look, not a measurement: the load of a client need not be steady for that.
+      // A rehearsal, not a measurement: the load of a client need not be steady for that.
       const { figures } = await runRound(row, setting, servers, { ms: plan.ms / 2, warmUpMs: lookWarmUpMs });
       const speed = figures[decisive]!;
       if (!best || speed > best.speed) best = { setting, speed };
@@ -223,8 +223,8 @@ async function runRound(row: Row, setting: Setting, servers: Servers, times: Tim
   const urls = networks.length > 0 ? networks.map(({ url }) => url) : servers.map(({ url }) => url);
   const clientsBefore = await connectedClients(server);
   const children: NodeChild[] = [];
-  const patience = row.job.kind === 'trial' ? 3 * patienceMs : patienceMs;
-  const impatience = setTimeout(() => children.forEach(kill9), patience + times.ms);
+  const timeoutMs = row.job.kind === 'trial' ? 3 * roundTimeoutMs : roundTimeoutMs;
+  const timer = setTimeout(() => children.forEach(kill9), timeoutMs + times.ms);
   try {
     const processes = 'processes' in row.job ? row.job.processes : 1;
     for (let index = 0; index < processes; index++) children.push(start(row, setting, server, urls, times, index));
@@ -233,7 +233,7 @@ async function runRound(row: Row, setting: Setting, servers: Servers, times: Tim
     for (const child of children) child.send('go');
     return roundOf(row, await Promise.all(children.map((child) => child.receive())));
   } finally {
-    clearTimeout(impatience);
+    clearTimeout(timer);
     await stopped?.resume();
     await Promise.all(children.map(kill9));
     for (const network of networks) network.close();
@@ -302,7 +302,7 @@ function steadyRound(seen: readonly SteadySeen[]): Checked {
   return { figures, calls, times: acquisitions, violations };
 }
 
-/** The first process asked the server; loads that were too many are what is measured. */
+/** The first process read the server's figures; loads that were too many are what is measured. */
 function cachedRound(seen: readonly CachedSeen[]): Checked {
   const sum = (of: (each: CachedSeen) => number): number => seen.reduce((total, each) => total + of(each), 0);
   const { values, calls } = seen[0]!;
@@ -353,7 +353,7 @@ async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<R
   return { sent: names(false), byScripts: names(true) };
 }
 
-/** A thousand who poll would send more than MONITOR needs to show. */
+/** A thousand pollers would send more than MONITOR needs to show. */
 function smaller(job: Job): Job {
   if (job.kind === 'cached') return { ...job, callers: 10 };
   // Of a semaphore, so many that its queue is long: then its scripts call more commands.

@@ -1,5 +1,5 @@
 // One process of one round, in a fresh Node: sets its contender up, warms up, says that it is ready, does its job when it is
-// told to, and sends back what it saw. Talks over IPC; measure.ts is the other end, and ends it.
+// ordered to, and sends back what it saw. Talks over IPC; measure.ts is the other end, and ends it.
 //
 // Stamps are milliseconds of the clock that all processes of a machine share, so that those of different processes may be
 // compared: holders that overlapped are found afterwards, without a command and without a pause.
@@ -15,7 +15,7 @@ import { type Trial, tried } from './trials';
 export type Job =
   /** `inFlight` loops, each with a key of its own. */
   | { readonly kind: 'pairs'; readonly inFlight: number }
-  /** So many ask for one key at once, and each takes it once; then the next burst. `most` may hold it together; default 1. */
+  /** So many callers want one key at once, and each takes it once; then the next burst. `most` may hold it together; default 1. */
   | { readonly kind: 'burst'; readonly waiters: number; readonly holdMs: number; readonly most?: number }
   /**
    * `waiters` loops in each process, all on one key. `probed`: measures PUBLISH → message beside it. `readers`: those loops
@@ -82,9 +82,9 @@ export interface SteadySeen {
   readonly window: Window;
   readonly waiters: number;
   readonly turns: readonly Turn[];
-  /** When those asked who still wait. */
+  /** When the callers that still wait asked. */
   readonly pending: readonly number[];
-  /** Those of them who want to write, where others read. */
+  /** Those of them that want to write, where others read. */
   readonly pendingWriters: readonly number[];
   /** [when, ms] of PUBLISH → message from the process before this one. */
   readonly probes: readonly (readonly [at: number, ms: number])[];
@@ -126,9 +126,9 @@ async function main(spec: RoundSpec): Promise<void> {
   const locks = contenders[spec.contender]!.make(clients.length > 1 ? clients : clients[0], setting, terms);
   const admin = await connectNodeRedis(url);
 
-  const told = new Promise((resolve) => process.once('message', resolve));
+  const order = new Promise((resolve) => process.once('message', resolve));
   process.send!('ready');
-  await told;
+  await order;
   const seen = await {
     pairs: () => pairs(spec, job as any, locks, admin),
     burst: () => burst(spec, job as any, locks, admin),
@@ -140,9 +140,9 @@ async function main(spec: RoundSpec): Promise<void> {
 }
 
 async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void> {
-  const told = new Promise((resolve) => process.once('message', resolve));
+  const order = new Promise((resolve) => process.once('message', resolve));
   process.send!('ready');
-  await told;
+  await order;
   const { url, setting, contender } = spec;
   const seen = await tried(which, {
     url,
@@ -199,7 +199,7 @@ async function burst(
   });
 }
 
-/** Counts who is in, for each key: more than `most` are a violation. */
+/** Counts the holders of each key: more than `most` are a violation. */
 class Door {
   entered = 0;
   violations = 0;
@@ -222,7 +222,7 @@ class Door {
   }
 }
 
-/** All stands still when the server is asked, before and after: what it counts belongs to these acquisitions alone. */
+/** Everything is paused while the server's figures are read, before and after: what it counts belongs to these acquisitions alone. */
 async function counted(
   spec: RoundSpec,
   admin: Admin,
@@ -264,12 +264,12 @@ async function work(admin: Admin): Promise<{ cpuMs: number; executed: number }> 
   return { cpuMs, executed: field('total_commands_processed') };
 }
 
-/** Everybody goes on until this process is ended, so that the window sees a steady crowd, neither gathering nor leaving. */
+/** All callers go on until this process is ended, so that the window sees a steady load, neither growing nor shrinking. */
 async function steady(spec: RoundSpec, job: JobOf<'steady'>, locks: Locks, admin: Admin): Promise<SteadySeen> {
   const turns: Turn[] = [];
   const pending = new Map<number, number>();
   const { readers = false, waiters, processes } = job;
-  /** Behind all who read. */
+  /** Behind all readers. */
   const writer = processes * waiters;
   const loop = async (waiter: number): Promise<never> => {
     const shared = readers && waiter !== writer;
@@ -401,7 +401,7 @@ async function calls(admin: Admin): Promise<Calls> {
   return Object.fromEntries([...lines].map(([, name, count]) => [name!, Number(count)]));
 }
 
-/** What was called in between, without the asking itself. */
+/** What was called in between, without the reading itself. */
 function difference(before: Calls, after: Calls): Calls {
   const calls = Object.entries(after).map(([name, total]) => [name, total - (before[name] ?? 0)] as const);
   return Object.fromEntries(calls.filter(([name, count]) => count !== 0 && name !== 'info'));

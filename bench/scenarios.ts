@@ -1,4 +1,4 @@
-// What is measured, and what must be reached. Goals are computed from the figures of one run; peers stand there at their best.
+// What is measured, and what must be reached. Goals are computed from the figures of one run; peers are shown at their best.
 import { contenders, permits } from './contenders';
 import type { Figures, MeasuredRow, Metric, Row } from './measure';
 import type { Job } from './round';

@@ -1,4 +1,4 @@
-// The shims beside what they stand for: the same small program on both, by the shim as built.
+// The shims beside the originals: the same small program on both, by the shim as built.
 import { join } from 'node:path';
 import type { Contender, Locks, Terms } from './contenders';
 import type { Row } from './measure';
@@ -73,13 +73,13 @@ export const shimContenders: Readonly<Record<string, Contender>> = Object.fromEn
 );
 
 const alone = 'alone';
-const crowded = '4 × 10 wait';
+const contended = '4 × 10 wait';
 
 /** 4 processes of 10 where one holds it; where several do, 40 in one process, which counts them. */
 function jobsOf({ most }: Program): readonly (readonly [scene: string, job: Row['job']])[] {
   const pairs = [alone, { kind: 'pairs', inFlight: 1 }] as const;
   if (most === undefined) return [pairs];
-  if (most === 1) return [pairs, [crowded, { kind: 'steady', processes: 4, waiters: 10, holdMs: 1 }]];
+  if (most === 1) return [pairs, [contended, { kind: 'steady', processes: 4, waiters: 10, holdMs: 1 }]];
   return [pairs, ['40 wait', { kind: 'burst', waiters: 40, holdMs: 1, most }]];
 }
 

@@ -1,5 +1,5 @@
 // From the turns that the processes of one round saw to the figures of the round. The first process's window counts for all:
-// it is the one that asked the server.
+// it is the one that read the server's figures.
 import type { Calls, SteadySeen, Turn } from './round';
 
 export interface SteadySum {
@@ -9,7 +9,7 @@ export interface SteadySum {
   readonly jain: number;
   /** Of those whose wait ended within the window, or had not ended by then. */
   readonly longestMs: number;
-  /** The same of who writes where others read; null where nobody does. */
+  /** The same of writers where others read; null where there are none. */
   readonly writerMs: number | null;
   /** Medians, in ms; null where there was none. */
   readonly handOffMs: number | null;
@@ -31,7 +31,7 @@ export function sumUp(processes: readonly SteadySeen[]): SteadySum {
   let longestMs = 0;
   let overlaps = 0;
   let freeAt = Number.NEGATIVE_INFINITY; // when the last of those before had given it back
-  let aloneUntil = Number.NEGATIVE_INFINITY; // the same of those who do not share it
+  let aloneUntil = Number.NEGATIVE_INFINITY; // the same of holders that do not share it
   let writerMs = 0;
   for (const [at, { index, turn }] of all.entries()) {
     const [waiter, asked, acquired, , shared = false] = turn;

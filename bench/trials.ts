@@ -11,9 +11,9 @@ import { copyWithoutEvents } from './without-events';
 export type Trial =
   /** So many pairs, the first ones of their process. */
   | { readonly kind: 'first'; readonly pairs: number }
-  /** So many keys, each taken and given back once: what Redis keeps. */
+  /** So many keys, each acquired and released once: what Redis keeps. */
   | { readonly kind: 'used-once'; readonly keys: number }
-  /** So many held locks that are renewed together: for how long the event loop stands still. */
+  /** So many held locks that are renewed together: for how long the event loop is blocked. */
   | { readonly kind: 'renewals'; readonly locks: number }
   /** So many queues, of one waiter each, behind holders that stay. */
   | { readonly kind: 'at-rest'; readonly queues: number }
@@ -194,7 +194,7 @@ const channels = ['release', 'extend', 'lost', 'hold'].map((name) => `redis-exp-
 const nothing = (): void => {};
 const traced = { start: nothing, end: nothing, asyncStart: nothing, asyncEnd: nothing, error: nothing };
 
-/** Listens to all that a pair tells. @returns How to end that. */
+/** Subscribes to all events of a pair. @returns How to end that. */
 function listen(): () => void {
   tracingChannel('redis-exp-lock:acquire').subscribe(traced);
   for (const name of channels) subscribe(name, nothing);

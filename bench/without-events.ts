@@ -1,4 +1,4 @@
-// The built library as it would be without events: a copy of it whose two files of events tell nothing. What events cost where nobody
+// The built library as it would be without events: a copy of it whose two files of events publish nothing. What events cost where nobody
 // listens is the difference.
 import { appendFileSync, cpSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

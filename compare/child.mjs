@@ -11,7 +11,7 @@ const hold = locks.hold ?? holdOnly;
 
 async function holdOnly(key, work) {
   const held = await locks.acquire(key);
-  await work({ told: new Promise(() => {}), fence: held.fence }).finally(() => held.release());
+  await work({ notified: new Promise(() => {}), fence: held.fence }).finally(() => held.release());
 }
 
 const verbs = {
@@ -24,14 +24,14 @@ const verbs = {
     if (!handle.extend) return { none: true };
     await handle.extend(ms);
   },
-  /** Answers when the lock is held; `lost` follows if the holder is told so. */
+  /** Answers when the lock is held; `lost` follows if the holder is notified so. */
   hold: ({ key }) =>
     new Promise((resolve, reject) => {
       const ended = new Promise((end) => {
         finish = end;
       });
-      hold(key, ({ told, fence }) => {
-        told.then(() => process.send({ lost: now() }));
+      hold(key, ({ notified, fence }) => {
+        notified.then(() => process.send({ lost: now() }));
         resolve({ fence });
         return ended;
       }).catch(reject);

@@ -1,4 +1,4 @@
-// What is done to each library, and what is looked at. `holds` says whether the promise in the title was kept; `undefined` where the row
+// What is done to each library, and what is checked. `holds` says whether the promise in the title was kept; `undefined` where the row
 // is a figure and there is nothing to keep.
 import { close } from '../test/support/fault-proxy';
 import { cont, kill9, stop } from '../test/support/processes';
@@ -20,14 +20,14 @@ export interface Fault {
 const ms = (from: number, to: number): string => `${Math.max(0, Math.round(to - from))} ms`;
 
 /** Waits until the holder is notified that it lost the lock, for two lifetimes at most: no other library says when that must be. */
-async function told(holder: User, since: number): Promise<Outcome> {
+async function notified(holder: User, since: number): Promise<Outcome> {
   const end = now() + 2 * lifetime;
   while (holder.lostAt === undefined && now() < end) await sleep(10);
   const { lostAt } = holder;
-  if (lostAt === undefined) return { holds: false, text: 'not told' };
+  if (lostAt === undefined) return { holds: false, text: 'not notified' };
   return {
     holds: true,
-    text: `told ${lostAt < since ? 'before the other had it' : `after ${ms(since, lostAt)}`}`,
+    text: `notified ${lostAt < since ? 'before the other had it' : `after ${ms(since, lostAt)}`}`,
   };
 }
 
@@ -50,11 +50,11 @@ async function stopped(stage: Stage) {
 
 export const faults: Readonly<Record<string, Fault>> = {
   'stopped-holder': {
-    title: 'A holder is stopped past its lifetime and comes back: it is told',
-    how: 'SIGSTOP while it holds, another process takes the lock, SIGCONT; time from SIGCONT, for two lifetimes at most. Then it ends its work, and the key is looked at',
+    title: 'A holder is stopped past its lifetime and comes back: it is notified',
+    how: 'SIGSTOP while it holds, another process takes the lock, SIGCONT; time from SIGCONT, for two lifetimes at most. Then it ends its work, and the key is checked',
     async run(stage) {
       const { holder, next, mine, wokenAt } = await stopped(stage);
-      const outcome = await told(holder, wokenAt);
+      const outcome = await notified(holder, wokenAt);
       await within(holder.ask('finish'), 500);
       await sleep(300);
       const isKept = (await stage.value(next)) === mine;
@@ -107,7 +107,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   'lost-release-reply': {
     title: 'The reply to a release is lost: nobody else’s lock is deleted',
-    how: 'the server executes, another process takes the lock, then the connection ends in place of the reply; the key is looked at a second later',
+    how: 'the server executes, another process takes the lock, then the connection ends in place of the reply; the key is checked a second later',
     async run(stage) {
       const [holder, next] = await Promise.all([stage.user(stage.proxy.url), stage.user()]);
       await holder.acquire();
@@ -125,13 +125,13 @@ export const faults: Readonly<Record<string, Fault>> = {
       const answer = await within(released, 1000);
       await sleep(500);
       const holds = mine !== null && (await stage.value(next)) === mine;
-      const told =
+      const notified =
         answer === undefined ? 'no answer within 1 s' : answer.error ? 'the release rejects' : 'the release resolves';
-      return { holds, text: `${holds ? 'left alone' : 'deleted'}; ${told}` };
+      return { holds, text: `${holds ? 'left alone' : 'deleted'}; ${notified}` };
     },
   },
   'server-restart': {
-    title: 'The server restarts with empty memory and the lock is granted again: the first holder is told',
+    title: 'The server restarts with empty memory and the lock is granted again: the first holder is notified',
     how: 'kill −9 and restart while it holds; another process takes the lock; time for which both held it, for two lifetimes at most',
     async run(stage) {
       const holder = await stage.user();
@@ -141,12 +141,12 @@ export const faults: Readonly<Record<string, Fault>> = {
       const next = await stage.user();
       const { at, error } = await next.acquire(60_000);
       if (error) return { text: `not granted again: ${error}` };
-      const outcome = await told(holder, at);
-      return { ...outcome, text: outcome.text.replace('told after', 'both held it for') };
+      const outcome = await notified(holder, at);
+      return { ...outcome, text: outcome.text.replace('notified after', 'both held it for') };
     },
   },
   'deleted-key': {
-    title: 'An operator deletes the key: the holder is told',
+    title: 'An operator deletes the key: the holder is notified',
     how: 'DEL while it holds, another process takes the lock; time from DEL, for two lifetimes at most',
     async run(stage) {
       const [holder, next] = await Promise.all([stage.user(), stage.user()]);
@@ -154,7 +154,7 @@ export const faults: Readonly<Record<string, Fault>> = {
       const start = now();
       await stage.server.command('DEL', holder.redisKey);
       await next.acquire();
-      return told(holder, start);
+      return notified(holder, start);
     },
   },
   'extend-taken': {
@@ -178,7 +178,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   'late-request': {
     title: 'An acquire that gave up while the server stood still leaves no lock behind',
-    how: 'SIGSTOP the server for 2 s, acquire with a limit of 500 ms, SIGCONT; the key is looked at after another 500 ms',
+    how: 'SIGSTOP the server for 2 s, acquire with a limit of 500 ms, SIGCONT; the key is checked after another 500 ms',
     async run(stage) {
       const user = await stage.user();
       await stage.server.pause();

@@ -17,7 +17,7 @@ export interface Answer {
   readonly turns?: readonly { n: number; ms: number }[];
 }
 
-/** A process with the library. `lostAt`: when it told its holder of a loss. */
+/** A process with the library. `lostAt`: when it notified its holder of a loss. */
 export class User {
   readonly process;
   redisKey = '';

@@ -23,7 +23,7 @@ export function audit({ transfers, before, after, seconds }) {
 }
 
 /**
- * An update is lost when the balance no longer contains it: somebody who had read an older version wrote over it. Going
+ * An update is lost when the balance no longer contains it: a process that had read an older version wrote over it. Going
  * back from the last write to the version it had read, to the one *that* had read, and so on, meets every update that
  * survived; the others are lost.
  */
@@ -36,7 +36,7 @@ function countLost(made) {
 const sumOfDeltas = (made) => sum([...made.values()].map(({ delta }) => delta));
 
 /**
- * Who held the lock when, from each holder's first act to its last, and which requests had to wait: those made while somebody
+ * The holders of the lock over time, from each one's first act to its last, and which requests had to wait: those made while another process
  * else still held it. Holds come back in the order of their beginning.
  */
 export function auditHolds(transfers) {

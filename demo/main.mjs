@@ -58,7 +58,7 @@ async function story() {
   show();
 
   const without = await phase('unlocked', { bank, team });
-  const isCounted = server.own && !options.page; // the page asks by scripts, too
+  const isCounted = server.own && !options.page; // the page runs scripts, too
   const scriptsBefore = isCounted ? await scriptCalls(redis) : 0;
   const locked = await phase('locked', { bank, team });
   const scripts = isCounted ? (await scriptCalls(redis)) - scriptsBefore : undefined;
@@ -90,16 +90,16 @@ async function keepWatching(team) {
   }
 }
 
-/** The same story, told by another Node; it ends with us. Resolves its exit code. */
+/** The same demo, run by another Node; it ends with us. Resolves its exit code. */
 async function elsewhere(error) {
   if (!(error instanceof Elsewhere)) throw error;
-  const teller = spawn(error.program, process.argv.slice(1), { stdio: 'inherit' });
-  const told = new Promise((resolve, reject) => teller.once('exit', resolve).once('error', reject));
+  const other = spawn(error.program, process.argv.slice(1), { stdio: 'inherit' });
+  const ended = new Promise((resolve, reject) => other.once('exit', resolve).once('error', reject));
   closing.push(async () => {
-    teller.kill('SIGTERM');
-    await told;
+    other.kill('SIGTERM');
+    await ended;
   });
-  return told;
+  return ended;
 }
 
 /** Lets the workers work for a while, and resolves with all that is known about it; meanwhile its progress is shown. */
@@ -156,7 +156,7 @@ function tellFigures({ without, locked, holds, waits, scripts }) {
     '³ asked while another process still held the lock',
     '⁴ not above the fence of the transfer before, in the order Redis wrote them',
     '⁵ to acquire the lock and to release it; counted on a server of our own',
-    ...(waits.length > 0 ? ['⁶ as the library tells on redis-exp-lock:acquire (`waitedMs`)'] : []),
+    ...(waits.length > 0 ? ['⁶ as the library publishes on redis-exp-lock:acquire (`waitedMs`)'] : []),
   ]) {
     say(note, 'dim');
   }
@@ -212,13 +212,13 @@ function tellVerdict({ without, locked }) {
   return 0;
 }
 
-/** How many scripts the server was asked to run so far. Reading and writing balances needs none, so all are the lock's. */
+/** How many scripts the server has run so far. Reading and writing balances needs none, so all are the lock's. */
 async function scriptCalls(client) {
   const calls = (await client.info('commandstats')).matchAll(/^cmdstat_(?:evalsha|eval):calls=(\d+)/gm);
   return total([...calls].map(([, count]) => Number(count)));
 }
 
-/** Ctrl-C and its like: resolves the exit code that tells of the signal. */
+/** Ctrl-C and other signals: resolves the exit code of the signal. */
 function interrupted() {
   const state = { happened: false };
   state.exitCode = new Promise((resolve) => {

@@ -12,7 +12,7 @@ const HELP = `
   --workers N    processes that transfer money, 1 to 32           (default 4)
   --accounts N   accounts they share, 2 to 1000                   (default 8)
   --seconds S    how long each of the two phases lasts, 0.2 to 60 (default 2.5)
-  --svg FILE     also draw who held the lock when into FILE
+  --svg FILE     also draw the lock's holders over time into FILE
   --page         show the locks in a browser meanwhile; in a terminal the workers go on until Ctrl-C
   --help         this text
 
@@ -60,7 +60,7 @@ function numberIn(name, text, least, most, kind) {
   throw new RangeError(`${name}: expected ${kind} from ${least} to ${most}, got '${text}'`);
 }
 
-/** Asked before the run, so that a mistyped folder does not cost one. */
+/** Checked before the run, so that a mistyped folder does not cost one. */
 function writable(name, file) {
   const folder = path.dirname(path.resolve(file));
   if (fs.existsSync(file) && fs.statSync(file).isDirectory()) throw new Error(`${name}: '${file}' is a folder`);

@@ -1,4 +1,4 @@
-// The live page beside the demo (`--page`): who holds the lock and what waits, while the workers work. Nothing can be freed there.
+// The live page beside the demo (`--page`): the lock's holder and queue, while the workers work. Nothing can be freed there.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

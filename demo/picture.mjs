@@ -1,4 +1,4 @@
-// Who held the lock when: a slice of the locked phase, one row per worker, as block characters and as SVG.
+// The lock's holders over time: a slice of the locked phase, one row per worker, as block characters and as SVG.
 // A worker's row shows a block while it held the lock, dots while it waited for it, and nothing while it did without.
 
 import { style } from './screen.mjs';
@@ -52,7 +52,7 @@ function axis(columns) {
 
 const covered = (start, end, begin, finish) => Math.max(0, Math.min(end, finish) - Math.max(start, begin));
 
-/** The same slice as a drawing; a hold tells its fence when pointed at. */
+/** The same slice as a drawing; each bar shows its fence when pointed at. */
 export function svg({ from, to, rows }, caption) {
   const [left, right, top, row, scale] = [90, 30, 60, 30, 8];
   const x = (time) => (left + (Math.min(to, Math.max(from, time)) - from) * scale).toFixed(1);

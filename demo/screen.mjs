@@ -1,4 +1,4 @@
-// What the terminal gets to see: a line that moves, and a table at the end. Colours and moving only where a person looks
+// What the terminal shows: a line that moves, and a table at the end. Colours and moving only where a person looks
 // on (a TTY, and no NO_COLOR); elsewhere the same words as plain lines.
 
 import readline from 'node:readline';
@@ -20,10 +20,10 @@ export const width = () => (out.isTTY && out.columns ? out.columns : 81) - 1;
 export const show = (line = '') => console.log(line && `  ${line}`);
 
 /** A sentence, on as many lines as it needs. */
-export function say(sentence, look) {
+export function say(sentence, color) {
   const columns = width() - 2;
   for (const line of sentence.match(new RegExp(`\\S.{0,${columns - 1}}(?=\\s|$)`, 'gu')) ?? []) {
-    show(look ? style(look, line) : line);
+    show(color ? style(color, line) : line);
   }
 }
 
@@ -87,7 +87,7 @@ export class Progress {
   }
 }
 
-/** Rows of [name, cell, cell]; a cell is a text, or [style, text]. Figures stand right, under their heads. */
+/** Rows of [name, cell, cell]; a cell is a text, or [style, text]. Figures are aligned right, under their heads. */
 export function table(heads, rows) {
   const text = (cell) => (Array.isArray(cell) ? cell[1] : cell);
   const widths = heads.map((head, column) =>

@@ -18,13 +18,13 @@ export class Elsewhere extends Error {
   }
 }
 
-/** Something to tell the user in one sentence; no stack trace would help them. */
+/** A problem that one sentence explains; a stack trace would not help. */
 export class Sorry extends Error {}
 
 /** A connection that fails instead of hoping: a demo that waits for a server to come back shows nothing. */
 export async function connect(url) {
   const client = createClient({ url, socket: { reconnectStrategy: false, connectTimeout: 3000 } });
-  client.on('error', () => {}); // told through the command that failed
+  client.on('error', () => {}); // the command that failed reports it
   await client.connect();
   return client;
 }

@@ -1,4 +1,4 @@
-// The workers, seen from the process that hired them: started together, told what to do, always sent home.
+// The workers, seen from the process that started them: started together, given orders, always ended.
 
 import { fork } from 'node:child_process';
 import { EventEmitter } from 'node:events';
@@ -49,7 +49,7 @@ export class Team {
     return this.#done.reduce((sum, one) => sum + one, 0);
   }
 
-  /** Workers leave when nobody holds the other end of their line; who does not is ended by its id. */
+  /** Workers end when their IPC channel closes; one that does not is ended by its id. */
   async dismiss() {
     this.#failure ??= new Sorry('The workers were sent home.'); // and take no further orders
     await Promise.all(

@@ -1,4 +1,4 @@
-// One worker process: transfers money until told to stop, with or without the lock, and reports what it did.
+// One worker process: transfers money until it is ordered to stop, with or without the lock, and reports what it did.
 // This is the whole use of the library in the demo: one factory call, one `withLock.run`.
 
 import { tracingChannel } from 'node:diagnostics_channel';
@@ -11,13 +11,13 @@ import { enter } from './server.mjs';
 
 const NEWS_MS = 50;
 
-process.on('SIGINT', () => {}); // the terminal sends it to everybody; who hired us ends us
+process.on('SIGINT', () => {}); // the terminal sends it to all processes; our parent ends us
 process.once('disconnect', () => process.exit()); // and if that one is gone, so are we
 
 /** A clock that all processes share: performance.now() alone counts from each process's own start. */
 const now = () => performance.timeOrigin + performance.now();
 
-const waits = []; // in ms, of every acquire, as the library tells
+const waits = []; // in ms, of every acquire, as the library publishes it
 tracingChannel('redis-exp-lock:acquire').subscribe({ asyncEnd: ({ waitedMs }) => waits.push(waitedMs) });
 
 try {

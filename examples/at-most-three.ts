@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/at-most-three.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// A semaphore whose permits have an end of their own: a process that dies with one gives it back within its lifetime. Who
-// asks first goes in first.
+// A semaphore whose permits have an end of their own: when a process dies, its permit is free again within the lifetime. First
+// come, first served.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
 import { enter } from './place';

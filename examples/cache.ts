@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/cache.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// A process that finds nothing takes the lock, looks again, loads and stores; all others are served what was stored. A loader that
+// A process that finds nothing takes the lock, reads again, loads and stores; all others are served what was stored. A loader that
 // fails leaves nothing behind, and the next waiter loads.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'

@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/config.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// Readers share the lock, a writer has it alone; who holds it is renewed while the function runs. A reader that died ends by
+// Readers share the lock, a writer has it alone; a held lock is renewed while the function runs. A reader that died ends by
 // itself, and ends nobody else's reading.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'

@@ -2,8 +2,8 @@
 //
 //   npx tsx examples/fence.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// A lock with a lifetime can be outlived. Its holder is told (`lease.signal`), but a process that is stopped between looking
-// at the signal and writing cannot be told anything; when it runs again, its next act is the write. So the last word belongs
+// A lock with a lifetime can be outlived. Its holder is notified (`lease.signal`), but a process that is stopped between checking
+// the signal and writing cannot notice anything; when it runs again, its next act is the write. So the last word belongs
 // to what is written to: every grant carries a larger fence than all before it, and a resource that keeps the fence of its
 // last writer refuses a smaller one. The comparison and the write must be one step; how, depends on the resource.
 import { type FileHandle, mkdtemp, open, readFile, rename, rm } from 'node:fs/promises';
@@ -90,9 +90,9 @@ async function main(): Promise<void> {
 
   const write = async (name: string, { fence }: redisExpLock.Lease) => {
     console.log(`${name} writes, fence ${fence}`);
-    const tell = (what: string, written: boolean) => console.log(`  ${what}: ${written ? 'written' : 'refused'}`);
-    if (client) tell('row', await writeRow(client, row, fence, name));
-    tell('file', await writeFile(file, fence, name));
+    const report = (what: string, written: boolean) => console.log(`  ${what}: ${written ? 'written' : 'refused'}`);
+    if (client) report('row', await writeRow(client, row, fence, name));
+    report('file', await writeFile(file, fence, name));
   };
 
   const slow = await withLock.promise(`${row}:lock`);
@@ -101,7 +101,7 @@ async function main(): Promise<void> {
   await write('quick', quick);
   await quick.release();
 
-  console.log(`slow wakes up; its signal is ${slow.signal.aborted ? 'aborted' : 'silent'}, and it does not look`);
+  console.log(`slow wakes up; its signal is ${slow.signal.aborted ? 'aborted' : 'silent'}, and it does not check it`);
   await write('slow', slow);
   if (client) console.log(`row:  ${await client.hGet(row, 'value')}`);
   console.log(`file: ${(await readVersion(file)).value}`);

@@ -2,7 +2,7 @@
 //
 //   npx tsx examples/leader-sigterm.ts          with the Redis at REDIS_URL, or at 127.0.0.1:6379, or none
 //
-// In order: its function is told, tidies up while the lock is still renewed, and only then the lock is handed to the next one, at
+// In order: its function is asked to stop, tidies up while the lock is still renewed, and only then the lock is handed to the next one, at
 // once. Without that the next one would wait for the lifetime.
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index'; // in your program: from 'redis-exp-lock'
@@ -21,7 +21,7 @@ async function main(): Promise<void> {
       console.log('leads');
       setTimeout(() => process.kill(process.pid, 'SIGTERM'), 20); // what the container's host does
       while (!term.signal.aborted) await sleep(5); // the work
-      console.log(`is told: ${term.signal.reason.message}`);
+      console.log(`is asked to stop: ${term.signal.reason.message}`);
       await sleep(50); // writes down where it is; the lock is still its own
       return 'tidied up';
     },

@@ -29,7 +29,7 @@ async function main(): Promise<void> {
   const read = async (term: redisExpLock.Term): Promise<void> => {
     console.log(`${term.id} leads`);
     for (let n = 0; n < 8 && stored.at < changes.length; n += 1) {
-      if (term.signal.aborted) return; // lost, or told to stop
+      if (term.signal.aborted) return; // lost, or asked to stop
       store(changes[stored.at]!, term.fence);
       await sleep(2);
     }

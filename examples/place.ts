@@ -22,7 +22,7 @@ export async function enter(): Promise<Place> {
   const client = clientFor(REDIS_URL || 'redis://127.0.0.1:6379');
   client.on('error', () => {}); // connect() says it too
   try {
-    if (REDIS_URL === '') throw new Error('nowhere to look for a Redis');
+    if (REDIS_URL === '') throw new Error('REDIS_URL is empty');
     await client.connect();
     return { redis: client, client, leave: async () => client.destroy() };
   } catch (error) {

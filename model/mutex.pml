@@ -8,7 +8,7 @@
  * time; requests and their replies arrive within NOT_AFTER ticks, except that FAULTS messages are lost or, with -DLATE, are
  * requests that arrive at any time; CRASHES processes die.
  *
- * Checked, by assertions: no two believers; fences rise; a token that was released for good is never granted again. By ltl:
+ * Checked, by assertions: no two valid holders; fences rise; a token that was released for good is never granted again. By ltl:
  * nobody waits for ever. Each of -DNO_COMPARE -DNO_CONFIRM -DNO_RESCUE -DNO_NOT_AFTER -DONE_NONCE leaves a rule out and must fail.
  *
  * Not in the model: renewal, several keys, hand-off within a process, polling callers, clocks of different rates. */
@@ -56,14 +56,14 @@ byte messageFence[8];
 byte releasing[4];      /* 1 a release; 2 the second release of an abandoned token, just after notAfter */
 mtype extension[4] = none;      /* sent; then its reply: granted or busy */
 byte extensionAge[4];
-byte extensionLeft[4];  /* ticks until the holder believes no longer, and the extension is too late */
+byte extensionLeft[4];  /* ticks until it is no longer valid for the holder, and the extension is too late */
 
 /* The processes. */
 mtype = { idle, waiting, holding, dead };
 mtype state[2] = idle;
 byte current[2];        /* its token */
 byte request[2];        /* the slot of its last request */
-byte belief[2];         /* ticks for which it believes that it holds the lock */
+byte validity[2];         /* ticks for which its lock is valid */
 bool provisional[2];    /* not confirmed yet */
 bool patient[2];        /* neither gives up nor dies, this time */
 byte rounds[2];         /* how many tokens it has taken */
@@ -224,8 +224,8 @@ inline ask(p, n) {
 
 inline hold(p, ticks, f) {
   state[p] = holding;
-  belief[p] = ticks;
-  assert(belief[1 - (p)] == 0);         /* no two believers */
+  validity[p] = ticks;
+  assert(validity[1 - (p)] == 0);         /* no two valid holders */
 #if FENCES
   assert(f > seen);                     /* fences rise */
   seen = f
@@ -235,7 +235,7 @@ inline hold(p, ticks, f) {
 inline confirm(p) {
   extension[current[p]] = sent;
   extensionAge[current[p]] = 0;
-  extensionLeft[current[p]] = belief[p]
+  extensionLeft[current[p]] = validity[p]
 }
 
 inline reply(p, s) {                    /* to its last request: a grant counts from the sending */
@@ -277,8 +277,8 @@ inline tell(p, s) {
 
 inline extended(p) {
   if
-  :: extension[current[p]] == granted && belief[p] > 0 -> belief[p] = LIFETIME - extensionAge[current[p]]
-  :: extension[current[p]] == busy -> belief[p] = 0                     /* lost */
+  :: extension[current[p]] == granted && validity[p] > 0 -> validity[p] = LIFETIME - extensionAge[current[p]]
+  :: extension[current[p]] == busy -> validity[p] = 0                     /* lost */
   :: else
   fi;
   provisional[p] = false;
@@ -288,7 +288,7 @@ inline extended(p) {
 inline finish(p) {                      /* holding or waiting. An unknown outcome is released once more when it is too late */
   releasing[current[p]] = 1;
   state[p] = idle;
-  belief[p] = 0;
+  validity[p] = 0;
   provisional[p] = false;
   patient[p] = false;
   if
@@ -342,7 +342,7 @@ end:
   :: d_step { mayAsk(p) && !unused(p, 0) && unused(p, 1) -> ask(p, 1) }
   :: d_step { state[p] == waiting && !patient[p] -> finish(p); settle() }
   :: d_step { state[p] == holding -> finish(p); settle() }
-  :: d_step { state[p] == holding && provisional[p] && belief[p] > 0 && extension[current[p]] == none -> confirm(p) }
+  :: d_step { state[p] == holding && provisional[p] && validity[p] > 0 && extension[current[p]] == none -> confirm(p) }
   :: d_step { crashes > 0 && !patient[p] && (state[p] == waiting || state[p] == holding) -> crashes--; crash(p); settle() }
   od
 }
@@ -383,7 +383,7 @@ inline tick() {
   :: else
   fi;
   for (i : 0 .. 1) {
-    belief[i] = (belief[i] > 0 -> belief[i] - 1 : 0)
+    validity[i] = (validity[i] > 0 -> validity[i] - 1 : 0)
   }
   for (i : 0 .. 7) {
     age[i] = (slot[i] != none && age[i] < LIFETIME -> age[i] + 1 : age[i]);

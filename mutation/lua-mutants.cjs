@@ -80,7 +80,7 @@ exports.mutants = [
   ),
   mutex('release', 'somebody else’s lock is deleted', 'if reply[i] == 1 then', 'if reply[i] ~= 0 then'),
   mutex('release', 'a held lock is granted to the queue', 'if status >= 0 then', 'if true then'),
-  mutex('release', 'who leaves stays in the queue', "if ticket ~= '0' then", 'if false then'),
+  mutex('release', 'an entry that leaves stays queued', "if ticket ~= '0' then", 'if false then'),
   mutex('release', 'nothing is handed off', 'if not hasQueue and #ARGV == 3 then', 'if #ARGV == 3 then'),
   mutex(
     'release',
@@ -241,19 +241,19 @@ exports.mutants = [
   beside('acquire-once', 'a lock that another holds is taken', 'if holder and holder ~= token then', 'if false then'),
   beside(
     'write-value',
-    'who lost the lock stores its value',
+    'a process that lost the lock stores its value',
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
     "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
   beside(
     'proclaim',
-    'who lost the lock proclaims',
+    'a process that lost the lock proclaims',
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
     "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
   beside(
     'mark-slot',
-    'who lost the lock marks the slot',
+    'a process that lost the lock marks the slot',
     "call('GET', KEYS[1]) ~= ARGV[1] then",
     "call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),

@@ -21,10 +21,9 @@ const reasons = {
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
   'src/wait/attempt.ts': [
-    { code: 'jitter: 1', why: 'only on a quorum: test/redis and its simulation' },
-    { code: '!store.isQuorum || change', why: 'only on a quorum: test/redis and its simulation' },
-    { code: '#queuedAs', why: 'only on a quorum: test/redis and its simulation' },
-    { code: 'once?.onSlot', why: 'only of a job that runs once a slot: the second pass has it' },
+    { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
+    { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
+    { code: 'if (!reply.granted) this.#ticket', to: 'true', why: 'equivalent: a grant has no position' },
   ],
 };
 

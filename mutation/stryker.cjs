@@ -8,7 +8,7 @@ const { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync, writ
 const { join } = require('node:path');
 const { root } = require('./sandbox.cjs');
 
-/** What decides who holds a lock, for how long, and who is next. */
+/** What decides which caller holds a lock, for how long, and which is next. */
 exports.files = [
   'src/validity.ts',
   'src/stores/embedded/mutex-queue.ts',
@@ -35,6 +35,8 @@ const simulation = 'test/simulation/simulation.test.ts';
 const all = [
   'test/validity.test.ts',
   'test/renewal.test.ts',
+  'test/attempts.test.ts',
+  'test/held-lock.test.ts',
   'test/embedded/mutex-queue.test.ts',
   ...contract,
   simulation,
@@ -42,7 +44,7 @@ const all = [
 
 /** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
 const core =
-  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/renewal|mutex-queue|simulation/;
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock)|mutex-queue|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
 const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));
@@ -59,7 +61,7 @@ const ofProcesses = /the process ends by itself/;
 
 /**
  * The tests as they are, when they run a second time in a process, as they do for every mutant: the files in the order of their durations,
- * the slow tests, and those that cannot tell anything here.
+ * the slow tests, and those that cannot show anything here.
  */
 exports.baseline = (folder) => {
   const args = ['--import', 'tsx', '--expose-gc', join(__dirname, 'twice.cjs'), ...all];

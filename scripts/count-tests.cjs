@@ -1,4 +1,4 @@
-// `npm run proof:count`: asks mocha for every test of `npm test` without running one, and writes proof/tests.json.
+// `npm run proof:count`: lists every test of `npm test` without running one, and writes proof/tests.json.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
@@ -17,7 +17,7 @@ const abouts = {
   'slow-paths': 'the short cuts that `npm run test:slow-paths` takes out',
   page: 'the live page, in a browser',
   cli: 'the command line',
-  shims: 'the shims beside the packages that they stand for',
+  shims: 'the shims beside the packages that they replace',
   observation: 'events, traces and metrics',
   package: 'the packed tarball: types, bundlers, module systems',
 };

@@ -28,7 +28,7 @@ export function generate(): string {
   ].join('\n');
 }
 
-/** What stands in the one element of this name. */
+/** The content of the one element of this name. */
 function smaller(source: string, tag: string, loader: 'css' | 'js'): string {
   const found = [...source.matchAll(new RegExp(`<${tag}>([\\s\\S]*?)</${tag}>`, 'g'))];
   if (found.length !== 1) throw new Error(`page.html has ${found.length} elements <${tag}>`);

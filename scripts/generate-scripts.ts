@@ -39,7 +39,7 @@ export function generate(edit: (file: string, text: string) => string = (_, text
   for (const [name, text] of texts) {
     if (!texts.some(([, other]) => named(name, other, 'INCLUDE', all).some(([each]) => each === name))) continue;
     if (isWithin(text)) continue;
-    // Sent alone and in a batch: what stands before and after the parts that it uses is written down once as well.
+    // Sent alone and in a batch: what comes before and after the parts that it uses is written down once as well.
     const halves = text.split(/^-- THEN .*$/m).map((half) => shortened(strip(half), short));
     for (const [i, half] of halves.entries()) if (half !== '') parts.set(`${camelCase(name)}${i + 1}`, half);
   }
@@ -49,7 +49,7 @@ export function generate(edit: (file: string, text: string) => string = (_, text
     .map((source) => ({ ...source, body: shortened(source.body, short) }));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
-    '// biome-ignore-all lint/style/useTemplate: what stands between two parts may be a line end only',
+    '// biome-ignore-all lint/style/useTemplate: the text between two parts may be a line end only',
     "import { type Call, inBatch, type Script, type ScriptCall } from './script';",
     [...parts].map(([name, text]) => `const ${name}Part = ${literal(text)};`).join('\n'),
     ...sources.map((source) => emit(source, parts)),
@@ -109,7 +109,7 @@ export function parse(name: string, text: string, others: ReadonlyMap<string, st
   return source;
 }
 
-/** A part that only the rarer calls need stands where `-- THEN` names it: the others end before they come to it. */
+/** A part that only the rarer calls need comes where `-- THEN` names it: the others end before it. */
 function put(name: string, text: string, others: ReadonlyMap<string, string>): string {
   return text.replace(/^-- THEN .*$/m, (line) =>
     named(name, line, 'THEN', others)
@@ -148,7 +148,7 @@ function named(
     });
 }
 
-/** Scripts as functions that read their keys and arguments where they stand in a longer list: nothing is copied. */
+/** Scripts as functions that read their keys and arguments at their place in a longer list: nothing is copied. */
 function together(
   name: string,
   included: readonly [name: string, text: string][],

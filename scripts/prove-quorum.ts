@@ -1,10 +1,13 @@
 // `npm run prove:quorum`: five servers, of which one after the other is killed and restarted empty, stopped, or killed for a while,
 // for a minute (or PROVE_SECONDS). Callers of two clients each take a mutex and a readers-writer lock. Fails when two have what
-// excludes the other within their validity, when a fence does not rise, or when a wait does not end.
+// excludes the other within their validity, when a fence does not rise, or when a wait does not end. The figures go to proof/quorum.json.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index';
 import { killChildren, waitFor } from '../test/support/processes';
 import { type Client, closeAll, connect, type RedisServer, startRedis } from '../test/support/redis';
+import { versions } from '../torture/versions';
 
 const seconds = Number(process.env.PROVE_SECONDS ?? 60);
 const [size, sides, callersEach] = [5, 2, 4];
@@ -105,10 +108,13 @@ async function main(): Promise<void> {
       timeoutMs: 2 * longestWaitMs,
       what: 'all waits to end',
     });
-  console.log(JSON.stringify({ seconds, ...figures, longestWaitMs: Math.round(longestMs) }));
+  const proof = { servers: size, seconds, ...figures, longestWaitMs: Math.round(longestMs) };
+  console.log(JSON.stringify(proof));
   if (broken !== undefined) throw broken;
   if (longestMs > longestWaitMs + 5000) throw new Error(`a wait took ${Math.round(longestMs)} ms`);
   if (figures.mutex + figures.read + figures.write < seconds) throw new Error('hardly anything was granted');
+  const text = JSON.stringify({ ...proof, versions: await versions() }, undefined, 2);
+  writeFileSync(join(__dirname, '../proof/quorum.json'), `${text}\n`);
 }
 
 main()

@@ -22,7 +22,7 @@ function findBinary() {
   return resolve(given);
 }
 
-/** What redis-memory-server asks of its configProvider: a server to use, or leave to do without one until `pretest`. */
+/** What redis-memory-server needs of its configProvider: a server to use, or leave to do without one until `pretest`. */
 function memoryServerConfig() {
   const systemBinary = process.env.REDISMS_SYSTEM_BINARY || findBinary();
   return systemBinary ? { systemBinary } : { disablePostinstall: '1', downloadDir: CACHE };
@@ -68,7 +68,7 @@ function aptGet(args) {
 
 async function compile() {
   console.log('redis-binary: no redis-server here; downloading and compiling one, which takes about two minutes');
-  // Unless told so, redis-memory-server does not check the certificate of what it downloads. npm sets '' for "do not".
+  // By default, redis-memory-server does not check the certificate of what it downloads. npm sets '' for "do not".
   process.env.npm_config_strict_ssl ??= 'true';
   try {
     const { default: RedisBinary } = require('redis-memory-server/lib/util/RedisBinary');

@@ -14,8 +14,8 @@ const lively = [...small, 'LIVENESS'];
 
 /** What is checked: with which definitions, for which property of `ltl` (none: the assertions), and what must come out. */
 const runs = [
-  { name: 'no two believers', bounds: '2 + 1 rounds, 2 faults, 1 crash', define: [...small, 'LATE', 'FAULTS=2'] },
-  { name: 'no two believers, more rounds', bounds: '2 + 2 rounds, no fault', define: ['FAULTS=0', 'CRASHES=0'] },
+  { name: 'no two valid holders', bounds: '2 + 1 rounds, 2 faults, 1 crash', define: [...small, 'LATE', 'FAULTS=2'] },
+  { name: 'no two valid holders, more rounds', bounds: '2 + 2 rounds, no fault', define: ['FAULTS=0', 'CRASHES=0'] },
   { name: 'fences rise', bounds: '2 + 1 rounds, 1 fault, 1 crash, 7 grants', define: [...small, 'LATE', 'FENCES=7'] },
   {
     name: 'nobody waits for ever: first',

@@ -23,7 +23,7 @@ exports.deno = () => program('@deno', `${platform}-${arch}-glibc`, 'deno');
 /** A Node that has SQLite, for shared memory: this one where it has; undefined where there is none. */
 exports.nodeWithSqlite = () => (hasSqlite() ? process.execPath : (exports.node(24) ?? exports.node(22)));
 
-/** Installs them where there are any for this platform and one is missing. A failure is told, and is none of the caller's. */
+/** Installs them where there are any for this platform and one is missing. A failure is printed, and does not fail the caller. */
 exports.install = () => {
   if (platform !== 'linux' || (exports.node(22) && exports.node(24) && exports.bun())) return;
   console.log('Installing Node 22 and 24, Bun and Deno for the tests (npm ci in test/runtimes) ...');

@@ -4,5 +4,5 @@ export function bun(): string | undefined;
 export function deno(): string | undefined;
 /** A Node that has SQLite, for shared memory: this one where it has; undefined where there is none. */
 export function nodeWithSqlite(): string | undefined;
-/** Installs them where there are any for this platform and one is missing. A failure is told, and is none of the caller's. */
+/** Installs them where there are any for this platform and one is missing. A failure is printed, and does not fail the caller. */
 export function install(): void;

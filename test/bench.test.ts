@@ -39,7 +39,7 @@ describe('bench', () => {
     expect(await server.command('INFO', 'clients')).to.match(/connected_clients:1\r/);
   });
 
-  it('a crowd in several processes and a burst in one are measured and exclude each other', async function () {
+  it('steady waiters in several processes and a burst in one are measured and exclude each other', async function () {
     this.timeout(60_000);
     const crowd: Row[] = [
       {

@@ -74,7 +74,7 @@ describe('the demo', function () {
     await nothingIsLeftOf(demo);
   });
 
-  it('ends its workers and its server when it alone is told to', async () => {
+  it('ends its workers and its server when it alone gets a signal', async () => {
     const demo = start(['--seconds', '30']);
     await waitFor(() => demo.output().includes('Server: '), { what: 'the server' });
     process.kill(demo.pid, 'SIGTERM');

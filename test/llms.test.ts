@@ -43,7 +43,7 @@ const evidence: readonly (readonly [line: string, file: string, title: string])[
   ['A list of clients', 'test/redis/quorum.test.ts', 'a lock is held on all, excludes'],
   ['`redis-exp-lock/redlock`', 'test/shims/mixed.test.ts', 'old and new contenders side by side'],
   ['`redis-exp-lock/nestjs`', 'integrations/nest-suite.ts', '@Locked keeps this, arguments, value and error'],
-  ['On Redis alone', 'test/redis/sentinel.test.ts', 'granted twice; the old holder is told at its next extension'],
+  ['On Redis alone', 'test/redis/sentinel.test.ts', 'granted twice; the old holder is notified at its next extension'],
 ];
 
 describe('llms.txt', () => {

@@ -7,7 +7,7 @@ import { expect } from 'chai';
 const root = join(__dirname, '..');
 const failover = 'test/redis/sentinel.test.ts';
 const changes = 'test/redis/cluster-changes.test.ts';
-const twice = 'granted twice; the old holder is told at its next extension';
+const twice = 'granted twice; the old holder is notified at its next extension';
 
 const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: string, title: string]>>>> = {
   memory: {
@@ -44,7 +44,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
     "after the server's wall clock jumps": ['test/redis/renewal.test.ts', 'a server whose clock jumped ahead or back'],
     'after eviction, `DEL` or `FLUSHALL` by others': [
       'test/redis/late-extension.test.ts',
-      'somebody takes the key away from its holder',
+      'an operator takes the key away from its holder',
     ],
     'after a restart without persistence': ['test/redis/commands.test.ts', 'a restart: the same factory goes on'],
   },
@@ -64,9 +64,9 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       'acquire, busy, inspect, extend, release: on every node',
     ],
     'a lock stays what it is while its slot moves': [changes, 'token and time intact, renewed on both sides'],
-    'a lock that had reached the replica is kept when its master dies or stands still (the latter GLIDE finds out by its own checks only)':
+    'a lock that had reached the replica is kept when its master dies or is paused (GLIDE notices a pause by its own checks only)':
       [changes, 'its replica takes over, and locks are kept and renewed there'],
-    'exclusion across a failover': ['test/redis/replicas.test.ts', 'grants twice; the old holder is told'],
+    'exclusion across a failover': ['test/redis/replicas.test.ts', 'grants twice; the old holder is notified'],
     'one lock on keys of several slots': [
       'test/redis/cluster.test.ts',
       'keys of several slots: an error that names them',
@@ -81,7 +81,7 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       ['test/simulation/quorum.test.ts', 'the quorum in simulated worlds'],
     'if nodes restart empty within a lifetime unseen': [
       'test/redis/quorum.test.ts',
-      'where it may not be asked, one is told once, and it goes on without',
+      'where it may not be asked, there is one warning, and it goes on without',
     ],
   },
   everywhere: {

@@ -94,7 +94,7 @@ describe('the renewal of a held lock', () => {
     expect(clock.countTimers()).to.equal(0);
   });
 
-  it('a failure is told, and it is tried again after a twentieth of the lifetime, with less time each time', async () => {
+  it('a failure is reported, and it is tried again after a twentieth of the lifetime, with less time each time', async () => {
     const one = renewal({ commandTimeoutMs: 10_000 });
     expect(one.hasFailed).to.equal(false);
     const error = new Error('no reply');

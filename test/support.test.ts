@@ -43,12 +43,12 @@ import {
 const ONCE: ClientOptions = { socket: { reconnectStrategy: false } };
 
 /** 'ok', 'failed' or 'silent': how a command ended, given time enough for this machine. */
-function outcome(command: Promise<unknown>, patienceMs = 150): Promise<string> {
+function outcome(command: Promise<unknown>, withinMs = 150): Promise<string> {
   const settled = command.then(
     () => 'ok',
     () => 'failed',
   );
-  return Promise.race([settled, sleep(patienceMs, 'silent')]);
+  return Promise.race([settled, sleep(withinMs, 'silent')]);
 }
 
 describe('support: servers', () => {
@@ -122,7 +122,7 @@ describe('support: servers', () => {
 });
 
 describe('support: what a server was asked to do', () => {
-  it('a recording holds every command in order, names the client, and tells script calls from client calls', async () => {
+  it('a recording holds every command in order, names the client, and distinguishes script calls from client calls', async () => {
     const server = await sharedRedis();
     const client = await connect(server.url);
     const key = uniqueKey('quote " and\nnewline é');
@@ -140,7 +140,7 @@ describe('support: what a server was asked to do', () => {
     expect(seen[0]!.args).to.deep.equal(['SET', key, '1']);
   });
 
-  it('command statistics tell how often each command was called in between', async () => {
+  it('command statistics say how often each command was called in between', async () => {
     const server = await startRedis();
     const client = await server.connect();
     const before = await commandStats(client);
@@ -339,7 +339,7 @@ describe('support: fault proxy', () => {
     expect(await Promise.all([first, second])).to.deep.equal([1, 2]);
   });
 
-  it('replaceReply: executed, but the client is told something else (H5)', async () => {
+  it('replaceReply: executed, but the client gets another reply (H5)', async () => {
     proxy.rule({ match: 'INCR', nth: 1 }, replaceReply('+QUEUED\r\n'));
     expect(await Promise.all([client.incr(key), client.incr(key)])).to.deep.equal(['QUEUED', 2]);
   });

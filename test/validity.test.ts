@@ -1,4 +1,4 @@
-// How long a holder believes, by two clocks, when an extension got no reply: it may have set its end, or may still do so.
+// How long a lock is valid, by two clocks, when an extension got no reply: it may have set its end, or may still do so.
 import { expect } from 'chai';
 import type { Clock } from '../src/store';
 import { Validity, validFrom } from '../src/validity';

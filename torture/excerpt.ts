@@ -1,23 +1,23 @@
-/** The smallest part of a history that shows a violation: what the operations that it is about did, and what was done to them. */
+/** The smallest part of a history that shows a violation: what its operations did, and what was done to them. */
 import type { Written } from './history';
 import type { Violation } from './models';
 
 const mostLines = 40;
 /** Faults that began so long before may have to do with it. */
 const beforeMs = 300;
-/** So much later they may say that they still held it. */
+/** They may report so much later that they still held it. */
 const afterMs = 600;
 
 export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Violation): string {
   const ownMs = events.filter((event) => 'id' in event && ids.includes(event.id)).map(({ t }) => t);
   const first = Math.min(fromMs, ...ownMs.filter((t) => t > fromMs - 10_000));
-  const isTold = (event: Written): boolean => {
+  const isShown = (event: Written): boolean => {
     if (event.t < first - beforeMs || event.t > toMs + afterMs) return false;
     if ('id' in event) return ids.includes(event.id);
     return event.t < toMs + 50 && (event.e !== 'stall' || event.ms > 100);
   };
-  const told = events.filter(isTold);
-  const lines = told.map((event) => line(event, first));
+  const shown = events.filter(isShown);
+  const lines = shown.map((event) => line(event, first));
   if (lines.length <= mostLines) return lines.join('\n');
   const half = mostLines / 2;
   return [...lines.slice(0, half), `  … ${lines.length - mostLines} more …`, ...lines.slice(-half)].join('\n');
@@ -25,8 +25,8 @@ export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Viola
 
 function line({ t, p, e, ...rest }: Written, zeroMs: number): string {
   const { id, until, ...words } = rest as { id?: string; until?: number };
-  const believes = until ? ` until ${(until - zeroMs).toFixed(1)}` : '';
+  const valid = until ? ` until ${(until - zeroMs).toFixed(1)}` : '';
   const more = Object.entries(words).filter(([, value]) => value !== '' && value !== 0);
   const said = more.map(([name, value]) => ` ${name}=${Array.isArray(value) ? value.join(',') : value}`).join('');
-  return `  ${(t - zeroMs).toFixed(1).padStart(9)} ms  ${(id ?? p).padEnd(9)} ${e}${believes}${said}`;
+  return `  ${(t - zeroMs).toFixed(1).padStart(9)} ms  ${(id ?? p).padEnd(9)} ${e}${valid}${said}`;
 }

@@ -1,9 +1,9 @@
 /**
- * What happened in one round, as the processes wrote it down themselves, and what it says about who held what, and when.
+ * What happened in one round, as the processes wrote it down themselves, and which locks they held, and when.
  *
  * A process writes each event before it goes on, so that kill -9 loses none. Times are ms of the monotonic clock, which all
- * processes of a host share. A hold counts only for as long as its holder was certainly sure of it: from the moment after it was
- * granted until the end that `remaining()` gave when it was last asked, its release, its loss, or a step of its clock.
+ * processes of a host share. A grant counts only for as long as it was certainly valid: from the moment after it was granted
+ * until the end that `remaining()` gave when it was last read, its release, its loss, or a step of its clock.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
@@ -33,16 +33,16 @@ export type Event =
       group: string;
       permits: number;
     }
-  /** It still believes, until `until`; 0: it no longer does. */
+  /** It is still valid, until `until`; 0: no longer. */
   | { e: 'check'; t: number; id: string; until: number }
-  /** It is about to give it back. */
+  /** It is about to release it. */
   | { e: 'end'; t: number; id: string }
   | { e: 'lost'; t: number; id: string; reason: string }
   /** The call, and all that was done under it, has settled. */
   | { e: 'done'; t: number; id: string; outcome: string }
-  /** The clock of this process is about to be set: nobody here believes until it is asked again. */
+  /** The clock of this process is about to be set: none of its locks counts as valid until it is checked again. */
   | { e: 'clock'; t: number; ms: number }
-  /** The event loop stood still for so long until `t`. */
+  /** The event loop was blocked for so long until `t`. */
   | { e: 'stall'; t: number; ms: number }
   /** A job of a slot began, or was said to be done. */
   | { e: 'slot'; t: number; id: string; mode: string; slot: number; done: boolean }
@@ -83,7 +83,7 @@ export function readHistory(diaries: ReadonlyMap<string, string>): Written[] {
   return all.sort((a, b) => a.t - b.t);
 }
 
-/** Something held, for as long as its holder was certainly sure of it. */
+/** A grant, for as long as it was certainly valid. */
 export interface Hold {
   readonly id: string;
   readonly p: string;
@@ -96,7 +96,7 @@ export interface Hold {
   readonly downgraded: boolean;
   readonly fromMs: number;
   untilMs: number;
-  /** By then it was over, for certain; between the two nobody can say. */
+  /** By then it was certainly over; between the two it is unknown. */
   overMs: number;
 }
 
@@ -109,7 +109,7 @@ export interface Operation {
   readonly boundMs: number;
   readonly queued: boolean;
   readonly askedMs: number;
-  /** When it first knew that it holds what it asked for. */
+  /** When it first knew that it was granted. */
   heldMs: number | undefined;
   doneMs: number | undefined;
   outcome: string | undefined;
@@ -125,7 +125,7 @@ interface Open {
   seenMs: number;
 }
 
-/** What the events say about who held what. */
+/** Which locks were held, according to the events. */
 export function accountOf(events: readonly Written[]): Account {
   const holds: Hold[] = [];
   const operations = new Map<string, Operation>();
@@ -165,7 +165,7 @@ export function accountOf(events: readonly Written[]): Account {
     }
     const held = open.get(event.id);
     if (event.e === 'check' && held !== undefined) {
-      // When it believes no more, it may have stopped at any time since it was last asked.
+      // When it is no longer valid, it may have ended at any time since it was last checked.
       for (const hold of held.holds) {
         hold.untilMs = event.until === 0 ? Math.min(hold.untilMs, held.seenMs) : event.until;
         hold.overMs = event.until === 0 ? event.t : event.until;

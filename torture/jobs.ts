@@ -1,6 +1,6 @@
 /**
- * What callers do with locks: every kind of lock, every way to wait, every way to end. Each job writes down what it was told, as
- * it is told, and never what it thinks that it knows.
+ * What callers do with locks: every kind of lock, every way to wait, every way to end. Each job writes down the answers
+ * that it gets, when it gets them, and never a conclusion of its own.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import redisExpLock from '../src/index';
@@ -20,7 +20,7 @@ type Mode = 'at-most-once' | 'until-success';
 const preferences = ['writer', 'reader', 'fair'] as const;
 const mutexes = ['{m}:1', '{m}:2', '{m}:3'];
 const waitMs = 4000;
-/** Nobody holds longer than that, if nothing is wrong. */
+/** No lock is held longer than that, if nothing is wrong. */
 const drainMs = 5000;
 
 export class Jobs {
@@ -170,7 +170,7 @@ export class Jobs {
       const askedMs = op.nowMs();
       if (this.#random() < 0.2 && !(await lock.tryLock())) return 'busy';
       if (!lock.locked) await lock.lock();
-      // It does not say how long it believes, but that it does: at that moment, and as long as it does not extend.
+      // It does not say for how long it is valid, but that it is: at that moment, and as long as it does not extend.
       op.hold({ fence: lock.fence, untilMs: lock.locked ? op.nowMs() : askedMs, overMs: op.nowMs() + lifetime });
       await op.pause();
       if (lock.locked) op.check(op.nowMs());

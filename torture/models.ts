@@ -1,8 +1,8 @@
 /**
  * The models that a history is checked with: each is a promise of the README, as a function from what was seen to what breaks it.
  *
- * Invariant: a model never accuses what it has not certainly seen. Two holds exclude one another only while both holders
- * were sure of theirs; a fence counts only if its holder was sure of it at some time.
+ * Invariant: a model reports only what is certain. Two grants conflict only while both were certainly valid; a fence counts
+ * only if its grant was certainly valid at some time.
  */
 import type { Account, Hold, Operation, Written } from './history';
 
@@ -16,13 +16,13 @@ export interface Violation {
   readonly toMs: number;
 }
 
-/** From a failover's beginning to its end. What was granted before it may be granted once more. */
+/** From the beginning of a failover to its end. A lock that was granted before it may be granted once more. */
 export interface Failover {
   readonly fromMs: number;
   readonly toMs: number;
 }
 
-/** A lock that expires: no two believe in it at the same time. Also of terms. */
+/** A lock that expires: no two grants are valid at the same time. Also for leaders' terms. */
 export function mutex(holds: readonly Hold[]): Violation[] {
   return excluding('mutex', holds, () => false);
 }
@@ -32,7 +32,7 @@ export function readersWriter(holds: readonly Hold[]): Violation[] {
   return excluding('readers-writer', holds, bothRead);
 }
 
-/** No more permits are out than there are. */
+/** No more permits are held than there are. */
 export function semaphore(holds: readonly Hold[], most: number): Violation[] {
   const violations: Violation[] = [];
   for (const some of byKey(holds)) {
@@ -77,7 +77,7 @@ function excluding(model: string, holds: readonly Hold[], mayShare: (a: Hold, b:
  */
 export function fences(holds: readonly Hold[], isQuorum = false): Violation[] {
   const violations: Violation[] = [];
-  // Also of those that were over at once.
+  // Also of grants that were over at once.
   const shared = new Set(holds.filter(({ downgraded }) => downgraded).map(({ key, fence }) => `${fence} of ${key}`));
   for (const some of byKey(holds.filter(({ fence, kind }) => fence > 0 && kind !== 'permits'))) {
     const largest = new Map<string, Hold>();
@@ -121,7 +121,7 @@ export function settles(operations: readonly Operation[], world: World): Violati
     }
     const endMs = doneMs ?? world.endOf(p);
     if (endMs === undefined) continue; // killed
-    const tookMs = endMs - askedMs - world.stoodStillMs(askedMs, endMs, p);
+    const tookMs = endMs - askedMs - world.pausedMs(askedMs, endMs, p);
     if (tookMs <= boundMs + world.slackMs) {
       if (doneMs !== undefined) continue;
       if (world.isFinished(p)) violations.push(about(operation, 'settles', `${job} ${id} never settled`, endMs));
@@ -136,7 +136,7 @@ export function settles(operations: readonly Operation[], world: World): Violati
 
 /** What a model must know of the processes. */
 export interface World {
-  /** Answers that may be. */
+  /** Answers that are allowed. */
   readonly outcomes: RegExp;
   /** For a machine that is busy. */
   readonly slackMs: number;
@@ -144,8 +144,8 @@ export interface World {
   endOf(p: string): number | undefined;
   /** It ended in order, and so leaves nothing open. */
   isFinished(p: string): boolean;
-  /** For how long of that time the process, or what all of them need, stood still. */
-  stoodStillMs(fromMs: number, toMs: number, p?: string): number;
+  /** For how long of that time the process, or what all of them need, was paused. */
+  pausedMs(fromMs: number, toMs: number, p?: string): number;
 }
 
 /** Once nothing goes wrong any more, a lock that callers are queued for is not idle. @returns also the longest such time. */
@@ -165,7 +165,7 @@ export function idle(
       for (const wait of waits) {
         const fromMs = Math.max(gap.fromMs, wait.askedMs);
         const toMs = Math.min(gap.toMs, wait.heldMs ?? wait.doneMs ?? fromMs);
-        const ms = toMs - fromMs - world.stoodStillMs(fromMs, toMs);
+        const ms = toMs - fromMs - world.pausedMs(fromMs, toMs);
         longestMs = Math.max(longestMs, ms);
         if (ms <= mostMs) continue;
         const message = `${key} was held by nobody for ${ms.toFixed(0)} ms while ${wait.id} was queued`;
@@ -185,7 +185,7 @@ function queuedByKey(operations: readonly Operation[]): Map<string, Operation[]>
   return waits;
 }
 
-/** When nobody held it, for certain. */
+/** When it was certainly free. */
 function gapsOf(holds: readonly Hold[], window: { readonly fromMs: number; readonly toMs: number }) {
   const gaps: { fromMs: number; toMs: number }[] = [];
   let freeMs = window.fromMs;
@@ -214,7 +214,7 @@ export function once(events: readonly Written[]): Violation[] {
   return violations;
 }
 
-/** A cached value was loaded by somebody, and not longer ago than values are kept. */
+/** A cached value was loaded by a caller, and not longer ago than values are kept. */
 export function cached(events: readonly Written[], operations: readonly Operation[], ttlMs: number): Violation[] {
   const violations: Violation[] = [];
   const loads = new Map<string, number>();
@@ -250,7 +250,7 @@ function byKey(holds: readonly Hold[]): Iterable<Hold[]> {
   return keys.values();
 }
 
-/** In the order in which they began; those that no holder was ever sure of are left out. */
+/** In the order in which they began, without those that were never certainly valid. */
 function sorted(holds: readonly Hold[]): Hold[] {
   return holds.filter(({ fromMs, untilMs }) => untilMs > fromMs).sort((a, b) => a.fromMs - b.fromMs);
 }

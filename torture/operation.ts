@@ -1,4 +1,4 @@
-/** One call of one caller, from its asking to its end, as it goes into the diary. */
+/** One call of one caller, from its beginning to its end, as it goes into the diary. */
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import redisExpLock from '../src/index';
 import { type Diary, type HoldKind, nowMs } from './history';
@@ -34,7 +34,7 @@ export class Operation {
     diary.write({ e: 'ask', ...asked });
   }
 
-  /** Whatever comes of it is written down. */
+  /** Every outcome is written down. */
   async through(work: () => Promise<string>): Promise<void> {
     let outcome: string;
     try {
@@ -49,7 +49,7 @@ export class Operation {
     return nowMs();
   }
 
-  /** Until when the lease believes at least; 0: it does not. */
+  /** Until when the lease is valid at least; 0: it is not. */
   until(lease: redisExpLock.Lease): number {
     const beforeMs = nowMs();
     const leftMs = lease.remaining();
@@ -91,7 +91,7 @@ export class Operation {
     return sleep(dice < 0.9 ? this.#random() * 10 : dice < 0.98 ? this.#random() * 120 : this.#random() * 800);
   }
 
-  /** Works under the lease, and gives it back; or not, where it ends by itself. */
+  /** Works under the lease, and releases it; or not, if it ends by itself. */
   async use(lease: redisExpLock.Lease, { isHeld = false, isRenewed = false } = {}): Promise<string> {
     await this.work(lease, isHeld);
     const dice = this.#random();
@@ -121,7 +121,7 @@ export class Operation {
 
   /**
    * A while under a signal. It counts as held when it has not aborted, although all timers that are due have run: those are the ones
-   * that the event loop finds when it next looks at the clock, a turn later.
+   * that the event loop finds when it next reads the clock, a turn later.
    */
   async watch(signal: AbortSignal): Promise<void> {
     await sleep(10);

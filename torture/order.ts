@@ -1,4 +1,4 @@
-/** What the conductor of a round tells its processes: once at their start, and later by messages. */
+/** The orders of a round to its processes: one at their start, and later messages. */
 
 /** Where the locks live, as a process that uses them sees it. */
 export type Address =
@@ -23,9 +23,9 @@ export interface Order {
 export type Message =
   /** Sets its wall clock off by so much. */
   | { readonly clockMs: number }
-  /** The event loop stands still. */
+  /** The event loop is blocked. */
   | { readonly blockMs: number }
-  /** No more calls; what is open is ended, closed and then told with `finished`. */
+  /** No more calls; what is open is ended, closed and then reported with `finished`. */
   | { readonly finish: true };
 
 export const permitsInAll = 5;

@@ -24,12 +24,12 @@ export class Progress {
   over({ grants, faults, operations, violations, excused, longestIdleMs }: RoundReport): void {
     const sum = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((a, b) => a + b, 0);
     this.#grants += sum(grants);
-    const told = [`${operations} calls`, `${sum(grants)} grants`, `${sum(faults)} faults`];
-    if (longestIdleMs > 0) told.push(`idle ${longestIdleMs.toFixed(0)} ms`);
-    if (excused > 0) told.push(`${excused} excused by a failover`);
-    told.push(violations.length === 0 ? 'ok' : `${violations.length} BROKEN`);
+    const parts = [`${operations} calls`, `${sum(grants)} grants`, `${sum(faults)} faults`];
+    if (longestIdleMs > 0) parts.push(`idle ${longestIdleMs.toFixed(0)} ms`);
+    if (excused > 0) parts.push(`${excused} excused by a failover`);
+    parts.push(violations.length === 0 ? 'ok' : `${violations.length} BROKEN`);
     this.#clear();
-    console.log(`${this.#round}: ${told.join(', ')}`);
+    console.log(`${this.#round}: ${parts.join(', ')}`);
   }
 
   trouble({ message }: Error): void {

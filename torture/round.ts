@@ -1,6 +1,6 @@
 /**
  * One round at one place: processes take locks of every kind while things go wrong, then nothing goes wrong any more, then they
- * end in order; and what they wrote down is held against the models.
+ * end in order; and their diaries are checked with the models.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -24,7 +24,7 @@ export interface RoundOptions {
   /** How long things go wrong, and how long they then do not. */
   readonly faultsMs: number;
   readonly calmMs: number;
-  /** Told of each fault. */
+  /** Called with each fault. */
   readonly onFault?: ((what: string) => void) | undefined;
 }
 
@@ -40,9 +40,9 @@ export interface RoundReport {
   readonly longestIdleMs: number;
 }
 
-/** Entries of the dead have expired by then, and grants that nobody confirms. */
+/** Entries of dead processes have expired by then, and unconfirmed grants. */
 const recoveryMs = 6500;
-/** A process that is queued asks by itself after a second at most. */
+/** A queued process polls after a second at most. */
 const mostIdleMs = 1500;
 
 const outcomes =
@@ -102,13 +102,13 @@ function faultsOf(team: Team, between: (from: number, to: number) => number): Fa
   const any = (): Member => team.alive[Math.floor(between(0, team.alive.length))]!;
   const clock = async (): Promise<void> => {
     const ms = Math.round(between(-60_000, 60_000));
-    team.tell(any(), { clockMs: Math.abs(ms) < 20_000 ? 0 : ms });
+    team.send(any(), { clockMs: Math.abs(ms) < 20_000 ? 0 : ms });
   };
   return [
     { name: 'process killed', weight: 4, run: () => team.killAndReplace(any()) },
     { name: 'process stopped', weight: 6, run: () => team.stop(any(), between(50, 1500)) },
     { name: 'clock set', weight: 3, run: clock },
-    { name: 'event loop blocked', weight: 3, run: async () => team.tell(any(), { blockMs: between(50, 700) }) },
+    { name: 'event loop blocked', weight: 3, run: async () => team.send(any(), { blockMs: between(50, 700) }) },
   ];
 }
 
@@ -178,7 +178,7 @@ function worldOf(events: readonly Written[], team: Team): World {
     slackMs: 6000,
     endOf: (p) => (members.get(p)?.end === 'killed' ? undefined : lastMs),
     isFinished: (p) => members.get(p)?.end === 'finished',
-    stoodStillMs: (fromMs, toMs, p) =>
+    pausedMs: (fromMs, toMs, p) =>
       stalls
         .filter((stall) => p === undefined || stall.p === p)
         .reduce((sum, each) => sum + Math.max(0, Math.min(toMs, each.toMs) - Math.max(fromMs, each.fromMs)), 0),

@@ -53,7 +53,7 @@ export class Team {
     await this.#startOne();
   }
 
-  /** It stands still for so long. */
+  /** It is stopped for so long. */
   async stop(member: Member, ms: number): Promise<void> {
     const stopped = { fromMs: nowMs(), toMs: Number.POSITIVE_INFINITY };
     member.stops.push(stopped);
@@ -63,15 +63,15 @@ export class Team {
     stopped.toMs = nowMs();
   }
 
-  tell(member: Member, message: Message): void {
+  send(member: Member, message: Message): void {
     member.child.send(message);
   }
 
-  /** Each ends what it is at, closes, and leaves by itself. */
+  /** Each ends what it is doing, closes, and exits by itself. */
   async finish(): Promise<void> {
     await Promise.all(
       this.alive.map(async (member) => {
-        this.tell(member, { finish: true });
+        this.send(member, { finish: true });
         const end = member.child.receive<string>().then(async (word) => {
           await exited(member.child);
           return word === 'finished' && member.child.exitCode === 0 ? 'finished' : 'hangs';

@@ -1,4 +1,4 @@
-// One process of a round: callers that take locks of every kind, one after the other, and write down what they were told.
+// One process of a round: callers that take locks of every kind, one after the other, and write down the answers.
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { mulberry32 } from '../test/simulation/events';
 import { dial } from './dial';
@@ -49,7 +49,7 @@ function obey(message: Message, finish: () => void): void {
 async function finish(jobs: Jobs, close: () => void, stalls: NodeJS.Timeout): Promise<void> {
   isOver = true;
   let step = 'calls';
-  // Told only when it does not end: what it still waits for.
+  // Reported only when it does not end: what it still waits for.
   setTimeout(() => console.error(step, process.getActiveResourcesInfo().join(' ')), tellAfterMs).unref();
   jobs.stop();
   await callersEnded;
@@ -78,7 +78,7 @@ function block(ms: number): void {
   while (performance.now() < endMs);
 }
 
-/** A busy machine is none of the library's. */
+/** Delays of a busy machine are no fault of the library. */
 function watchStalls(): NodeJS.Timeout {
   const everyMs = 20;
   let lastMs = nowMs();

@@ -38,8 +38,8 @@ export async function open(url, { lifetime }) {
     },
     hold: (key, work) =>
       withLock.run(key, (lease) => {
-        const told = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }));
-        return work({ told, fence: lease.fence });
+        const notified = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }));
+        return work({ notified, fence: lease.fence });
       }),
   };
 }

@@ -32,13 +32,13 @@ export async function open(url, { lifetime }) {
       return { release: () => mutex.release() };
     },
     async hold(key, work) {
-      let tell;
-      const told = new Promise((resolve) => {
-        tell = resolve;
+      let notify;
+      const notified = new Promise((resolve) => {
+        notify = resolve;
       });
-      const mutex = mutexOf(key, undefined, { onLockLost: tell });
+      const mutex = mutexOf(key, undefined, { onLockLost: notify });
       await mutex.acquire();
-      await work({ told }).finally(() => mutex.release());
+      await work({ notified }).finally(() => mutex.release());
     },
   };
 }

@@ -38,8 +38,8 @@ export async function open(url, { lifetime }) {
     },
     hold: (key, work) =>
       lockOf(key).using((aborted) => {
-        const told = new Promise((resolve) => aborted.addEventListener('abort', resolve, { once: true }));
-        return work({ told });
+        const notified = new Promise((resolve) => aborted.addEventListener('abort', resolve, { once: true }));
+        return work({ notified });
       }),
   };
 }

@@ -39,8 +39,8 @@ export async function open(url, { lifetime }, Redlock = require('redlock').defau
     },
     hold: (key, work) =>
       redlock.using([key], lifetime, (aborted) => {
-        const told = new Promise((resolve) => aborted.addEventListener('abort', resolve, { once: true }));
-        return work({ told });
+        const notified = new Promise((resolve) => aborted.addEventListener('abort', resolve, { once: true }));
+        return work({ notified });
       }),
   };
 }

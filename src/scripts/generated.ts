@@ -1,6 +1,6 @@
 // Made by `npm run generate` from the .lua files beside it; do not edit.
 
-// biome-ignore-all lint/style/useTemplate: what stands between two parts may be a line end only
+// biome-ignore-all lint/style/useTemplate: the text between two parts may be a line end only
 
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 

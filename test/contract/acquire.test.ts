@@ -87,7 +87,7 @@ describeEach('acquire', (here) => {
       expect(await lease()).to.equal(true);
     });
 
-    it('callers who contend never overlap, and all are served', async () => {
+    it('callers that contend never overlap, and all are served', async () => {
       let inside = 0;
       let served = 0;
       const contenders = [withLock, other].flatMap((side) => new Array(10).fill(side));
@@ -132,7 +132,7 @@ describeEach('acquire', (here) => {
       expect(await here.holder(key)).to.equal(lease.token);
     });
 
-    it('H11: no token in what is printed of a lease, of its errors, or of what is told to listeners', async () => {
+    it('H11: no token in what is printed of a lease, of its errors, or of what listeners get', async () => {
       const told: unknown[] = [];
       let token = '';
       const channels = ['tracing:redis-exp-lock:acquire:asyncEnd', 'redis-exp-lock:release', 'redis-exp-lock:lost'];
@@ -339,7 +339,7 @@ describeEach('acquire', (here) => {
   });
 
   describe('diagnostics', () => {
-    it('an acquire, a release and a loss are told', async () => {
+    it('an acquire, a release and a loss are published', async () => {
       const isOurs = (event: { key: unknown }): boolean => event.key === key; // the channels are the whole process's
       const traces = (
         await published('tracing:redis-exp-lock:acquire:start', async () => {
@@ -421,7 +421,7 @@ describeEach('acquire', (here) => {
       await waitFor(async () => (await here.holder(key)) === null);
     });
 
-    it('H6: it is asked for again where the wait allows, and counts from before that attempt', async () => {
+    it('H6: it is requested again if the wait allows, and counts from before that attempt', async () => {
       const connection = await here.connection();
       connection.proxy.rule({ match: 'script', nth: 1 }, delayReply(1_100));
       const late = redisExpLock({ redis: connection.redis, lifetime: 1_000, commandTimeout: 5_000 });

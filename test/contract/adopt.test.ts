@@ -160,7 +160,7 @@ describeEach('detach and adopt', (here) => {
   });
 
   describe('adopt', () => {
-    it('is the same hold: its token and fence, the lifetime from now; released by it', async () => {
+    it('is the same held lock: its token and fence, the lifetime from now; released by it', async () => {
       const lease = await withLock.promise(key, { lifetime: 2_000 });
       const detached = sent(lease.detach());
       const adopted = (await worker.adopt(detached))!;

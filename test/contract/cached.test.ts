@@ -72,7 +72,7 @@ describeEach('cached', (here) => {
     expect(loads).to.equal(4);
   });
 
-  it('stored only while still held: who was overtaken stores nothing, and hands its own value back', async () => {
+  it('stored only while still held: a caller that was overtaken stores nothing, and returns its own value', async () => {
     const load = async () => {
       await here.seize(key, 10_000);
       return 'stale';

@@ -59,7 +59,7 @@ describeEach('close', (here) => {
     expect(await here.holder(key)).to.equal(stranger);
   });
 
-  it('who holds is awaited, and may go on: extend, release, run', async () => {
+  it('a holder is awaited, and may go on: extend, release, run', async () => {
     const lease = await withLock.promise(key);
     let finish!: (value: string) => void;
     const running = withLock.run(`${key}:run`, () => new Promise<string>((resolve) => (finish = resolve)));
@@ -93,7 +93,7 @@ describeEach('close', (here) => {
     await waitFor(async () => (await here.holder(key)) === null);
   });
 
-  it('H35: it ends also when the time of a holder is over between two looks at it', async () => {
+  it('H35: it ends also when the time of a holder is over between two checks', async () => {
     // A clock that goes on by a little each time it is looked at. Redis's answers alone make the test go on.
     const clock = sinon.useFakeTimers({ toFake: ['Date', 'performance'], now: Date.now() });
     const stepMs = 0.01;

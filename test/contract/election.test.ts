@@ -333,7 +333,7 @@ describeEach(
       expect(ids[0]).to.not.equal(ids[1]);
     });
 
-    it('close(): a campaign rejects, a leader is told to stop and waited for, and nothing can be asked any more', async () => {
+    it('close(): a campaign rejects, a leader is asked to stop and waited for, and every later call is refused', async () => {
       let begun = false;
       const leading = one.lead(async (term) => {
         begun = true;

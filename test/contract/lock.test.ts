@@ -29,7 +29,7 @@ describeEach('Lock', (here) => {
     expect(await here.holder(key)).to.equal(null);
   });
 
-  it('lives for a minute unless it is told otherwise', async () => {
+  it('lives for a minute by default', async () => {
     const usual = new Lock(key, { redis: here.redis });
     await usual.lock();
     expect(await here.leftMs(key)).to.be.within(50_000, 60_000);
@@ -103,7 +103,7 @@ describeEach('Lock', (here) => {
     expect(await here.holder(key)).to.equal(null);
   });
 
-  it('synchronize resolves, as Ruby’s does, although the lock was lost meanwhile; `signal` told', async () => {
+  it('synchronize resolves, as Ruby’s does, although the lock was lost meanwhile; `signal` has aborted', async () => {
     const result = await lock.synchronize(async () => {
       const { signal } = lock;
       await here.seize(key);
@@ -192,7 +192,7 @@ describeEach('Lock', (here) => {
       expect(await both(unlock, async () => Number(await shared.tryLock()))).to.equal(false);
     });
 
-    it('what the first is told is not the second’s: fence, signal, locked, extend, keyOwned', async () => {
+    it('what the first gets is not the second’s: fence, signal, locked, extend, keyOwned', async () => {
       const told = await both(async (secondFence) => {
         const { fence, signal, locked } = shared;
         expect(secondFence).to.be.greaterThan(0);

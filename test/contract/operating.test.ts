@@ -82,7 +82,7 @@ describeEach('operating', (here) => {
       lockAt(here.redis, { prefix: 'app:' }).list({ scan: true });
     });
 
-    it('a scan finds every lock under its prefix, and says what it has looked at', async () => {
+    it('a scan finds every lock under its prefix, and says what it has covered', async () => {
       const [one, other] = [lockAt(here.redis, { prefix: `${key}*[a]?\\` }), lockAt(here.elsewhere)];
       await Promise.all([one.promise('1', { owner: 'me' }), one.promise('2'), other.promise(`${key}xay`)]);
       const list = other.list({ prefix: `${key}*[a]?\\`, scan: true });
@@ -120,10 +120,10 @@ describeEach('operating', (here) => {
     });
 
     it('a short lease is listed although it was renewed since it was written down', async () => {
-      const one = lockAt(here.redis, { register: true, prefix: key, lifetime: 400 });
+      const one = lockAt(here.redis, { register: true, prefix: key, lifetime: 1_500 });
       const other = lockAt(here.elsewhere, { prefix: key });
       await one.run(':short', async () => {
-        await sleep(700);
+        await sleep(1_800);
         expect(await listed(other)).to.have.length(1);
       });
     });

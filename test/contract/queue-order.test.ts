@@ -59,7 +59,7 @@ describeEach('turns', (here) => {
     expect(served).to.equal(100);
   });
 
-  it('H36: who gives up leaves nothing behind, and the lock goes on to who is left', async () => {
+  it('H36: a caller that gives up leaves nothing behind, and the lock goes on to the others', async () => {
     const held = await lock(here.redis).promise(key);
     const waiting = lock(here.elsewhere);
     const abort = new AbortController();

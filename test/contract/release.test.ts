@@ -74,7 +74,7 @@ describeEach('release', (here) => {
       expect(await here.holder(key)).to.equal(null);
     });
 
-    it('from the moment it is asked for, nothing remains', async () => {
+    it('from the moment it is requested, nothing remains', async () => {
       const lease = await withLock.promise(key);
       const releasing = lease();
       expect(lease.remaining()).to.equal(0);
@@ -182,7 +182,7 @@ describeEach('release', (here) => {
       expect(await here.holder(key)).to.equal(null);
     });
 
-    it('all who asked at once hear of it, callbacks too', async () => {
+    it('all callers of one moment get the answer, callbacks too', async () => {
       const connection = await here.connection();
       const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000 }).promise(key);
       connection.proxy.rule({ match: 'script', nth: 1 }, answer('-LOADING in progress\r\n'));

@@ -58,7 +58,7 @@ describeEach('RWLock', (here) => {
 
   afterEach(() => Promise.all(open.splice(0).map((lock) => lock.close({ drain: false }))));
 
-  describe('who may hold it beside whom', () => {
+  describe('which holders exclude each other', () => {
     it('readers share, also those of other processes; a writer excludes all', async () => {
       const leases = await Promise.all([make().acquireRead(), make().acquireRead(), elsewhere().acquireRead()]);
       expect(leases.map(({ mode }) => mode)).to.deep.equal(['read', 'read', 'read']);
@@ -185,7 +185,7 @@ describeEach('RWLock', (here) => {
       expect(await second.release()).to.equal(true);
     });
 
-    it('H44: two writes of one object never share a hold', async () => {
+    it('H44: two writes of one object never share a lock', async () => {
       const lock = make();
       let inside = 0;
       const fences = await Promise.all(
@@ -202,7 +202,7 @@ describeEach('RWLock', (here) => {
     });
   });
 
-  describe('who goes first', () => {
+  describe('the order of admission', () => {
     /** A reader holds; a writer waits: a newcomer that reads is held back, or gets in. */
     async function newcomer(options: Options, wait: object, isHeld: boolean): Promise<void> {
       const reader = await make(options).acquireRead();

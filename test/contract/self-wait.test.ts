@@ -17,7 +17,7 @@ describeEach('one’s own hold', (here) => {
     withLock = redisExpLock({ redis: here.redis, lifetime: 10_000 });
   });
 
-  it('H70: a nested call times out, and its error names the caller’s own hold', async () => {
+  it('H70: a nested call times out, and its error names the caller’s own lock', async () => {
     await withLock.run(key, async ({ fence }) => {
       const error = await failure(withLock.run(key, { timeout: 50 }, () => {}));
       expect(error).to.be.instanceOf(redisExpLock.LockTimeoutError);
@@ -47,7 +47,7 @@ describeEach('one’s own hold', (here) => {
     expect([await outer, await inner]).to.deep.equal(['outer', 'inner']);
   });
 
-  it('readers may read again; a writer who reads, and a reader who writes, would wait for themselves', async () => {
+  it('readers may read again; a writer that reads, and a reader that writes, would wait for themselves', async () => {
     const rw = new redisExpLock.RWLock(key, { redis: here.redis });
     await rw.read(endless, () => rw.read(endless, () => {}));
     await rw.read(async () => {

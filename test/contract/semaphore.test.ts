@@ -61,7 +61,7 @@ describeEach('Semaphore', (here) => {
     expect(most).to.be.at.most(3);
   });
 
-  it('strict order of arrival: who wants little does not pass who wants much', async () => {
+  it('strict order of arrival: a caller that wants few permits does not pass one that wants many', async () => {
     const lease = await make().acquire(2);
     const much = elsewhere().acquire(3, byPlace);
     await stands(much);
@@ -111,7 +111,7 @@ describeEach('Semaphore', (here) => {
     expect(thrown(() => make('3' as unknown as number))).to.be.instanceOf(TypeError);
   });
 
-  it('two processes that disagree about the limit: the second is told, by name and with both numbers', async () => {
+  it('two processes that disagree about the limit: the second gets an error with both numbers', async () => {
     const lease = await make(3).acquire();
     const error = await failure(elsewhere(5).acquire());
     expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
@@ -121,7 +121,7 @@ describeEach('Semaphore', (here) => {
     await (await elsewhere(5).acquire(5)).release(); // nothing is out: the limit may change
   });
 
-  it('run: renewed, one permit unless told otherwise, released', async () => {
+  it('run: renewed, one permit by default, released', async () => {
     const semaphore = make(2);
     const seen = await semaphore.run({ lifetime: 1_500 }, async (lease) => {
       await sleep(1_900);

@@ -157,7 +157,7 @@ describeEach(
         expect([one.mode, await one.release(), await members()]).to.deep.equal(['write', true, 0]);
       });
 
-      it('H84: the loss of the member is told to all', async () => {
+      it('H84: the loss of the member is a loss for all', async () => {
         const leases = await readers(make({ autoExtend: false }), 5);
         const signals = leases.map(({ signal }) => signal);
         await here.remove(key);

@@ -135,7 +135,7 @@ describeWithEngine('shared memory under attack', function () {
       'its folder': () => rmSync(folder(), { recursive: true }),
     };
     for (const [what, remove] of Object.entries(deletions)) {
-      it(`${what}: every process goes on in a new one; who held a lock is told, and fences rise`, async () => {
+      it(`${what}: every process goes on in a new one; holders learn of the loss, and fences rise`, async () => {
         const name = what.replaceAll(' ', '_');
         const other = stress('obey', name);
         expect(await other.receive()).to.equal('ready');

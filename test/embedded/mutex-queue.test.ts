@@ -52,7 +52,7 @@ describe('the queue of a row', () => {
     expect(row.queueEndMs).to.equal(nowMs + 10_000);
   });
 
-  it('a first ticket is the time, or one more than the last; a holder whose release wakes nobody is told of', () => {
+  it('a first ticket is the time, or one more than the last; a holder whose release wakes no waiter is reported', () => {
     expect(put('a', 0)).to.deep.equal({ ticket: nowMs * 1000, before: 0, outside: false });
     expect(put('b', 0)).to.deep.equal({ ticket: nowMs * 1000 + 1, before: 1, outside: false });
     row.token = 'of another client';

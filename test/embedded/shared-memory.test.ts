@@ -92,7 +92,7 @@ describeWithEngine('shared memory', function () {
     });
   });
 
-  describe('who owns what', () => {
+  describe('ownership', () => {
     it('H47: one lifetime is nobody else’s: a short one neither ends nor prolongs a long one', async () => {
       const store = open('lifetimes');
       const long = await redisExpLock({ redis: store }).promise('long', { lifetime: 60_000 });

@@ -49,7 +49,7 @@ describe('events', () => {
     expect(unheard).to.deep.equal(['function', 'ERR_LOCK_ATTEMPTS', null, true]);
   });
 
-  it('several keys are their list; each kind of lock and of store is told', async () => {
+  it('several keys are their list; each kind of lock and of store is named', async () => {
     const withLock = redisExpLock({ redis: redisExpLock.memoryStore(), prefix: 'p:' });
     const [release] = await published('redis-exp-lock:release', async () => (await withLock.promise(['a', 'b']))());
     expect(release).to.include({ kind: 'mutex', store: 'memory', name: '', released: true });

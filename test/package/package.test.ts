@@ -127,9 +127,9 @@ describe('the packed library', function () {
     expect(internals).to.deep.equal([]);
   });
 
-  it('unpacks to less than 630 kB', () => {
+  it('unpacks to less than 640 kB', () => {
     const sizes = filesIn(installed).map((file) => statSync(join(installed, file)).size);
-    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(630_000);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(640_000);
   });
 
   it('needs uuid at run time, and nothing else', () => {
@@ -280,7 +280,7 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
     remove();
   });
 
-  it('works where there is no SQLite; a caller that asks for shared memory is told in one line what to install', async () => {
+  it('works where there is no SQLite; a caller of shared memory gets one line that says what to install', async () => {
     const program = `
       process.getBuiltinModule = undefined; // a Node that has it loses it
       const redisExpLock = require('redis-exp-lock');

@@ -101,7 +101,7 @@ describe('the live page', () => {
     }
   });
 
-  describe('who is answered', () => {
+  describe('which requests are answered', () => {
     it('without authorize: this machine only, by Host, and by address where it is known', async () => {
       mounted = lockPage({ redis: memoryStore() });
       for (const host of ['127.0.0.1', '127.0.0.1:80', 'localhost', 'LOCALHOST:7400', '[::1]', '[::1]:7400'])
@@ -331,7 +331,7 @@ describe('the live page', () => {
     });
   });
 
-  describe('what it costs, and what it does not tell', function () {
+  describe('what it costs, and what it does not show', function () {
     this.timeout(60_000);
     let redis: RedisServer;
     let client: Client;
@@ -426,7 +426,7 @@ describe('the live page', () => {
       await withLock.close({ drain: false });
     });
 
-    it('tells what was lost in the last hour by processes that register, before anybody looked, too', async () => {
+    it('shows what processes that register lost in the last hour, before the page was opened, too', async () => {
       const withLock = redisExpLock({ redis: client, prefix: 'loss:', register: true, lifetime: 300 });
       const kept = await withLock.promise('kept', { lifetime: 60_000 });
       const lost = await withLock.promise('taken', { autoExtend: true });
@@ -462,7 +462,7 @@ describe('the live page', () => {
       await lease();
     });
 
-    it('a viewer without room is kept nothing for, and is told all there is once there is room', async () => {
+    it('for a viewer without room nothing is kept; once there is room, it gets a snapshot', async () => {
       const page = lockPage({ redis: client, prefix: 'slow:' });
       let response: any;
       let hasRoom = false;

@@ -178,7 +178,7 @@ describe('the live page in Chromium', function () {
     await status('live');
   });
 
-  it('a click opens the queue; there, a lock is freed, and its holder is told at once', async () => {
+  it('a click opens the queue; there, a lock is freed, and its holder is notified at once', async () => {
     const lease = await withLock.promise('stale');
     const taken = new Promise<any>((resolve) => {
       lease.signal.addEventListener('abort', () => resolve(lease.signal.reason));

@@ -61,7 +61,7 @@ describe('Election, among processes', function () {
     for (const each of all) expect(each.some(([fence]) => firstHalf.includes(fence))).to.equal(true);
   });
 
-  it('H86: stopped for longer than its lifetime (SIGSTOP): its function is told, and has settled before it campaigns again', async () => {
+  it('H86: stopped for longer than its lifetime (SIGSTOP): its function is notified, and has settled before it campaigns again', async () => {
     const child = await candidate(500);
     const { begins } = await child.receive();
     const election = new redisExpLock.Election(name, { redis: client, lifetime: 500 });

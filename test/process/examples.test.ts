@@ -16,7 +16,7 @@ const shows: Record<string, RegExp> = {
   cron: /it ran 1 time\n/,
   nightly: /^(?!.*done here.*done here).*T03:00:00.000Z, fence true.*done here.*two timers each/s,
   leader: /(?:(?:ann|bob|eve) leads\n){3}20 changes were read, each once, in their order/,
-  'leader-sigterm': /leads\nis told: SIGTERM\ntidied up\nthe next one leads at once/,
+  'leader-sigterm': /leads\nis asked to stop: SIGTERM\ntidied up\nthe next one leads at once/,
 };
 const withoutRedis = { ...shows, fence: /slow writes, fence \d+\n {2}file: refused\nfile: quick\n/ };
 

@@ -182,7 +182,7 @@ describe('the end of a process', function () {
       });
     }
 
-    it('any other process is told nothing', async () => {
+    it('any other process gets no warning', async () => {
       const process = processes.quiet!;
       expect((await exited(process)).code).to.equal(0);
       expect(process.output()).to.equal('');

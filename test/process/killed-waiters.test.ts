@@ -39,7 +39,7 @@ describe('readers, writers and permits among processes', function () {
 
   for (const place of ['Redis', 'shared memory']) {
     const test = place === 'shared memory' && noEngine !== undefined ? it.skip : it;
-    test(`H29, H43: five of each are killed (kill -9): who stands behind them has it after one delay, on ${place}`, async () => {
+    test(`H29, H43: five of each are killed (kill -9): the next behind them has it after one delay, on ${place}`, async () => {
       const name = 'killed';
       const redis = place === 'Redis' ? client : sharedMemoryStore(name);
       const base = uniqueKey('killed');
@@ -105,7 +105,7 @@ describe('readers, writers and permits among processes', function () {
     ],
   ];
   for (const [what, make] of crowds) {
-    it(`H30: commands for each release do not grow with those who wait ${what}: 20, and 200`, async () => {
+    it(`H30: commands for each release do not grow with the waiters ${what}: 20, and 200`, async () => {
       const each: number[] = [];
       for (const waiters of [20, 200]) {
         const key = uniqueKey('crowd');

@@ -111,7 +111,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
     expect(await stage.holder()).to.equal(null);
   });
 
-  it('a lock that is held, its release in the buffer: told, and free when the server goes on (H3, H17)', async () => {
+  it('a lock that is held, its release in the buffer: an error, and free when the server goes on (H3, H17)', async () => {
     const { server, key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, commandTimeout: 200 });
     const lease = await withLock.promise(key);

@@ -77,7 +77,7 @@ describe('the queue among processes', function () {
     }
 
     /** All of them are queued, behind a holder of ours. */
-    async function standInLine(users: number, holdMs = 0): Promise<redisExpLock.Lease> {
+    async function fillQueue(users: number, holdMs = 0): Promise<redisExpLock.Lease> {
       const held = await withLock.promise(key);
       for (const each of children) each.send({ key, users, holdMs });
       await stands(count);
@@ -86,7 +86,7 @@ describe('the queue among processes', function () {
 
     it('H30, H32: 200 waiters: a few commands for all, in turn, none left out', async () => {
       const usersEach = 40;
-      const held = await standInLine(usersEach);
+      const held = await fillQueue(usersEach);
       const before = await commandStats(client);
       expect(await held.release()).to.equal(true);
       const all = await told();
@@ -120,8 +120,8 @@ describe('the queue among processes', function () {
       await nothingLeft();
     });
 
-    it('H29: five in front are stopped (SIGSTOP): who stands behind them has it after one delay; later they go on', async () => {
-      const held = await standInLine(2);
+    it('H29: five in front are stopped (SIGSTOP): the next behind them has it after one delay; later they go on', async () => {
+      const held = await fillQueue(2);
       const waiting = withLock.promise(key);
       await stands(count + 1);
       await Promise.all(children.map(stop));
@@ -142,8 +142,8 @@ describe('the queue among processes', function () {
       await nothingLeft();
     });
 
-    it('H29: five in front are killed (kill -9): who stands behind them has it after one delay', async () => {
-      const held = await standInLine(3);
+    it('H29: five in front are killed (kill -9): the next behind them has it after one delay', async () => {
+      const held = await fillQueue(3);
       const waiting = withLock.promise(key);
       await stands(count + 1);
       await Promise.all(children.map(kill9));

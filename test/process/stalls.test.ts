@@ -164,7 +164,7 @@ describe('stalls', function () {
       expect(extended).to.equal(true);
     });
 
-    it('ahead: lost at once, told within a second or so although the lifetime is a minute, and for good', () => {
+    it('ahead: lost at once, noticed within a second or so although the lifetime is a minute, and for good', () => {
       expect(report.ahead.remaining).to.deep.equal([0, 0]);
       expect(report.ahead.reason).to.equal('stalled');
       expect(report.ahead.extended).to.deep.equal([false, false, false]);
@@ -190,7 +190,7 @@ describe('stalls', function () {
       expect(await exited(careless)).to.deep.equal({ code: 0, signal: null });
     });
 
-    it('who listens is told all the same', () => {
+    it('a listener is notified all the same', () => {
       expect(report.callbackErrors).to.equal(1);
       expect(report.lost.slice(0, 4), 'released by us').to.deep.equal([null, null, null, null]);
       // 'stalled' where the machine was too busy to notice the end in time.
@@ -200,7 +200,7 @@ describe('stalls', function () {
     });
   });
 
-  it('H20: a loss that nobody looks at costs nothing', async () => {
+  it('H20: a loss without a listener costs nothing', async () => {
     const client = await connect(url);
     const withLock = redisExpLock({ redis: client, lifetime: 600 });
     const leases = await Promise.all(Array.from({ length: 100 }, (_, i) => withLock.promise(`${key}:${i}`)));

@@ -102,7 +102,7 @@ describe('a client that is not connected', () => {
   }
 
   for (const options of [{}, { maxRetries: 1_000 }, { timeout: LONG_MS }]) {
-    it(`never connected, ${JSON.stringify(options)}: told at once what is missing, and nothing is sent later`, async () => {
+    it(`never connected, ${JSON.stringify(options)}: an error at once that says what is missing, and nothing is sent later`, async () => {
       const redis = unconnected();
       const withLock = redisExpLock({ redis });
       const error = await backendError(withLock.promise(stage.key, options));
@@ -114,7 +114,7 @@ describe('a client that is not connected', () => {
     });
   }
 
-  it('closed: told at once, by acquire, extend, release and inspect', async () => {
+  it('closed: an error at once, by acquire, extend, release and inspect', async () => {
     const redis = await stage.through();
     const withLock = redisExpLock({ redis, lifetime: LONG_MS });
     const lease = await withLock.promise(stage.key);
@@ -157,7 +157,7 @@ describe('a client that is not connected', () => {
       expect(await stage.holder()).to.equal(lease.token);
     });
 
-    it(`reconnecting, ${title}: not back in time, the caller is told, and nothing is sent later (H3)`, async () => {
+    it(`reconnecting, ${title}: not back in time, the caller gets an error, and nothing is sent later (H3)`, async () => {
       const { proxy, key } = stage;
       const redis = await stage.through(options);
       const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout });
@@ -223,11 +223,11 @@ describe('a client that is not connected', () => {
   }
 });
 
-describe('callers who ask at the same time (H26, H44)', () => {
+describe('concurrent callers (H26, H44)', () => {
   const stage = useStage();
 
   for (const owner of [undefined, 'the same owner']) {
-    it(`never share a hold, with ${owner ?? 'no owner'}: one of fifty gets it (H26, H44)`, async () => {
+    it(`never share a lock, with ${owner ?? 'no owner'}: one of fifty gets it (H26, H44)`, async () => {
       const { key } = stage;
       const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, owner });
       const outcomes = await Promise.allSettled(Array.from({ length: 50 }, () => withLock.promise(key)));
@@ -240,7 +240,7 @@ describe('callers who ask at the same time (H26, H44)', () => {
     });
   }
 
-  it('never share a hold when replies are lost and everybody tries again (H2, H44)', async () => {
+  it('never share a lock when replies are lost and all try again (H2, H44)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
     for (const nth of [1, 2, 4]) proxy.rule({ match: isAcquire, nth }, reset());

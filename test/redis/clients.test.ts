@@ -203,7 +203,7 @@ describe('a client of its kind', () => {
   });
 
   describe('Valkey GLIDE without a connection (H3)', () => {
-    it('it tells nobody: an attempt is of unknown outcome, and whatever still runs leaves nothing behind', async () => {
+    it('it reports nothing: an attempt is of unknown outcome, and whatever still runs leaves nothing behind', async () => {
       const proxy = await startProxy(server.port);
       closing.push(() => proxy.stop());
       const redis = await glide({ requestTimeout: 10_000 }, proxy.port);
@@ -262,7 +262,7 @@ describe('a client of its kind', () => {
         }
       });
 
-      it(`${name}: who names the whole key without it excludes, and is excluded`, async () => {
+      it(`${name}: a caller that names the whole key without it excludes, and is excluded`, async () => {
         const key = uniqueKey();
         const prefixed = redisExpLock({ redis: await make('p:') });
         const bare = redisExpLock({ redis: await nodeRedis('redis') });
@@ -461,11 +461,11 @@ describe('a client of its kind', () => {
     ];
 
     for (const [name, make] of ways) {
-      it(`${name}: come, and after a loss come again once that was told`, async () => {
+      it(`${name}: come, and after a loss come again once that was reported`, async () => {
         await hears(scriptClient(await make()));
       });
 
-      it(`${name}: one connection for all; who closes takes only his own away; the last takes the connection (H31)`, async () => {
+      it(`${name}: one connection for all; closing one ends only its own; the last one ends the connection (H31)`, async () => {
         const { subscribe } = scriptClient(await make());
         const [one, two] = [uniqueKey(), uniqueKey()];
         const seen: string[] = [];

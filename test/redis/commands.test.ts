@@ -190,7 +190,7 @@ describe('commands sent', () => {
       }
     });
 
-    it('H36: who is aborted in the same tick does not disturb the others, and holds nothing in the end', async () => {
+    it('H36: a caller that is aborted in the same tick does not disturb the others, and holds nothing in the end', async () => {
       const aborts = many(6).map(() => new AbortController());
       const waits = many(6).map((each, n) =>
         withLock.promise(each, { signal: aborts[n]!.signal, commandTimeout: 500 }),

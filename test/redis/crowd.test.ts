@@ -12,7 +12,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 
 const { RWLock, Semaphore } = redisExpLock;
 
-describe('a crowd that waits (H81)', function () {
+describe('many waiters (H81)', function () {
   this.timeout(120_000);
   let server: RedisServer;
   let client: Client;

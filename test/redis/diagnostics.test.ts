@@ -106,7 +106,7 @@ describe('diagnostics', () => {
   });
 
   describe('redis-exp-lock:release', () => {
-    it('tells each release once, with key and fence, and whether it was still ours', async () => {
+    it('publishes each release once, with key and fence, and whether it was still ours', async () => {
       const heard = hear('release');
       const lease = await withLock.promise(key);
       await Promise.all([lease(), lease.release(), lease()]);
@@ -131,7 +131,7 @@ describe('diagnostics', () => {
   });
 
   describe('redis-exp-lock:lost', () => {
-    it('tells each loss once, with key, fence and reason', async () => {
+    it('publishes each loss once, with key, fence and reason', async () => {
       const heard = hear('lost');
       const deleted = await withLock.promise(key);
       await direct.del(key);
@@ -168,7 +168,7 @@ describe('diagnostics', () => {
   });
 
   describe('redis-exp-lock:warning', () => {
-    it('tells a renewal that failed, and is being tried again', async () => {
+    it('warns of a renewal that failed, and is being tried again', async () => {
       const heard = hear('warning');
       proxy.rule({ match: isExtension, nth: 1 }, answer('-LOADING Redis is loading\r\n'));
       const lease = await withLock.promise(key, { lifetime: 900, autoExtend: true });
@@ -180,7 +180,7 @@ describe('diagnostics', () => {
       await lease();
     });
 
-    it('H24: tells a release that failed behind a result', async () => {
+    it('H24: warns of a release that failed behind a result', async () => {
       const heard = hear('warning');
       proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF Redis is configured to save RDB snapshots\r\n'));
       expect(await withLock.run(key, () => 'result')).to.equal('result');
@@ -204,7 +204,7 @@ describe('diagnostics', () => {
       });
     }
 
-    it('H60: tells once that Redis may evict locks that are held', async () => {
+    it('H60: warns once that Redis may evict locks that are held', async () => {
       const server = await startRedis();
       const admin = await server.connect();
       const lock = redisExpLock({ redis: admin });

@@ -186,7 +186,7 @@ describe('readers and writers, by the Go original’s scripts and by ours', () =
       false,
     ],
     [
-      'H45: a writer whose lock was taken away goes on believing in it',
+      'H45: a writer goes on after its lock was taken away',
       async (make) => {
         const writer = await make().write();
         await client.del(key);

@@ -1,5 +1,5 @@
 /**
- * Extensions and releases that meet a key which is not ours any more, or that arrive when their sender has stopped believing;
+ * Extensions and releases that meet a key which is not ours any more, or that arrive after the end of the validity;
  * and releases whose reply is lost. Nothing brings a lost lock back to life, and nobody else's key is touched.
  */
 
@@ -16,7 +16,7 @@ import { isAcquire, isExtension, isRelease, lossOf, rejectionOf } from './holdin
 describe('an extension (H13)', () => {
   const stage = useStage();
 
-  it('does not bring a missing key back, and tells the holder (H13)', async () => {
+  it('does not bring a missing key back, and notifies the holder (H13)', async () => {
     const { server, key } = stage;
     const lease = await redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS }).promise(key);
     await server.command('DEL', key);
@@ -26,7 +26,7 @@ describe('an extension (H13)', () => {
     expect(lease.remaining()).to.equal(0);
   });
 
-  it('does not extend a stranger’s lock, and tells the holder (H13)', async () => {
+  it('does not extend a stranger’s lock, and notifies the holder (H13)', async () => {
     const { server, key } = stage;
     const lease = await redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS }).promise(key);
     await server.command('SET', key, 'stranger', 'PX', 5_000);
@@ -73,7 +73,7 @@ describe('an extension (H13)', () => {
     await (await withLock.promise(`${key}-before`)).release(); // a quick answer: by now the server's clock is known well
     proxy.rule({ match: isAcquire, nth: 1 }, delayRequest(1_000));
     const lease = await withLock.promise(key, { lifetime: 1_500 });
-    // Redis frees the key one second after we stop believing: in between nothing may give it a longer life.
+    // Redis frees the key one second after our validity ends: in between nothing may give it a longer life.
     const held = holdRequest();
     proxy.rule({ match: isExtension, nth: 1 }, held);
     const extended = lease.extend(LONG_MS);
@@ -87,7 +87,7 @@ describe('an extension (H13)', () => {
     expect(await stage.leftMs()).to.be.lessThan(1_500);
   });
 
-  it('by renewal, too late: the key does not live on for a holder who has been told (H13)', async () => {
+  it('by renewal, too late: the key does not live on for a holder that knows of its loss (H13)', async () => {
     const { server, proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 300, commandTimeout: 200 });
     const held = holdRequest();
@@ -154,7 +154,7 @@ describe('the reply to a release is lost (H23)', () => {
     await stage.expectFree();
   });
 
-  it('asked again when somebody else has it: false, and their lock is left alone (H23)', async () => {
+  it('repeated when another holder has it: false, and that lock is left alone (H23)', async () => {
     const { proxy, key } = stage;
     const lease = await redisExpLock({ redis: await stage.through(), lifetime: LONG_MS }).promise(key);
     proxy.rule({ match: isRelease, nth: 1 }, reset());
@@ -165,7 +165,7 @@ describe('the reply to a release is lost (H23)', () => {
     expect(await next.release()).to.equal(true);
   });
 
-  it('what our own first release freed is not told as lost (H23)', async () => {
+  it('what our own first release freed is not reported as lost (H23)', async () => {
     const { proxy, key } = stage;
     const lease = await redisExpLock({ redis: await stage.through(), lifetime: LONG_MS }).promise(key);
     proxy.rule({ match: isRelease, nth: 1 }, reset());
@@ -176,7 +176,7 @@ describe('the reply to a release is lost (H23)', () => {
     expect(heard).to.deep.equal([]);
   });
 
-  it('within run, asked again by hand: the result, no LockLostError (H23)', async () => {
+  it('within run, repeated by hand: the result, no LockLostError (H23)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
     proxy.rule({ match: isRelease, nth: 1 }, reset());
@@ -201,7 +201,7 @@ describe('the reply to a release is lost (H23)', () => {
     await stage.expectFree();
   });
 
-  it('the release is lost before Redis gets it: asked again it is true, and the key is free (H23)', async () => {
+  it('the release is lost before Redis gets it: repeated it is true, and the key is free (H23)', async () => {
     const { proxy, key } = stage;
     const lease = await redisExpLock({ redis: await stage.through(), lifetime: LONG_MS }).promise(key);
     proxy.rule({ match: isRelease, nth: 1 }, reset('before'));
@@ -222,7 +222,7 @@ describe('the reply to a release is lost (H23)', () => {
   });
 });
 
-describe('somebody takes the key away from its holder (H60, H61)', () => {
+describe('an operator takes the key away from its holder (H60, H61)', () => {
   const stage = useStage();
   const lifetime = 300;
 

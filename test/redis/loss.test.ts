@@ -144,7 +144,7 @@ describe('loss', () => {
   });
 
   describe('remaining and extend', () => {
-    it('remaining() counts down from a little less than the lifetime, and is 0 from the moment a release is asked for', async () => {
+    it('remaining() counts down from a little less than the lifetime, and is 0 from the moment a release is requested', async () => {
       const sentMs = performance.now();
       const lease = await withLock.promise(key, { lifetime: 10_000 });
       const first = lease.remaining();
@@ -280,7 +280,7 @@ describe('loss', () => {
       });
     }
 
-    it('the loss is told, with the result, also when the release fails', async () => {
+    it('the loss is reported, with the result, also when the release fails', async () => {
       const error = await rejectionOf(
         withLock.run(key, { lifetime: 400, commandTimeout: 100 }, async (lease) => {
           proxy.blackHole();
@@ -378,7 +378,7 @@ describe('loss', () => {
       expect(fake.locks.has('k'), 'released').to.equal(false);
     });
 
-    it('H18: a monotonic clock that stood still does not save the lock: the wall clock says that it is over', async () => {
+    it('H18: a monotonic clock that stops does not save the lock: the wall clock says that it is over', async () => {
       const lease = await lock.promise('k', { lifetime: 60_000 });
       const { signal } = lease;
       await clock.tickAsync(5_000);

@@ -225,7 +225,7 @@ class Interfere extends Checked {
 describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
   this.timeout(60_000 * randomFactor);
 
-  it('one after the other: every answer, every holder and every belief is what the model says', async () => {
+  it('one after the other: every answer, every holder and every validity is what the model says', async () => {
     const steps: fc.Arbitrary<Step>[] = [
       fc.tuple(fc.array(key, { minLength: 1, maxLength: 2 }), who, lifetime).map((args) => new Acquire(...args)),
       fc.tuple(key, who, lifetime).map(([n, by, ms]) => new Acquire([n], by, ms)),
@@ -297,9 +297,9 @@ describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
 
         for (const client of clients) await client.ping();
         for (const name of keys) {
-          const believing = leases.filter((lease) => lease.key === name && lease.remaining() > 0);
-          expect(await server.command('GET', name)).to.equal(believing[0]?.token ?? null);
-          for (const lease of believing) expect(await lease.release()).to.equal(true);
+          const valid = leases.filter((lease) => lease.key === name && lease.remaining() > 0);
+          expect(await server.command('GET', name)).to.equal(valid[0]?.token ?? null);
+          for (const lease of valid) expect(await lease.release()).to.equal(true);
           expect(await server.command('GET', name)).to.equal(null);
         }
       }),

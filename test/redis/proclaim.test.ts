@@ -7,7 +7,7 @@ import { LONG_MS, useStage } from './faults';
 describe('proclaim (H86)', () => {
   const stage = useStage();
 
-  it('a leader whose lock another took, and who has not been told yet, writes nothing', async () => {
+  it('a leader whose lock another took, and that does not know yet, writes nothing', async () => {
     const election = new redisExpLock.Election(stage.key, {
       redis: await stage.direct(),
       lifetime: LONG_MS,

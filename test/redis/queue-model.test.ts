@@ -454,7 +454,7 @@ describe('the queue in Redis and the machine that specifies it', function () {
     }
   });
 
-  it('H80: no mark is left by a caller that will not ask again, that pauses for too long, or where nobody is queued', async () => {
+  it('H80: no mark is left by a caller that will not try again, that pauses for too long, or where nobody is queued', async () => {
     const both = new Both(1);
     const [one] = both.processes as [Process];
     const key = both.keys[0]!;
@@ -523,7 +523,7 @@ describe('the queue in Redis and the machine that specifies it', function () {
     waiter.destroy();
   });
 
-  it('an entry that vanished is put back under its first ticket, before those who came later', async () => {
+  it('an entry that vanished is put back under its first ticket, before later ones', async () => {
     const both = new Both(3);
     const [holder, first, later] = both.processes as [Process, Process, Process];
     const key = both.keys[0]!;

@@ -107,7 +107,7 @@ describe('several holders on a quorum', function () {
     expect((await loss).reason).to.equal('missing');
   });
 
-  it('a downgrade keeps the fence and lets readers in, who share it, and no writer', async () => {
+  it('a downgrade keeps the fence and lets readers in, which share it, and no writer', async () => {
     const writer = await near().acquireWrite();
     const { fence } = writer;
     await writer.downgrade();
@@ -179,7 +179,7 @@ describe('several holders on a quorum', function () {
     });
   });
 
-  it('a permit that a node has forgotten is given back to it by the next extension', async () => {
+  it('a permit that a node has forgotten is restored by the next extension', async () => {
     const lease = await semaphore(2).acquire();
     await waitFor(async () => (await kinds()).every((kind) => kind === 'p'), { what: 'all votes' });
     for (const server of servers) {
@@ -191,7 +191,7 @@ describe('several holders on a quorum', function () {
     expect(await lease.release()).to.equal(true);
   });
 
-  it('readers and a writer go on while one node is gone; with two, the caller is told', async function () {
+  it('readers and a writer go on while one node is gone; with two, the caller gets an error', async function () {
     this.timeout(60_000); // a node that was asked before its rights were taken has no vote for a lifetime
     await servers[2]!.kill();
     const reader = await near().acquireRead({ maxRetries: 0, timeout: 5_000 });

@@ -113,7 +113,7 @@ describe('a quorum', function () {
   }
 
   describe('of three', () => {
-    it('a lock is held on all, excludes, is renewed, looked at and released like any other', async () => {
+    it('a lock is held on all, excludes, is renewed, inspected and released like any other', async () => {
       const withLock = three();
       const lease = await withLock.promise(key, { owner: 'me' });
       await heldByAll(lease);
@@ -140,7 +140,7 @@ describe('a quorum', function () {
       expect(await lease.release()).to.equal(true);
     });
 
-    it('many who want it at once all get it, one at a time, their fences in order', async () => {
+    it('many callers at once all get it, one at a time, their fences in order', async () => {
       const ways = [three(), redisExpLock({ redis: others.slice(0, 3), lifetime: LONG_MS })];
       const fences: number[] = [];
       let inside = 0;
@@ -219,7 +219,7 @@ describe('a quorum', function () {
       await allAsked();
     });
 
-    it('H63: this process stood still for longer than the validity: failed, and released on all', async () => {
+    it('H63: this process was paused for longer than the validity: failed, and released on all', async () => {
       await allAsked();
       const lock = three({ lifetime: 200 });
       await (await lock.promise(key)).release();
@@ -281,7 +281,7 @@ describe('a quorum', function () {
       expect(await tokens()).to.deep.equal([null, 'a stranger', null]);
     });
 
-    it('H66: a node that stands still is left alone until it answers again, warned about once, and then gets what it missed', async () => {
+    it('H66: a node that is paused is left alone until it answers again, warned about once, and then gets what it missed', async () => {
       const [one] = nodes as [Node];
       const withLock = three();
       await (await withLock.promise(key)).release();
@@ -337,7 +337,7 @@ describe('a quorum', function () {
       await allAsked();
     });
 
-    it('a node that refuses is no vote; two, and it is told what they said, and the third is released', async () => {
+    it('a node that refuses is no vote; two, and the error has what they said, and the third is released', async () => {
       const [one, two, three_] = nodes as [Node, Node, Node];
       const withLock = three();
       await one.server.command('CONFIG', 'SET', 'maxmemory', 1);
@@ -397,7 +397,7 @@ describe('a quorum', function () {
       await allAre(null, 4);
     });
 
-    it('H62: two who split the votes again and again both get on', async () => {
+    it('H62: two callers that split the votes again and again both get on', async () => {
       const ways = [lockOn(nodes.slice(0, 4)), redisExpLock({ redis: others.slice(0, 4), lifetime: LONG_MS })];
       let done = 0;
       const loop = async (way: redisExpLock.WithLock): Promise<void> => {
@@ -473,7 +473,7 @@ describe('a quorum', function () {
     });
   });
 
-  describe('of nodes that tell when they were started', () => {
+  describe('of nodes that say when they were started', () => {
     const clients: Client[] = [];
     let redis: Client[];
 
@@ -500,7 +500,7 @@ describe('a quorum', function () {
       expect(await tokens()).to.deep.equal([null, null, null]);
     });
 
-    it('where it may not be asked, one is told once, and it goes on without', async () => {
+    it('where it may not be asked, there is one warning, and it goes on without', async () => {
       const way = lockOn(nodes.slice(2, 5));
       for (let n = 0; n < 2; n++) await (await way.promise(key)).release();
       expect(seen('no-restart-guard').map(({ message }) => message.slice(0, 8))).to.have.members([

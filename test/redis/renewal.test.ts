@@ -54,8 +54,8 @@ describe('renewal', () => {
     await waitFor(() => renewals() >= before + times, { what: `${times} renewals` });
   }
 
-  describe('who is renewed', () => {
-    it('promise, tryLock and the callback form hold for the lifetime only, unless told otherwise', async () => {
+  describe('which locks are renewed', () => {
+    it('promise, tryLock and the callback form hold for the lifetime only, by default', async () => {
       const [first, second, third] = [uniqueKey(), uniqueKey(), uniqueKey()];
       await withLock.promise(first, { lifetime: 300 });
       await withLock.tryLock(second, { lifetime: 300 });
@@ -432,7 +432,7 @@ describe('renewal', () => {
       ['a renewal', 300, () => proxy.seen({ match: isExtension })],
       ['another extension', 5_000, (lease: redisExpLock.Lease) => lease.extend(30_000)],
     ] as const) {
-      it(`an extension of unknown outcome that runs after ${what} leaves nobody believing in more than Redis keeps`, async () => {
+      it(`an extension of unknown outcome that runs after ${what} leaves no holder a validity longer than Redis keeps`, async () => {
         const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true, commandTimeout });
         let late: readonly string[] = [];
         // It is in a buffer of the connection that is given up.

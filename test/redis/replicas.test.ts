@@ -1,6 +1,6 @@
 /**
  * Replicas: what a failover that loses the newest writes does to a lock, and how far `minReplicas` narrows that window. The
- * double grant cannot be prevented here; it is seen by the fences, and the old holder is told at its next extension.
+ * double grant cannot be prevented here; it is seen by the fences, and the old holder is notified at its next extension.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -64,7 +64,7 @@ describe('a failover to a replica that lags (H59)', () => {
     await proxy.start();
   }
 
-  it('grants twice; the old holder is told at its next extension (taken), and its fence is the lower one (H59)', async () => {
+  it('grants twice; the old holder is notified at its next extension (taken), and its fence is the lower one (H59)', async () => {
     const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
     await stopReplica();
     const old = await withLock.promise(key, { autoExtend: true });
@@ -82,7 +82,7 @@ describe('a failover to a replica that lags (H59)', () => {
     expect(await next.release()).to.equal(true);
   });
 
-  it('loses a lock that nobody has taken since; the holder is told at its next extension (missing) (H59)', async () => {
+  it('loses a lock that nobody has taken since; the holder is notified at its next extension (missing) (H59)', async () => {
     const withLock = redisExpLock({ redis: await client(proxy.url), lifetime });
     const { fence } = await withLock.run(key, (lease) => lease);
     await replicated('redis-exp-lock:fence', String(fence));
@@ -172,7 +172,7 @@ describe('minReplicas (H59)', () => {
     await waitFor(async () => (await holder()) === null, { timeoutMs: 5_000, what: `${key} to be free` });
   }
 
-  it('of a healthy replica: it has the key when the grant is told (H59)', async () => {
+  it('of a healthy replica: it has the key when the grant returns (H59)', async () => {
     for (let round = 0; round < 20; round += 1) {
       const lease = await withLock.promise(key, { commandTimeout: 5_000 });
       expect(await replica.command('GET', key)).to.equal(lease.token);
@@ -181,14 +181,14 @@ describe('minReplicas (H59)', () => {
     }
   });
 
-  it('more than there are: told, and nothing is held (H59)', async () => {
+  it('more than there are: an error, and nothing is held (H59)', async () => {
     const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 800 }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
     expect(error.message).to.contain('1 of 2');
     await freed();
   });
 
-  it('of a replica that stands still: told, and nothing is held (H59)', async () => {
+  it('of a replica that is paused: an error, and nothing is held (H59)', async () => {
     await (await withLock.promise(key)).release();
     await replica.pause();
     const error = await backendError(withLock.promise(key, { commandTimeout: 300 }));
@@ -271,7 +271,7 @@ describe('minReplicas (H59)', () => {
     } as redisExpLock.NodeRedisLike;
   }
 
-  it('its connection is one, made when first needed, shared by all who use the client, and gone with the last (H59)', async () => {
+  it('its connection is one, made when first needed, shared by all users of the client, and gone with the last (H59)', async () => {
     const before = await connections();
     const other = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS });
     await Promise.all([withLock.promise(`${key}-a`), withLock.promise(`${key}-b`), other.promise(`${key}-c`)]);
@@ -299,7 +299,7 @@ describe('minReplicas (H59)', () => {
     expect(await holder()).to.equal(lease.token);
   });
 
-  it('no right to WAIT: told at once, by name, and what was written is released (H54, H59)', async () => {
+  it('no right to WAIT: an error at once, by name, and what was written is released (H54, H59)', async () => {
     await master.command('ACL', 'SETUSER', 'nowait', 'reset', 'on', '>pw', '~*', '+@all', '-wait');
     const user = await connect(master.url, { ...REDIAL, username: 'nowait', password: 'pw' });
     const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 500 });

@@ -1,6 +1,6 @@
 /**
  * A real failover by three sentinels (H59): with the key at the replica, and without. The double grant cannot be prevented here:
- * it is seen, the old holder is told at its next extension, and its fence is refused. `minReplicas` narrows that, and no more.
+ * it is seen, the old holder is notified at its next extension, and its fence is refused. `minReplicas` narrows that, and no more.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -129,7 +129,7 @@ describe('three sentinels fail a master over', () => {
     );
   });
 
-  it('without the key: granted twice; the old holder is told at its next extension, and its fence is refused (H4, H59)', async function () {
+  it('without the key: granted twice; the old holder is notified at its next extension, and its fence is refused (H4, H59)', async function () {
     this.timeout(60_000);
     const { master, replicas } = all.lost;
     const [heir] = replicas;

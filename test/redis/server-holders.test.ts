@@ -86,7 +86,7 @@ describe('readers, writers and permits', () => {
       'zscore',
       'pexpire',
     ]) {
-      it(`no ${missing}: told by name, and nothing stays for ever`, async () => {
+      it(`no ${missing}: an error by name, and nothing stays for ever`, async () => {
         const redis = await userWith(rights.filter((right) => right !== `+${missing}`));
         const error = await backendError(life(redis));
         expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);

@@ -76,7 +76,7 @@ describe('a state of the server that passes (H54)', () => {
     await replica.discard();
   });
 
-  it('MASTERDOWN: a replica that lost its master and tells nothing old (H54)', async () => {
+  it('MASTERDOWN: a replica that lost its master and serves nothing old (H54)', async () => {
     const master = await startRedis();
     const replica = await startReplica(master, { args: ['--replica-serve-stale-data', 'no'] });
     const redis = stage.owns(await replica.connect(REDIAL));
@@ -189,7 +189,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
     return error;
   }
 
-  it('NOAUTH: who did not say who they are (H54)', async () => {
+  it('NOAUTH: a client that did not authenticate (H54)', async () => {
     const { server } = stage;
     await server.command('ACL', 'SETUSER', 'default', 'on', '>secret');
     try {
@@ -280,7 +280,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
     });
 
     for (const missing of ['evalsha', 'eval']) {
-      it(`no ${missing}: told at once (H54)`, async () => {
+      it(`no ${missing}: an error at once (H54)`, async () => {
         const redis = await userWith(commands.filter((command) => command !== `+${missing}`));
         if (missing === 'evalsha') await (await redisExpLock({ redis }).promise(`${stage.key}-first`)).release();
         await toldAtOnce(redis, 'NOPERM');
@@ -289,14 +289,14 @@ describe('a state of the server that somebody has to change (H54)', () => {
     }
 
     for (const missing of ['time', 'get', 'zcard', 'set', 'setnx', 'pexpire']) {
-      it(`no ${missing} within the script: told at once, by name, and nothing is left behind (H54)`, async () => {
+      it(`no ${missing} within the script: an error at once, by name, and nothing is left behind (H54)`, async () => {
         const redis = await userWith(commands.filter((command) => command !== `+${missing}`));
         await toldAtOnce(redis, 'NOPERM');
         expect(await stage.holder()).to.equal(null);
       });
     }
 
-    it('no pttl within the script: told at once where it is needed (H54)', async () => {
+    it('no pttl within the script: an error at once where it is needed (H54)', async () => {
       await stage.server.command('SET', stage.key, 'somebody else', 'PX', LONG_MS);
       await toldAtOnce(await userWith(commands.filter((command) => command !== '+pttl')), 'NOPERM');
       expect(await stage.holder()).to.equal('somebody else');
@@ -321,7 +321,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
       for (const key of keys) expect(await stage.leftMs(key)).not.to.equal(-1);
     });
 
-    it('no del: the holder is told at the release, and the lifetime frees the key (H54)', async () => {
+    it('no del: the holder gets an error at the release, and the lifetime frees the key (H54)', async () => {
       const redis = await userWith(commands.filter((command) => command !== '+del'));
       const lease = await redisExpLock({ redis, lifetime: 1_000 }).promise(stage.key);
       const error = await backendError(lease.release());
@@ -331,7 +331,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
         .and.not.to.equal(-1);
     });
 
-    it('no persist, lifetime null: told at once, and what was granted for a start is released (H54)', async () => {
+    it('no persist, lifetime null: an error at once, and what was granted for a start is released (H54)', async () => {
       const redis = await userWith(commands.filter((command) => command !== '+persist'));
       const withLock = redisExpLock({ redis, lifetime: null });
       const error = await backendError(withLock.promise(stage.key, waitOptions));
@@ -351,7 +351,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
     describe('of keys (H58)', () => {
       const names = ['~lk:*', '~{lk:*', '~redis-exp-lock:fence*'];
 
-      it('a user who may touch only the lock’s own names can do everything (H58)', async () => {
+      it('a user that may touch only the lock’s own names can do everything (H58)', async () => {
         const redis = await userWith([...commands, ...names.slice(1)], names[0]);
         const withLock = redisExpLock({ redis, lifetime: LONG_MS, prefix: 'lk:' });
         for (const lifetime of [LONG_MS, null]) {
@@ -366,7 +366,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
         expect(await both.release()).to.equal(true);
       });
 
-      it('callers of one tick: only the one who asks for another name is refused (H58)', async () => {
+      it('callers of one tick: only the one with another name is refused (H58)', async () => {
         const redis = await userWith([...commands, ...names.slice(1)], names[0]);
         const withLock = redisExpLock({ redis, lifetime: LONG_MS });
         const [mine, other, more] = await Promise.allSettled([
@@ -379,7 +379,7 @@ describe('a state of the server that somebody has to change (H54)', () => {
         expect(await stage.holder(`other:${stage.key}`)).to.equal(null);
       });
 
-      it('another name, or no right to the companions: told at once, by name, and nothing is written (H58)', async () => {
+      it('another name, or no right to the companions: an error at once, by name, and nothing is written (H58)', async () => {
         const redis = await userWith(commands, names[0]);
         const withLock = redisExpLock({ redis, lifetime: LONG_MS });
         for (const options of [{ prefix: 'other:' }, { prefix: 'lk:' }]) {
@@ -439,7 +439,7 @@ describe('a server that may not write (H55)', () => {
     expect(await (await acquired).release()).to.equal(true);
   });
 
-  it('MISCONF: even the release fails, and its caller is told; it can be tried again (H55)', async () => {
+  it('MISCONF: even the release fails, with an error; it can be tried again (H55)', async () => {
     const { key } = stage;
     // Writes are refused only where snapshots are asked for, and the last one failed.
     const server = await startRedis({ args: ['--save', '3600 1'] });

@@ -125,7 +125,7 @@ describe('strange and late replies', () => {
   });
 
   describe('H6 and H7: the time between', () => {
-    it('H6: a server that stands still for longer than the lifetime: not granted, and released', async () => {
+    it('H6: a server that is paused for longer than the lifetime: not granted, and released', async () => {
       await (await withLock.promise(key))();
       for (const stall of [
         () => server.command('CLIENT', 'PAUSE', 1_000, 'ALL'),
@@ -145,7 +145,7 @@ describe('strange and late replies', () => {
       }
     });
 
-    it('H7: a process that stands still between reply and callback: an error, and the key is released', async () => {
+    it('H7: a process that is paused between reply and callback: an error, and the key is released', async () => {
       let stalls = true;
       // A client whose reply is followed, in the same turn, by something that takes longer than the lifetime.
       const stalling = (work: Promise<unknown>): Promise<unknown> =>

@@ -78,7 +78,7 @@ describe('the connection for messages', function () {
     }
     const subscribe = subscribeOver(open, () => closedByOwner);
 
-    it('stays while the server answers, with one question at a time', async () => {
+    it('stays while the server answers, with one ping at a time', async () => {
       const gap = sinon.spy();
       const { close } = await subscribe('a', () => {}, gap);
       await clock.tickAsync(10 * heartbeatMs);
@@ -89,7 +89,7 @@ describe('the connection for messages', function () {
       expect(timers()).to.equal(0);
     });
 
-    it('is made anew when the server stands still, also one that lets nobody in; then everybody is told', async () => {
+    it('is made anew when the server is paused, also one that accepts no connection; then all subscribers are notified', async () => {
       const gap = sinon.spy();
       const { close } = await subscribe('a', () => {}, gap);
       lines[0]!.answers = false;
@@ -106,7 +106,7 @@ describe('the connection for messages', function () {
       expect(timers()).to.equal(0);
     });
 
-    it('ends with its client, and says so once; who wants messages subscribes again', async () => {
+    it('ends with its client, and says so once; a later subscriber subscribes again', async () => {
       const closed = sinon.spy();
       const { close } = await subscribe(
         'a',

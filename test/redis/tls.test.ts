@@ -119,7 +119,7 @@ describe('TLS, a password, and the least rights (H54, H58)', () => {
       await everythingWorks(open, { hears, replicas: hears ? 0 : undefined });
     });
 
-    it(`${name}: a wrong password is told by name, by the client or by the first lock (H54)`, async () => {
+    it(`${name}: a wrong password is named, by the client or by the first lock (H54)`, async () => {
       const locked = dialIt(port, 'wrong').then((way) => {
         open.push(way);
         return redisExpLock({ redis: way.redis, prefix: 'lk:' }).promise(uniqueKey());

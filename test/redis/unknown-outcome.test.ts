@@ -64,7 +64,7 @@ describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
       });
     }
 
-    it(`${name}: with no retries the caller is told, and the key is free soon (H2)`, async () => {
+    it(`${name}: with no retries the caller gets an error, and the key is free soon (H2)`, async () => {
       const { proxy, key } = stage;
       const withLock = redisExpLock({ redis: await stage.through(options), lifetime: LONG_MS, commandTimeout });
       const executed = proxy.seen({ match: isAcquire });
@@ -109,7 +109,7 @@ describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
     for (const each of keys) await stage.freed(each);
   });
 
-  it('and an extension of it is no second grant: a caller who got it on a retry keeps it alive (H2)', async () => {
+  it('and an extension of it is no second grant: a caller that got it on a retry keeps it alive (H2)', async () => {
     const { server, proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 600, commandTimeout: 200 });
     const recording = await recordCommands(server);
@@ -427,7 +427,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
     expect(lease.fence).to.be.greaterThan(Number(/^:(\d+)/.exec(String(reply))![1]));
   });
 
-  it('Redis stood still before it granted: the key that would live on is released (H6)', async () => {
+  it('Redis was paused before it granted: the key that would live on is released (H6)', async () => {
     const { server, key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 600 });
     await (await withLock.promise(`${key}-before`)).release();
@@ -443,7 +443,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
     await stage.expectFree();
   });
 
-  it('this process stood still between the reply and the callback: the callback hears an error, the key is free (H7)', async () => {
+  it('this process was paused between the reply and the callback: the callback gets an error, the key is free (H7)', async () => {
     const { key } = stage;
     const withLock = redisExpLock({ redis: await stage.direct(), lifetime: 150 });
     const listeners = { asyncEnd: () => blockFor(200) };
@@ -462,7 +462,7 @@ describe('a grant that comes too late to be of use (H6, H7)', () => {
     await stage.expectFree();
   });
 
-  it('this process stood still while the reply lay in its socket: refused (H6, H7)', async () => {
+  it('this process was paused while the reply was in its socket: refused (H6, H7)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 150, commandTimeout: 1_000 });
     proxy.afterAnswer({ match: isAcquire, nth: 1 }, () => blockFor(200));
@@ -523,7 +523,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
   }
 
   for (const [name, start] of ways) {
-    it(`${name}, the reply on its way: told at once, and the key is free before the reply is heard (H8, H36)`, async () => {
+    it(`${name}, the reply on its way: an error at once, and the key is free before the reply is read (H8, H36)`, async () => {
       const { proxy, key } = stage;
       const withLock = await ready();
       const held = holdReply();
@@ -641,7 +641,7 @@ describe('the caller gives up while an attempt is under way that then succeeds (
   });
 });
 
-describe('callers of one tick, who share a script call', () => {
+describe('callers of one tick, which share a script call', () => {
   const stage = useStage();
   const commandTimeout = 300;
   let keys: string[];
@@ -670,7 +670,7 @@ describe('callers of one tick, who share a script call', () => {
     expect(new Set(leases.map(({ token }) => token)).size).to.equal(keys.length);
   });
 
-  it('the reply is lost and nobody tries again: each is told, and every key is free soon (H2)', async () => {
+  it('the reply is lost and nobody tries again: each gets an error, and every key is free soon (H2)', async () => {
     const { proxy } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
     const executed = proxy.seen({ match: isAcquire });
@@ -747,7 +747,7 @@ describe('callers of one tick, who share a script call', () => {
     expect(others).to.deep.equal(others.map(() => null));
   });
 
-  it('a release whose reply is lost shares it with an acquire: each is told, the key is never stolen (H23)', async () => {
+  it('a release whose reply is lost shares it with an acquire: each gets an error, the key is never stolen (H23)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
     const lease = await withLock.promise(key);

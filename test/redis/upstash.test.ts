@@ -133,7 +133,7 @@ describe('Upstash', () => {
       await expectRefusal(dial({ url: bridge.url.replace('//', `//user:${password}@`) }));
     });
 
-    it('no answer: after commandTimeout; what it took meanwhile is given back', async () => {
+    it('no answer: after commandTimeout; what it took meanwhile is released', async () => {
       let late: Promise<unknown> | undefined;
       bridge.answer = (request) => {
         bridge.answer = undefined;

@@ -82,7 +82,7 @@ describe('old and new contenders side by side', function () {
     writeFileSync(join(__dirname, '../../proof/shims-mixed.json'), `${JSON.stringify(all, null, 2)}\n`);
   });
 
-  it('what counts as a fault is seen: two who hold it at once, and one place too many', () => {
+  it('what counts as a fault is seen: two holders at once, and one place too many', () => {
     expect(
       faultsAmong(
         [

@@ -235,7 +235,7 @@ for (const [library, module] of Object.entries(libraries)) {
           expect(await failureOf(three.acquire())).to.be.instanceOf(TimeoutError);
         });
 
-        it('tells onLockLost of a loss, with itself as `this`', async () => {
+        it('calls onLockLost after a loss, with itself as `this`', async () => {
           const calls: unknown[][] = [];
           const one = lock({
             ...quick,

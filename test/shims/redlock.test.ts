@@ -99,7 +99,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
       expect(await redis.exists(key, other)).to.equal(0);
     });
 
-    it('tells until when: the duration, less the drift and 2 ms', async () => {
+    it('says until when: the duration, less the drift and 2 ms', async () => {
       const before = Date.now();
       const lock = await redlock.acquire([key], 10_000);
       expect(lock.expiration).to.be.within(before + 10_000 - 102 - 1, Date.now() + 10_000 - 102);
@@ -111,7 +111,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
       await exact.release();
     });
 
-    it('gives up after retryCount further attempts, each told by its votes and an event', async () => {
+    it('gives up after retryCount further attempts, each with its votes and an event', async () => {
       const lock = await redlock.acquire([key], 10_000);
       const events: Error[] = [];
       redlock.on('error', (error: Error) => events.push(error));
@@ -368,7 +368,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
 
     const values = (): Promise<(string | null)[]> => Promise.all(nodes.map((node) => node.get(key)));
 
-    it('acquires, extends and releases on all, and tells each vote', async () => {
+    it('acquires, extends and releases on all, and reports each vote', async () => {
       const lock = await redlock.acquire([key, `${key}2`], 5000);
       const stats = await lock.attempts[0]!;
       expect(stats).to.include({ membershipSize: 3, quorumSize: 2 });
@@ -382,7 +382,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
       expect(await values()).to.deep.equal([null, null, null]);
     });
 
-    it('does without a minority, whose vote is told', async () => {
+    it('does without a minority, whose vote is reported', async () => {
       await nodes[2]!.set(key, 'another', 'PX', 60_000);
       const events: string[] = [];
       redlock.on('error', (error: Error) => events.push(error.message));
@@ -531,7 +531,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
     await lock.release();
   });
 
-  it('using: tells the failed release, with what the routine threw as its cause', async () => {
+  it('using: reports the failed release, with what the routine threw as its cause', async () => {
     const failure = new Error('mine');
     const work = new Redlock([redis], { retryCount: 0 }).using([key], 5000, async () => {
       await redis.del(key);
@@ -568,7 +568,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
     }
   });
 
-  it('H3 what was asked of a server that stood still does not take the lock afterwards', async () => {
+  it('H3 a request to a server that was paused does not take the lock afterwards', async () => {
     const server = await startRedis();
     const silent = connect(server.port);
     await once(silent, 'ready');
@@ -664,7 +664,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       await lock.release();
     });
 
-    it('H66 a node that stands still costs little, and its vote is told', async () => {
+    it('H66 a node that is paused costs little, and its vote is reported', async () => {
       await sleep(1500);
       const redlock = new Redlock(nodes, quick);
       await (await redlock.acquire([key], 400)).release();

@@ -50,7 +50,7 @@ describe('leaders and jobs in simulated worlds', function () {
     }
   }
 
-  describe('a variant that somebody might think good enough is caught', () => {
+  describe('a variant that seems good enough is caught', () => {
     it('does not wait for fn', async () => {
       expect(await caught((seed) => simulateTerms(seed, { ...faults, broken: 'does not wait for fn' }))).to.match(
         /two functions at once|begins while/,
@@ -59,7 +59,7 @@ describe('leaders and jobs in simulated worlds', function () {
       expect(await caught((seed) => simulateTerms(seed, orderly))).to.match(/two functions at once|begins while/);
     });
 
-    it('the mark is written without a look at who holds the lock', async () => {
+    it('the mark is written without a check that the lock is still held', async () => {
       const careless = { ...faults, broken: 'no compare of the mark' } as const;
       expect(await caught((seed) => simulateSlots(seed, 'until-success', careless))).to.match(/overtaken|although/);
     });

@@ -67,7 +67,7 @@ export type Broken =
 export class BrokenPromise extends Error {}
 
 const faultsEndMs = 1_500;
-const patienceMs = 60_000;
+const longestWaitMs = 60_000;
 export const commandTimeoutMs = 300;
 /** Two clocks may run at rates that differ by less than a thousandth. */
 export const mostDrift = 0.0004;
@@ -144,7 +144,7 @@ export class World {
     for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
       if (event.gone) continue;
       this.nowMs = event.atMs;
-      if (this.nowMs > faultsEndMs + patienceMs) this.broken(`${this.unfinished} still wait`);
+      if (this.nowMs > faultsEndMs + longestWaitMs) this.broken(`${this.unfinished} still wait`);
       event.work();
       // Runs when everything that this event has resolved was heard.
       await new Promise<void>((resolve) => process.nextTick(resolve));

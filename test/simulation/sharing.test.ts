@@ -51,7 +51,7 @@ describe('shared members in simulated worlds', function () {
     }
   }
 
-  describe('a variant that somebody might think good enough is caught', () => {
+  describe('a variant that seems good enough is caught', () => {
     const { accepts } = Readers.prototype;
     afterEach(() => {
       Readers.prototype.accepts = accepts;

@@ -105,7 +105,7 @@ describe('the waiting protocol in simulated worlds', () => {
     expect(one).to.not.deep.equal(other);
   });
 
-  describe('a variant that somebody might think good enough is caught', () => {
+  describe('a variant that seems good enough is caught', () => {
     const variants: readonly [Broken, Partial<Rules>, RegExp][] = [
       ['release without compare', faults, /hold it/],
       ['no confirmation', faults, /hold it|fence/],

@@ -68,8 +68,8 @@ export class BrokenPromise extends Error {}
 
 /** Faults happen until then; after it everybody must get on. */
 const faultsEndMs = 15_000;
-/** Nobody may still wait so long after the last fault. */
-const patienceMs = 60_000;
+/** No caller may still wait so long after the last fault. */
+const longestWaitMs = 60_000;
 const pollMs = 5;
 const epochMicros = 1_700_000_000_000_000;
 const key = 'the lock';
@@ -148,8 +148,8 @@ export class Simulation {
         continue;
       }
       this.nowMs = event.atMs;
-      if (this.nowMs > faultsEndMs + patienceMs)
-        this.broken(`somebody still waits (${this.unfinished} users unfinished)`);
+      if (this.nowMs > faultsEndMs + longestWaitMs)
+        this.broken(`a caller still waits (${this.unfinished} users unfinished)`);
       event.work();
       if (this.unfinished === 0) break;
     }
@@ -233,7 +233,7 @@ export class Simulation {
     return lose + repeat === 0;
   }
 
-  /** What the machine did is looked at here. */
+  /** What the machine did is checked here. */
   acquire(command: Parameters<Machine['acquire']>[0], by: string): ReturnType<Machine['acquire']> {
     this.commands += 1;
     const reply = this.machine.acquire(command, this.micros);

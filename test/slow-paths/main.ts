@@ -22,7 +22,7 @@ const leftOut = [
   /one member for all, a token for each/,
   /64 at most join the first/,
   /an extension by the own lifetime is one for all/,
-  /the loss of the member is told to all/,
+  /the loss of the member is a loss for all/,
   /each has its own `maxHold`: the end of one/,
   /a permit is handed off: a fence for each holder/,
 ];

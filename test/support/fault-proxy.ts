@@ -427,11 +427,11 @@ export class Link {
     if (args.length === 0) return; // an empty line: Redis does not answer it either
     const exchange = { ...this.#proxy.received(args), raw };
     const { request } = exchange.action;
-    this.#toServer = this.#inLine(this.#toServer, () => (request ? request(this, exchange) : this.forward(exchange)));
+    this.#toServer = this.#inTurn(this.#toServer, () => (request ? request(this, exchange) : this.forward(exchange)));
   }
 
   #onClientEnd(): void {
-    this.#toServer = this.#inLine(this.#toServer, () => {
+    this.#toServer = this.#inTurn(this.#toServer, () => {
       if (!this.#hearsNothing()) this.#server.end();
     });
   }
@@ -453,7 +453,7 @@ export class Link {
   #onReply(frame: Buffer): void {
     const expected = this.#expectedBy(frame);
     if (!expected) {
-      this.#toClient = this.#inLine(this.#toClient, () => this.toClient(frame));
+      this.#toClient = this.#inTurn(this.#toClient, () => this.toClient(frame));
       return;
     }
     expected.frames.push(frame);
@@ -478,14 +478,14 @@ export class Link {
     // Hooks run when the server has answered, not when the reply's turn comes: an earlier one may be held for long.
     const hooks = from === 'server' ? this.#proxy.answered(command, reply) : undefined;
     const stage = from === 'server' ? action.reply : undefined;
-    this.#toClient = this.#inLine(this.#toClient, async () => {
+    this.#toClient = this.#inTurn(this.#toClient, async () => {
       await hooks;
       await (stage ? stage(this, reply) : this.toClient(reply));
     });
   }
 
   #onServerEnd(broken: boolean): void {
-    this.#toClient = this.#inLine(this.#toClient, () => {
+    this.#toClient = this.#inTurn(this.#toClient, () => {
       const mode = this.#proxy.mode().kind;
       if (mode === 'halfOpen' || mode === 'blackHole') this.mute();
       if (this.#mute) return;
@@ -499,7 +499,7 @@ export class Link {
   }
 
   /** A job that fails because the proxy was stopped is over; any other failure is a mistake in the test and must be seen. */
-  #inLine(line: Promise<void>, job: () => void | Promise<void>): Promise<void> {
+  #inTurn(line: Promise<void>, job: () => void | Promise<void>): Promise<void> {
     return line.then(job).catch((error) => {
       if (this.#proxy.ended.aborted) return;
       this.destroy();

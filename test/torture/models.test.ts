@@ -63,7 +63,7 @@ describe('torture: the models', () => {
   describe('a mutex with expiry', () => {
     const check = (history: History) => messages(mutex(history.account.holds));
 
-    it('refuses two that believe at the same time', () => {
+    it('refuses two valid holders at the same time', () => {
       const history = held(held(new History(), 'a1', 10, 100), 'b1', 99, 150);
       expect(check(history)).to.deep.equal(['a1 and b1 hold k at the same time, for 1.000 ms']);
     });
@@ -94,7 +94,7 @@ describe('torture: the models', () => {
       expect(check(held(begun().checks(20, 'a1', 25), 'b1', 26, 30))).to.deep.equal([]);
     });
 
-    it('a holder that believes no more may have stopped when it was last asked', () => {
+    it('a lock that is no longer valid may have ended when it was last checked', () => {
       const history = held(new History(), 'a1', 10, 100).checks(20, 'a1', 100).checks(60, 'a1', 0);
       expect(check(held(history, 'b1', 61, 90))).to.deep.equal([]);
       const overlapping = held(new History(), 'a1', 10, 100).checks(20, 'a1', 100);
@@ -107,7 +107,7 @@ describe('torture: the models', () => {
       expect(check(held(history, 'b1', 30, 40))).to.have.length(1);
     });
 
-    it('a hold that was over when it was told excludes nobody', () => {
+    it('a grant that was over when it was reported excludes no other', () => {
       const history = held(held(new History(), 'a1', 10, 100), 'b1', 50, 40);
       expect(check(history)).to.deep.equal([]);
     });
@@ -167,7 +167,7 @@ describe('torture: the models', () => {
       history.holds(22, 'a1', 100, { kind: 'read', fence: 7 });
       held(history, 'b1', 30, 60, { kind: 'read', fence: 7 });
       expect(check(history)).to.deep.equal([]);
-      // Also where the one that downgraded did not believe in it for long.
+      // Also where the downgraded lock was not valid for long.
       const brief = held(new History(), 'a1', 10, 100, { kind: 'write', fence: 7 }).ends(20, 'a1');
       brief.holds(22, 'a1', 100, { kind: 'read', fence: 7 }).checks(25, 'a1', 0);
       expect(check(held(brief, 'b1', 24, 60, { kind: 'read', fence: 7 }))).to.deep.equal([]);
@@ -238,7 +238,7 @@ describe('torture: the models', () => {
       slackMs: 100,
       endOf: (p) => (p === 'k' ? undefined : 5000),
       isFinished: (p) => p === 'a',
-      stoodStillMs: (_from, _to, p) => (p === 's' ? 2000 : 0),
+      pausedMs: (_from, _to, p) => (p === 's' ? 2000 : 0),
     };
     const check = (history: History) => messages(settles(history.account.operations, world));
 
@@ -249,7 +249,7 @@ describe('torture: the models', () => {
       expect(check(new History().asks(10, 'b1').done(20, 'b1', 'TypeError'))).to.have.length(1);
     });
 
-    it('accepts one in time, one whose process stood still, and one that was killed', () => {
+    it('accepts one in time, one whose process was paused, and one that was killed', () => {
       expect(check(new History().asks(10, 'b1').done(1100, 'b1', 'busy'))).to.deep.equal([]);
       expect(check(new History().asks(10, 's1').done(3000, 's1'))).to.deep.equal([]);
       expect(check(new History().asks(10, 'k1'))).to.deep.equal([]);
@@ -257,7 +257,7 @@ describe('torture: the models', () => {
   });
 
   describe('waiting', () => {
-    const world = { stoodStillMs: () => 0 } as unknown as World;
+    const world = { pausedMs: () => 0 } as unknown as World;
     const check = (history: History) => {
       return messages(idle(history.account, { fromMs: 1000, toMs: 5000 }, 500, world).violations);
     };

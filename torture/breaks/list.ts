@@ -39,7 +39,7 @@ export const breaks: readonly Break[] = [
     says: exclusion,
   },
   {
-    name: 'a holder believes beyond the lifetime',
+    name: 'a lock is valid beyond the lifetime',
     file: 'store.ts',
     from: 'return lifetimeMs * (1 - clockRateShare);',
     to: 'return lifetimeMs * (2 - clockRateShare);',
@@ -71,7 +71,7 @@ export const breaks: readonly Break[] = [
     says: /\(readers-writer\)/,
   },
   {
-    name: 'a semaphore does not count what is asked for',
+    name: 'a semaphore does not count what is requested',
     file: 'scripts/wake.lua',
     from: 'return held.used + each.permits <= limit',
     to: 'return held.used < limit',
@@ -111,10 +111,10 @@ export const breaks: readonly Break[] = [
     says: exclusion,
   },
   {
-    name: 'a queue never asks again by itself',
+    name: 'a queue never requests again by itself',
     file: 'wait/queue.ts',
-    from: '      this.#timer = undefined;\n      this.#request();',
-    to: '      this.#timer = undefined;',
+    from: 'readonly #onTimer = (): void => this.#request();',
+    to: 'readonly #onTimer = (): void => {\n    this.#timer = undefined;\n  };',
     caughtAt: { world: 'the network loses, delays and repeats' },
     says: /nothing will ever happen again/,
   },

@@ -1,0 +1,98 @@
+/**
+ * The memory store as over a network that loses, delays and refuses: a test says of each request what becomes of it. What is not said is
+ * served. Its clock is the process's own, so that fake timers own it.
+ */
+import { LockBackendError } from '../../src/errors';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  Clock,
+  ExtendReply,
+  ExtendRequest,
+  ReleaseReply,
+  ReleaseRequest,
+  Store,
+} from '../../src/store';
+import { memoryStore } from '../../src/stores/embedded/memory';
+import { storeOf } from '../../src/stores/open';
+
+/** `held`: it is executed, and its reply comes when the test says so. `late`: an extension that came too late. */
+export type Fate = 'request lost' | 'reply lost' | 'refused' | 'held' | 'not sent' | 'late';
+type Verb = 'acquire' | 'extend' | 'release';
+
+export const clock: Clock = {
+  nowMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  stepMs: 0,
+  later: (work, ms) => setTimeout(work, ms),
+};
+
+export interface LossyStore extends Store {
+  /** What becomes of the next requests of a verb, in order. */
+  readonly fates: Record<Verb, Fate[]>;
+  /** All that came, in order. */
+  readonly acquires: AcquireRequest[];
+  readonly extensions: ExtendRequest[];
+  readonly releases: ReleaseRequest[];
+  readonly abandoned: { readonly request: ReleaseRequest; readonly untilMs: number }[];
+  /** Lets the replies that are held come. */
+  reply(): void;
+}
+
+export function lossyStore(more: Partial<Store> = {}): LossyStore {
+  const inner = storeOf(memoryStore({ now: () => performance.now() }));
+  const fates: LossyStore['fates'] = { acquire: [], extend: [], release: [] };
+  const held: (() => void)[] = [];
+  async function serve<T extends AcquireReply | ExtendReply | ReleaseReply>(
+    verb: Verb,
+    execute: () => Promise<T>,
+  ): Promise<T> {
+    const fate = fates[verb].shift();
+    if (fate === 'not sent') return new Promise(() => {});
+    if (fate === 'refused') throw new LockBackendError('refused', { redisCode: 'NOPERM' });
+    if (fate === 'request lost') throw new LockBackendError('silence', { unknown: true });
+    if (fate === 'late') return { outcome: 'late' } as T;
+    const reply = await execute();
+    if (fate === 'reply lost') throw new LockBackendError('silence', { unknown: true });
+    if (fate === 'held') await new Promise<void>((resolve) => held.push(resolve));
+    return reply;
+  }
+  const acquires: AcquireRequest[] = [];
+  const extensions: ExtendRequest[] = [];
+  const releases: ReleaseRequest[] = [];
+  const abandoned: { request: ReleaseRequest; untilMs: number }[] = [];
+  const store: Partial<LossyStore> = {
+    kind: 'redis',
+    keyPrefix: '',
+    clock,
+    listen: undefined,
+    fates,
+    acquires,
+    extensions,
+    releases,
+    abandoned,
+    reply() {
+      for (const each of held.splice(0)) each();
+    },
+    acquire(request): Promise<AcquireReply> {
+      acquires.push(request);
+      return serve('acquire', () => inner.acquire(request));
+    },
+    extend(request): Promise<ExtendReply> {
+      extensions.push(request);
+      return serve('extend', () => inner.extend(request));
+    },
+    release(request): Promise<ReleaseReply> {
+      releases.push(request);
+      return serve('release', () => inner.release(request));
+    },
+    async abandon(request, untilMs): Promise<void> {
+      abandoned.push({ request, untilMs });
+      await inner.abandon(request, untilMs);
+    },
+    inspect: (key, commandTimeoutMs, token) => inner.inspect(key, commandTimeoutMs, token),
+    join() {},
+    leave: async () => {},
+  };
+  return { ...store, ...more } as LossyStore;
+}
