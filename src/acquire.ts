@@ -145,7 +145,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
       signal.addEventListener('abort', this.#onAbort);
     }
     // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
-    if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#armDeadline();
+    if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#deadline.arm(this);
   }
 
   granted(grant: Granted, source?: GrantSource): HeldLock {
@@ -222,6 +222,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     }
     // What an attempt of its own has left behind; the queue requests with a token of its own.
     if (this.#attempts.mayExecuteUntilMs > 0) this.#abandon();
+    else this.#attempts.forget();
     const { lifetimeMs, fencing, owner } = this.awaited.settings;
     this.#position = queues.queue({ key, lifetimeMs: lifetimeMs!, fencing, owner }).join(this);
   }
@@ -250,10 +251,8 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
-  #armDeadline(): void {
-    this.#deadline.arm(() => {
-      if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
-    });
+  timeIsOver(): void {
+    if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
   }
 
   #attempt(): void {
@@ -285,7 +284,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
     const { count } = this.#attempts;
     if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited.key, count));
-    this.#armDeadline();
+    this.#deadline.arm(this);
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }

@@ -186,7 +186,7 @@ async function skew(send: Send): Promise<Finding> {
 
 /** Keys under the prefix that are no locks: a lock with such a key fails. Without a prefix they are simply others' keys. */
 async function foreignTypes(send: Send, prefix: string): Promise<Finding[]> {
-  if (prefix === '') return [ok('foreign types', 'not looked for without --prefix')];
+  if (prefix === '') return [ok('foreign types', 'not checked without --prefix')];
   const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
   const endMs = performance.now() + searchMs;
   for (const type of ['hash', 'list', 'set', 'stream']) {
@@ -226,7 +226,7 @@ async function withoutEnd(store: Store, prefix: string): Promise<Finding> {
       if (performance.now() > endMs) break;
     }
   } catch (error) {
-    return ok('locks without end', `not looked for: ${(error as Error).message}`);
+    return ok('locks without end', `not checked: ${(error as Error).message}`);
   }
   if (found.length === 0)
     return ok('locks without end', `none, after ${duration(Math.round(performance.now() - endMs + searchMs))}`);

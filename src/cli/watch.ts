@@ -16,7 +16,7 @@ const leastWidths = [32, 9, 20, 8, 8, 8, 7];
 /** The columns of ID, OWNER and KIND, as they go on a narrow terminal. */
 const lessUseful = [3, 2, 1];
 const topMs = 1000;
-const toldMs = 250;
+const notifyMs = 250;
 
 function cells({ lock, heldMs }: Listed): string[] {
   const [first, ...others] = lock.holders;
@@ -190,7 +190,7 @@ export async function release(line: CommandLine): Promise<number> {
     const [holder] = force ? (await withLock.inspect(key)).holders : [];
     const released = await withLock.free(key, force ? { force: true } : { id });
     // Without a server this process itself tells the holder.
-    if (released && connection.masters === undefined) await pause(toldMs);
+    if (released && connection.masters === undefined) await pause(notifyMs);
     await json({ key, id: id ?? holder?.id ?? null, released });
     if (!released && !line.values.quiet)
       note(id === undefined ? `${key} is free` : `${key} is not held by ${id} (any more)`);
@@ -200,7 +200,7 @@ export async function release(line: CommandLine): Promise<number> {
 
 async function confirm(key: string): Promise<void> {
   if (!process.stdin.isTTY || !process.stderr.isTTY)
-    throw usage('release: asks at a terminal; without one it needs --yes');
+    throw usage('release: prompts at a terminal; without one it needs --yes');
   const prompt = createInterface({ input: process.stdin, output: process.stderr });
   const typed = await prompt.question(`Type the key to take it away from its holder (${plain(key)}): `);
   prompt.close();

@@ -151,6 +151,11 @@ export class Attempts {
     this.#request = undefined;
   }
 
+  /** All attempts were answered, and none follows before long: the token is not kept for it. */
+  forget(): void {
+    this.#request = undefined;
+  }
+
   #asSame(queueAs: QueueEntry): QueueEntry {
     const { store, change, settings } = this.#target;
     if (!store.isQuorum || change !== undefined) return queueAs;

@@ -3,6 +3,10 @@
 import { type Clock, systemClock } from '../clock';
 import { longestTimerMs } from '../options';
 
+interface Ending {
+  timeIsOver(): void;
+}
+
 /** @internal */
 export class Deadline {
   readonly #clock: Clock;
@@ -18,13 +22,13 @@ export class Deadline {
     return this.#endMs - this.#clock.nowMs();
   }
 
-  /** Calls `over` when nothing is left; a second call before that changes nothing. */
-  arm(over: () => void): void {
+  /** Tells `wait` when nothing is left; a second call before that changes nothing. */
+  arm(wait: Ending): void {
     if (this.#endMs === Number.POSITIVE_INFINITY || this.#timer !== undefined) return;
     const check = (): void => {
       this.#timer = undefined;
-      if (this.leftMs > 0) this.arm(over);
-      else over();
+      if (this.leftMs > 0) this.arm(wait);
+      else wait.timeIsOver();
     };
     this.#timer = this.#clock.later(check, Math.min(Math.ceil(this.leftMs), longestTimerMs));
   }

@@ -244,7 +244,7 @@ describeEach(
       });
 
       const start = (): Promise<Error> =>
-        failure(scene.lock(connection.redis).promise(scene.key, { signal: abort.signal, commandTimeout: 200 }));
+        failure(scene.lock(connection.redis).promise(scene.key, { signal: abort.signal }));
 
       async function gone(): Promise<void> {
         await scene.queued(0);

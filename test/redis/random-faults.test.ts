@@ -139,10 +139,12 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
       await lease.release();
     }
 
-    let left = rounds;
+    let made = 0;
+    // On a machine that stands still most rounds time out; too few grants would prove nothing.
+    const isEnough = (): boolean => made >= rounds && ((outcomes.get('granted') ?? 0) > 100 || made >= 10 * rounds);
     const worker = async (): Promise<void> => {
-      while (left > 0) {
-        left -= 1;
+      while (!isEnough()) {
+        made += 1;
         await round();
       }
     };
