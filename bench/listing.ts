@@ -1,5 +1,6 @@
 // `npm run bench:listing`: 100,000 locks of several processes, listed by the registry and by a scan: how long it takes, what it
-// costs the command and the server, and how long any command of it held the server up.
+// costs the command and the server, and how long any command of it held the server up: beside PINGs, since a busy machine
+// interrupts the server in the middle of any command.
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import redisExpLock from '../src/index';
@@ -9,12 +10,13 @@ const locks = 100_000;
 const holders = 4;
 const cli = join(__dirname, '../lib/cli.js');
 const settledMs = 5000;
+const pingMs = 5;
 
 async function main(): Promise<void> {
   const server = await startRedis();
   const clients = await Promise.all(Array.from({ length: holders }, () => connect(server.url)));
   const observer = await connect(server.url);
-  await observer.configSet('slowlog-log-slower-than', '5000');
+  await observer.configSet('latency-tracking-info-percentiles', '50 99 100');
   const factories = clients.map((redis) =>
     redisExpLock({ redis, lifetime: 3_600_000, register: true, owner: 'bench', commandTimeout: 30_000 }),
   );
@@ -35,18 +37,14 @@ async function main(): Promise<void> {
 
 /** Without arguments: while nobody lists anything. */
 async function measure(observer: Client, args: readonly string[], url: string): Promise<void> {
-  await observer.sendCommand(['SLOWLOG', 'RESET']);
+  await observer.configResetStat();
   const before = await usage(observer);
   const startMs = performance.now();
+  const pings = setInterval(() => void observer.ping().catch(() => {}), pingMs);
   const { lines, cpu } = args.length === 0 ? await nothing() : await run([...args, '--url', url]);
+  clearInterval(pings);
   const tookMs = performance.now() - startMs;
   const after = await usage(observer);
-  const slow = (await observer.sendCommand(['SLOWLOG', 'GET', '10'])) as unknown as [
-    number,
-    number,
-    number,
-    string[],
-  ][];
   const share = (micros: number): string => `${(micros / 10 / tookMs).toFixed(2)} %`;
   const calls = [...after.calls].map(([name, count]) => [name, count - (before.calls.get(name) ?? 0)] as const);
   console.log(
@@ -56,8 +54,17 @@ async function measure(observer: Client, args: readonly string[], url: string): 
     `  server: commands ${share(after.micros - before.micros)}, CPU ${share(after.cpu - before.cpu)} of the time`,
   );
   console.log(`  ${calls.flatMap(([name, count]) => (count > 0 ? `${name} ${count}` : [])).join(', ')}`);
-  const shown = slow.map(([, , micros, words]) => `${micros} µs ${words.slice(0, 3).join(' ').slice(0, 60)}`);
-  console.log(`  commands longer than 5 ms: ${shown.join('; ') || 'none'}`);
+  console.log(`  µs a command, 50 % 99 % most: ${await percentiles(observer)}`);
+}
+
+async function percentiles(observer: Client): Promise<string> {
+  const stats = await observer.info('latencystats');
+  const rows = [
+    ...stats.matchAll(/^latency_percentiles_usec_(scan|evalsha|get|info|ping):p50=(.*),p99=(.*),p100=(.*)$/gm),
+  ];
+  return rows
+    .map(([, name, ...micros]) => `${name} ${micros.map((each) => Math.round(Number(each))).join(' ')}`)
+    .join(', ');
 }
 
 async function nothing(): Promise<{ lines: number; cpu: string }> {

@@ -53,7 +53,7 @@ export class Mutex extends Lock {
 
   /** @internal */
   _newTurn(): Turn {
-    return new Turn(this._client, this._key);
+    return new Turn(this._client, this._key, this._kind === 'mutex');
   }
 
   /** @internal */
@@ -174,7 +174,7 @@ export class RedlockMutex extends Lock {
 
   /** @internal */
   _newTurn(): Turn {
-    return new Turn(this._clients, this._key);
+    return new Turn(this._clients, this._key, false);
   }
 
   /** @internal */

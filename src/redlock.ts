@@ -27,6 +27,7 @@ import type { Value } from './compat/electorate';
 import { extendOnce, type Hold, leftMs, releaseOnce, sentOf, signalOf } from './compat/hold';
 import { yieldMs } from './compat/queued';
 import { Renewal } from './compat/renewal';
+import { wakeFor } from './compat/several';
 import { quit } from './compat/stores';
 import { after, Tenure } from './compat/tenure';
 import { optionError } from './errors';
@@ -282,11 +283,17 @@ export class Redlock extends Asking {
     tenure.release();
     const value = this.#valueOf(lock, tenure);
     const release = (ballot?: Ballot): Promise<true | number> => {
-      const released = this._electorate.release(value, yieldMs, ballot);
+      const released = this.#released(value, ballot);
       // It would take the key that was freed just now.
       return tenure.request === undefined ? released : released.finally(() => retract(tenure));
     };
     return () => this.#attempt(lock.resources, release);
+  }
+
+  async #released(value: Value, ballot: Ballot | undefined): Promise<true | number> {
+    const released = await this._electorate.release(value, yieldMs, ballot);
+    if (released === true && typeof value.keys !== 'string') wakeFor(this._electorate.store, value.keys);
+    return released;
   }
 
   #valueOf({ resources, value }: Lock, tenure: Tenure): Value {

@@ -3,10 +3,11 @@ import type { Key } from '../keys';
 import type { Lease } from '../lease';
 import { redisExpLock } from '../with-lock';
 import { type Attempt, Attempts, ExecutionError, type Settings } from './attempts';
-import { Ballot, type Client, type ExecutionStats } from './ballot';
+import type { Ballot, Client, ExecutionStats } from './ballot';
 import { Electorate, type Grant, type ValueCall } from './electorate';
 import { askObserved, isObserved } from './hold';
 import { ClientCalls, owner, QueuedCall } from './queued';
+import { SeveralKeysCall } from './several';
 import { commandTimeoutMs, connectIfLazy } from './stores';
 
 type Given = Partial<Settings> | undefined;
@@ -60,34 +61,32 @@ export abstract class Asking extends Attempts {
     made?: Attempt<Grant | Lease>,
   ): Promise<Acquired> {
     const key = typeof keys === 'string' ? resources[0]! : undefined;
-    let queued = key === undefined ? undefined : calls.behind(key, duration);
-    // The same each time: with many waiting calls, an error for each attempt would cost much.
-    let busy: ReturnType<typeof Ballot.refused> | undefined;
+    let waiting: QueuedCall | SeveralKeysCall | undefined = key === undefined ? undefined : calls.behind(key, duration);
     const ask = (): Promise<Grant | Lease | 0> =>
       key !== undefined && isObserved() ? askObserved(calls, key, duration) : call.ask();
     const attempt = async (): Promise<Attempt<Grant | Lease>> => {
-      if (queued?.isKnownBusy) {
-        busy ??= Ballot.refused(this.clients, resources.length, 0);
-        return this._refused(busy);
-      }
-      queued?.requests();
+      if (waiting?.isKnownBusy) return this._refused(this._busy(resources));
+      waiting?.requests();
       return this._attemptAlone(resources, ask);
     };
-    const pause = (ms: number): Promise<Lease | undefined> => {
-      queued ??= new QueuedCall(calls, key!, duration);
-      return queued.pause(ms);
+    const pause = (ms: number): Promise<Grant | Lease | undefined> => {
+      waiting ??=
+        key === undefined
+          ? new SeveralKeysCall(this._electorate.store, keys as readonly string[], () => call.ask())
+          : new QueuedCall(calls, key, duration);
+      return waiting.pause(ms);
     };
     try {
-      const { attempts, result } = await this._repeat(given, attempt, key === undefined ? undefined : pause, made);
+      const { attempts, result } = await this._repeat(given, attempt, pause, made);
       if (typeof result === 'function') call.retract();
       return { attempts, result, call };
     } catch (error) {
       call.retract();
       // redlock releases then, and tells that there was nothing to release.
-      if (error instanceof ExecutionError) this._tell(Ballot.refused(this.clients, resources.length, 0).error);
+      if (error instanceof ExecutionError) this._tell(this._busy(resources).error);
       throw error;
     } finally {
-      if (queued?.isQueued) await queued.leave();
+      if (waiting !== undefined) await waiting.leave();
     }
   }
 

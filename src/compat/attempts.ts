@@ -92,6 +92,8 @@ export abstract class Attempts extends EventEmitter {
   readonly settings: Settings;
   /** Of an only client it is always the same. */
   #votesFor: Promise<ExecutionStats> | undefined;
+  /** By the number of resources. */
+  readonly #votesAgainst: Record<number, Refusal> = {};
 
   constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
     super();
@@ -154,11 +156,19 @@ export abstract class Attempts extends EventEmitter {
     try {
       const result = await ask();
       if (typeof result !== 'number') return { stats: this.#unanimous(), result };
-      return this._refused(Ballot.refused(this.clients, resources.length, result));
+      return this._refused(
+        result === 0 ? this._busy(resources) : Ballot.refused(this.clients, resources.length, result),
+      );
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
       return this._refused(Ballot.refused(this.clients, resources.length, errorOf(error, client)));
     }
+  }
+
+  /** @internal Of an only client it is always the same: an error for each attempt would be a quarter of what waiting costs. */
+  protected _busy({ length }: readonly string[]): Refusal {
+    this.#votesAgainst[length] ??= Ballot.refused(this.clients, length, 0);
+    return this.#votesAgainst[length];
   }
 
   /** @internal Tells of the vote against. */

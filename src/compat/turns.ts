@@ -1,20 +1,46 @@
-// The waiters of one process for the same key, first come first. They poll, as all that wait for it anywhere; on top of that, a
-// release in this process wakes the first of them, which attempts in the same tick.
+// The waiters of one process for the same lock, first come first. They poll, as all that wait for it anywhere; on top of that, a
+// release in this process wakes the first of them, which attempts in the same tick. While one was just told that the lock is held,
+// the others need not ask.
 import { LockBackendError } from '../errors';
 import type { Moment } from '../store';
 
-const ofClients = new WeakMap<object, Map<string, Set<Turn>>>();
+const ofClients = new WeakMap<object, Map<string, Turns>>();
+
+/** Those that wait for one lock. */
+class Turns {
+  readonly waiting = new Set<Turn>();
+  /** Monotonic ms at which one of them asked last; unless that failed. */
+  askedMs = Number.NEGATIVE_INFINITY;
+}
 
 /** The wait of one call, from its first pause to its end. */
 export class Turn {
   readonly #client: object;
   readonly #key: string;
+  readonly #isExclusive: boolean;
+  #turns: Turns | undefined;
   #isAwake = false;
   #wake = (): void => {};
 
-  constructor(client: object, key: string) {
+  /** @param isExclusive The lock is held by one: what one waiter is told holds for all. */
+  constructor(client: object, key: string, isExclusive: boolean) {
     this.#client = client;
     this.#key = key;
+    this.#isExclusive = isExclusive;
+  }
+
+  /** Whether another one asked within half of a pause. */
+  isKnownBusy(pauseMs: number): boolean {
+    return this.#isExclusive && performance.now() - (this.#turns?.askedMs ?? 0) < pauseMs / 2;
+  }
+
+  asks(): void {
+    if (this.#turns !== undefined) this.#turns.askedMs = performance.now();
+  }
+
+  /** It was not answered. */
+  failed(): void {
+    if (this.#turns !== undefined) this.#turns.askedMs = Number.NEGATIVE_INFINITY;
   }
 
   /** Resolves with true when it is woken, and with false after `ms`. Rejects with the signal's reason. */
@@ -44,24 +70,27 @@ export class Turn {
 
   /** It waits no more. */
   end(): void {
-    const keys = ofClients.get(this.#client);
-    const turns = keys?.get(this.#key);
-    turns?.delete(this);
-    if (turns?.size === 0) keys!.delete(this.#key);
+    if (this.#turns === undefined) return;
+    const { waiting } = this.#turns;
+    waiting.delete(this);
+    if (waiting.size === 0) ofClients.get(this.#client)?.delete(this.#key);
+    this.#turns = undefined;
   }
 
   #join(): void {
-    const keys = ofClients.get(this.#client) ?? new Map<string, Set<Turn>>();
+    if (this.#turns !== undefined) return;
+    const keys = ofClients.get(this.#client) ?? new Map<string, Turns>();
     ofClients.set(this.#client, keys);
-    const turns = keys.get(this.#key) ?? new Set();
-    keys.set(this.#key, turns.add(this));
+    this.#turns = keys.get(this.#key) ?? new Turns();
+    keys.set(this.#key, this.#turns);
+    this.#turns.waiting.add(this);
   }
 }
 
 /** So many places became free: as many of those who wait first ask now. */
 export function wakeNext(client: object, key: string, places: number): void {
   let left = places;
-  for (const turn of ofClients.get(client)?.get(key) ?? []) {
+  for (const turn of ofClients.get(client)?.get(key)?.waiting ?? []) {
     if (left <= 0) return;
     left -= 1;
     turn.wake();
@@ -142,9 +171,11 @@ async function moreAttempts(
   const attempt = async (): Promise<Grant | undefined> => {
     try {
       failure = undefined;
+      turn.asks();
       const outcome = await attempted._ask();
       return outcome.granted ? outcome : undefined;
     } catch (error) {
+      turn.failed();
       failure = retryable(error, attempted);
       return undefined;
     }
@@ -157,6 +188,7 @@ async function moreAttempts(
         const isWoken = await turn.pause(nextMs - performance.now(), signal);
         if (!isWoken && performance.now() >= endMs) break;
         signal?.throwIfAborted();
+        if (!isWoken && turn.isKnownBusy(retryInterval)) break;
         const grant = await attempt();
         if (grant !== undefined) return grant;
         if (!isWoken) break;

@@ -581,6 +581,24 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
     expect(await redis.get(`semaphore:${key}`)).to.equal('text');
   });
 
+  it('Mutex: of many that wait in one process, few ask, and each attempt counts', async () => {
+    const name = uniqueKey('many');
+    const holder = new Mutex(redis, name);
+    await holder.acquire();
+    const many = connect((await sharedRedis()).port);
+    let sent = 0;
+    const { sendCommand } = many;
+    many.sendCommand = (...args: Parameters<typeof sendCommand>) => {
+      sent += 1;
+      return sendCommand.apply(many, args);
+    };
+    const options = { acquireAttemptsLimit: 10, retryInterval: 40, acquireTimeout: 60_000 };
+    const all = Array.from({ length: 20 }, () => new Mutex(many, name, options).tryAcquire());
+    expect(await Promise.all(all)).to.deep.equal(all.map(() => false));
+    expect(sent).to.be.within(1, 110);
+    await holder.release();
+  });
+
   it('a release in this process wakes the one that waits longest', async () => {
     const one = new Semaphore(redis, key, 1);
     await one.acquire();

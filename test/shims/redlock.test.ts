@@ -149,6 +149,35 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
       await next.release();
     });
 
+    it('gives up on several resources after as many attempts each, also beside others that wait', async () => {
+      const lock = await redlock.acquire([key, other], 60_000);
+      const settings = { retryCount: 3, ...quick };
+      const failures = await Promise.all(
+        Array.from({ length: 3 }, () => failureOf(redlock.acquire([other, key], 5000, settings))),
+      );
+      for (const failure of failures) {
+        expect(failure).to.be.instanceOf(ExecutionError);
+        expect(await messagesAgainst(failure)).to.deep.equal(Array(4).fill(locked(0, 2)));
+      }
+      await lock.release();
+    });
+
+    it('several resources: callers of one process are served one after the other', async () => {
+      const lock = await redlock.acquire([key, other], 60_000);
+      let inside = 0;
+      const waiting = Array.from({ length: 4 }, async () => {
+        const each = await redlock.acquire([key, other], 60_000, { retryCount: -1, ...quick });
+        inside += 1;
+        expect(inside).to.equal(1);
+        await redis.ping();
+        inside -= 1;
+        await each.release();
+      });
+      await lock.release();
+      await Promise.all(waiting);
+      expect(await redis.exists(key, other)).to.equal(0);
+    });
+
     it('gets a lock whose time is over', async () => {
       await redlock.acquire([key], 100);
       const next = await redlock.acquire([key], 5000, { ...quick, retryCount: -1 });
@@ -564,6 +593,19 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
     expect(await redis.pttl(key)).to.be.greaterThan(4000);
     await next.release();
     expect(await redis.exists(`{${key}}:queue`, key)).to.equal(0);
+  });
+
+  it('several keys: a release wakes the next caller of its process, within a pause that would last for ever', async () => {
+    const resources = [uniqueKey('{wake}'), uniqueKey('{wake}')];
+    const first = await redlock.acquire(resources, 60_000);
+    let refusals = 0;
+    redlock.on('error', () => {
+      refusals += 1;
+    });
+    const second = redlock.acquire([...resources].reverse(), 60_000, { retryDelay: 1e8, retryJitter: 0 });
+    await waitFor(() => refusals === 1);
+    await first.release();
+    await (await second).release();
   });
 
   it('H8 a waiter that gives up leaves neither a lock nor an entry behind', async () => {
