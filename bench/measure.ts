@@ -68,6 +68,9 @@ export const metrics = {
   slowScripts: 'commands over 10 ms',
   handOverMs: 'hand-over, ms',
   roundTripMs: 'PUBLISH → message → PING, ms',
+  aloneTimes: 'by turns: × the slowest alone',
+  stoppedShare: 'by turns: speed with one stopped',
+  flightShare: 'by turns: speed of three in flight, of one',
 } as const;
 
 export type Metric = keyof typeof metrics;

@@ -140,6 +140,8 @@ async function main(spec: RoundSpec): Promise<void> {
 }
 
 async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void> {
+  // Only where it works with several: to others a first connection is part of what is measured.
+  const nodes = which.kind === 'quorum' ? await Promise.all(spec.urls.map((each) => connectNodeRedis(each))) : [];
   const order = new Promise((resolve) => process.once('message', resolve));
   process.send!('ready');
   await order;
@@ -150,6 +152,7 @@ async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void>
     lib: require(lib),
     locks: async () => contenders[contender]!.make(await connect(url, setting), setting, terms),
     connect: () => connectNodeRedis(url),
+    nodes,
   });
   process.send!(seen satisfies Figures);
 }

@@ -21,6 +21,8 @@ export type Trial =
   | { readonly kind: 'crowd'; readonly waiters: number }
   /** So many pairs with events, with listeners to all of them, and of a copy without, in turn. */
   | { readonly kind: 'events'; readonly pairs: number; readonly turns: number }
+  /** So many pairs by turns on five servers, on five of which one is stopped, and on each alone; and in flight on three, and on one. */
+  | { readonly kind: 'quorum'; readonly pairs: number; readonly inFlight: number; readonly turns: number }
   /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
   | { readonly kind: 'election' };
 
@@ -31,6 +33,8 @@ export interface Ground {
   locks(): Promise<Locks>;
   /** Connections of node-redis. */
   connect(): Promise<any>;
+  /** One to each server that it was given, made before the last one was stopped. */
+  readonly nodes: readonly any[];
   readonly lib: typeof import('../src/index');
   readonly ms: number;
 }
@@ -229,6 +233,61 @@ async function events({ pairs, turns }: { pairs: number; turns: number }, ground
   return { unheardTimes: median(ratios.map(([each]) => each)), heardTimes: median(ratios.map(([, each]) => each)) };
 }
 
+type Pair = (key: string) => Promise<unknown>;
+
+/** The last server is stopped: five go on without it, and five with it in the place of one of them. */
+async function quorum(
+  { pairs, inFlight, turns }: { pairs: number; inFlight: number; turns: number },
+  { nodes, lib: library }: Ground,
+): Promise<Figures> {
+  const pairOn = (redis: any): Pair => {
+    const withLock = library({ redis, lifetime: 10_000 });
+    return async (key) => (await withLock.promise(key))();
+  };
+  const microsOf = async (count: number, work: () => Promise<unknown>): Promise<number> => {
+    const start = performance.now();
+    await work();
+    return ((performance.now() - start) * 1000) / count;
+  };
+  const oneByOne = (pair: Pair) => (): Promise<number> =>
+    microsOf(pairs, async () => {
+      for (let n = 0; n < pairs; n++) await pair('bench:quorum');
+    });
+  const together = (pair: Pair) => (): Promise<number> =>
+    microsOf(2 * inFlight, () =>
+      Promise.all(
+        Array.from({ length: inFlight }, async (_, n) => {
+          for (let again = 0; again < 2; again++) await pair(`bench:quorum:${n}`);
+        }),
+      ),
+    );
+  const five = nodes.slice(0, -1);
+  const works = {
+    five: oneByOne(pairOn(five)),
+    stopped: oneByOne(pairOn([...five.slice(0, -1), nodes.at(-1)])),
+    flight: together(pairOn(five.slice(0, 3))),
+    flightAlone: together(pairOn(five[0])),
+    ...Object.fromEntries(five.map((node, n) => [`alone ${n}`, oneByOne(pairOn(node))])),
+  };
+  const micros = new Map(Object.keys(works).map((name): [string, number[]] => [name, []]));
+  for (let turn = -turns / 4; turn < turns; turn++) {
+    for (const [name, work] of Object.entries(works)) {
+      const each = await work();
+      if (turn >= 0) micros.get(name)!.push(each);
+    }
+  }
+  const of = (name: string): number => median(micros.get(name)!);
+  const shares = (one: string, other: string): number =>
+    median(micros.get(one)!.map((each, n) => each / micros.get(other)![n]!));
+  return {
+    micros: of('five'),
+    perSecond: 1e6 / of('five'),
+    aloneTimes: of('five') / Math.max(...five.map((_, n) => of(`alone ${n}`))),
+    stoppedShare: shares('five', 'stopped'),
+    flightShare: shares('flightAlone', 'flight'),
+  };
+}
+
 /** Does a trial, and gives its figures. */
 export function tried(trial: Trial, ground: Ground): Promise<Figures> {
   switch (trial.kind) {
@@ -244,6 +303,8 @@ export function tried(trial: Trial, ground: Ground): Promise<Figures> {
       return crowd(trial, ground);
     case 'events':
       return events(trial, ground);
+    case 'quorum':
+      return quorum(trial, ground);
     case 'election':
       return election(ground);
   }

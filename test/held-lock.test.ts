@@ -348,9 +348,11 @@ describe('a held lock', () => {
   describe('the end of its validity', () => {
     it('nothing watches over it: it is noticed when it is asked for', async () => {
       const held = await acquire();
-      expect(timers.countTimers()).to.equal(0);
-      await pass(lifetimeMs);
-      expect(ended).to.deep.equal([]);
+      expect([timers.countTimers(), held.mayShorten]).to.deep.equal([0, false]);
+      await pass(trusted(lifetimeMs) - 1);
+      expect([held.check(), held.remaining()]).to.deep.equal([true, 1]);
+      await pass(1);
+      expect([ended.length, held.leftMs(), held.remaining()]).to.deep.equal([0, 0, 0]);
       expect([held.check(), held.loss?.reason, ended.length]).to.deep.equal([false, 'expired', 1]);
     });
 
@@ -739,6 +741,10 @@ describe('a held lock', () => {
       void other.upkeep.part();
       await turn();
       expect([other.upkeep.isExtending, other.mayShorten]).to.deep.equal([true, false]);
+      const longer = await acquire({ details: { mode }, grant: { member: shared().member } });
+      longer.confirm(now(clock), 9000, false);
+      await longer.upkeep.part();
+      expect([longer.leftMs(), longer.token]).to.deep.equal([trusted(9000), 'own']);
       await held.upkeep.part();
       expect(calls).to.deep.equal(['extend', 'part']);
     });
@@ -777,6 +783,15 @@ describe('a held lock', () => {
       expect(held.remaining()).to.equal(trusted(lifetimeMs));
       await held.release();
       expect(renewed).to.deep.equal([]);
+    });
+
+    it('what remains counts from such a renewal', async () => {
+      const { store: more } = alone();
+      const held = await acquire({ store: more });
+      held.upkeep.startRenewing(lease);
+      await stall(trusted(lifetimeMs));
+      expect(held.remaining()).to.equal(trusted(lifetimeMs));
+      await held.release();
     });
 
     it('that of `maxHold` counts as the last one in time; beyond that it has expired', async () => {
@@ -894,6 +909,13 @@ describe('a held lock', () => {
       store: { keyPrefix: 'app:' },
     });
     expect([plain.key, plain.retries, plain.isConfirmed, plain.held()]).to.deep.equal(['k', 0, true, undefined]);
+    plain.confirm(now(clock), 5000, false);
+    expect(plain.leftMs()).to.equal(trusted(5000));
+    (plain.context.source as { release: unknown }).release = () => 'released';
+    expect(await plain.release()).to.equal(true);
+    const detached = await acquire();
+    detached.letGo();
+    expect(await detached.release()).to.equal(false);
     const longer = await acquire();
     await longer.upkeep.extend(9000);
     expect(longer.confirmed()).to.equal(undefined);

@@ -58,18 +58,38 @@ async function examine(session: Session): Promise<Finding[]> {
   if (connection.masters === undefined) {
     return [ok('reachable', connection.name), await withoutEnd(store, prefix)];
   }
-  const all: Finding[] = [ok('reachable', connection.name)];
   const masters = await connection.masters();
+  const said: Said[] = [];
   for (const send of masters) {
     const bounded: Send = (words) => inTime(send(words));
     const { findings, isSilent } = await ofMaster(bounded, prefix);
     const port = masters.length > 1 && !isSilent ? (await infoOf(bounded))?.('tcp_port') : undefined;
-    const named = (each: Finding): Finding => ({ ...each, remedy: `at port ${port}: ${each.remedy}` });
-    all.push(...findings.map((each) => (port === undefined || each.status === 'ok' ? each : named(each))));
-    if (isSilent) return all;
+    said.push({ findings, port });
+    if (isSilent) return [ok('reachable', connection.name), ...together(said)];
   }
-  all.push(await withoutEnd(store, prefix));
-  return once(all);
+  return [ok('reachable', connection.name), ...together(said), await withoutEnd(store, prefix)];
+}
+
+/** What one of the servers of a cluster said; undefined: its port is not known, or there is but one. */
+interface Said {
+  readonly findings: readonly Finding[];
+  readonly port: string | undefined;
+}
+
+/** What all servers of a cluster have in common is said once; the rest with the port of its server. */
+function together(said: readonly Said[]): Finding[] {
+  const counts = new Map<string, number>();
+  const nameOf = (finding: Finding): string => JSON.stringify(finding);
+  for (const finding of said.flatMap(({ findings }) => findings)) {
+    counts.set(nameOf(finding), (counts.get(nameOf(finding)) ?? 0) + 1);
+  }
+  const all = said.flatMap(({ findings, port }) =>
+    findings.map((each) => {
+      const isCommon = port === undefined || counts.get(nameOf(each)) === said.length;
+      return isCommon ? each : { ...each, remedy: `at port ${port}: ${each.remedy}` };
+    }),
+  );
+  return [...new Map(all.map((finding) => [nameOf(finding), finding])).values()];
 }
 
 async function ofMaster(send: Send, prefix: string): Promise<{ findings: Finding[]; isSilent: boolean }> {
@@ -78,11 +98,6 @@ async function ofMaster(send: Send, prefix: string): Promise<{ findings: Finding
   findings.push(...(await ofServer(send)), await skew(send));
   findings.push(...(await checkRights(send, prefix)), ...(await foreignTypes(send, prefix)));
   return { findings, isSilent };
-}
-
-/** What all servers of a cluster have in common is said once. */
-function once(all: readonly Finding[]): Finding[] {
-  return [...new Map(all.map((finding) => [JSON.stringify(finding), finding])).values()];
 }
 
 function inTime<T>(work: Promise<T>): Promise<T> {
