@@ -111,7 +111,7 @@ describe('docs', () => {
     });
 
     it('files of the repository that they name are there', () => {
-      const named = /(?<=`)(?:src|test|examples|bench|docs)\/[^`*]*(?=`)|[A-Z]{5,}\.md/g;
+      const named = /(?<=`)(?:src|test|examples|bench|docs|integrations)\/[^`*]*(?=`)|[A-Z]{5,}\.md/g;
       const names = pages.flatMap(({ text }) => text.match(named) ?? []);
       expect(names).to.include('src/acquire.ts');
       expect(names.filter((name) => !existsSync(join(root, name)))).to.deep.equal([]);

@@ -3,22 +3,17 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
+import { ownServer } from '../support/own-server';
 import { kill9, startChild, waitFor } from '../support/processes';
-import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { type Client, type RedisServer, uniqueKey } from '../support/redis';
 
 describe('polling beside a busy queue', function () {
   this.timeout(60_000);
   let server: RedisServer;
   let client: Client;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ server, client } = own);
   });
 
   it('H80: with pauses of 100 ms, a turn within some seconds, three times over', async () => {

@@ -8,8 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
+import { ownServer } from '../support/own-server';
 import { cont, exited, kill9, type NodeChild, startChild, stop, waitFor } from '../support/processes';
-import { type Client, commandStats, diffCommandStats, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { type Client, commandStats, diffCommandStats, type RedisServer, uniqueKey } from '../support/redis';
 
 const child = (name: string): string => join(__dirname, 'children', name);
 
@@ -25,14 +26,8 @@ describe('the queue among processes', function () {
   let key: string;
   let withLock: redisExpLock.WithLock;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ server, client } = own);
   });
 
   beforeEach(() => {

@@ -5,8 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { ownServer } from '../support/own-server';
 import { exited, kill9, startChild, waitFor } from '../support/processes';
-import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { type Client, type RedisServer, uniqueKey } from '../support/redis';
 
 const script = require.resolve('./children/slots.ts');
 const seconds = Number(process.env.ONCE_SECONDS ?? 5);
@@ -18,14 +19,8 @@ describe('once, among processes', function () {
   let server: RedisServer;
   let client: Client;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ server, client } = own);
   });
 
   for (const mode of modes) {

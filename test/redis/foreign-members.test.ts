@@ -5,7 +5,8 @@
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
-import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { ownServer } from '../support/own-server';
+import { type Client, uniqueKey } from '../support/redis';
 
 const { RWLock, Semaphore } = redisExpLock;
 
@@ -13,18 +14,11 @@ describe('a foreign sorted set (H79)', function () {
   this.timeout(60_000);
   const lifetime = 30_000;
   const foreign = '5f1c7a2e-3c0a-4a39-9d6e-1df1b5a4a111';
-  let server: RedisServer;
   let client: Client;
   let key: string;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ client } = own);
   });
 
   beforeEach(() => {

@@ -6,7 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
-import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { ownServer } from '../support/own-server';
+import { type Client, type RedisServer, uniqueKey } from '../support/redis';
 
 /** A provisional grant (2 s), a request (1 s) and the machine. */
 const boundedMs = 6_000;
@@ -19,14 +20,8 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
   let queue: string;
   let withLock: redisExpLock.WithLock;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ server, client } = own);
   });
 
   beforeEach(() => {
@@ -131,14 +126,8 @@ describe('a forged or damaged queue of readers, writers and permits (H82)', func
   let server: RedisServer;
   let client: Client;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ server, client } = own);
   });
 
   const entry = (kind: string, parts: Partial<Record<'deadline' | 'permits' | 'length' | 'token', string>> = {}) => {

@@ -13,8 +13,9 @@ import * as scripts from '../../src/scripts/generated';
 import type { Call } from '../../src/scripts/script';
 import { type Mode, placesText, type QueueEntry } from '../../src/store';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { ownServer } from '../support/own-server';
 import { randomFactor, randomRuns } from '../support/random-runs';
-import { type Client, type RedisServer, startRedis } from '../support/redis';
+import type { Client } from '../support/redis';
 
 const key = 'lock';
 const companions = { fence: 'redis-exp-lock:fence', queue: '{lock}:queue', limit: '{lock}:limit' };
@@ -24,17 +25,10 @@ const runs = randomRuns(50);
 /** Of a long queue, and of many readers, only the front is read. Long is then what has two; what expired counts as a waiter. */
 let frontOnly = false;
 
-let server: RedisServer;
 let client: Client;
 
-before(async () => {
-  server = await startRedis();
-  client = await server.connect();
-});
-
-after(async () => {
-  client.destroy();
-  await server.discard();
+ownServer((own) => {
+  ({ client } = own);
 });
 
 interface Model {

@@ -4,24 +4,18 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { companionOf } from '../../src/keys';
 import * as scripts from '../../src/scripts/generated';
-import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { ownServer } from '../support/own-server';
+import { type Client, uniqueKey } from '../support/redis';
 
 const { RWLock } = redisExpLock;
 
 describe('readers that go first, and requests that come twice', function () {
   this.timeout(60_000);
-  let server: RedisServer;
   let client: Client;
   let key: string;
 
-  before(async () => {
-    server = await startRedis();
-    client = await server.connect();
-  });
-
-  after(async () => {
-    client.destroy();
-    await server.discard();
+  ownServer((own) => {
+    ({ client } = own);
   });
 
   beforeEach(() => {

@@ -202,13 +202,20 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     });
   }
 
-  it('the server gets it after the releases that came over the next connection: refused (H3)', async () => {
-    const { server, proxy, key } = stage;
-    // Two proxies: the front one breaks the client's connection, the back one still has what was sent over it.
-    const front = await startProxy(proxy.port);
+  /** The front one breaks the client's connection, the back one still has what was sent over it. */
+  async function behindTwoProxies(
+    commandTimeout: number,
+  ): Promise<{ front: FaultProxy; withLock: redisExpLock.WithLock }> {
+    const front = await startProxy(stage.proxy.port);
     const redis = stage.owns(await connect(front.url, REDIAL));
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 300 });
-    await (await withLock.promise(`${key}-before`)).release();
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout });
+    await (await withLock.promise(`${stage.key}-before`)).release();
+    return { front, withLock };
+  }
+
+  /** The back one forwards the acquire behind all its releases. */
+  async function isRefusedBehindItsReleases(withLock: redisExpLock.WithLock, front: FaultProxy): Promise<void> {
+    const { server, proxy, key } = stage;
     const recording = await recordCommands(server);
     const held = holdRequest();
     proxy.rule({ match: isAcquire, nth: 1 }, held);
@@ -224,41 +231,26 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     expect(grantsOf(key, await recording.stop())).to.equal(0);
     expect(await stage.holder()).to.equal(null);
     await front.stop();
+  }
+
+  it('the server gets it after the releases that came over the next connection: refused (H3)', async () => {
+    const { front, withLock } = await behindTwoProxies(300);
+    await isRefusedBehindItsReleases(withLock, front);
   });
 
   it('an answer that took long does not make later requests live longer than their releases (H3)', async () => {
-    const { server, proxy, key } = stage;
-    const front = await startProxy(proxy.port);
-    const redis = stage.owns(await connect(front.url, REDIAL));
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 600 });
-    await (await withLock.promise(`${key}-before`)).release();
+    const { proxy, key } = stage;
+    const { front, withLock } = await behindTwoProxies(600);
     const slow = proxy.rule({ match: isAcquire, nth: 1 }, delayRequest(400));
     await withLock.promise(`${key}-slow`);
     slow.remove();
 
-    const recording = await recordCommands(server);
-    const held = holdRequest();
-    proxy.rule({ match: isAcquire, nth: 1 }, held);
-    const lost = backendError(withLock.promise(key));
-    await held.arrived;
-    const second = proxy.seen({ match: isRelease, nth: 2 });
-    front.resetAll();
-    await lost;
-    await second;
-    const ran = proxy.seen({ match: isAcquire });
-    held.release();
-    await ran;
-    expect(grantsOf(key, await recording.stop())).to.equal(0);
-    expect(await stage.holder()).to.equal(null);
-    await front.stop();
+    await isRefusedBehindItsReleases(withLock, front);
   });
 
   it('a first attempt that Redis runs only when the lock that a second one got is released: freed again (H3)', async () => {
     const { server, proxy, key } = stage;
-    const front = await startProxy(proxy.port);
-    const redis = stage.owns(await connect(front.url, REDIAL));
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 3_000 });
-    await (await withLock.promise(`${key}-before`)).release();
+    const { front, withLock } = await behindTwoProxies(3_000);
     const recording = await recordCommands(server);
     const held = holdRequest();
     proxy.rule({ match: isAcquire, nth: 1 }, held);

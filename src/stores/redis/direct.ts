@@ -107,6 +107,8 @@ export class DirectStore implements Direct {
       };
       const onError = (error: LockBackendError): void => {
         this.#pending -= 1;
+        // In a cluster, a client does not notice that the key's node hangs.
+        if (error.unknown) this.#client.relocate?.(listOf(keys)[0]!);
         if (error.redisCode !== 'NOPERM') return reject(error);
         this.#storeUntilMs = Number.POSITIVE_INFINITY;
         resolve(ask());
