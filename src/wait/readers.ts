@@ -24,8 +24,9 @@ import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } fr
  * request has no answer, it is too early to be queued behind anybody: then they join, too.
  */
 export const windowMs = 2;
-/** So many join before the grant, and again after it. Those after it may pass a writer of another process, for no longer than the window. */
+/** So many join before the grant, and again after it; fewer where others wait then, which they would pass. */
 export const mostJoins = 64;
+export const mostJoinsAmongOthers = 8;
 
 /** Readers that wait for one member, or have it. */
 export class Readers implements Place, Fetcher {
@@ -72,7 +73,7 @@ export class Readers implements Place, Fetcher {
     this.#isClosed = true;
   }
 
-  granted(fetch: Fetch, grant: Grant): void {
+  granted(fetch: Fetch, grant: Grant, others: number): void {
     if (fetch !== this.#fetch) return;
     this.#fetch = undefined;
     const first = this.#positions.first!;
@@ -83,7 +84,7 @@ export class Readers implements Place, Fetcher {
       this.#fetch = this.#positions.first?.waiter.fetch(this);
       return;
     }
-    this.#member = new ReadersMember(grant, this.terms, this.#port);
+    this.#member = new ReadersMember(grant, this.terms, this.#port, joinsAmong(others, this.terms));
     for (let each = this.#positions.first; each !== undefined; each = this.#positions.first) {
       this.#positions.delete(each);
       this.#member.give(each);
@@ -109,6 +110,12 @@ export class Readers implements Place, Fetcher {
   }
 }
 
+/** In order of arrival, nobody that waits is passed. */
+function joinsAmong(others: number, { mode }: MemberTerms): number {
+  if (others === 0) return mostJoins;
+  return mode.prefer === 'fair' ? 0 : mostJoinsAmongOthers;
+}
+
 function windowOf({ lifetimeMs }: MemberTerms): number {
   return Math.min(windowMs, lifetimeMs / 3);
 }
@@ -122,19 +129,20 @@ export class ReadersMember implements Member {
   readonly #closesMs: number;
   /** Before the send of what Redis last confirmed. */
   #sent: Moment;
-  #joinsLeft = mostJoins;
+  #joinsLeft: number;
   #isClosed = false;
   /** Tokens that one that parts cannot have. */
   readonly #spent: Set<string>;
   /** The extension that has not been sent yet. */
   #extension: Promise<ExtendReply> | undefined;
 
-  constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort) {
+  constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort, joins: number) {
     this.token = token;
     this.fence = fence;
     this.#terms = terms;
     this.#port = port;
     this.#sent = sent;
+    this.#joinsLeft = joins;
     this.#spent = new Set([token]);
     this.#closesMs = Math.min(port.nowMs() + windowOf(terms), sent.monoMs + terms.lifetimeMs / 3);
   }
