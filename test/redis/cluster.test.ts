@@ -3,6 +3,8 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { fenceKeyBeside, slotOf } from '../../src/keys';
 import { scriptClient } from '../../src/stores/redis/clients/script-client';
+import { directStore } from '../../src/stores/redis/store';
+import { newToken } from '../../src/token';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { recordCommands, uniqueKey } from '../support/redis';
@@ -53,6 +55,27 @@ describe('a cluster', () => {
         expect(await Promise.all(leases.map((lease) => lease.extend(60_000)))).not.to.include(false);
         expect(await Promise.all(leases.map((lease) => lease()))).not.to.include(false);
         for (const key of keys) expect(await (await cluster.nodeOf(key)).command('EXISTS', key)).to.equal(0);
+      });
+
+      it('the short way of the shims: each key with the queue and the fence counter of its own slot', async () => {
+        const direct = directStore(await connected(dial));
+        const terms = { lifetimeMs: 10_000, fencing: true, minReplicas: 0, commandTimeoutMs: 5000, begin: () => true };
+        for (const key of Array.from({ length: 12 }, () => uniqueKey())) {
+          const names = [key, `{${key}}:other`];
+          for (const keys of [key, names]) {
+            const token = newToken(undefined);
+            const reply = await direct.acquire({ keys, token, ...terms });
+            expect(reply.granted).to.equal(true);
+            const node = await cluster.nodeOf(key);
+            expect(await node.command('GET', key)).to.equal(token);
+            expect(Number(await node.command('GET', fenceKeyBeside(key)))).to.equal(reply.granted && reply.fence);
+            expect((await direct.acquire({ keys, token: newToken(undefined), ...terms })).granted).to.equal(false);
+            expect(await direct.release({ keys, token, commandTimeoutMs: 5000, isConfirmed: true })).to.equal(
+              'released',
+            );
+            expect(await node.command('EXISTS', ...names)).to.equal(0);
+          }
+        }
       });
 
       it('calls of one tick: one batch for each slot, whatever the tags', async () => {

@@ -1,11 +1,14 @@
 // The short way that the shims take to locks that nobody else wants: the same answers as by the store's own, and whatever is not as
 // usual goes there.
 import { expect } from 'chai';
+import fc from 'fast-check';
 import redisExpLock from '../../src/index';
 import type { AcquireRequest, ReleaseRequest } from '../../src/store';
+import { storeOf } from '../../src/stores/open';
 import { directStore } from '../../src/stores/redis/store';
 import { newToken } from '../../src/token';
 import { waitFor } from '../support/processes';
+import { randomRuns } from '../support/random-runs';
 import { type Client, connect, type RedisServer, recordCommands, startRedis, uniqueKey } from '../support/redis';
 
 const commandTimeoutMs = 5000;
@@ -38,25 +41,27 @@ describe('the short way to locks that nobody else wants', () => {
   beforeEach(async () => {
     key = uniqueKey('direct');
     token = newToken(undefined);
-    // What an earlier test did to the queue or the counter sends calls the store's way for a moment.
-    await waitFor(async () => (await callsOf(() => pair(uniqueKey('short')))) === 2);
+    await shortWayIsOpen();
   });
 
   after(() => server.discard());
+
+  /** What was not as usual, of a queue or the counter, sends calls the store's way for a moment. */
+  async function shortWayIsOpen(): Promise<void> {
+    // Only the store's way has a SETNX.
+    await waitFor(async () => (await callsOf(() => pair(uniqueKey('short')), /cmdstat_setnx:calls=(\d+)/g)) === 0);
+  }
 
   async function pair(keys: string | string[]): Promise<void> {
     await directStore(client).acquire(acquiring(keys, token));
     await directStore(client).release(releasing(keys, token));
   }
 
-  /** How many scripts go to the server. */
-  async function callsOf(work: () => Promise<unknown>): Promise<number> {
+  /** How many scripts the server runs, or other commands. */
+  async function callsOf(work: () => Promise<unknown>, which = /cmdstat_eval(?:sha)?:calls=(\d+)/g): Promise<number> {
     const count = async (): Promise<number> => {
       const stats = await server.command<string>('INFO', 'commandstats');
-      return [...stats.matchAll(/cmdstat_eval(?:sha)?:calls=(\d+)/g)].reduce(
-        (sum, [, calls]) => sum + Number(calls),
-        0,
-      );
+      return [...stats.matchAll(which)].reduce((sum, [, calls]) => sum + Number(calls), 0);
     };
     const before = await count();
     await work();
@@ -112,7 +117,9 @@ describe('the short way to locks that nobody else wants', () => {
     expect((await directStore(client).acquire(acquiring(key, token))).granted).to.equal(true);
     const waiting = queueing.promise(key, { timeout: 60_000 });
     await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
+    await shortWayIsOpen();
     expect(await directStore(client).release(releasing(key, token))).to.equal('released');
+    expect(await server.command('GET', key), 'handed off by the release').to.be.a('string');
     const lease = await waiting;
     expect(await server.command('GET', key)).to.equal(lease.token);
     expect((await directStore(client).acquire(acquiring(key, newToken(undefined)))).granted).to.equal(false);
@@ -138,6 +145,8 @@ describe('the short way to locks that nobody else wants', () => {
         expect(failure).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'FENCE' });
         expect(await server.command('MGET', fenceKey, key)).to.deep.equal([bad, null]);
       }
+      await server.command('SET', fenceKey, good);
+      await shortWayIsOpen();
       await server.command('SET', fenceKey, ahead);
       const reply = await directStore(client).acquire(acquiring(key, token));
       expect(reply.granted && reply.fence).to.equal(Number(ahead) + 1);
@@ -179,5 +188,50 @@ describe('the short way to locks that nobody else wants', () => {
     expect(replies.every(({ granted }) => granted)).to.equal(true);
     const sent = (await recording.stop()).filter(({ args }) => /^eval/i.test(args[0]!));
     expect(sent.length).to.be.within(1, 16);
+  });
+
+  it('any mix of the short way and the store’s: one holder at a time, and fences that rise', async () => {
+    const ways = [directStore(client), storeOf(client)];
+    const command = fc.record({
+      way: fc.constantFrom(0, 1),
+      who: fc.nat({ max: 2 }),
+      keys: fc.constantFrom([0], [1], [0, 1]),
+      releases: fc.boolean(),
+      odd: fc.nat({ max: 15 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(command, { minLength: 1, maxLength: 40 }), async (commands) => {
+        const names = [`{${uniqueKey()}}`, ''].map((tag, n, [first]) => `${tag || first}:${n}`);
+        const tokens = [0, 1, 2].map(() => newToken(undefined));
+        const holders: (number | undefined)[] = [undefined, undefined];
+        let last = 0;
+        for (const { way, who, keys: which, releases, odd } of commands) {
+          const held = which.map((n) => holders[n]);
+          if (new Set(held).size > 1 && held.includes(who)) continue; // some are ours: no caller asks for that
+          const keys = which.length === 1 ? names[which[0]!]! : which.map((n) => names[n]!);
+          const isFree = held.every((holder) => holder === undefined);
+          const isOurs = held.every((holder) => holder === who);
+          const direct = ways[way]!;
+          // What is not as usual sends the next calls the store's way for a moment: seldom, or there would be no short way.
+          if (releases !== isOurs && (releases || isOurs) && odd > 0) continue;
+          if (releases) {
+            const reply = await direct.release(releasing(keys, tokens[who]!));
+            expect(reply === 'released').to.equal(isOurs);
+            if (isOurs) for (const n of which) holders[n] = undefined;
+            continue;
+          }
+          const reply = await direct.acquire(acquiring(keys, tokens[who]!));
+          expect(reply.granted).to.equal(isFree || isOurs);
+          if (!reply.granted) continue;
+          if (isFree) expect(reply.fence).to.be.above(last);
+          last = Math.max(last, reply.fence);
+          for (const n of which) holders[n] = who;
+        }
+        for (const [n, holder] of holders.entries())
+          expect(await server.command('GET', names[n]!)).to.equal(holder === undefined ? null : tokens[holder]);
+        await server.command('DEL', ...names);
+      }),
+      { numRuns: randomRuns(40) },
+    );
   });
 });
