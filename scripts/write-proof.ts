@@ -30,17 +30,20 @@ ${table(['where', 'files', 'tests', 'what'], rows)}`;
 
 function torture(proof: any): string {
   const stores = Object.entries<any>(proof.stores);
-  const rows = stores.map(([store, { rounds, operations, grants, faults, excused }]) => {
-    const sum = typeof faults === 'number' ? faults : Object.values<number>(faults).reduce((a, b) => a + b, 0);
-    const allowed =
-      typeof excused === 'number' ? excused : Object.values<number>(excused ?? {}).reduce((a, b) => a + b, 0);
-    return [store, ...[rounds, operations, grants, sum, allowed].map(thousands)];
-  });
+  const rows = stores.map(([store, { rounds, operations, grants, faults, excused }]) => [
+    store,
+    ...[rounds, operations, total(grants), total(faults), total(excused)].map(thousands),
+  ]);
   return `\`${proof.command}\`, ${proof.minutes} minutes, seed ${proof.seed}, ${versions(proof.versions)}: ${count(proof.violations, 'broken promise')}.
 
 ${table(['store', 'rounds', 'operations', 'grants', 'faults', 'excused'], rows)}
 
 Excused: what docs/safety.md does not promise, such as a second grant after a failover; each is counted, and has its fault.`;
+}
+
+/** Of a count, or of counts by kind. */
+function total(counts: number | Record<string, number> = 0): number {
+  return typeof counts === 'number' ? counts : Object.values(counts).reduce((sum, one) => sum + one, 0);
 }
 
 function breaks(proof: any): string {

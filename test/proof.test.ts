@@ -13,6 +13,7 @@ const proofOf = (name: string) => JSON.parse(readFileSync(join(root, 'proof', `$
 describe('proof', () => {
   it('docs/proof.md is what `npm run proof` writes: no figure in it is typed by hand', () => {
     expect(readFileSync(join(root, 'docs', 'proof.md'), 'utf8')).to.equal(page());
+    expect(page(), 'a figure that is none').not.to.match(/\[object |\bNaN\b/);
   });
 
   it('docs/compare.md is what `npm run compare` writes, and the naive lock failed under every fault', () => {
