@@ -8,7 +8,7 @@ import { delayReply, holdReply, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, published, thrown, uncaught } from './outcomes';
-import { describeEach, stranger } from './places';
+import { describeEach, shortLifetime, stranger } from './places';
 
 const uuid4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
@@ -51,7 +51,7 @@ describeEach('acquire', (here) => {
     });
 
     it('the lifetime frees the key by itself', async () => {
-      const forgotten = await withLock.promise(key, { lifetime: 500 });
+      const forgotten = await withLock.promise(key, { lifetime: shortLifetime(here) });
       const next = await other.promise(key, { timeout: 10_000 });
       expect(forgotten.remaining()).to.equal(0);
       expect(await here.holder(key)).to.equal(next.token);
@@ -169,7 +169,7 @@ describeEach('acquire', (here) => {
     });
 
     it('the fence rises when the lock expired and was not released', async () => {
-      const stale = await withLock.promise(key, { lifetime: 500 });
+      const stale = await withLock.promise(key, { lifetime: shortLifetime(here) });
       const next = await other.promise(key, { timeout: 10_000 });
       expect(next.fence).to.be.greaterThan(stale.fence);
     });

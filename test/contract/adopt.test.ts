@@ -7,7 +7,7 @@ import { holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach, stranger } from './places';
+import { describeEach, shortLifetime, stranger } from './places';
 
 type Detached = redisExpLock.DetachedLease;
 
@@ -85,11 +85,12 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('one that was lost cannot be detached: NotAcquiredLockError, with the loss as its cause', async () => {
-      const short = await redisExpLock({ redis: here.redis, lifetime: 50 }).promise(key);
+      const lifetime = shortLifetime(here, 100);
+      const short = await redisExpLock({ redis: here.redis, lifetime }).promise(key);
       const taken = await withLock.promise(`${key}:2`);
       await here.seize(`${key}:2`);
       expect(await taken.extend()).to.equal(false);
-      await sleep(60);
+      await sleep(lifetime + 10);
       for (const lost of [short, taken]) {
         const error = thrown(() => lost.detach());
         expect(error).to.be.instanceOf(redisExpLock.NotAcquiredLockError);
@@ -220,7 +221,7 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('no longer held: null, and the present holder is left alone', async () => {
-      const lease = await withLock.promise(key, { lifetime: 500 });
+      const lease = await withLock.promise(key, { lifetime: shortLifetime(here) });
       const detached = lease.detach();
       await waitFor(async () => (await here.holder(key)) === null, { what: 'the end of its lifetime' });
       expect(await worker.adopt(detached)).to.equal(null);

@@ -312,6 +312,11 @@ export function describeEach(
   }
 }
 
+/** A lifetime that a test waits for the end of: each node of a quorum has an eighth of it to reply. */
+export function shortLifetime({ place }: Here, ms = 500): number {
+  return place.isQuorum ? 4 * ms : ms;
+}
+
 class OneRedis implements Here {
   readonly place: Place;
   readonly #dial: Dial;

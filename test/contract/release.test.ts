@@ -5,7 +5,7 @@ import { answer, holdReply, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, uncaught } from './outcomes';
-import { describeEach, stranger } from './places';
+import { describeEach, shortLifetime, stranger } from './places';
 
 type Lease = redisExpLock.Lease;
 
@@ -124,7 +124,7 @@ describeEach('release', (here) => {
 
   describe('no longer ours', () => {
     it('H25: after expiry, while somebody else holds the key: false, and their key is untouched', async () => {
-      const stale = await withLock.promise(key, { lifetime: 500 });
+      const stale = await withLock.promise(key, { lifetime: shortLifetime(here) });
       await waitFor(async () => (await here.holder(key)) === null);
       const next = await redisExpLock({ redis: here.elsewhere, lifetime: 10_000 }).promise(key);
       expect(await stale()).to.equal(false);
@@ -135,7 +135,7 @@ describeEach('release', (here) => {
     });
 
     it('H25: after expiry, with the key free: false', async () => {
-      const stale = await withLock.promise(key, { lifetime: 500 });
+      const stale = await withLock.promise(key, { lifetime: shortLifetime(here) });
       await waitFor(async () => (await here.holder(key)) === null);
       expect(await stale()).to.equal(false);
       expect(await answered(stale)).to.deep.equal([null, false]);

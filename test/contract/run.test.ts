@@ -7,7 +7,7 @@ import { answer } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { blockFor, failure, published, uncaught } from './outcomes';
-import { describeEach, stranger } from './places';
+import { describeEach, shortLifetime, stranger } from './places';
 
 describeEach('run', (here) => {
   let key: string;
@@ -130,10 +130,10 @@ describeEach('run', (here) => {
     });
 
     it('`autoExtend: false`, of the call or of the factory, turns it off: lost at the end of the lifetime', async () => {
-      const plain = redisExpLock({ redis: here.redis, autoExtend: false, lifetime: 400 });
+      const plain = redisExpLock({ redis: here.redis, autoExtend: false, lifetime: shortLifetime(here, 400) });
       for (const work of [
         (fn: (lease: redisExpLock.Lease) => Promise<string>) =>
-          withLock.run(key, { lifetime: 400, autoExtend: false }, fn),
+          withLock.run(key, { lifetime: shortLifetime(here, 400), autoExtend: false }, fn),
         (fn: (lease: redisExpLock.Lease) => Promise<string>) => plain.run(key, fn),
       ]) {
         const error = await failure(
@@ -166,9 +166,9 @@ describeEach('run', (here) => {
     });
 
     it('a renewal never undoes a longer extension', async () => {
-      await withLock.run(key, { lifetime: 600 }, async (lease) => {
+      await withLock.run(key, { lifetime: shortLifetime(here) }, async (lease) => {
         expect(await lease.extend(60_000)).to.equal(true);
-        await sleep(900);
+        await sleep(1.5 * shortLifetime(here));
         expect(await here.leftMs(key)).to.be.greaterThan(30_000);
         expect(lease.remaining()).to.be.greaterThan(30_000);
       });
@@ -216,7 +216,7 @@ describeEach('run', (here) => {
 
     it('the signal says so while the function runs', async () => {
       const error = await failure(
-        withLock.run(key, { lifetime: 600 }, async (lease) => {
+        withLock.run(key, { lifetime: shortLifetime(here, 600) }, async (lease) => {
           await here.seize(key);
           await waitFor(() => lease.signal.aborted);
           expect(lease.signal.reason).to.include({ reason: 'taken' });
@@ -229,7 +229,7 @@ describeEach('run', (here) => {
 
     it('a loss that nobody listens to is no unhandled rejection', async () => {
       const { exceptions, rejections } = await uncaught(async () => {
-        const lease = await withLock.promise(key, { lifetime: 600, autoExtend: true });
+        const lease = await withLock.promise(key, { lifetime: shortLifetime(here, 600), autoExtend: true });
         await here.seize(key);
         await waitFor(() => lease.remaining() === 0);
       });

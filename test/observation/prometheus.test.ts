@@ -51,6 +51,10 @@ describe('redis-exp-lock/prometheus', () => {
 
   it('gives the same figures as OpenTelemetry, series by series, and no key in any', async () => {
     const { meterProvider, figures: otelFigures } = inMemoryMeter();
+    // Both in one step: what earlier tests left behind may end at any time.
+    off();
+    registry = new Registry();
+    off = collect(registry);
     const stop = instrument({ meterProvider });
     await playAll();
     stop();

@@ -424,7 +424,7 @@ describe('a client of its kind', () => {
         const face = scriptClient(redis);
         expect(await face.evictionPolicy()).to.equal('noeviction');
         await hears(face);
-        const alone = redisExpLock({ redis, commandTimeout: 400 });
+        const alone = redisExpLock({ redis, commandTimeout: 2000 });
         const error = await backendError(alone.promise(uniqueKey(), { minReplicas: 1 }));
         expect(error.redisCode, 'the connection for WAIT has asked: there is no replica').to.equal('NOREPLICAS');
         await alone.close();
