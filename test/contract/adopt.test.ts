@@ -64,9 +64,9 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('stays held, and is renewed no more: its lifetime ends it', async () => {
-      const renewed = redisExpLock({ redis: here.redis, lifetime: 900, autoExtend: true });
+      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 900), autoExtend: true });
       const lease = await renewed.promise(key);
-      await sleep(1_000);
+      await sleep(shortLifetime(here, 900) + 100);
       expect(await here.holder(key)).to.equal(lease.token);
       lease.detach();
       expect(await worker.tryLock(key)).to.equal(null);
@@ -207,7 +207,7 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('renews with `autoExtend` only, of the call or of the factory', async () => {
-      const lifetime = 900;
+      const lifetime = shortLifetime(here, 900);
       const once = await worker.adopt((await withLock.promise(key)).detach(), { lifetime });
       const renewed = await worker.adopt((await withLock.promise(`${key}:2`)).detach(), { lifetime, autoExtend: true });
       const always = redisExpLock({ redis: here.elsewhere, lifetime, autoExtend: true });
