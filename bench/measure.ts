@@ -71,6 +71,8 @@ export const metrics = {
   aloneTimes: 'by turns: × the slowest alone',
   stoppedShare: 'by turns: speed with one stopped',
   flightShare: 'by turns: speed of three in flight, of one',
+  speedTimes: 'by turns: × the peer’s speed',
+  cpuTimes: 'by turns: client CPU, of the peer’s',
 } as const;
 
 export type Metric = keyof typeof metrics;

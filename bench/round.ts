@@ -150,7 +150,7 @@ async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void>
     url,
     ms: spec.ms,
     lib: require(lib),
-    locks: async () => contenders[contender]!.make(await connect(url, setting), setting, terms),
+    locks: async (name = contender) => contenders[name]!.make(await connect(url, setting), setting, terms),
     connect: () => connectNodeRedis(url),
     nodes,
   });

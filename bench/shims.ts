@@ -76,44 +76,59 @@ const alone = 'alone';
 const contended = '4 × 10 wait';
 
 /** 4 processes of 10 where one holds it; where several do, 40 in one process, which counts them. */
-function jobsOf({ most }: Program): readonly (readonly [scene: string, job: Row['job']])[] {
-  const pairs = [alone, { kind: 'pairs', inFlight: 1 }] as const;
-  if (most === undefined) return [pairs];
-  if (most === 1) return [pairs, [contended, { kind: 'steady', processes: 4, waiters: 10, holdMs: 1 }]];
-  return [pairs, ['40 wait', { kind: 'burst', waiters: 40, holdMs: 1, most }]];
+function crowdOf({ most }: Program): readonly (readonly [scene: string, job: Row['job']])[] {
+  if (most === undefined) return [];
+  if (most === 1) return [[contended, { kind: 'steady', processes: 4, waiters: 10, holdMs: 1 }]];
+  return [['40 wait', { kind: 'burst', waiters: 40, holdMs: 1, most }]];
 }
 
-const idOf = (program: string, scene: string, side: Side): string => `${program}, ${scene}: ${side}`;
+const idOf = (program: string, scene: string, side?: Side): string =>
+  `${program}, ${scene}: ${side ?? 'both, by turns in one process'}`;
 
 const scenes = Object.entries(programs).flatMap(([name, program]) =>
-  jobsOf(program).map(([scene, job]) => ({ name, scene, job })),
+  crowdOf(program).map(([scene, job]) => ({ name, scene, job })),
 );
+
+/** The speed of a machine changes within seconds: two that are alone take turns within one process. */
+const byTurns = Object.keys(programs).map((name): Row => {
+  const contender = contenderOf(name, 'shim');
+  const trial = { kind: 'beside', peer: contenderOf(name, 'peer'), pairs: 200, turns: 40 } as const;
+  return { id: idOf(name, alone), contender, job: { kind: 'trial', trial } };
+});
 
 function goalOf(seen: Seen, name: string, scene: string): Goal {
   const of = (side: Side): number => seen.of(idOf(name, scene, side), 'perSecond');
   return { text: `a second, × the peer’s: ${name}, ${scene}`, value: of('shim') / of('peer'), atLeast: 1 };
 }
 
+function aloneGoalOf(seen: Seen, name: string): Goal {
+  const value = seen.of(idOf(name, alone), 'speedTimes');
+  return { text: `a second, × the peer’s: ${name}, ${alone}`, value, atLeast: 1 };
+}
+
 function cpuGoalOf(seen: Seen, name: string): Goal {
-  const of = (side: Side): number => seen.of(idOf(name, alone, side), 'cpuMicros');
-  return { text: `client CPU, of the peer’s: ${name}`, value: of('shim') / of('peer'), atMost: 1 };
+  return { text: `client CPU, of the peer’s: ${name}`, value: seen.of(idOf(name, alone), 'cpuTimes'), atMost: 1 };
 }
 
 export const shims: Scenario = {
   name: 'shims',
   title: 'The shims beside redlock and redis-semaphore',
-  text: 'The same program on the library that it was written for and on the shim, by turns, on ioredis: one lock after the other; and where 40 want it, each for a timer of 1 ms, with attempts each 5 ms.',
-  rows: scenes.flatMap(({ name, scene, job }) =>
-    (Object.keys(sides) as Side[]).map((side) => ({
-      id: idOf(name, scene, side),
-      contender: contenderOf(name, side),
-      job,
-    })),
-  ),
-  columns: ['perSecond', 'cpuMicros', 'commands', 'longestMs'],
+  text: 'The same program on the library that it was written for and on the shim, on ioredis: one lock after the other, by turns in one process; and where 40 want it, each for a timer of 1 ms, with attempts each 5 ms.',
+  rows: [
+    ...byTurns,
+    ...scenes.flatMap(({ name, scene, job }) =>
+      (Object.keys(sides) as Side[]).map((side) => ({
+        id: idOf(name, scene, side),
+        contender: contenderOf(name, side),
+        job,
+      })),
+    ),
+  ],
+  columns: ['perSecond', 'speedTimes', 'cpuMicros', 'cpuTimes', 'commands', 'longestMs'],
   warmUpMs: 1000,
   floor: ({ id }) => id.replace(/: shim$/, ': peer'),
   goals: (seen) => [
+    ...Object.keys(programs).map((name) => aloneGoalOf(seen, name)),
     ...scenes.map(({ name, scene }) => goalOf(seen, name, scene)),
     ...Object.keys(programs).map((name) => cpuGoalOf(seen, name)),
   ],

@@ -23,14 +23,16 @@ export type Trial =
   | { readonly kind: 'events'; readonly pairs: number; readonly turns: number }
   /** So many pairs by turns on five servers, on five of which one is stopped, and on each alone; and in flight on three, and on one. */
   | { readonly kind: 'quorum'; readonly pairs: number; readonly inFlight: number; readonly turns: number }
+  /** So many pairs of this contender and of its peer, by turns in one process. */
+  | { readonly kind: 'beside'; readonly peer: string; readonly pairs: number; readonly turns: number }
   /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
   | { readonly kind: 'election' };
 
 /** What a trial has to work with. */
 export interface Ground {
   readonly url: string;
-  /** As many contenders as are wanted, each on a connection of its own. */
-  locks(): Promise<Locks>;
+  /** As many contenders as are wanted, each on a connection of its own; this row's, or the one that is named. */
+  locks(contender?: string): Promise<Locks>;
   /** Connections of node-redis. */
   connect(): Promise<any>;
   /** One to each server that it was given, made before the last one was stopped. */
@@ -288,6 +290,33 @@ async function quorum(
   };
 }
 
+async function beside(
+  { peer, pairs, turns }: { peer: string; pairs: number; turns: number },
+  ground: Ground,
+): Promise<Figures> {
+  const sides = [await ground.locks(), await ground.locks(peer)] as const;
+  const taking = async ({ pair, acquire }: Locks): Promise<{ wall: number; cpu: number }> => {
+    const [start, cpu] = [performance.now(), process.cpuUsage()];
+    for (let n = 0; n < pairs; n++) await (pair?.('bench:beside') ?? (await acquire('bench:beside'))());
+    return { wall: performance.now() - start, cpu: cpuMs(cpu) };
+  };
+  const seen: { ours: { wall: number; cpu: number }; theirs: { wall: number; cpu: number } }[] = [];
+  for (let turn = -turns / 4; turn < turns; turn++) {
+    // Both ways round, so that neither gains by its place.
+    const isFirst = turn % 2 === 0;
+    const early = await taking(sides[isFirst ? 0 : 1]);
+    const late = await taking(sides[isFirst ? 1 : 0]);
+    if (turn >= 0) seen.push(isFirst ? { ours: early, theirs: late } : { ours: late, theirs: early });
+  }
+  const wall = median(seen.map(({ ours }) => ours.wall)) / pairs;
+  return {
+    perSecond: 1000 / wall,
+    cpuMicros: (median(seen.map(({ ours }) => ours.cpu)) * 1000) / pairs,
+    speedTimes: median(seen.map(({ ours, theirs }) => theirs.wall / ours.wall)),
+    cpuTimes: median(seen.map(({ ours, theirs }) => ours.cpu / theirs.cpu)),
+  };
+}
+
 /** Does a trial, and gives its figures. */
 export function tried(trial: Trial, ground: Ground): Promise<Figures> {
   switch (trial.kind) {
@@ -305,6 +334,8 @@ export function tried(trial: Trial, ground: Ground): Promise<Figures> {
       return events(trial, ground);
     case 'quorum':
       return quorum(trial, ground);
+    case 'beside':
+      return beside(trial, ground);
     case 'election':
       return election(ground);
   }
