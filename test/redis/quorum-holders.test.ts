@@ -83,7 +83,7 @@ describe('several holders on a quorum', function () {
     const writer = await far().acquireWrite();
     // Asked at a majority: released at once, before the third node is.
     const read = near()
-      .acquireRead({ timeout: 20_000, retryTimeout: 1000 })
+      .acquireRead({ timeout: 50_000, retryTimeout: 100 })
       .then((lease) => lease.release());
     await waitFor(async () => (await queued()).every((count) => count > 0), { what: 'an entry at each node' });
     await writer.release();
