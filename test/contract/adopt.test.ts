@@ -64,9 +64,9 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('stays held, and is renewed no more: its lifetime ends it', async () => {
-      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 900), autoExtend: true });
+      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 1500), autoExtend: true });
       const lease = await renewed.promise(key);
-      await sleep(shortLifetime(here, 900) + 100);
+      await sleep(shortLifetime(here, 1500) + 100);
       expect(await here.holder(key)).to.equal(lease.token);
       lease.detach();
       expect(await worker.tryLock(key)).to.equal(null);

@@ -65,8 +65,30 @@ function run(program: string): Promise<Outcome[]> {
   return mochaOn(program, args, { REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' });
 }
 
-/** What the mocha of this repository says of each test when another program runs it. */
+/** What the mocha of this repository says of each test when another program runs it. With ONCE_MORE, as in .ci/run, a few that failed are run again. */
 export async function mochaOn(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {
+  const tests = await reported(program, own, added);
+  const failed = tests.filter(hasFailed);
+  if (process.env.ONCE_MORE === undefined || failed.length === 0 || failed.length > 5) return tests;
+  const titles = failed.map(({ fullTitle }) => fullTitle.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&'));
+  const again = await reported(program, [...alone(own), '--grep', `^(${titles.join('|')})$`], added);
+  return tests.map((test) => {
+    const other = hasFailed(test) ? again.find(({ fullTitle }) => fullTitle === test.fullTitle) : undefined;
+    if (other === undefined || hasFailed(other)) return test;
+    return { ...other, fullTitle: `${test.fullTitle} (failed beside other tests, passed alone)` };
+  });
+}
+
+const hasFailed = ({ err }: Outcome): boolean => err.message !== undefined;
+
+/** The same files, without what is run beside and what is chosen of them. */
+function alone(own: readonly string[]): string[] {
+  const dropped = ['--jobs', '--grep'];
+  const kept = own.filter((arg, n) => !dropped.includes(arg) && !dropped.includes(own[n - 1] ?? ''));
+  return [...kept.filter((arg) => arg !== '--parallel' && arg !== '--exit'), '--no-parallel', '--exit'];
+}
+
+async function reported(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-report-'));
   const report = join(folder, 'report.json');
   const mocha = join(root, 'node_modules/mocha/bin/mocha.js');
@@ -84,7 +106,7 @@ export async function mochaOn(program: string, own: readonly string[], added: No
     const { stats, tests } = JSON.parse(readFileSync(report, 'utf8'));
     // A hook that fails is counted, but is no test.
     expect(code, output).to.equal(stats.failures);
-    expect(tests.filter(({ err }: Outcome) => err.message !== undefined).length, output).to.equal(stats.failures);
+    expect(tests.filter(hasFailed).length, output).to.equal(stats.failures);
     return tests;
   } finally {
     rmSync(folder, { recursive: true, force: true });
