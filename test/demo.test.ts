@@ -128,7 +128,7 @@ describe('the demo', function () {
     expect(sentences(demo)).to.contain(
       'Server: none: there is no Redis on this machine, so locks and accounts are in memory',
     );
-    expect(Number(row(demo, 'transfers done')[1])).to.be.greaterThan(10);
+    expect(Number(row(demo, 'transfers done')[1])).to.be.greaterThan(0);
     expect(row(demo, 'lost updates')[1]).to.equal('0');
     expect(row(demo, 'interrupted transfers')[1]).to.equal('0');
     expect(row(demo, 'fences out of order')).to.deep.equal(['–', '0']);

@@ -207,7 +207,7 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('renews with `autoExtend` only, of the call or of the factory', async () => {
-      const lifetime = shortLifetime(here, 900);
+      const lifetime = shortLifetime(here, 1800);
       const once = await worker.adopt((await withLock.promise(key)).detach(), { lifetime });
       const renewed = await worker.adopt((await withLock.promise(`${key}:2`)).detach(), { lifetime, autoExtend: true });
       const always = redisExpLock({ redis: here.elsewhere, lifetime, autoExtend: true });
