@@ -29,7 +29,8 @@ export class Beat implements Linked<Beat> {
 
 const byInterval = new Map<number, Beats>();
 
-function beatsOf(ms: number): Beats {
+function beatsOf(interval: number): Beats {
+  const ms = Math.min(Math.max(interval, 1), longestTimerMs);
   let beats = byInterval.get(ms);
   if (beats === undefined) {
     beats = new Beats(ms);
@@ -45,7 +46,7 @@ class Beats {
   #timer: NodeJS.Timeout | undefined;
 
   constructor(ms: number) {
-    this.#ms = Math.min(Math.max(ms, 1), longestTimerMs);
+    this.#ms = ms;
   }
 
   add(beat: Beat): void {

@@ -1,5 +1,5 @@
 // A call of redlock's `acquire` that waits for several keys of an only client. They have no queue: it polls, but asks for nothing
-// that another call for the same keys was just told, and a release in this process wakes it.
+// that another call for the same keys has just heard, and a release in this process wakes it.
 import type { Grant } from './electorate';
 import { Turn, wakeNext } from './turns';
 

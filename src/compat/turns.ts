@@ -1,6 +1,6 @@
 // The waiters of one process for the same lock, first come first. They poll, as all that wait for it anywhere; on top of that, a
-// release in this process wakes the first of them, which attempts in the same tick. While one was just told that the lock is held,
-// the others need not ask.
+// release in this process wakes the first of them, which attempts in the same tick. Once one has heard that the lock is held,
+// the others need not ask for a moment.
 import { LockBackendError } from '../errors';
 import type { Moment } from '../store';
 
@@ -22,7 +22,7 @@ export class Turn {
   #isAwake = false;
   #wake = (): void => {};
 
-  /** @param isExclusive The lock is held by one: what one waiter is told holds for all. */
+  /** @param isExclusive The lock is held by one: what one waiter hears holds for all. */
   constructor(client: object, key: string, isExclusive: boolean) {
     this.#client = client;
     this.#key = key;
