@@ -39,6 +39,12 @@ const reasons = {
     { code: 'live < 0 && row.queue.length === 0', to: 'live <= 0', why: equivalent },
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
+  'src/stores/embedded/mutex-machine.ts': [
+    { code: 'if (untilMs >= 0) {', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
+    { code: 'row.endMs < nowMs + lifetimeMs', to: '<=', why: 'equivalent: the same end' },
+    { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
+    { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
+  ],
   'src/wait/attempt.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },

@@ -187,12 +187,12 @@ describe('the machine of the embedded stores', () => {
       queue('b', { lifetimeMs: 9000, fences: 9 });
       queue('c');
       nowMs += lifetimeMs;
-      const reply = queue('d');
+      const reply = queue('d', { pauseMs: 10 });
       expect(reply).to.deep.include({ outcome: 'busy', leftMs: limits.provisionalMs });
       expect(reply).to.have.nested.property('position.before', 1);
       expect(row()).to.include({ token: 'b', endMs: nowMs + limits.provisionalMs });
       expect([tokens(), heard]).to.deep.equal([['c', 'd'], [`of b b=${micros()} k`]]);
-      expect(machine.fence, 'its block is reserved').to.equal(micros() + 8);
+      expect([row().poll, machine.fence], 'its block is reserved').to.deep.equal([undefined, micros() + 8]);
     });
 
     it('a caller that polls finds the lock granted to the queue, and its pause is known to it (H80)', () => {
@@ -249,6 +249,9 @@ describe('the machine of the embedded stores', () => {
       expect(row().queueEndMs, 'the queue is not over').to.be.greaterThan(nowMs);
       expect(acquire('p')).to.include({ outcome: 'granted' });
       expect([row().token, tokens()]).to.deep.equal(['p', []]);
+      release('p');
+      row().handOffs = 1; // all that is left of a queue
+      expect(queue('c'), 'nor one that is queued').to.include({ outcome: 'granted' });
     });
   });
 
@@ -260,6 +263,13 @@ describe('the machine of the embedded stores', () => {
       expect(release('a')).to.deep.equal({ results: ['released'], next: undefined });
       expect(row().token).to.equal(undefined);
       expect(release('a')).to.deep.equal({ results: ['missing'], next: undefined });
+    });
+
+    it('early, and the next holder’s time is its own', () => {
+      acquire('a', { lifetimeMs: 5000 });
+      release('a');
+      acquire('b');
+      expect(row()).to.include({ token: 'b', endMs: nowMs + lifetimeMs });
     });
 
     it('each of several keys by itself', () => {
