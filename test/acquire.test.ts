@@ -177,7 +177,7 @@ describe('an acquisition', () => {
       const error = await fail({ retryable: false });
       expect(outcome.error).to.equal(error).and.include({ key: 'k' });
       const foreign = start({ maxRetries: 5 });
-      const fault = new Error('a fault of ours');
+      const fault = Object.assign(new Error('a fault of ours'), { retryable: true });
       last().reject(fault);
       await answered();
       expect([foreign.error, asked.length, store.abandoned]).to.deep.equal([fault, 2, []]);
@@ -659,22 +659,57 @@ describe('an acquisition', () => {
       expect(asked).to.have.lengthOf(3);
       await pass(1);
       expect(asked).to.have.lengthOf(4);
-      // Redis could not be reached: as one that polls.
-      await fail({ retryable: true });
-      await pass(50);
-      expect(asked).to.have.lengthOf(5);
     });
 
-    it('a release of its own process lets it request in the same tick', async () => {
+    it('after a failure it requests again as one that polls', async () => {
+      await waiting({ ...inQueue(), retryTimeoutMs: 50 });
+      await fail({ retryable: true });
+      await pass(50);
+      expect(asked).to.have.lengthOf(3);
+    });
+
+    it('H63: a grant whose answer took as long as it lasts is released with its entry, and another is queued', async () => {
+      const outcome = await waiting();
+      await busy({ position: { ticket: 77, before: 0, outside: false } });
+      await woken(idOf(last()));
+      const { token } = last().request;
+      await pass(lifetimeMs);
+      await grant();
+      expect(store.abandoned.map(({ request }) => [request.token, request.ticket])).to.deep.equal([[token, 77]]);
+      await pass(10);
+      expect([last().request.token === token, last().request.queueAs?.ticket]).to.deep.equal([false, 0]);
+      await grant(2);
+      expect(outcome.held?.fence).to.equal(2);
+    });
+
+    /** Two writers that are queued behind one of their process, which holds the key. */
+    async function behindHolder(): Promise<HeldLock> {
       build(listening);
       const holder = start({}, { mode: writer });
       await grant();
       start(inQueue(), { mode: writer });
       await busy();
       await openChannel();
-      await busy();
-      void holder.held!.release();
+      start(inQueue(), { mode: writer });
       expect(asked).to.have.lengthOf(4);
+      return holder.held!;
+    }
+
+    it('a release of its own process lets the first of its writers request in the same tick, and no other', async () => {
+      const held = await behindHolder();
+      for (const { resolve, sent } of asked.slice(2)) resolve({ granted: false, leftMs: 5000, sent });
+      await answered();
+      void held.release();
+      expect(asked).to.have.lengthOf(5);
+      expect(last().request.token).to.equal(asked[2]!.request.token);
+    });
+
+    it('a release of its own process goes to the next where the first has a request on its way', async () => {
+      const held = await behindHolder();
+      await busy();
+      void held.release();
+      expect(asked).to.have.lengthOf(5);
+      expect(last().request.token).to.equal(asked[3]!.request.token);
     });
 
     it('its last attempt queues nobody; its end takes its entry out', async () => {
@@ -714,6 +749,8 @@ describe('an acquisition', () => {
       expect(last().request.queueAs, 'the last one').to.equal(undefined);
       await grant();
       expect(outcome.held?.retries).to.equal(1);
+      start({ timeoutMs: 0, maxRetries: forever }, { mode: writer });
+      expect(last().request.queueAs, 'the only one').to.equal(undefined);
     });
 
     it('a grant in another mode than was asked for is held in that', async () => {
@@ -916,6 +953,18 @@ describe('an acquisition', () => {
       }
       expect(asked).to.have.lengthOf(3);
       await held.release();
+    });
+
+    it('H70: as a reader among others, with a timeout: it waits for that, though what they wait with has none', async () => {
+      build(listening);
+      const first = start({}, { mode: writer });
+      await grant();
+      first.held!.upkeep.startRenewing({});
+      const outcome = await runWithin(first.held!, () => start(inQueue(50), { mode: reader }));
+      expect([outcome.error, asked.length]).to.deep.equal([undefined, 2]);
+      await pass(50);
+      expect(outcome.error).to.include({ code: 'ERR_LOCK_TIMEOUT' });
+      await first.held!.release();
     });
 
     it('H70: while that ends by itself it waits for that', async () => {
