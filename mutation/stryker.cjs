@@ -39,6 +39,7 @@ const all = [
   'test/held-lock.test.ts',
   'test/queue.test.ts',
   'test/acquire.test.ts',
+  'test/acquire-shared.test.ts',
   'test/embedded/mutex-queue.test.ts',
   'test/embedded/mutex-machine.test.ts',
   ...contract,
@@ -47,7 +48,7 @@ const all = [
 
 /** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
 const core =
-  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|queue|acquire)\.|mutex-(queue|machine)|simulation/;
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
 const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));
