@@ -929,7 +929,7 @@ local o=T('GET',KEYS[1])
 local R=T('ZCARD',KEYS[t+1])
 if o==l and R==0 and t==1 and#ARGV==3 then
 c('DEL',KEYS[1])
-return{1}
+return 1
 end
 local C,bQ={},false
 for b=1,t do
@@ -1528,7 +1528,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '28656aa9358e495940d88332a26a944570991e11',
+  sha: '956b78a43510b244d9cf04af1e52c9c94165b81d',
   lua:
     clockPart +
     `
@@ -1663,7 +1663,7 @@ local o=T('GET',KEYS[k+1])
 local R=T('ZCARD',KEYS[k+t+1])
 if o==l and R==0 and t==1 and an==3 then
 c('DEL',KEYS[k+1])
-return{1}
+return 1
 end
 local C,bQ={},false
 for b=1,t do
@@ -2074,7 +2074,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '34afade40fc466f0d91c78341efefc1561109ed8',
+  sha: '043d631b525c235a2791ad576339b4a55f072d22',
   lua:
     clockPart +
     `
@@ -2194,7 +2194,7 @@ local o=T('GET',KEYS[k+1])
 local R=T('ZCARD',KEYS[k+t+1])
 if o==l and R==0 and t==1 and an==3 then
 c('DEL',KEYS[k+1])
-return{1}
+return 1
 end
 local C,bQ={},false
 for b=1,t do
@@ -2621,7 +2621,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '6c8650c9cae668f11ea8c02f739d26b75d9ea473',
+  sha: '066f7121e89b4d6c79a6b06635300535a35bd37e',
   lua:
     clockPart +
     `
@@ -2648,7 +2648,7 @@ const releaseScript: Script = {
  * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
  * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
- * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
+ * @returns the call; its reply: 1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
  */
 export function release(
   lock: readonly string[],
