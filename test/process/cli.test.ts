@@ -319,6 +319,11 @@ describe('the command line', function () {
         ['once', key, '--', 'true'],
         ['ls', '--store', 'memory'],
         ['ls', '--url', 'redis://:100%@127.0.0.1'],
+        ['run', '', '--', 'true'],
+        ['once', '--every', '1d', `${key}:queue`, '--', 'true'],
+        ['elect', key, '--ttl', '999999999999d', '--', 'true'],
+        ['show', 'k'.repeat(1024), '--prefix', 'p'],
+        ['release', '}', '--force'],
       ];
       const ended: Ended[] = [];
       for (const args of wrong) ended.push(await typed('--url', url, ...args));
