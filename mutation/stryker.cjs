@@ -1,6 +1,6 @@
-// Stryker over one source file after the other, in a copy of the repository. The tests: the contract suite on the memory store, and the
-// simulation with few worlds; each mutant meets those that reach it. First the quick tests, then, for what survives, all of them. Nothing is
-// counted of a file whose unmutated copy does not pass.
+// Stryker over one source file after the other, in a copy of the repository. The tests: those of the file by itself, the
+// contract suite on the memory store, and the simulation with few worlds; each mutant meets those that reach it. First the quick tests, then,
+// for what survives, all of them. Nothing is counted of a file whose unmutated copy does not pass.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
