@@ -55,9 +55,13 @@ function runFiles(files, minutes, isQuick) {
   const { folder, remove } = makeSandbox();
   let isGood = true;
   try {
-    const tests = stryker.baseline(folder);
+    let tests;
     for (const file of files) {
-      const result = Date.now() < end ? stryker.runOne(folder, file, tests, isQuick) : { file, notRun: 'not run yet' };
+      let result = { file, notRun: 'not run yet' };
+      if (Date.now() < end) {
+        tests ??= stryker.baseline(folder);
+        result = stryker.runOne(folder, file, tests, isQuick);
+      }
       const { notRun, killed, mutants, score, seconds } = result;
       console.log(`${file}: ${notRun ?? `${killed} of ${mutants} killed, ${score} %, ${seconds} s`}`);
       const proof = before();
@@ -80,12 +84,14 @@ function main() {
       reasons: { type: 'boolean' },
     },
   });
+  const minutes = Number(values.minutes);
+  if (Number.isNaN(minutes)) throw new Error(`--minutes: expected a number; got ${values.minutes}`);
   const files = values.files?.split(',') ?? stryker.files;
   const unknown = files.find((file) => !stryker.files.includes(file));
   if (unknown) throw new Error(`--files: ${unknown} is none of ${stryker.files.join(', ')}`);
   if (values.reasons) return write({ ...before(), files: joined(before().files, []) });
-  const isLuaGood = values.files !== undefined || runLua();
-  const isGood = values.lua || runFiles(files, Number(values.minutes), values.quick);
+  const isLuaGood = (values.files !== undefined && !values.lua) || runLua();
+  const isGood = (values.lua && values.files === undefined) || runFiles(files, minutes, values.quick);
   process.exitCode = isLuaGood && isGood ? 0 : 1;
 }
 

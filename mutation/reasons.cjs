@@ -39,6 +39,20 @@ const reasons = {
     { code: 'live < 0 && row.queue.length === 0', to: 'live <= 0', why: equivalent },
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
+  'src/stores/embedded/mutex-machine.ts': [
+    { code: 'if (untilMs >= 0) {', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
+    { code: 'row.endMs < nowMs + lifetimeMs', to: '<=', why: 'equivalent: the same end' },
+    { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
+    { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
+  ],
+  'src/acquire.ts': [
+    { code: 'let calling = true', to: 'false', why: equivalent },
+    { code: 'if (calling) reject(error)', to: 'false', why: equivalent },
+    { code: 'if (this.isSettled) return', why: 'equivalent: what is settled is neither woken nor ended again' },
+    { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
+    { code: 'if (this.#onAbort !== undefined)', why: 'equivalent: there is a listener where there is a signal' },
+  ],
+  'src/wait/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
   'src/wait/attempt.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },

@@ -1,6 +1,6 @@
-// Stryker over one source file after the other, in a copy of the repository. The tests: the contract suite on the memory store, and the
-// simulation with few worlds; each mutant meets those that reach it. First the quick tests, then, for what survives, all of them. Nothing is
-// counted of a file whose unmutated copy does not pass.
+// Stryker over one source file after the other, in a copy of the repository. The tests: those of the file by itself, the
+// contract suite on the memory store, and the simulation with few worlds; each mutant meets those that reach it. First the quick tests, then,
+// for what survives, all of them. Nothing is counted of a file whose unmutated copy does not pass.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
@@ -37,14 +37,18 @@ const all = [
   'test/renewal.test.ts',
   'test/attempts.test.ts',
   'test/held-lock.test.ts',
+  'test/queue.test.ts',
+  'test/acquire.test.ts',
+  'test/acquire-shared.test.ts',
   'test/embedded/mutex-queue.test.ts',
+  'test/embedded/mutex-machine.test.ts',
   ...contract,
   simulation,
 ];
 
 /** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
 const core =
-  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock)|mutex-queue|simulation/;
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
 const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));

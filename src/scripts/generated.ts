@@ -929,7 +929,7 @@ local o=T('GET',KEYS[1])
 local R=T('ZCARD',KEYS[t+1])
 if o==l and R==0 and t==1 and#ARGV==3 then
 c('DEL',KEYS[1])
-return{1}
+return 1
 end
 local C,bP={},false
 for b=1,t do
@@ -1519,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'b841b662451ee7aec0eb49f6db77c369be3d3aad',
+  sha: 'ca7ae4aef9e243e70361f832ff7f1359f17f91d0',
   lua:
     clockPart +
     `
@@ -1654,7 +1654,7 @@ local o=T('GET',KEYS[k+1])
 local R=T('ZCARD',KEYS[k+t+1])
 if o==l and R==0 and t==1 and an==3 then
 c('DEL',KEYS[k+1])
-return{1}
+return 1
 end
 local C,bP={},false
 for b=1,t do
@@ -2065,7 +2065,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '1b54dcd7b61aa0cc49e49cfb4c216ad546202ad6',
+  sha: 'c67266178a1bfed3d698e7a578c3a56b68fd1f0b',
   lua:
     clockPart +
     `
@@ -2185,7 +2185,7 @@ local o=T('GET',KEYS[k+1])
 local R=T('ZCARD',KEYS[k+t+1])
 if o==l and R==0 and t==1 and an==3 then
 c('DEL',KEYS[k+1])
-return{1}
+return 1
 end
 local C,bP={},false
 for b=1,t do
@@ -2612,7 +2612,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '399b31577754a20186e9350024afd7bd192cf623',
+  sha: 'ed7ccda994dea332c22dbfb0ad798fceeb1c8123',
   lua:
     clockPart +
     `
@@ -2639,7 +2639,7 @@ const releaseScript: Script = {
  * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
  * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
- * @returns the call; its reply: [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
+ * @returns the call; its reply: 1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
  */
 export function release(
   lock: readonly string[],

@@ -126,6 +126,17 @@ describe('the short way to locks that nobody else wants', () => {
     await lease();
   });
 
+  it('a lock that ended by itself goes to those who are queued for it', async () => {
+    const queueing = redisExpLock({ redis: await connect(server.port), lifetime: 60_000 });
+    await server.command('SET', key, newToken(undefined), 'PX', 60_000);
+    const waiting = queueing.promise(key, { timeout: 60_000 });
+    await waitFor(async () => (await server.command('ZCARD', `{${key}}:queue`)) === 1);
+    await shortWayIsOpen();
+    await server.command('DEL', key);
+    expect((await directStore(client).acquire(acquiring(key, token))).granted).to.equal(false);
+    await (await waiting)();
+  });
+
   it('a release of what somebody else holds, or nobody, says so and changes nothing', async () => {
     await server.command('SET', key, 'stranger', 'PX', 60_000);
     expect(await directStore(client).release(releasing(key, token))).to.equal('taken');
@@ -133,11 +144,21 @@ describe('the short way to locks that nobody else wants', () => {
     expect(await directStore(client).release(releasing(uniqueKey('gone'), token))).to.equal('missing');
   });
 
+  it('a release of several, of which somebody else holds the last: that one stays', async () => {
+    const list = [`{${key}}1`, `{${key}}2`];
+    expect((await directStore(client).acquire(acquiring(list, token))).granted).to.equal(true);
+    await server.command('SET', list[1]!, 'stranger', 'PX', 60_000);
+    expect(await directStore(client).release(releasing(list, token))).to.equal('taken');
+    expect(await server.command('MGET', ...list)).to.deep.equal([null, 'stranger']);
+  });
+
   it('a damaged fence counter is refused and stays what it is; one ahead of the clock is exceeded', async () => {
     const good = await server.command<string>('GET', fenceKey);
     const ahead = String((Date.now() + 60_000) * 1000);
     try {
       for (const bad of ['garbage', `${good.slice(0, -1)}x`]) {
+        await server.command('SET', fenceKey, good);
+        await shortWayIsOpen();
         await server.command('SET', fenceKey, bad);
         const failure = await directStore(client)
           .acquire(acquiring(key, token))

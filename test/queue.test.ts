@@ -1,0 +1,753 @@
+// The queue of one process, by itself: its store, its clock and its timers are the test's. Which requests it makes and when, whom it grants
+// the lock, and what it leaves behind. That it works with others of its kind is for the simulation.
+import { expect } from 'chai';
+import { LockBackendError } from '../src/errors';
+import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store';
+import {
+  type Answer,
+  type Entry,
+  fencesAtFirst,
+  fencesInBlock,
+  handOffsAlone,
+  handOffsAmongOthers,
+  type Position,
+  Queue,
+  type QueueKey,
+  type QueuePort,
+  type ReleaseAndRequest,
+  tooLate,
+  type Waiter,
+} from '../src/wait/queue';
+
+const commandTimeoutMs = 300;
+const lifetimeMs = 9000;
+/** A grant by message is provisional for so long. */
+const provisionalMs = 2000;
+
+interface Request {
+  readonly entry: Entry;
+  /** As it was when it was sent. */
+  readonly nonce: string;
+  readonly fences: number;
+  readonly ticket: number;
+  readonly commandTimeoutMs: number;
+  readonly answer: Answer<AcquireReply>;
+  readonly sent: Moment;
+}
+
+/** The surroundings of a queue: they note everything, and answer when the test says so. */
+class Surroundings implements QueuePort {
+  monoMs = 1000;
+  wallMs = 1_000_000;
+  leastPollMs = 0;
+  readonly requests: Request[] = [];
+  readonly releases: { held: Holder; answer: Answer<ReleaseReply> }[] = [];
+  /** Releases with a request behind them. */
+  readonly swaps: { token: string; waiter: Waiter; answer: Answer<ReleaseAndRequest> }[] = [];
+  readonly abandoned: { token: string; untilMs: number; commandTimeoutMs: number }[] = [];
+  readonly grants: Entry[] = [];
+  empties = 0;
+  #timer: { work: () => void; ms: number } | undefined;
+  #count = 0;
+
+  nowMs(): number {
+    return this.monoMs;
+  }
+
+  now(): Moment {
+    return { monoMs: this.monoMs, wallMs: this.wallMs };
+  }
+
+  random(): number {
+    return 1;
+  }
+
+  setTimer(work: () => void, ms: number): object {
+    if (this.#timer !== undefined) throw new Error('a queue has one timer');
+    this.#timer = { work, ms };
+    return this.#timer;
+  }
+
+  clearTimer(timer: unknown): void {
+    if (timer === undefined) throw new Error('there is no timer to clear');
+    if (timer === this.#timer) this.#timer = undefined;
+  }
+
+  /** What the timer is set to; undefined: there is none. */
+  get timerMs(): number | undefined {
+    return this.#timer?.ms;
+  }
+
+  fireTimer(): void {
+    const { work, ms } = this.#timer!;
+    this.#timer = undefined;
+    this.pass(ms);
+    work();
+  }
+
+  pass(ms: number): void {
+    this.monoMs += ms;
+    this.wallMs += ms;
+  }
+
+  newEntry(owner: string | undefined): Entry {
+    this.#count += 1;
+    const token = `${owner}${this.#count}`;
+    return {
+      token,
+      id: `id${this.#count}`,
+      nonce: '',
+      answered: undefined,
+      ticket: 0,
+      mayExecuteUntilMs: 0,
+      fences: 0,
+    };
+  }
+
+  newNonce(): string {
+    this.#count += 1;
+    return `nonce${this.#count}`;
+  }
+
+  request(_queue: Queue, entry: Entry, timeoutMs: number, answer: Answer<AcquireReply>): void {
+    const { nonce, fences, ticket } = entry;
+    this.requests.push({ entry, nonce, fences, ticket, commandTimeoutMs: timeoutMs, answer, sent: this.now() });
+  }
+
+  release(held: Holder, answer: Answer<ReleaseReply>): void {
+    this.releases.push({ held, answer });
+  }
+
+  releaseAndRequest(
+    queue: Queue,
+    token: string,
+    entry: Entry,
+    waiter: Waiter,
+    answer: Answer<ReleaseAndRequest>,
+  ): void {
+    this.swaps.push({ token, waiter, answer });
+    const resolve = (next: AcquireReply): void => answer.resolve({ result: 'released', next });
+    this.request(queue, entry, waiter.commandTimeoutMs, { resolve, reject: answer.reject });
+  }
+
+  granted(entry: Entry): void {
+    this.grants.push(entry);
+  }
+
+  abandon(_queue: Queue, { token, mayExecuteUntilMs }: Entry, timeoutMs: number): void {
+    this.abandoned.push({ token, untilMs: mayExecuteUntilMs, commandTimeoutMs: timeoutMs });
+  }
+
+  empty(): void {
+    this.empties += 1;
+  }
+}
+
+/** A caller that waits, and then holds the lock until it is released. */
+class Caller implements Waiter, Holder {
+  readonly commandTimeoutMs: number;
+  retryTimeoutMs = 10;
+  grant: Grant | undefined;
+  source: GrantSource | undefined;
+  readonly failures: LockBackendError[] = [];
+  readonly troubles: (string | undefined)[] = [];
+  isConfirmed = true;
+  msLeft = 400;
+  whenGranted: (() => void) | undefined;
+
+  constructor(timeoutMs = commandTimeoutMs) {
+    this.commandTimeoutMs = timeoutMs;
+  }
+
+  granted(grant: Grant, source?: GrantSource): Holder {
+    expect(this.grant, 'granted once').to.equal(undefined);
+    this.grant = grant;
+    this.source = source;
+    this.whenGranted?.();
+    return this;
+  }
+
+  failed(error: LockBackendError): void {
+    this.failures.push(error);
+  }
+
+  troubled(error: LockBackendError | undefined): void {
+    this.troubles.push(error?.message);
+  }
+
+  get token(): string {
+    return this.grant!.token;
+  }
+
+  get fence(): number {
+    return this.grant!.fence;
+  }
+
+  leftMs(): number {
+    return this.msLeft;
+  }
+
+  confirmed(): Moment | undefined {
+    return this.isConfirmed ? this.grant!.sent : undefined;
+  }
+
+  releaseRequest(): never {
+    throw new Error('it is for the store');
+  }
+}
+
+describe('the queue of one process', () => {
+  let port: Surroundings;
+  let queue: Queue;
+
+  beforeEach(() => build());
+
+  function build(key: Partial<QueueKey> = {}): void {
+    port = new Surroundings();
+    queue = new Queue({ key: 'k', lifetimeMs, fencing: true, owner: 'me', ...key }, port);
+  }
+
+  const last = (): Request => port.requests.at(-1)!;
+  /** The last request is granted the lock. */
+  const grant = (fence: number, others?: number): void => {
+    const { answer, sent } = last();
+    answer.resolve({ granted: true, fence, sent, ...(others !== undefined && { others }) });
+  };
+  const busy = (leftMs = 5000, position?: { ticket: number; before: number; outside: boolean }): void => {
+    const { answer, sent } = last();
+    answer.resolve({ granted: false, leftMs, position, sent });
+  };
+  const fail = (more: { unknown?: boolean; retryable?: boolean } = { unknown: true }): LockBackendError => {
+    const error = new LockBackendError('silence', more);
+    last().answer.reject(error);
+    return error;
+  };
+  const joined = (count: number): Caller[] => Array.from({ length: count }, () => joinedBy(new Caller()).caller);
+  const joinedBy = (caller: Caller): { caller: Caller; position: Position } => ({
+    caller,
+    position: queue.join(caller),
+  });
+  /** Releases, as the source of the grant has it: the answer, or 'asked' where Redis has to be. */
+  const release = (caller: Caller): ReleaseReply | 'asked' => {
+    const reply = queue.release(caller);
+    return reply instanceof Promise ? 'asked' : reply;
+  };
+  /** A message that the last request's entry was granted. */
+  const message = (fence: number | undefined, { entry, nonce } = last()): boolean =>
+    queue.wake(entry.id, { nonce, fence });
+
+  describe('requests', () => {
+    it('once for all that join, with a token of its owner, and grants the first of them', () => {
+      const [first, second] = [joinedBy(new Caller(100)), joinedBy(new Caller(200))];
+      expect([first.position.hasWaited, second.position.hasWaited]).to.deep.equal([false, true]);
+      expect(port.requests).to.have.lengthOf(1);
+      const { entry, commandTimeoutMs: timeoutMs, sent } = last();
+      expect([entry.token, timeoutMs, port.timerMs]).to.deep.equal(['me1', 100, undefined]);
+      port.pass(10);
+      grant(7);
+      const { source } = first.caller;
+      expect(first.caller.grant).to.deep.equal({ token: 'me1', fence: 7, sent, mayExecuteUntilMs: 0 });
+      expect([source, second.caller.grant, port.grants]).to.deep.equal([queue, undefined, [entry]]);
+      expect([first.position.hasWaited, first.position.queue]).to.deep.equal([false, queue]);
+    });
+
+    it('again when the holder’s time is over, or after a second: with the same token, another nonce, and its ticket', () => {
+      const { position } = joinedBy(new Caller());
+      const first = last();
+      busy(400, { ticket: 55, before: 0, outside: false });
+      expect([position.hasWaited, port.timerMs]).to.deep.equal([true, 401]);
+      port.fireTimer();
+      const second = last();
+      expect([second.entry, second.ticket, second.fences]).to.deep.equal([first.entry, 55, first.fences]);
+      expect(second.nonce).to.not.equal(first.nonce);
+      // Without a position its ticket is what it was.
+      busy(-1);
+      expect(port.timerMs).to.equal(1000);
+      port.fireTimer();
+      expect(last().ticket).to.equal(55);
+      // While a request is on its way nobody makes another, nor is there a timer.
+      expect([port.requests.length, port.timerMs]).to.deep.equal([3, undefined]);
+    });
+
+    it('at once where the holder’s time was over before the answer came', () => {
+      joined(1);
+      port.pass(50);
+      busy(40);
+      expect(port.timerMs).to.equal(0);
+    });
+
+    it('at rest no more often than its port allows', () => {
+      port.leastPollMs = 3000;
+      joined(1);
+      busy(60_000);
+      expect(port.timerMs).to.equal(3000);
+    });
+
+    it('after the pause of its first waiter where the holder wakes no queue', () => {
+      joined(1);
+      busy(5000, { ticket: 1, before: 0, outside: true });
+      expect(port.timerMs).to.equal(10);
+    });
+
+    it('for those that join while one of its own holds the lock: when that one’s time is over', () => {
+      const [holder] = joined(1) as [Caller];
+      grant(1);
+      expect(port.timerMs).to.equal(undefined);
+      const { position } = joinedBy(new Caller());
+      expect([position.hasWaited, port.timerMs, port.requests.length]).to.deep.equal([true, 401, 1]);
+      holder.msLeft = 10;
+      joined(1);
+      expect(port.timerMs, 'the timer is set').to.equal(401);
+      port.fireTimer();
+      expect(last().entry.token).to.not.equal(holder.token);
+    });
+
+    it('for those that are left after a grant: when that one’s time is over', () => {
+      joined(2);
+      grant(1);
+      expect([port.timerMs, port.requests.length]).to.deep.equal([401, 1]);
+    });
+  });
+
+  describe('a waiter that leaves', () => {
+    it('is granted nothing; others of its queue wait on', () => {
+      const [first, second] = [joinedBy(new Caller()), joinedBy(new Caller())];
+      queue.leave(first.position);
+      queue.leave(first.position);
+      expect([port.abandoned, port.empties]).to.deep.equal([[], 0]);
+      grant(1);
+      expect([first.caller.grant, second.caller.grant?.fence]).to.deep.equal([undefined, 1]);
+    });
+
+    it('H3: the last one, while a request is on its way: that may execute until its timeout, and its grant is nobody’s', () => {
+      const { caller, position } = joinedBy(new Caller(700));
+      const { entry } = last();
+      port.pass(20);
+      queue.leave(position);
+      expect(port.abandoned).to.deep.equal([{ token: 'me1', untilMs: port.monoMs + 700, commandTimeoutMs: 700 }]);
+      expect(port.empties).to.equal(1);
+      // What comes next is another entry, which hears nothing of the old one's answer.
+      const next = joinedBy(new Caller());
+      expect([next.position.hasWaited, last().entry.token === entry.token]).to.deep.equal([false, false]);
+      port.requests[0]!.answer.resolve({ granted: true, fence: 1, sent: port.requests[0]!.sent });
+      expect([caller.grant, next.caller.grant, port.grants]).to.deep.equal([undefined, undefined, []]);
+      queue.leave(next.position);
+      const third = joinedBy(new Caller()).caller;
+      port.requests[1]!.answer.reject(new LockBackendError('silence', { unknown: true }));
+      expect([third.troubles, port.timerMs, port.abandoned.length]).to.deep.equal([[], undefined, 2]);
+      grant(2);
+      expect(third.grant?.fence).to.equal(2);
+    });
+
+    it('H3: the last one, between requests: its entry is abandoned, and nothing of it may still execute', () => {
+      const { position } = joinedBy(new Caller(700));
+      busy();
+      queue.leave(position);
+      expect(port.abandoned).to.deep.equal([{ token: 'me1', untilMs: 0, commandTimeoutMs: 700 }]);
+      expect([port.timerMs, port.empties]).to.deep.equal([undefined, 1]);
+    });
+
+    it('the last one, while one of its queue holds the lock: nothing was requested for it, and the queue stays', () => {
+      joined(1);
+      grant(1);
+      const { position } = joinedBy(new Caller());
+      queue.leave(position);
+      expect([port.abandoned, port.timerMs, port.empties]).to.deep.equal([[], undefined, 0]);
+    });
+  });
+
+  describe('a message', () => {
+    const waiting = (): Caller => {
+      const [caller] = joined(1) as [Caller];
+      port.pass(30);
+      busy();
+      return caller;
+    };
+
+    it('of a grant makes its waiter the holder, since the request that it names, for a provisional time', () => {
+      const caller = waiting();
+      const { entry, sent } = last();
+      port.pass(100);
+      expect(message(5)).to.equal(true);
+      expect(caller.grant).to.deep.equal({ token: 'me1', fence: 5, sent, mayExecuteUntilMs: 0, provisionalMs });
+      expect([caller.source, port.grants, port.timerMs]).to.deep.equal([queue, [entry], undefined]);
+      expect(port.requests).to.have.lengthOf(1);
+      joined(1);
+      port.fireTimer();
+      expect(last().entry).to.not.equal(entry);
+    });
+
+    it('H83: of an earlier request, or about no grant, or before any answer: only another request says more', () => {
+      const caller = waiting();
+      const earlier = last();
+      port.fireTimer();
+      busy();
+      expect(message(5, earlier)).to.equal(true);
+      expect([caller.grant, port.requests.length, port.timerMs]).to.deep.equal([undefined, 3, undefined]);
+      busy();
+      message(undefined);
+      expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 4]);
+      fail();
+      message(5);
+      expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 5]);
+      busy();
+      queue.gap();
+      expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 6]);
+    });
+
+    it('H83: counts while half of its provisional time is left, by either clock, and for no longer than the lifetime', () => {
+      const grantAfter = (monoMs: number, wallMs = monoMs, lifetime = lifetimeMs): Grant | undefined => {
+        build({ lifetimeMs: lifetime });
+        const [caller] = joined(1) as [Caller];
+        busy();
+        port.monoMs += monoMs;
+        port.wallMs += wallMs;
+        message(5);
+        expect(port.requests).to.have.lengthOf(caller.grant === undefined ? 2 : 1);
+        return caller.grant;
+      };
+      expect([grantAfter(1001), grantAfter(0, 1001), grantAfter(1001, 0), grantAfter(301, 301, 600)]).to.deep.equal(
+        Array(4).fill(undefined),
+      );
+      expect(grantAfter(1000)?.provisionalMs).to.equal(provisionalMs);
+      expect(grantAfter(300, 300, 600)?.provisionalMs).to.equal(600);
+    });
+
+    it('while a request is on its way waits for the answer; what that grants needs no message', () => {
+      const [caller, next] = joined(2) as [Caller, Caller];
+      message(5);
+      expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 1]);
+      busy();
+      expect(caller.grant, 'the request that it names was answered').to.include({ fence: 5 });
+      expect(port.timerMs).to.equal(401);
+      port.fireTimer();
+      message(undefined);
+      busy();
+      expect([next.grant, port.requests.length], 'it may have been answered before').to.deep.equal([undefined, 3]);
+      busy();
+      expect([port.requests.length, port.timerMs], 'each message counts once').to.deep.equal([3, 1000]);
+    });
+
+    it('for another entry is not for this queue; one that nobody waits for changes nothing', () => {
+      waiting();
+      expect(queue.wake('other', { nonce: last().nonce, fence: 5 })).to.equal(false);
+      expect(port.requests).to.have.lengthOf(1);
+      const old = last().entry.id;
+      message(5);
+      expect(queue.wake(old)).to.equal(false);
+      queue.gap();
+      expect(port.requests).to.have.lengthOf(1);
+    });
+  });
+
+  describe('the holder', () => {
+    /** The first holds the lock; so many others wait. */
+    const held = (others: number, granted = 7): Caller[] => {
+      const callers = joined(1 + others);
+      grant(granted);
+      return callers;
+    };
+
+    it('hands the lock off to the next, without a command: the next fence, the same token and confirmation', () => {
+      const [first, second, third] = held(2) as [Caller, Caller, Caller];
+      port.pass(100);
+      expect(release(first)).to.equal('released');
+      const { token, sent } = first.grant!;
+      expect(second.grant).to.deep.equal({ token, fence: 8, sent, mayExecuteUntilMs: 0 });
+      expect([second.source, third.grant]).to.deep.equal([queue, undefined]);
+      // The one before it has no say in it any more.
+      expect([queue.handOff(first), third.grant]).to.deep.equal([false, undefined]);
+      release(first);
+      expect(port.releases.map(({ held: of }) => of)).to.deep.equal([first]);
+      queue.lost(first);
+      expect(port.requests).to.have.lengthOf(1);
+      expect(release(second)).to.equal('released');
+      expect([third.grant?.fence, port.requests.length, port.swaps.length]).to.deep.equal([9, 1, 0]);
+      expect(port.abandoned, 'nothing was ever sent for the entry').to.deep.equal([]);
+    });
+
+    it('without fencing no fence rises', () => {
+      build({ fencing: false });
+      const [first, second] = held(1, 0) as [Caller, Caller];
+      release(first);
+      expect(second.grant?.fence).to.equal(0);
+    });
+
+    it('hands off only while the last confirmation is younger than a third of the lifetime, and there is one', () => {
+      for (const [ageMs, isConfirmed, reply] of [
+        [lifetimeMs / 3 - 1, true, 'released'],
+        [lifetimeMs / 3, true, 'asked'],
+        [0, false, 'asked'],
+      ] as const) {
+        build();
+        const [first] = held(1) as [Caller];
+        first.isConfirmed = isConfirmed;
+        port.pass(ageMs);
+        expect(release(first), `${ageMs} ${isConfirmed}`).to.equal(reply);
+      }
+    });
+
+    /** How often the lock is handed off from `holder` on, to those that wait and then to others, before Redis is asked. */
+    const handOffs = (holder: Caller, waiting: Caller[] = []): { count: number; holder: Caller } => {
+      let count = 0;
+      let current = holder;
+      for (;;) {
+        const next = waiting.shift() ?? joined(1)[0]!;
+        if (release(current) === 'asked') return { count, holder: next };
+        count += 1;
+        current = next;
+      }
+    };
+
+    it('alone hands off as often as it has fences: few at first, many once those were used up', () => {
+      const { count, holder } = handOffs(held(0)[0]!);
+      expect([last().fences, count]).to.deep.equal([fencesInBlock, fencesAtFirst - 1]);
+      const [{ fences }] = port.requests as [Request];
+      expect(fences).to.equal(fencesAtFirst);
+      grant(100, 0);
+      expect(handOffs(holder).count).to.equal(handOffsAlone);
+      grant(200, 0);
+      // Handed off less often: few again.
+      const [next] = [port.swaps.at(-1)!.waiter as Caller];
+      release(next);
+      joined(1);
+      expect(last().fences).to.equal(fencesAtFirst);
+    });
+
+    it('among others hands off a few times, whether its grant says so, a busy reply, or a message', () => {
+      const { holder } = handOffs(held(0)[0]!);
+      grant(100, 1);
+      const among = handOffs(holder);
+      expect([last().fences, among.count]).to.deep.equal([fencesInBlock, handOffsAmongOthers]);
+      grant(200, 0);
+      const waiting = joined(1);
+      port.fireTimer();
+      busy(5000, { ticket: 1, before: 1, outside: false });
+      expect(handOffs(among.holder, waiting).count).to.equal(handOffsAmongOthers);
+    });
+
+    it('by message hands off a few times', () => {
+      const [first] = joined(1) as [Caller];
+      busy();
+      message(5);
+      expect(handOffs(first).count).to.equal(handOffsAmongOthers);
+      expect(last().fences).to.equal(fencesInBlock);
+    });
+
+    it('being alone in Redis’s queue is no reason to hand off less', () => {
+      const { holder } = handOffs(held(0)[0]!);
+      grant(100, 0);
+      const waiting = joined(1);
+      port.fireTimer();
+      busy(5000, { ticket: 1, before: 0, outside: false });
+      expect(handOffs(holder, waiting).count).to.equal(handOffsAlone);
+    });
+
+    it('asks Redis for the next in the same command as it releases', async () => {
+      const [first, second] = held(1) as [Caller, Caller];
+      first.isConfirmed = false;
+      const releasing = queue.release(first);
+      const [{ token, waiter }] = port.swaps as [(typeof port.swaps)[0]];
+      expect([token, waiter, port.timerMs]).to.deep.equal([first.token, second, undefined]);
+      grant(9);
+      expect(await releasing).to.equal('released');
+      expect(second.grant).to.include({ token: last().entry.token, fence: 9 });
+      expect([port.releases, port.empties]).to.deep.equal([[], 0]);
+    });
+
+    it('a release that fails is its holder’s to hear, and the next waits on', async () => {
+      const [first, second] = held(1) as [Caller, Caller];
+      first.isConfirmed = false;
+      const releasing = Promise.resolve(queue.release(first));
+      const error = fail();
+      expect(await releasing.catch((reason) => reason)).to.equal(error);
+      expect([second.troubles, port.timerMs]).to.deep.equal([['silence'], 10]);
+      expect(last().entry.mayExecuteUntilMs).to.equal(port.monoMs + commandTimeoutMs);
+    });
+
+    it('releases in Redis where nobody of its queue waits, which is empty then', async () => {
+      const [first] = held(0) as [Caller];
+      const releasing = queue.release(first);
+      expect([port.releases.length, port.empties, port.swaps.length]).to.deep.equal([1, 1, 0]);
+      port.releases[0]!.answer.resolve('taken');
+      expect(await releasing).to.equal('taken');
+    });
+
+    it('releases in Redis where a request of its queue is on its way: the next gets it by that', () => {
+      const [first, second] = held(1) as [Caller, Caller];
+      port.fireTimer();
+      first.isConfirmed = false;
+      release(first);
+      expect([port.releases.length, port.swaps.length, port.requests.length]).to.deep.equal([1, 0, 2]);
+      busy(-1);
+      expect([second.grant, port.empties]).to.deep.equal([undefined, 0]);
+    });
+
+    it('a release of what this queue does not hold leaves the queue as it is', () => {
+      held(0);
+      const stranger = new Caller();
+      stranger.granted({ token: 'x', fence: 1, sent: port.now(), mayExecuteUntilMs: 0 });
+      release(stranger);
+      expect([port.releases.length, port.empties]).to.deep.equal([1, 0]);
+    });
+
+    it('that hands off to the last waiter leaves no entry behind: one that is on its way is abandoned with its answer', () => {
+      const [first, second] = held(1) as [Caller, Caller];
+      port.fireTimer();
+      const { entry } = last();
+      expect(release(first)).to.equal('released');
+      expect([second.grant?.fence, port.abandoned]).to.deep.equal([8, []]);
+      busy();
+      expect(port.abandoned).to.deep.equal([{ token: entry.token, untilMs: 0, commandTimeoutMs }]);
+      expect([second.troubles, port.timerMs, port.empties]).to.deep.equal([[], undefined, 0]);
+      // The same, of a request that fails: it may have been executed.
+      joined(1);
+      port.fireTimer();
+      release(second);
+      fail();
+      expect(port.abandoned[1]).to.include({ untilMs: port.monoMs + commandTimeoutMs });
+      expect(port.timerMs).to.equal(undefined);
+    });
+
+    it('that hands off to the last waiter, whose entry is queued: that is abandoned at once', () => {
+      const [first] = held(0) as [Caller];
+      joinedBy(new Caller(777));
+      port.fireTimer();
+      busy();
+      const { entry } = last();
+      release(first);
+      expect(port.abandoned).to.deep.equal([{ token: entry.token, untilMs: 0, commandTimeoutMs: 777 }]);
+      expect(port.timerMs).to.equal(undefined);
+    });
+
+    it('that hands off while others wait behind: their entry, and its next request, stay as they are', () => {
+      const [first] = held(0) as [Caller];
+      const waiting = joined(10);
+      port.fireTimer();
+      busy(-1, { ticket: 4, before: 0, outside: false });
+      const { entry, fences } = last();
+      let current = first;
+      while (release(current) === 'released') current = waiting.shift()!;
+      expect([waiting.length, port.abandoned]).to.deep.equal([10 - (fencesAtFirst - 1), []]);
+      expect([last().entry, last().ticket, last().fences]).to.deep.equal([entry, 4, fences]);
+    });
+
+    it('that has lost the lock makes way: the next requests at once, unless that is under way', () => {
+      const [first] = held(0) as [Caller];
+      queue.lost(first);
+      expect([port.empties, port.requests.length]).to.deep.equal([1, 1]);
+      build();
+      const [second] = held(1) as [Caller];
+      queue.lost(second);
+      expect([port.requests.length, port.timerMs, port.empties]).to.deep.equal([2, undefined, 0]);
+      build();
+      const [third] = held(1) as [Caller];
+      port.fireTimer();
+      queue.lost(third);
+      expect([port.requests.length, port.empties]).to.deep.equal([2, 0]);
+    });
+
+    it('whose time is over has lost it to the next, and notices that only while the next one is called', () => {
+      const [first, second] = held(2) as [Caller, Caller, Caller];
+      port.fireTimer();
+      second.whenGranted = () => queue.lost(first);
+      grant(9);
+      expect([port.requests.length, port.timerMs, port.empties]).to.deep.equal([2, 401, 0]);
+      expect(queue.handOff(second)).to.equal(true);
+    });
+  });
+
+  describe('a Redis that cannot be reached', () => {
+    it('is every waiter’s to know, and when it can be again; they wait on', () => {
+      const [first, second] = joined(2) as [Caller, Caller];
+      fail();
+      expect([first.troubles, second.troubles]).to.deep.equal([['silence'], ['silence']]);
+      expect([port.timerMs, last().entry.mayExecuteUntilMs]).to.deep.equal([10, port.monoMs + commandTimeoutMs]);
+      port.fireTimer();
+      fail();
+      expect(first.troubles).to.deep.equal(['silence', 'silence']);
+      port.fireTimer();
+      busy();
+      expect([first.troubles, second.troubles]).to.deep.equal([
+        ['silence', 'silence', undefined],
+        ['silence', 'silence', undefined],
+      ]);
+      port.fireTimer();
+      busy();
+      expect(first.troubles, 'once').to.have.lengthOf(3);
+      expect([first.failures, port.abandoned]).to.deep.equal([[], []]);
+    });
+
+    it('no pause is shorter than 1 ms; what was refused executes no more', () => {
+      const caller = new Caller();
+      caller.retryTimeoutMs = 0;
+      queue.join(caller);
+      const error = fail({ retryable: true });
+      expect([caller.troubles, port.timerMs, last().entry.mayExecuteUntilMs]).to.deep.equal([[error.message], 1, 0]);
+    });
+
+    it('a refusal that is final ends every wait, and nothing is left behind', () => {
+      const [first, second] = joined(2) as [Caller, Caller];
+      const error = fail({ retryable: false });
+      expect([first.failures, second.failures, first.troubles]).to.deep.equal([[error], [error], []]);
+      expect(port.abandoned).to.deep.equal([{ token: 'me1', untilMs: 0, commandTimeoutMs }]);
+      expect([port.empties, port.timerMs]).to.deep.equal([1, undefined]);
+      // While another of its queue holds the lock, that stays its source.
+      const [holder] = joined(1) as [Caller];
+      grant(1);
+      joined(1);
+      port.fireTimer();
+      fail({ retryable: false });
+      expect([port.empties, queue.handOff(holder)]).to.deep.equal([1, false]);
+    });
+
+    it('H63: a grant whose answer took as long as it lasts is released, and requested again', () => {
+      const [first, second] = joined(2) as [Caller, Caller];
+      const { entry } = last();
+      port.pass(lifetimeMs * 0.999);
+      grant(5);
+      expect([first.grant, second.grant, port.grants]).to.deep.equal([undefined, undefined, [entry]]);
+      expect(port.abandoned).to.deep.equal([{ token: entry.token, untilMs: 0, commandTimeoutMs }]);
+      const said = 'the grant of "k" took 8991 ms, its lifetime is 9000 ms';
+      expect([first.troubles, second.troubles, port.timerMs]).to.deep.equal([[said], [said], 10]);
+      first.retryTimeoutMs = 0;
+      port.fireTimer();
+      expect(last().entry.token).to.not.equal(entry.token);
+      port.pass(lifetimeMs);
+      grant(6);
+      expect(port.timerMs).to.equal(1);
+      port.fireTimer();
+      port.pass(lifetimeMs * 0.999 - 1);
+      grant(7);
+      expect(first.grant?.fence).to.equal(7);
+      expect(first.troubles.at(-1), 'and it was reached').to.equal(undefined);
+    });
+
+    it('a grant that took too long says which key, how long, and of what', () => {
+      const error = tooLate(['a', 'b'], 12.6, null);
+      expect(error).to.include({ code: 'ERR_LOCK_BACKEND' });
+      expect(error.message).to.equal('the grant of "a", "b" took 13 ms, its lifetime is null ms');
+      expect(error.key).to.deep.equal(['a', 'b']);
+    });
+  });
+
+  it('H2: what a lost reply had granted is found by the next request, whose token may still be executed for', () => {
+    const [caller] = joined(1) as [Caller];
+    fail();
+    const { mayExecuteUntilMs } = last().entry;
+    port.fireTimer();
+    grant(3);
+    expect(caller.grant).to.deep.include({ token: 'me1', fence: 3, mayExecuteUntilMs });
+    expect(mayExecuteUntilMs).to.be.greaterThan(0);
+  });
+
+  it('H83: granted by message after a lost reply: that token may still be executed for, too', () => {
+    const [caller] = joined(1) as [Caller];
+    fail();
+    port.fireTimer();
+    busy();
+    message(4);
+    expect(caller.grant).to.deep.include({ fence: 4, mayExecuteUntilMs: last().entry.mayExecuteUntilMs });
+    expect(caller.grant!.mayExecuteUntilMs).to.be.greaterThan(0);
+  });
+});
