@@ -45,6 +45,14 @@ const reasons = {
     { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
     { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
   ],
+  'src/acquire.ts': [
+    { code: 'let calling = true', to: 'false', why: equivalent },
+    { code: 'if (calling) reject(error)', to: 'false', why: equivalent },
+    { code: 'if (this.isSettled) return', why: 'equivalent: what is settled is neither woken nor ended again' },
+    { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
+    { code: 'if (this.#onAbort !== undefined)', why: 'equivalent: there is a listener where there is a signal' },
+  ],
+  'src/wait/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
   'src/wait/attempt.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },

@@ -3,3 +3,5 @@
 // pass asks for the global timers each time, so that a fake clock owns it.
 export const nextTick: typeof process.nextTick = process.nextTick.bind(process);
 export const setImmediate: typeof globalThis.setImmediate = globalThis.setImmediate;
+export const setTimeout: typeof globalThis.setTimeout = globalThis.setTimeout;
+export const clearTimeout: typeof globalThis.clearTimeout = globalThis.clearTimeout;

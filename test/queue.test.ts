@@ -326,14 +326,17 @@ describe('the queue of one process', () => {
       queue.leave(position);
       expect(port.abandoned).to.deep.equal([{ token: 'me1', untilMs: port.monoMs + 700, commandTimeoutMs: 700 }]);
       expect(port.empties).to.equal(1);
-      grant(1);
-      expect([caller.grant, port.grants, entry.answered]).to.deep.equal([undefined, [], undefined]);
-      // What comes next is another entry.
+      // What comes next is another entry, which hears nothing of the old one's answer.
       const next = joinedBy(new Caller());
       expect([next.position.hasWaited, last().entry.token === entry.token]).to.deep.equal([false, false]);
+      port.requests[0]!.answer.resolve({ granted: true, fence: 1, sent: port.requests[0]!.sent });
+      expect([caller.grant, next.caller.grant, port.grants]).to.deep.equal([undefined, undefined, []]);
       queue.leave(next.position);
-      fail();
-      expect(port.timerMs, 'a failure of what was abandoned is nobody’s either').to.equal(undefined);
+      const third = joinedBy(new Caller()).caller;
+      port.requests[1]!.answer.reject(new LockBackendError('silence', { unknown: true }));
+      expect([third.troubles, port.timerMs, port.abandoned.length]).to.deep.equal([[], undefined, 2]);
+      grant(2);
+      expect(third.grant?.fence).to.equal(2);
     });
 
     it('H3: the last one, between requests: its entry is abandoned, and nothing of it may still execute', () => {
@@ -615,6 +618,18 @@ describe('the queue of one process', () => {
       release(first);
       expect(port.abandoned).to.deep.equal([{ token: entry.token, untilMs: 0, commandTimeoutMs: 777 }]);
       expect(port.timerMs).to.equal(undefined);
+    });
+
+    it('that hands off while others wait behind: their entry, and its next request, stay as they are', () => {
+      const [first] = held(0) as [Caller];
+      const waiting = joined(10);
+      port.fireTimer();
+      busy(-1, { ticket: 4, before: 0, outside: false });
+      const { entry, fences } = last();
+      let current = first;
+      while (release(current) === 'released') current = waiting.shift()!;
+      expect([waiting.length, port.abandoned]).to.deep.equal([10 - (fencesAtFirst - 1), []]);
+      expect([last().entry, last().ticket, last().fences]).to.deep.equal([entry, 4, fences]);
     });
 
     it('that has lost the lock makes way: the next requests at once, unless that is under way', () => {

@@ -8,14 +8,14 @@
 -- ARGV   window   ms for which the lock yields, when it is the turn of callers outside the queue
 -- ARGV   next[]   what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
 --                 and perhaps how many ms it may be silent (default: by its position)
--- REPLY  [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
+-- REPLY  1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
 local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
 local length = attempt('ZCARD', KEYS[locks + 1])
 -- Nearly every call ends here: one lock, still ours, and no queue.
 if first == token and length == 0 and locks == 1 and #ARGV == 3 then
   call('DEL', KEYS[1])
-  return { 1 }
+  return 1
 end
 
 local reply, hasQueue = {}, false

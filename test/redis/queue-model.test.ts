@@ -165,7 +165,8 @@ class Both {
     const reply = await this.#run(generated.release(...named(keys, this.#fence), token, ticket, yieldMs, words));
     const results = expected.results.map((result) => statusOf[result]);
     const last = expected.next ? this.#inWords(expected.next, true) : [];
-    expect(reply, 'a release').to.deep.equal([...results, ...last]);
+    // One lock that was released while nobody was queued is one integer.
+    expect([reply].flat(), 'a release').to.deep.equal([...results, ...last]);
     if (next) this.#settle(next, expected.next!);
   }
 

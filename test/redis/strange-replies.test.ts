@@ -85,7 +85,16 @@ describe('strange and late replies', () => {
     it('a strange reply to a release: an error and not `true`; it can be tried again', async () => {
       const { proxy, through } = await proxied();
       const lock = redisExpLock({ redis: through, lifetime: 10_000 });
-      for (const raw of ['+OK\r\n', '_\r\n', int(1), array(int(1), int(1)), array(text('1')), array()]) {
+      for (const raw of [
+        '+OK\r\n',
+        '_\r\n',
+        int(0),
+        int(2),
+        text('1'),
+        array(int(1), int(1)),
+        array(text('1')),
+        array(),
+      ]) {
         const lease = await lock.promise(key);
         const rule = proxy.rule({ match: 'script', nth: 1 }, replaceReply(raw));
         expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');

@@ -113,7 +113,7 @@ export class DirectStore implements Direct {
         this.#storeUntilMs = Number.POSITIVE_INFINITY;
         resolve(ask());
       };
-      this.#sender.send(call, PendingRequest.brief(keys, commandTimeoutMs, onReply, onError, sentMs));
+      this.#sender.send(call, new PendingRequest(keys, commandTimeoutMs, false, onReply, onError, sentMs));
     });
   }
 }

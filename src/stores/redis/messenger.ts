@@ -17,7 +17,7 @@ export class Messenger {
   /** The reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
   ask(call: ScriptCall, keys: Key, timeoutMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.#sender.send(call, PendingRequest.brief(keys, timeoutMs, resolve, reject));
+      this.#sender.send(call, new PendingRequest(keys, timeoutMs, false, resolve, reject));
     });
   }
 }

@@ -65,15 +65,20 @@ export class PlainCall<T extends Terms = Terms> implements ScriptCall {
     return this.#whole;
   }
 
+  /** Written out for a single key: a lone acquire, or release, is nearly always of one. */
   #newScript(): ScriptCall {
-    const { terms, token, fence, key } = this;
+    const { terms, token, key } = this;
     if (terms.verb === 'renew') return scripts.extend([key], token, terms.lifetimeMs, 0, terms.notAfter);
-    const keys = [[key], [companionOf(key, 'queue')], fence] as const;
-    if (terms.verb === 'release') return scripts.release(...keys, token, 0, terms.yieldMs, []);
-    const least = terms.leastFence > 0 ? [terms.leastFence.toFixed(0)] : [];
-    return scripts.acquire(...keys, token, terms.lifetimeMs, terms.notAfter, terms.fences, least);
+    const keys = [key, companionOf(key, 'queue'), this.fence];
+    if (terms.verb === 'release') return { script: releaseScript, keys, args: [token, '0', String(terms.yieldMs)] };
+    const args = [token, String(terms.lifetimeMs), String(terms.notAfter), String(terms.fences)];
+    if (terms.leastFence > 0) args.push(terms.leastFence.toFixed(0));
+    return { script: acquireScript, keys, args };
   }
 }
+
+const { script: acquireScript } = scripts.acquire([], [], '', '', 1, 0, 0, []);
+const { script: releaseScript } = scripts.release([], [], '', '', 0, 0, []);
 
 /** The calls of a plain batch, by what they do; `all` in the order of the script. */
 class PlainBatch {
