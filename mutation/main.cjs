@@ -1,6 +1,6 @@
 // `npm run mutate`: every mutant of the Lua scripts, then Stryker over the ten files that carry safety, one after the other; a file that
 // would begin after `--minutes` (default: no end) is left out. `--lua`: only the scripts. `--files a,b`: only these files. `--quick`: without the
-// slow tests, so that more survive. Figures go to
+// slow tests, so that more survive. `--fresh`: each mutant in a process of its own, which takes longer. Figures go to
 // proof/mutation.json after each file; what was not run keeps its figures, or says that there are none. `--reasons`: runs nothing, and writes the
 // reasons of survivors anew. Exit 1: a score below 85 %.
 'use strict';
@@ -49,7 +49,7 @@ function install() {
   execFileSync('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: __dirname, stdio: 'inherit' });
 }
 
-function runFiles(files, minutes, isQuick) {
+function runFiles(files, minutes, how) {
   install();
   const end = Date.now() + minutes * 60_000;
   const { folder, remove } = makeSandbox();
@@ -60,7 +60,7 @@ function runFiles(files, minutes, isQuick) {
       let result = { file, notRun: 'not run yet' };
       if (Date.now() < end) {
         tests ??= stryker.baseline(folder);
-        result = stryker.runOne(folder, file, tests, isQuick);
+        result = stryker.runOne(folder, file, tests, how);
       }
       const { notRun, killed, mutants, score, seconds } = result;
       console.log(`${file}: ${notRun ?? `${killed} of ${mutants} killed, ${score} %, ${seconds} s`}`);
@@ -81,6 +81,7 @@ function main() {
       files: { type: 'string' },
       minutes: { type: 'string', default: 'Infinity' },
       quick: { type: 'boolean' },
+      fresh: { type: 'boolean' },
       reasons: { type: 'boolean' },
     },
   });
@@ -91,7 +92,7 @@ function main() {
   if (unknown) throw new Error(`--files: ${unknown} is none of ${stryker.files.join(', ')}`);
   if (values.reasons) return write({ ...before(), files: joined(before().files, []) });
   const isLuaGood = (values.files !== undefined && !values.lua) || runLua();
-  const isGood = (values.lua && values.files === undefined) || runFiles(files, minutes, values.quick);
+  const isGood = (values.lua && values.files === undefined) || runFiles(files, minutes, values);
   process.exitCode = isLuaGood && isGood ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
-// Stryker over one source file after the other, in a copy of the repository. The tests: the contract suite on the memory store, and the
-// simulation with few worlds; each mutant meets those that reach it. First the quick tests, then, for what survives, all of them. Nothing is
-// counted of a file whose unmutated copy does not pass.
+// Stryker over one source file after the other, in a copy of the repository. The tests: those of the file by itself, the
+// contract suite on the memory store, and the simulation with few worlds; each mutant meets those that reach it. First the quick tests, then,
+// for what survives, all of them. Nothing is counted of a file whose unmutated copy does not pass.
 'use strict';
 
 const { spawnSync } = require('node:child_process');
@@ -37,6 +37,7 @@ const all = [
   'test/renewal.test.ts',
   'test/attempts.test.ts',
   'test/held-lock.test.ts',
+  'test/lease.test.ts',
   'test/queue.test.ts',
   'test/acquire.test.ts',
   'test/acquire-shared.test.ts',
@@ -48,7 +49,7 @@ const all = [
 
 /** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
 const core =
-  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|lease|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
 const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));
@@ -94,7 +95,7 @@ exports.baseline = (folder) => {
 const escaped = (title) => title.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
 const without = (titles) => `^(?!(?:${titles.map(escaped).join('|')})$)`;
 
-const config = (mutate, tests, grep) => ({
+const config = (mutate, tests, grep, isFresh) => ({
   inPlace: true,
   mutate,
   testRunner: 'mocha',
@@ -107,6 +108,7 @@ const config = (mutate, tests, grep) => ({
   },
   coverageAnalysis: 'perTest',
   concurrency: 1,
+  maxTestRunnerReuse: isFresh ? 1 : 0,
   timeoutMS: 30_000,
   timeoutFactor: 4,
   disableTypeChecks: false,
@@ -145,26 +147,29 @@ const nameOf = (mutant) => `${place(mutant)} ${mutant.mutatorName} ${mutant.repl
 const rangeOf = (file, { location: { start, end } }) =>
   `${file}:${start.line}:${start.column - 1}-${end.line}:${end.column - 1}`;
 
-/** @param isQuick Without the second pass. */
-exports.runOne = (folder, file, tests, isQuick) => {
+/**
+ * @param quick Without the second pass.
+ * @param fresh Each mutant in a process of its own: nothing that an earlier one left behind can kill it.
+ */
+exports.runOne = (folder, file, tests, { quick: isQuick = false, fresh: isFresh = false }) => {
   const started = Date.now();
-  const first = firstPass(folder, file, tests);
-  const mutants = isQuick || !Array.isArray(first) ? first : secondPass(folder, file, tests, first);
+  const first = firstPass(folder, file, tests, isFresh);
+  const mutants = isQuick || !Array.isArray(first) ? first : secondPass(folder, file, tests, first, isFresh);
   if (!Array.isArray(mutants)) return { file, notRun: mutants };
   return figures(file, mutants, Math.round((Date.now() - started) / 1000));
 };
 
-function firstPass(folder, file, { quickest, leftOut, slow }) {
+function firstPass(folder, file, { quickest, leftOut, slow }, isFresh) {
   const quick = quickest.filter((each) => testsOf(file).includes(each) && core.test(each));
-  return runStryker(folder, 'quick', config([file], quick, without([...leftOut, ...slow])));
+  return runStryker(folder, 'quick', config([file], quick, without([...leftOut, ...slow]), isFresh));
 }
 
 /** What has survived meets all tests. */
-function secondPass(folder, file, { quickest, leftOut }, first) {
+function secondPass(folder, file, { quickest, leftOut }, first, isFresh) {
   const ranges = [...new Set(first.filter(isAlive).map((each) => rangeOf(file, each)))];
   if (ranges.length === 0) return first;
   const tests = quickest.filter((each) => testsOf(file).includes(each));
-  const second = runStryker(folder, 'slow', config(ranges, tests, without(leftOut)));
+  const second = runStryker(folder, 'slow', config(ranges, tests, without(leftOut), isFresh));
   if (!Array.isArray(second)) return second;
   const later = new Map(second.map((each) => [nameOf(each), each]));
   return first.map((each) => (isAlive(each) ? (later.get(nameOf(each)) ?? each) : each));

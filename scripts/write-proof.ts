@@ -98,9 +98,9 @@ function mutation({ lua, files }: any): string {
   return `\`npm run mutate\`. **The Lua scripts**: ${killed} of ${count(lua.length, 'mutant')} written by hand (\`mutation/lua-mutants.cjs\`) are killed,
 ${Math.floor((1000 * killed) / lua.length) / 10} %.${left.length > 0 ? ` Survivors:\n\n${left.join('\n')}` : ''}
 
-**The files that carry safety**, by Stryker, against the contract suite on the memory store, tests over a store that loses
-replies and, for the queue and the machine, the simulation. The tests are first run twice in one process without mutants: what fails is left out. Of the mutants killed, "hung" are
-those whose test did not end in time.
+**The files that carry safety**, by Stryker, against tests of each by itself (over a store that loses replies, or
+that answers what the test says), the contract suite on the memory store and, for the queue and the machine, the simulation. The tests are first
+run twice in one process without mutants: what fails is left out. Of the mutants killed, "hung" are those whose test did not end in time.
 
 ${table(['file', 'mutants', 'killed', 'hung', 'score', 's'], rows)}${
   reasons.length === 0
@@ -192,7 +192,7 @@ processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the f
 - **The model is small.** Two processes, three or four acquisitions, a lifetime of three ticks. It has no renewal, no several keys, no
   hand-off within a process, no polling callers, no clocks of different rates; readers, writers, permits and quorum have the simulation and torture only.
 - **Mutation is partial.** A file without figures above was not mutated; one with figures may have met the quick tests only, so that more survive.
-  In the contract suite on memory no reply is lost: of that, only the tests over a store that loses replies show mutants anything. Mutants of the scripts are chosen by hand, not enumerated.
+  In the contract suite on memory no reply is lost: of that, only the tests of each file by itself show mutants anything. Mutants of the scripts are chosen by hand, not enumerated.
 - **Other libraries on several servers.** Each is compared with one server, which is what most programs have.
 - **Your code.** Nothing here stops a program that ignores \`lease.signal\`, or a resource that ignores the fence ([docs/safety.md](safety.md)).`,
   ].join('\n\n')}\n`;

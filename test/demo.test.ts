@@ -53,7 +53,7 @@ describe('the demo', function () {
   });
 
   it('ends its workers and its server on Ctrl-C, which a terminal sends to all of them', async () => {
-    const demo = start(['--seconds', '30']);
+    const demo = start(['--seconds', '30', '--workers', '2']);
     await waitFor(() => /without a lock +\d/.test(demo.output()), { what: 'the first news of the demo' });
     process.kill(-demo.pid, 'SIGINT');
     expect(await demo.end()).to.equal(130, demo.output());
@@ -89,7 +89,7 @@ describe('the demo', function () {
       const stranger = uniqueKey('not-the-demo');
       await client.set(stranger, 'untouched');
 
-      const demo = start(['--seconds', signal ? '30' : '0.3'], { env: { REDIS_URL: url } });
+      const demo = start(['--seconds', signal ? '30' : '0.3', '--workers', '2'], { env: { REDIS_URL: url } });
       await waitFor(async () => (await client.keys('*redis-exp-lock-demo:*')).length > 0, { what: 'keys of the demo' });
       if (signal) process.kill(demo.pid, signal);
       expect(await demo.end()).to.equal(signal ? 143 : 0, demo.output());
@@ -163,7 +163,10 @@ describe('the demo', function () {
     writeFileSync(join(folder, 'lib/index.mjs'), noLock);
 
     const { findBinary } = require('../scripts/redis-binary.cjs');
-    const demo = start(['--seconds', '0.3'], { cwd: folder, env: { REDISMS_SYSTEM_BINARY: findBinary() } });
+    const demo = start(['--seconds', '0.3', '--workers', '2'], {
+      cwd: folder,
+      env: { REDISMS_SYSTEM_BINARY: findBinary() },
+    });
     expect(await demo.end()).to.equal(1, demo.output());
     expect(sentences(demo)).to.contain('fences were out of order: the lock did not do its work.');
     await nothingIsLeftOf(demo);

@@ -16,7 +16,7 @@
 -- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
 -- ARGV   group     readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
 -- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: it may have one), ms of silence after which it expires (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
--- REPLY  [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+-- REPLY  [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] ~= '0', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 -- The arguments of the next call follow ours: only their number says whether the caller is to be queued.
@@ -49,17 +49,6 @@ asking.band = band
 asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
 if asking.ticket == 0 then
   asking.ticket = newTicket(queue, all, asking)
-end
-
--- For a reader: the waiters that cannot read beside it; if not all of the queue was read, all waiters.
-local apart = others
-if kind == 'r' and others > 0 and all.whole then
-  for band = 1, 3 do
-    for _, each in ipairs(all[band].list) do
-      local isBeside = each.kind == 'r' and each.group == group and each ~= queued
-      apart = apart - (isBeside and 1 or 0)
-    end
-  end
 end
 
 local granted, mine, held, known = false, nil, nil, 0
@@ -117,7 +106,7 @@ if not granted then
     mine.ends = ends
     leave(queue, all, queued)
     setEnd(lock)
-    return { 1, mine.fence, apart, now }
+    return { 1, mine.fence, others, now }
   end
   if step > 0 and kind == 'r' then
     -- A downgrade: it is always granted, and must be possible when memory is full.
@@ -130,7 +119,7 @@ if not granted then
     leave(queue, all, queued)
     setEnd(lock)
     wakeLater(lock, queue, limit)
-    return { 1, mine.fence, apart, now }
+    return { 1, mine.fence, others, now }
   end
   granted = held.count == 0
   if not upgrade then
@@ -178,7 +167,7 @@ if granted then
   if hasExpired or isLastNotified then
     wakeLater(lock, queue, limit)
   end
-  return { 1, minted, apart, now }
+  return { 1, minted, others, now }
 end
 
 -- A writer waits for the end of the last holder, a caller that wants permits for that of the first.

@@ -5,38 +5,38 @@
 import { type Call, inBatch, type Script, type ScriptCall } from './script';
 
 const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
-local c,T,bl=redis.call,redis.pcall,redis.acl_check_cmd
-local A,h,bf,aQ`;
-const dispatchPart = `local cL={}
-local bW,bb=0,0
-while bb<#ARGV do
-local N=ARGV[bb+1]
-local aG=cL[N]
+local c,T,bk=redis.call,redis.pcall,redis.acl_check_cmd
+local A,h,be,aQ`;
+const dispatchPart = `local cK={}
+local bV,ba=0,0
+while ba<#ARGV do
+local N=ARGV[ba+1]
+local aG=cK[N]
 if not aG then
-local df,bV,cQ=string.match(N,'^(%a+) (%d+) (%d+)$')
-aG={scripts[df],tonumber(bV),tonumber(cQ)}
-cL[N]=aG
+local dd,bU,cP=string.match(N,'^(%a+) (%d+) (%d+)$')
+aG={scripts[dd],tonumber(bU),tonumber(cP)}
+cK[N]=aG
 end
-co(pcall(aG[1],bW,bb+1,aG[2],aG[3]))
-bW,bb=bW+aG[2],bb+1+aG[3]
+cn(pcall(aG[1],bV,ba+1,aG[2],aG[3]))
+bV,ba=bV+aG[2],ba+1+aG[3]
 end`;
-const holdersPart = `local t,bf,aS={},{},{}
+const holdersPart = `local t,be,aR={},{},{}
 local Z=16
-local function bj(N)
+local function bi(N)
 return string.find(N,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
 end
-local function cI()
+local function cH()
 error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
 end
 local function M(N)
-local u,ag,V,q,R,aF=string.match(N,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+local u,ah,V,q,R,aF=string.match(N,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
 if not u then
 return nil
 end
 R=tonumber(R)
 return{
 b=u,
-t=tonumber(ag),
+t=tonumber(ah),
 w=tonumber(V),
 l=tonumber(q),
 e=string.sub(aF,1,R),
@@ -44,66 +44,66 @@ j=string.sub(aF,R+1),
 f=N,
 }
 end
-local function N(u,ag,V,q,l,am)
-return string.format('1 %s %.0f %.0f %.0f %d ',u,ag,V,q,#l)..l..am
+local function N(u,ah,V,q,l,at)
+return string.format('1 %s %.0f %.0f %.0f %d ',u,ah,V,q,#l)..l..at
 end
-local function bK(i,g)
+local function bJ(i,g)
 i.b,i.j=g.b,g.j
 i.k,i.s=i.k+1,i.s+g.t
 end
-local function bu(i,g,E)
+local function bt(i,g,E)
 g.n=E
 i.d[g.e]=g
 i.l=math.max(i.l,g.l)
-bK(i,g)
+bJ(i,g)
 end
-local function bZ()
+local function bY()
 return{d={},k=0,s=0,l=0,i=true}
 end
-local function bt(e)
-local P=bf[e]
+local function bs(e)
+local P=be[e]
 if not P then
 local j=c('ZRANGE',e,0,Z-1,'WITHSCORES')
 P={c={},C=#j==2*Z,m=false}
 for b=1,#j,2 do
-if not bj(j[b])then
+if not bi(j[b])then
 P.m=true
 elseif tonumber(j[b+1])<=h then
 P.c[#P.c+1]=j[b]
 end
 end
 if P.C then
-local ak=A%c('ZCARD',e)
-local cN=c('ZRANGE',e,ak,ak+Z-1)
-for b=1,#cN do
-P.m=P.m or not bj(cN[b])
+local al=A%c('ZCARD',e)
+local cM=c('ZRANGE',e,al,al+Z-1)
+for b=1,#cM do
+P.m=P.m or not bi(cM[b])
 end
 end
-bf[e]=P
+be[e]=P
 end
 return P
 end
-local function cF(e,bx)
-local P=bt(e)
+local function cE(e,bw)
+local P=bs(e)
 if P.D then
 return
 elseif P.m or#P.c==Z then
-local al={'1 r 1 0 0 0 '}
+local am={'1 r 1 0 0 0 '}
 for b=1,#P.c do
-al[b+1]=P.c[b]~=bx and P.c[b]or al[1]
+am[b+1]=P.c[b]~=bw and P.c[b]or am[1]
 end
-c('ZREM',e,unpack(al))
+c('ZREM',e,unpack(am))
 else
 c('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
 end
 P.D=true
 end
-local function bT(e,f)
+local function bS(e,f)
 local i=t[e]
 if i and(i.i or not f)then
 return i
 end
-i=bZ()
+i=bY()
 local aB=string.format('(%.0f',h)
 local j=c('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES','LIMIT',0,Z)
 if#j==2*Z and(f or string.sub(j[1],1,3)=='1 p')then
@@ -115,7 +115,7 @@ end
 for b=1,#j,2 do
 local g=M(j[b])
 if g then
-bu(i,g,tonumber(j[b+1]))
+bt(i,g,tonumber(j[b+1]))
 else
 i.m=true
 end
@@ -124,71 +124,71 @@ t[e]=i
 return i
 end
 local function aN(e,f)
-local i=bT(e,f)
-if i.m or bt(e).m then
-cI()
+local i=bS(e,f)
+if i.m or bs(e).m then
+cH()
 end
 return i
 end
-local function dc(e,l,am,cT)
+local function da(e,l,at,cS)
 if t[e]then
 return nil
 end
 local j=c('ZRANGE',e,-1,-1,'WITHSCORES')
 local n=j[1]and tonumber(j[2])>h and M(j[1])
-if not n or n.b~='r'or n.j~=am or n.e==l or(cT and n.l==0)then
+if not n or n.b~='r'or n.j~=at or n.e==l or(cS and n.l==0)then
 return nil
 end
-if bt(e).m then
-cI()
+if bs(e).m then
+cH()
 end
-local i=bZ()
-bu(i,n,tonumber(j[2]))
+local i=bY()
+bt(i,n,tonumber(j[2]))
 return i
 end
-local function cP(i,l)
+local function cO(i,l)
 if not i.d[l]then
 return i
 end
-local aq=bZ()
-aq.i,aq.m=i.i,i.m
-for ar,g in pairs(i.d)do
-if ar~=l then
-bu(aq,g,g.n)
+local ag=bY()
+ag.i,ag.m=i.i,i.m
+for aq,g in pairs(i.d)do
+if aq~=l then
+bt(ag,g,g.n)
 end
 end
-return aq
+return ag
 end
-local function dm(i,bm)
-for dh in string.gmatch(bm,'%d+')do
-for aR,g in pairs(i.d)do
-if string.find(g.j,','..dh..',',1,true)then
+local function dk(i,bl)
+for df in string.gmatch(bl,'%d+')do
+for aZ,g in pairs(i.d)do
+if string.find(g.j,','..df..',',1,true)then
 return true
 end
 end
 end
 return false
 end
-local function cw(e,l)
+local function cv(e,l)
 local i=t[e]
-t[e]=i and i.i and cP(i,l)or nil
+t[e]=i and i.i and cO(i,l)or nil
 end
-local function cr(K)
-if aS[K]==nil then
-aS[K]=c('GET',K)or false
+local function cq(K)
+if aR[K]==nil then
+aR[K]=c('GET',K)or false
 end
-return aS[K]
+return aR[K]
 end
-local function aX(e)
+local function aW(e)
 local n=c('ZRANGE',e,-1,-1,'WITHSCORES')
-if not n[1]or not bj(n[1])then
+if not n[1]or not bi(n[1])then
 return
 end
 if n[2]=='inf'then
 c('PERSIST',e)
 else
 local F=math.max(tonumber(n[2])-h,1)
-if not bt(e).m or c('PTTL',e)<F then
+if not bs(e).m or c('PTTL',e)<F then
 c('PEXPIRE',e,string.format('%.0f',F))
 end
 end
@@ -200,74 +200,74 @@ A=L[1]*1000000+L[2]
 h=math.floor(A/1000)
 end
 end
-local function bL(N)
+local function bK(N)
 local F=tonumber(N)
 if not F or F<1 or F>9007199254740991 or not string.find(N,'^%d+$')then
 error('ERR expected a lifetime in whole milliseconds, at least 1',0)
 end
 end
-local function bz(e,B)
-if bl and not bl('PEXPIRE',e,B)then
+local function by(e,B)
+if bk and not bk('PEXPIRE',e,B)then
 error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
 end
 end
-local function be(q)
+local function bd(q)
 if not q or q>9007199254740991 or q>A+86400000000 then
 error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock',0)
 end
 return q
 end
-local function aT(q)
+local function aS(q)
 if not aQ then
 local n=c('GET',q)
-aQ=n and be(string.find(n,'^%d+$')and tonumber(n))or 0
+aQ=n and bd(string.find(n,'^%d+$')and tonumber(n))or 0
 end
 return aQ
 end
-local function cf(q,n)
+local function ce(q,n)
 c('SET',q,string.format('%.0f',n))
 aQ=n
 end
-local function bA(q,z,w)
+local function bz(q,z,w)
 if z==0 then
 return 0
 end
-local o=math.max(aT(q)+1,A,w or 0)
-cf(q,o+z-1)
+local o=math.max(aS(q)+1,A,w or 0)
+ce(q,o+z-1)
 return o
 end
-local function cg(e,l,B)
+local function cf(e,l,B)
 c('SETNX',e,l)
-local cK=T('PEXPIRE',e,B)
-if type(cK)=='table'then
+local cJ=T('PEXPIRE',e,B)
+if type(cJ)=='table'then
 c('DEL',e)
-error(cK.err,0)
+error(cJ.err,0)
 end
 end`;
-const queuePart = `local au,bC=10000,1000
-local function cs(d,M)
-local aZ=string.match(M,'^(%d+) ')
-if aZ and aZ~='1'then
+const queuePart = `local au,bB=10000,1000
+local function cr(d,M)
+local aY=string.match(M,'^(%d+) ')
+if aY and aY~='1'then
 if c('PTTL',d)<0 then
 c('PEXPIRE',d,au)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-return aZ
+return aY
 end
-local function bg(d,M)
-local ab,ac,D,J,at,l=
-string.match(cs(d,M)and M or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+local function bf(d,M)
+local ab,ac,D,J,as,l=
+string.match(cr(d,M)and M or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 ab,J=tonumber(ab),tonumber(J)
 if not ab or ab<h or ab>h+au or J>1024 then
 return nil
 end
 local F=tonumber(D)
 if F>=1 and F<=9007199254740991 then
-return ac,D,J,at,l
+return ac,D,J,as,l
 end
 end
-local function cu(d,l,y)
+local function ct(d,l,y)
 local j
 if y>0 then
 j=c('ZRANGEBYSCORE',d,y,y,'WITHSCORES')
@@ -276,47 +276,47 @@ j=c('ZRANGE',d,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
 end
 local m={}
 for b=1,#j,2 do
-if cs(d,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
+if cr(d,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
 m[#m+1]=j[b]
 y=tonumber(j[b+1])
 end
 end
 return m,y
 end
-local function bN(d,l,D,J,at,ac,y,ad)
-local ce=A+86400000000
+local function bM(d,l,D,J,as,ac,y,ad)
+local cd=A+86400000000
 local p=tonumber(y)
 local m
-m,p=cu(d,l,p<=ce and p or 0)
+m,p=ct(d,l,p<=cd and p or 0)
 for b=1,#m do
 c('ZREM',d,m[b])
 end
-if p<=0 or p>ce then
+if p<=0 or p>cd then
 local n=c('ZRANGE',d,-1,-1,'WITHSCORES')
-while n[1]and tonumber(n[2])>ce do
+while n[1]and tonumber(n[2])>cd do
 c('ZREM',d,n[1])
 n=c('ZRANGE',d,-1,-1,'WITHSCORES')
 end
 p=math.max(A,(tonumber(n[2])or 0)+1)
 end
-local ak=string.format('%.0f',p)
-local Q=c('ZCOUNT',d,0,'('..ak)
+local al=string.format('%.0f',p)
+local Q=c('ZCOUNT',d,0,'('..al)
 local F=math.max(2*math.min(math.max(1000,125*(Q+1)),2000),math.min(ad,au))
 local ab=string.format('%.0f',h+F)
-c('ZADD',d,ak,table.concat({'1',ab,ac,D,J,at,l},' '))
+c('ZADD',d,al,table.concat({'1',ab,ac,D,J,as,l},' '))
 c('PEXPIRE',d,au)
 return p,Q
 end
-local function cE(M,p)
+local function cD(M,p)
 local Y,W=string.match(M,'^poll (%d+) (%d+)$')
 Y,W=tonumber(Y),tonumber(W)
-if Y and Y<=h and W>=h and W<=h+au and-p<=bC then
+if Y and Y<=h and W>=h and W<=h+au and-p<=bB then
 return-p,Y,W
 end
 end
-local function dd(d,S)
+local function db(d,S)
 S=math.ceil(S)
-if S>bC or c('ZCARD',d)==0 then
+if S>bB or c('ZCARD',d)==0 then
 return
 end
 local Y,W=h,h+2*S+100
@@ -324,7 +324,7 @@ local j=c('ZRANGEBYSCORE',d,'-inf','(0','WITHSCORES')
 for b=1,#j,2 do
 local aM,o,n=nil,nil,nil
 if string.sub(j[b],1,5)=='poll 'then
-aM,o,n=cE(j[b],tonumber(j[b+1]))
+aM,o,n=cD(j[b],tonumber(j[b+1]))
 end
 if aM then
 Y=math.min(Y,o)
@@ -341,40 +341,40 @@ T('ZREM',d,j[b])
 end
 end
 end
-local function cV(d)
+local function cU(d)
 local o,aJ,W,S,Y,aC=nil,0,0,0,h,nil
-local al,aB={},0
+local am,aB={},0
 repeat
 local j=c('ZRANGE',d,aB,aB+32,'WITHSCORES')
 for b=1,#j,2 do
 local M,p=j[b],tonumber(j[b+1])
 if p>=0 then
-o=bg(d,M)and M
+o=bf(d,M)and M
 if o then
 break
 end
-al[#al+1]=M
+am[#am+1]=M
 elseif M=='passes'then
 aJ=p>=-1000000 and-p or 0
-W=aJ==0 and-p<=h+2*bC and-p or 0
+W=aJ==0 and-p<=h+2*bB and-p or 0
 else
-local aM,cR=cE(M,p)
+local aM,cQ=cD(M,p)
 if aM then
-S,Y,aC=aM,cR,M
+S,Y,aC=aM,cQ,M
 else
-al[#al+1]=M
+am[#am+1]=M
 end
 end
 end
 aB=aB+33
-until o or#j<66 or#al>=2048
-if#al>0 then
-c('ZREM',d,unpack(al))
+until o or#j<66 or#am>=2048
+if#am>0 then
+c('ZREM',d,unpack(am))
 end
 return o,aJ,W,S,Y,aC
 end
-local function bv(e,q,d,m,bJ,cx)
-local o,aJ,W,S,Y,aC=cV(d)
+local function bu(e,q,d,m,bI,cw)
+local o,aJ,W,S,Y,aC=cU(d)
 if not o then
 if c('ZCOUNT',d,0,'+inf')==0 then
 c('DEL',d)
@@ -384,85 +384,85 @@ end
 if W>h then
 return'yielding',W
 end
-local ac,D,J,at,l=bg(d,o)
-local cl=math.max(math.min(bJ,bC),S>0 and S+20 or 0)
-if cx and bJ>0 and(aJ>=64 or(S>0 and h-Y>=8*cl))then
-c('ZADD',d,string.format('-%.0f',h+cl),'passes')
+local ac,D,J,as,l=bf(d,o)
+local ck=math.max(math.min(bI,bB),S>0 and S+20 or 0)
+if cw and bI>0 and(aJ>=64 or(S>0 and h-Y>=8*ck))then
+c('ZADD',d,string.format('-%.0f',h+ck),'passes')
 if aC then
 c('ZREM',d,aC)
 end
 if l~=m then
-T('PUBLISH',at,ac..' '..e)
+T('PUBLISH',as,ac..' '..e)
 end
-return'yielding',h+cl
+return'yielding',h+ck
 end
 local B=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
-bz(e,B)
+by(e,B)
 if J>0 then
-aT(q)
+aS(q)
 end
-if cx then
+if cw then
 c('ZADD',d,-(aJ+1),'passes')
 elseif aJ+W>0 then
 c('ZREM',d,'passes')
 end
 c('ZREM',d,o)
-local ap=bA(q,J)
-cg(e,l,B)
+local ap=bz(q,J)
+cf(e,l,B)
 if l==m then
 return'mine',ap
 end
-T('PUBLISH',at,ac..'='..string.format('%.0f',ap)..' '..e)
+T('PUBLISH',as,ac..'='..string.format('%.0f',ap)..' '..e)
 return'given'
 end
-local function bj(l)
+local function bi(l)
 return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
 end
-local function ae(e,d,l,D,J,at,ac,y,ad,x)
+local function ae(e,d,l,D,J,as,ac,y,ad,x)
 local s=c('GET',e)
-local p,Q=bN(d,l,D,J,at,ac,y,ad)
-return{0,x or c('PTTL',e),p,h,Q,s and not bj(s)and 1 or 0}
+local p,Q=bM(d,l,D,J,as,ac,y,ad)
+return{0,x or c('PTTL',e),p,h,Q,s and not bi(s)and 1 or 0}
 end`;
-const replyPart = `local C,ah={},0
-local function co(cc,ae)
+const replyPart = `local C,ai={},0
+local function cn(cb,ae)
 if type(ae)=='number'then
 ae={ae}
 end
-if cc and not ae.err then
+if cb and not ae.err then
 local z=#ae
-C[ah+1]=z
+C[ai+1]=z
 for b=1,z do
-C[ah+1+b]=ae[b]
+C[ai+1+b]=ae[b]
 end
-ah=ah+1+z
+ai=ai+1+z
 else
-C[ah+1]=-1
-C[ah+2]=type(ae)=='table'and ae.err or ae
-ah=ah+2
+C[ai+1]=-1
+C[ai+2]=type(ae)=='table'and ae.err or ae
+ai=ai+2
 end
 end`;
-const waitersPart = `local cG,aH={},{}
-local au,bB=10000,32
-local aA,dj={1e15,5e14,0},500000
-local function cp(u,az)
+const waitersPart = `local cF,aH={},{}
+local au,bA=10000,32
+local aA,dh={1e15,5e14,0},500000
+local function co(u,az)
 if u=='u'or(u=='r'and az=='r')then
 return 1
 end
 return u=='w'and az=='w'and 2 or 3
 end
-local bG=1
-local function bq(g,y)
-return g.b=='u'and bG or y-aA[g.g]
+local bF=1
+local function bp(g,y)
+return g.b=='u'and bF or y-aA[g.g]
 end
-local function bg(d,j,p)
-local aZ=string.match(j,'^(%d+) ')
-if aZ and aZ~='2'then
+local function bf(d,j,p)
+local aY=string.match(j,'^(%d+) ')
+if aY and aY~='2'then
 if c('PTTL',d)<0 then
 c('PEXPIRE',d,au)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
 end
-local ab,ac,u,ag,az,at,R,aF=
+local ab,ac,u,ah,az,as,R,aF=
 string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
 ab,R=tonumber(ab),tonumber(R)
 if not ab or ab<h or ab>h+au or R<1 or R>#aF then
@@ -470,27 +470,27 @@ return nil
 end
 local g={
 b=u,
-g=cp(u,az),
-t=tonumber(ag),
+g=co(u,az),
+t=tonumber(ah),
 F=az,
-p=at,
+p=as,
 y=ac,
 e=string.sub(aF,1,R),
 j=string.sub(aF,R+1),
 f=j,
 }
-g.a=u=='u'and bG or p+aA[g.g]
+g.a=u=='u'and bF or p+aA[g.g]
 return g.a<=A+86400000000 and g or nil
 end
-local function ct(v)
-local bk=v>1 and string.format('%.0f',A-(aA[v-1]+aA[v])/2)or'0'
-local bS=v<3 and string.format('(%.0f',A-(aA[v]+aA[v+1])/2)or'+inf'
-return bk,bS
+local function cs(v)
+local bj=v>1 and string.format('%.0f',A-(aA[v-1]+aA[v])/2)or'0'
+local bR=v<3 and string.format('(%.0f',A-(aA[v]+aA[v+1])/2)or'+inf'
+return bj,bR
 end
-local function cH(d,f,j)
+local function cG(d,f,j)
 for b=1,#j,2 do
 local p=tonumber(j[b+1])
-local g=p>=0 and bg(d,j[b],p)
+local g=p>=0 and bf(d,j[b],p)
 f.o=f.o-(p<0 and 1 or 0)
 if j[b]=='phase'and-p<=A then
 f.v=-p
@@ -506,104 +506,104 @@ f.c[#f.c+1]=j[b]
 end
 end
 end
-local function bF(d)
-local f=cG[d]
+local function bE(d)
+local f=cF[d]
 if f then
 return f
 end
 f={v=0,q=0,r=0,d={},c={}}
 for v=1,3 do
-local bk,bS=ct(v)
-f[v]={h={},A=bk,x=bS}
+local bj,bR=cs(v)
+f[v]={h={},A=bj,x=bR}
 end
 f.o=c('ZCARD',d)
 f.i=f.o<=Z+2
 local j=f.o==0 and{}
 or c('ZRANGEBYSCORE',d,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,Z+2)
-cH(d,f,j)
+cG(d,f,j)
 for v=1,3 do
 f[v].u=not f.i
 end
-cG[d]=f
+cF[d]=f
 return f
 end
-local function ak(d,f,v,G)
-local I=f[v]
-while G>#I.h and I.u and#f.c<2048 do
+local function al(d,f,v,G)
+local H=f[v]
+while G>#H.h and H.u and#f.c<2048 do
 local z=G==1 and math.min(Z,3)or Z
-local j=c('ZRANGEBYSCORE',d,I.A,I.x,'WITHSCORES','LIMIT',0,z)
-I.u=#j==2*z
+local j=c('ZRANGEBYSCORE',d,H.A,H.x,'WITHSCORES','LIMIT',0,z)
+H.u=#j==2*z
 if#j>0 then
-I.A='('..j[#j]
+H.A='('..j[#j]
 end
-cH(d,f,j)
+cG(d,f,j)
 end
-return I.h[G]
+return H.h[G]
 end
-local function cv(d,f,l,y,bD)
+local function cu(d,f,l,y,bC)
 local g=f.d[l]
-for v=bD or 1,(g or f.i or y==0)and 0 or bD or 3 do
+for v=bC or 1,(g or f.i or y==0)and 0 or bC or 3 do
 local j
 if y>0 then
-local p=y==bG and y or y-aA[v]
+local p=y==bF and y or y-aA[v]
 j=c('ZRANGEBYSCORE',d,p,p,'WITHSCORES')
 else
 j=c('ZRANGE',d,f[v].x,'0','BYSCORE','REV','LIMIT',0,4*Z,'WITHSCORES')
 end
 for b=1,#j,2 do
-local cb=string.find(j[b],l,1,true)and bg(d,j[b],tonumber(j[b+1]))
-g=cb and cb.e==l and cb or g
+local ca=string.find(j[b],l,1,true)and bf(d,j[b],tonumber(j[b+1]))
+g=ca and ca.e==l and ca or g
 end
 end
 return g
 end
-local function dn(f)
+local function dl(f)
 return f.o-#f.c
 end
-local function dg(d,f,r)
+local function de(d,f,r)
 local n=f.i and 0 or f.r
 for v=1,3 do
 local ao=f[v].h
 n=math.max(n,ao[#ao]and ao[#ao].a or 0)
 end
-local I=f[r.g]
-if not f.i and not I.r then
-local j=c('ZRANGE',d,I.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
+local H=f[r.g]
+if not f.i and not H.r then
+local j=c('ZRANGE',d,H.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
 local y=(tonumber(j[2])or 0)+aA[r.g]
-I.r=y<=A+86400000000 and y or 0
+H.r=y<=A+86400000000 and y or 0
 end
-n=math.max(n,I.r or 0)
+n=math.max(n,H.r or 0)
 return math.max(A,n+1)
 end
-local function di(d,f,r)
-local p=bq(r,r.a)
+local function dg(d,f,r)
+local p=bp(r,r.a)
 if not f.i then
 return c('ZCOUNT',d,0,string.format('(%.0f',p))
 end
 local Q=0
 for v=1,r.g do
-for aR,g in ipairs(f[v].h)do
-if g.e~=r.e and bq(g,g.a)<p then
+for aZ,g in ipairs(f[v].h)do
+if g.e~=r.e and bp(g,g.a)<p then
 Q=Q+1
 end
 end
 end
 return Q
 end
-local function cW(f,g)
-local I,p=f[g.g],bq(g,g.a)
+local function cV(f,g)
+local H,p=f[g.g],bp(g,g.a)
 f.r=math.max(f.r,g.a)
-if I.u and not(I.z and p<=I.z)then
+if H.u and not(H.z and p<=H.z)then
 return
 end
-local G=#I.h+1
-while G>1 and I.h[G-1].a>g.a do
+local G=#H.h+1
+while G>1 and H.h[G-1].a>g.a do
 G=G-1
 end
-table.insert(I.h,G,g)
+table.insert(H.h,G,g)
 f.d[g.e]=g
 end
-local function aU(d,f,g)
+local function aT(d,f,g)
 if g or#f.c>0 then
 f.o=f.o-c('ZREM',d,g and g.f or f.c[1],unpack(f.c))
 f.c={}
@@ -619,33 +619,33 @@ end
 f.d[g.e]=nil
 end
 end
-local function cA(d,f)
+local function cz(d,f)
 if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
 c('DEL',d)
 f.v,f.q=0,0
 return true
 end
 end`;
-const wakePart = `local function cD(d,f,af,r)
-local bw={}
+const wakePart = `local function cC(d,f,af,r)
+local bv={}
 for v=1,3 do
-local g=ak(d,f,v,af[v])
+local g=al(d,f,v,af[v])
 while g and r and g.e==r.e do
 af[v]=af[v]+1
-g=ak(d,f,v,af[v])
+g=al(d,f,v,af[v])
 end
 if r and r.g==v and not af.B and(not g or r.a<g.a)then
 g=r
 end
-bw[v]=g
+bv[v]=g
 end
-local bo,o,bE=bw[1],bw[2],bw[3]
-if bE and(not o or(bE.a<=f.v and bE.a<o.a))then
-o=bE
+local bn,o,bD=bv[1],bv[2],bv[3]
+if bD and(not o or(bD.a<=f.v and bD.a<o.a))then
+o=bD
 end
-local db=bo and o and(o.a>bo.a or A-o.a<=dj)
-if bo and(not o or db or bo.b=='u')then
-o=bo
+local cZ=bn and o and(o.a>bn.a or A-o.a<=dh)
+if bn and(not o or cZ or bn.b=='u')then
+o=bn
 end
 if o and o==r then
 af.B=true
@@ -654,11 +654,11 @@ af[o.g]=af[o.g]+1
 end
 return o
 end
-local function cJ(i)
-local bD=i.k==1 and next(i.d)or nil
-return{k=i.k,b=i.b,j=i.j,s=i.s,E=bD}
+local function cI(i)
+local bC=i.k==1 and next(i.d)or nil
+return{k=i.k,b=i.b,j=i.j,s=i.s,E=bC}
 end
-local function cn(i,g,K)
+local function cm(i,g,K)
 if g.b=='p'then
 return i.s+g.t<=K
 elseif g.b=='r'then
@@ -668,56 +668,56 @@ return true
 end
 return i.k==0
 end
-local function cC(d,f,i,r,ax)
-local bp,af=cJ(i),{1,1,1}
-local o,I,p=ak(d,f,r.g,1),f[r.g],bq(r,r.a)
-if o and I.u and p>I.z then
-local bk=ct(r.g)
-if c('ZCOUNT',d,bk,string.format('(%.0f',p))-#f.c>=bB then
+local function cB(d,f,i,r,ax)
+local bo,af=cI(i),{1,1,1}
+local o,H,p=al(d,f,r.g,1),f[r.g],bp(r,r.a)
+if o and H.u and p>H.z then
+local bj=cs(r.g)
+if c('ZCOUNT',d,bj,string.format('(%.0f',p))-#f.c>=bA then
 return false
 end
 end
-for aR=1,bB do
-local g=cD(d,f,af,r)
-if not g or not cn(bp,g,ax)then
+for aZ=1,bA do
+local g=cC(d,f,af,r)
+if not g or not cm(bo,g,ax)then
 return false
 elseif g==r then
 return true
 end
-bK(bp,g)
+bJ(bo,g)
 end
 return false
 end
-local function bI(e,d,K)
-local f=bF(d)
-aU(d,f)
-if not cA(d,f)and not aH[e]then
+local function bH(e,d,K)
+local f=bE(d)
+aT(d,f)
+if not cz(d,f)and not aH[e]then
 aH[e]=true
 aH[#aH+1]={e,d,K}
 end
 end
-local function dp(e,d,K)
-local f,af=bF(d),{1,1,1}
-local bp=cJ(aN(e))
+local function dm(e,d,K)
+local f,af=bE(d),{1,1,1}
+local bo=cI(aN(e))
 local ax=tonumber(c('GET',K)or 0)or 0
-local aK,bd,n={},{},0
-for G=1,bB do
-local g=cD(d,f,af)
-if not g or not cn(bp,g,ax)then
+local aK,bc,n={},{},0
+for G=1,bA do
+local g=cC(d,f,af)
+if not g or not cm(bo,g,ax)then
 break
 end
-bK(bp,g)
-n=G==bB and g.a or 0
+bJ(bo,g)
+n=G==bA and g.a or 0
 if g.p~='-'then
 if not aK[g.p]then
-bd[#bd+1]=g.p
+bc[#bc+1]=g.p
 aK[g.p]={}
 end
 table.insert(aK[g.p],g.y)
 end
 end
-for b=1,#bd do
-redis.pcall('PUBLISH',bd[b],table.concat(aK[bd[b]],',')..' '..e)
+for b=1,#bc do
+redis.pcall('PUBLISH',bc[b],table.concat(aK[bc[b]],',')..' '..e)
 end
 if n>0 then
 c('ZADD',d,string.format('-%.0f',n),'told')
@@ -727,49 +727,49 @@ end
 f.q=n
 end`;
 const acquireOnce1Part = `local l,B,X,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
-local bh,ca=tonumber(ARGV[5]),tonumber(ARGV[6])
-bL(B)
-if l==''or not X or not J or not bh or bh<1 or not ca then
+local bg,bZ=tonumber(ARGV[5]),tonumber(ARGV[6])
+bK(B)
+if l==''or not X or not J or not bg or bg<1 or not bZ then
 return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
 end
 aa()
 if h>X then
 return{-1,0,0,h}
 end
-local e,q,d,cM=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
+local e,q,d,cL=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
 local s=c('GET',e)
-local ci=math.floor((h-ca)/bh)*bh+ca
-local bM=tonumber(c('GET',cM)or'')
-if s~=l and bM and bM>=ci and bM<=h+86400000 then
+local ch=math.floor((h-bZ)/bg)*bg+bZ
+local bL=tonumber(c('GET',cL)or'')
+if s~=l and bL and bL>=ch and bL<=h+86400000 then
 return{-4,0,0,h}
 end
 if s and s~=l then
 return{0,c('PTTL',e),0,h}
 end
-if not s and c('ZCARD',d)>0 and bv(e,q,d,false,0,false)=='given'then
+if not s and c('ZCARD',d)>0 and bu(e,q,d,false,0,false)=='given'then
 return{0,c('PTTL',e),0,h}
 end
-bz(e,B)
-local ap=s and J>0 and aT(q)or 0
+by(e,B)
+local ap=s and J>0 and aS(q)or 0
 if ap==0 then
-ap=bA(q,J)
+ap=bz(q,J)
 end
 if ARGV[7]=='1'then
-c('SET',cM,string.format('%.0f',ci),'PX',string.format('%.0f',ci+bh-h))
+c('SET',cL,string.format('%.0f',ch),'PX',string.format('%.0f',ch+bg-h))
 end
 if not s then
-cg(e,l,B)
+cf(e,l,B)
 else
 c('PEXPIRE',e,string.format('%.0f',math.max(c('PTTL',e),tonumber(B))))
 end
 return{1,ap,0,h}`;
 const acquire1Part = `local l,B,z,X=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
-if B~=bf then
+if B~=be then
 local F=tonumber(B)
 if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-bf=B
+be=B
 end
 if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
@@ -782,14 +782,14 @@ end
 if h>X then
 return{-1,0,0,h}
 end
-if#KEYS==3 and z<=1 and bl and T('EXISTS',KEYS[1],KEYS[2])==0 then
+if#KEYS==3 and z<=1 and bk and T('EXISTS',KEYS[1],KEYS[2])==0 then
 local q=0
 if z==1 then
 local n=aQ or c('GET',KEYS[3])or'0'
 local w=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
 q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
 end
-if q and q<=A+86400000000 and bl('PEXPIRE',KEYS[1],B)then
+if q and q<=A+86400000000 and bk('PEXPIRE',KEYS[1],B)then
 if z==1 then
 c('SET',KEYS[3],string.format('%.0f',q))
 aQ=q
@@ -801,65 +801,65 @@ end
 end`;
 const acquire2Part = `local t,q,aD=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
 local ad=#ARGV>7 and tonumber(ARGV[8])or 0
-local bi,ay,x,bc={},{},0,false
+local bh,ay,x,bb={},{},0,false
 for b=1,t do
 local s=c('GET',KEYS[b])
 if not s then
-bi[b]=true
+bh[b]=true
 else
 local F=c('PTTL',KEYS[b])
 if s~=l then
-bc=true
+bb=true
 x=(F<0 or x<0)and-1 or math.max(x,F)
 elseif F>=0 then
 ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bc and z>0 and aT(q)or 0
-for b=1,bc and 0 or t do
+local n=not bb and z>0 and aS(q)or 0
+for b=1,bb and 0 or t do
 local e,d=KEYS[b],KEYS[t+b]
-if bi[b]and c('ZCARD',d)>0 then
+if bh[b]and c('ZCARD',d)>0 then
 if aD then
-bN(d,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad)
+bM(d,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad)
 end
-local ar,aY=bv(e,q,d,aD and l,0,false)
-if ar=='mine'then
-return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
+local aq,aX=bu(e,q,d,aD and l,0,false)
+if aq=='mine'then
+return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
 end
-if ar=='given'or aD then
-bc=true
-x=ar=='given'and c('PTTL',e)or ar=='yielding'and aY-h or 0
+if aq=='given'or aD then
+bb=true
+x=aq=='given'and c('PTTL',e)or aq=='yielding'and aX-h or 0
 break
 end
 end
 end
-if bc then
+if bb then
 if aD then
 return ae(KEYS[1],KEYS[2],l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad,x)
 end
 local S=#ARGV==6 and tonumber(ARGV[6])or 0
 for b=1,S>0 and t or 0 do
-dd(KEYS[t+b],S)
+db(KEYS[t+b],S)
 end
 return{0,x,0,h}
 end
 for b=1,t do
-if bi[b]then
-bz(KEYS[b],B)
+if bh[b]then
+by(KEYS[b],B)
 end
 end
-local w=(#ARGV==5 or#ARGV==6)and be(tonumber(ARGV[5]))or 0
-local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(q,z,w)
+local w=(#ARGV==5 or#ARGV==6)and bd(tonumber(ARGV[5]))or 0
+local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bz(q,z,w)
 for b=1,t do
-if bi[b]then
-cg(KEYS[b],l,B)
+if bh[b]then
+cf(KEYS[b],l,B)
 elseif ay[b]then
 c('PEXPIRE',KEYS[b],string.format('%.0f',ay[b]))
 end
 end
 return{1,o,aD and c('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
-const extend1Part = `local D,bO=tonumber(ARGV[2]),ARGV[3]=='1'
+const extend1Part = `local D,bN=tonumber(ARGV[2]),ARGV[3]=='1'
 if not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
@@ -876,7 +876,7 @@ elseif s~=ARGV[1]then
 aO=-1
 else
 local x=redis.call('PTTL',KEYS[b])
-aL[b]=bO or(x>=0 and(D==0 or x<D))
+aL[b]=bN or(x>=0 and(D==0 or x<D))
 end
 end
 if aO==1 and h>tonumber(ARGV[4])then
@@ -914,14 +914,14 @@ if not w or w%1~=0 or w<0 or w>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 aa()
-be(w)
+bd(w)
 for b=1,#KEYS-1 do
 if c('GET',KEYS[b])~=ARGV[1]then
 return{0}
 end
 end
-if aT(KEYS[#KEYS])<w then
-cf(KEYS[#KEYS],w)
+if aS(KEYS[#KEYS])<w then
+ce(KEYS[#KEYS],w)
 end
 return{1}`;
 const release1Part = `local l,y,t=ARGV[1],ARGV[2],(#KEYS-1)/2
@@ -931,7 +931,7 @@ if o==l and R==0 and t==1 and#ARGV==3 then
 c('DEL',KEYS[1])
 return 1
 end
-local C,bQ={},false
+local C,bP={},false
 for b=1,t do
 local s=b==1 and o
 if b>1 then
@@ -942,20 +942,20 @@ if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bQ=bQ or R~=0
+bP=bP or R~=0
 end
 for b=1,t do
 if C[b]==1 then
 c('DEL',KEYS[b])
 end
 end
-if not bQ and#ARGV==3 then
+if not bP and#ARGV==3 then
 return C
 end`;
-const release2Part = `local function bP(e,d,cO)
+const release2Part = `local function bO(e,d,cN)
 aa()
 if y~='0'then
-local m=cu(d,l,tonumber(y))
+local m=ct(d,l,tonumber(y))
 for b=1,#m do
 c('ZREM',d,m[b])
 end
@@ -963,26 +963,26 @@ end
 local next=#ARGV>3 and ARGV[4]
 local ad=#ARGV>9 and tonumber(ARGV[10])or 0
 if next then
-bL(ARGV[5])
-bN(d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad)
+bK(ARGV[5])
+bM(d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad)
 end
-local ar,aY
-if cO>=0 then
-ar,aY=bv(e,KEYS[#KEYS],d,next,tonumber(ARGV[3]),cO==1)
+local aq,aX
+if cN>=0 then
+aq,aX=bu(e,KEYS[#KEYS],d,next,tonumber(ARGV[3]),cN==1)
 end
-if ar=='mine'then
-return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
+if aq=='mine'then
+return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
 elseif next then
-local x=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+local x=aq=='yielding'and aX-h or aq=='none'and 0 or nil
 return ae(e,d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad,x)
 end
 end
 for b=1,t do
-local cc,bs=pcall(bP,KEYS[b],KEYS[t+b],C[b])
+local cb,br=pcall(bO,KEYS[b],KEYS[t+b],C[b])
 if#ARGV>3 then
-bs=cc and bs or{0,0,0,0,0,0}
-for G=1,#bs do
-C[#C+1]=bs[G]
+br=cb and br or{0,0,0,0,0,0}
+for G=1,#br do
+C[#C+1]=br[G]
 end
 end
 end
@@ -990,7 +990,7 @@ return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'e5949d9b0d0be592b0d456c3702611a97e216dbd',
+  sha: 'de9dc5bb700dbd78bb2502ed78c71d682766b52d',
   lua:
     clockPart +
     `
@@ -1070,7 +1070,7 @@ const acquireSharedScript = {
  * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
  * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
  * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: it may have one), ms of silence after which it expires (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
- * @returns the call; its reply: [1 granted, fence, others queued (of a reader: that cannot read beside it, as far as is known), server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+ * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
   lock: string,
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '1b06f2b968650a7cb5c2a17b02714f8f1c0bf5d8',
+  sha: 'b99cecaf425d6e99a364aa8466f6bba18a0e16de',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'aad1a314b4c8c9ff4f06452cf036556e908c39d8',
+  sha: 'f04abd3e08dd996330e69b9564fd807f3ed0428d',
   lua:
     clockPart +
     `
@@ -1177,68 +1177,59 @@ const batchSharedScript: Script = {
     `
 local scripts={
 acquireShared=function(k,a,kn,an)
-local l,J,u,az,am=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
-local X,ag,ax,V=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
+local l,J,u,az,at=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
+local X,ah,ax,V=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
 local aD=an>11 and ARGV[a+11]~=''
-local bn,w=l,0
+local bm,w=l,0
 if an>14 then
-bn,w=ARGV[a+15],tonumber(ARGV[a+16])
+bm,w=ARGV[a+15],tonumber(ARGV[a+16])
 end
-bL(ARGV[a+2])
+bK(ARGV[a+2])
 local B=tonumber(ARGV[a+2])
-local cU=ag and ax and V and ag>=1 and ag%1==0 and string.find('rwp',u,1,true)
-if l==''or not X or not cU then
+local cT=ah and ax and V and ah>=1 and ah%1==0 and string.find('rwp',u,1,true)
+if l==''or not X or not cT then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
 aa()
 if h>X then
 return{-1,0,0,h}
 end
-be(w)
+bd(w)
 local e,q,d,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
-local f=bF(d)
-local br=V>0 and u=='w'
-local v=cp(br and'u'or u,az)
+local f=bE(d)
+local bq=V>0 and u=='w'
+local v=co(bq and'u'or u,az)
 local y=aD and tonumber(ARGV[a+13])or 0
-local H=cv(d,f,bn,y,v)
+local I=cu(d,f,bm,y,v)
 y=y>aA[1]and y<=A+86400000000 and y or 0
-local aq=dn(f)-(H and 1 or 0)
-local r={b=br and'u'or u,t=ag,F=az,e=bn,j=am}
+local ag=dl(f)-(I and 1 or 0)
+local r={b=bq and'u'or u,t=ah,F=az,e=bm,j=at}
 r.g=v
-r.a=br and bG or H and H.b~='u'and H.a or y
+r.a=bq and bF or I and I.b~='u'and I.a or y
 if r.a==0 then
-r.a=dg(d,f,r)
-end
-local ba=aq
-if u=='r'and aq>0 and f.i then
-for v=1,3 do
-for aR,g in ipairs(f[v].h)do
-local cX=g.b=='r'and g.j==am and g~=H
-ba=ba-(cX and 1 or 0)
-end
-end
+r.a=de(d,f,r)
 end
 local aI,m,i,O=false,nil,nil,0
-local cz=V>0 or(u~='p'and cr(K)==l)
-if u=='r'and not cz and#f.c==0 and(not H or H.b=='r')then
-i=dc(e,l,am,J)
-aI=i and cC(d,f,i,r,ax)
+local cy=V>0 or(u~='p'and cq(K)==l)
+if u=='r'and not cy and#f.c==0 and(not I or I.b=='r')then
+i=da(e,l,at,J)
+aI=i and cB(d,f,i,r,ax)
 end
-bz(e,ARGV[a+2])
+by(e,ARGV[a+2])
 local E=h+B
 local p=string.format('%.0f',E)
 if not aI then
-local aw=aN(e,cz)
+local aw=aN(e,cy)
 if u=='r'and J and aw.l==0 then
 aw=aN(e,true)
 end
-m,i=aw.d[l],cP(aw,l)
+m,i=aw.d[l],cO(aw,l)
 if not m and not aw.i and u=='r'then
-local ay=N('r',1,0,J and aw.l or 0,l,am)
-local bX=tonumber(c('ZSCORE',e,ay))
-m=bX and bX>h and M(ay)
+local ay=N('r',1,0,J and aw.l or 0,l,at)
+local bW=tonumber(c('ZSCORE',e,ay))
+m=bW and bW>h and M(ay)
 if m then
-m.n=bX
+m.n=bW
 end
 end
 if V>0 and not m then
@@ -1250,15 +1241,15 @@ if aw.b and(aw.b=='p')~=(u=='p')then
 return redis.error_reply('WRONGTYPE this key is '..(u=='p'and'a readers-writer lock'or'a semaphore'))
 end
 O=u=='p'and tonumber(c('GET',K)or 0)or 0
-local bU=aw.k>0
-ak(d,f,3,1)
+local bT=aw.k>0
+al(d,f,3,1)
 for b=1,#f[3].h do
-bU=bU or f[3].h[b].b=='p'
+bT=bT or f[3].h[b].b=='p'
 end
-if bU and O~=0 and O~=ax then
+if bT and O~=0 and O~=ax then
 return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',O,ax))
 end
-local o=br and m.w<V and ak(d,f,1,1)
+local o=bq and m.w<V and al(d,f,1,1)
 if o and o.b=='u'and o.e~=l then
 return{-2,0,0,h}
 end
@@ -1267,43 +1258,43 @@ p=E==math.huge and'+inf'or string.format('%.0f',E)
 if m and(V==0 or m.w==V)then
 c('ZADD',e,p,m.f)
 m.n=E
-aU(d,f,H)
-aX(e)
-return{1,m.l,ba,h}
+aT(d,f,I)
+aW(e)
+return{1,m.l,ag,h}
 end
 if V>0 and u=='r'then
 t[e]=nil
 c('ZREM',e,m.f)
 c('ZADD',e,p,N('r',1,V,m.l,l,m.j))
 c('SET',K,l,'PX',60000)
-aS[K]=l
-aU(d,f,H)
-aX(e)
-bI(e,d,K)
-return{1,m.l,ba,h}
+aR[K]=l
+aT(d,f,I)
+aW(e)
+bH(e,d,K)
+return{1,m.l,ag,h}
 end
 aI=i.k==0
-if not br then
-aI=not(u=='p'and dm(i,am))and cC(d,f,i,r,ax)
+if not bq then
+aI=not(u=='p'and dk(i,at))and cB(d,f,i,r,ax)
 end
-local cq=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(c('ZSCORE',e,ARGV[a+11]))
-aI=aI or cq and cq>h
+local cp=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(c('ZSCORE',e,ARGV[a+11]))
+aI=aI or cp and cp>h
 end
 if aI then
 local ap=J and u=='r'and i.l or 0
 if J and ap==0 then
-ap=bA(q,u=='p'and tonumber(ARGV[a+4])or 1,w)
+ap=bz(q,u=='p'and tonumber(ARGV[a+4])or 1,w)
 end
-local bY=M(N(u,ag,V,ap,l,am))
-c('ZADD',e,'GT',p,bY.f)
+local bX=M(N(u,ah,V,ap,l,at))
+c('ZADD',e,'GT',p,bX.f)
 if m then
 c('ZREM',e,m.f)
 t[e]=nil
 elseif t[e]then
-bu(t[e],bY,E)
+bt(t[e],bX,E)
 end
-aX(e)
-cF(e,bY.f)
+aW(e)
+cE(e,bX.f)
 if u=='p'then
 local n=c('PTTL',e)
 c('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
@@ -1311,23 +1302,23 @@ if n<0 then
 c('PERSIST',K)
 end
 end
-local cy=#f.c>0
-local cZ=H and f.q>0 and H.a>=f.q
-aU(d,f,H)
-if u=='w'and aq>0 then
+local cx=#f.c>0
+local cX=I and f.q>0 and I.a>=f.q
+aT(d,f,I)
+if u=='w'and ag>0 then
 c('ZREMRANGEBYSCORE',d,'-inf','(0')
 c('ZADD',d,string.format('-%.0f',A),'phase')
 f.v,f.q=A,0
-elseif H or cy then
-cA(d,f)
+elseif I or cx then
+cz(d,f)
 end
-if cy or cZ then
-bI(e,d,K)
+if cx or cX then
+bH(e,d,K)
 end
-return{1,ap,ba,h}
+return{1,ap,ag,h}
 end
 local x=0
-for aR,g in pairs(i.d)do
+for aZ,g in pairs(i.d)do
 if x==0 or(u=='p')==(g.n-h<x)then
 x=g.n-h
 end
@@ -1338,8 +1329,8 @@ end
 if not aD then
 return{0,x,r.a,h,0,0}
 end
-local da=not H and y==0 and v==3
-local Q=da and aq or di(d,f,r)
+local cY=not I and y==0 and v==3
+local Q=cY and ag or dg(d,f,r)
 local ad=tonumber(ARGV[a+14])
 if ad==0 then
 ad=2*math.min(math.max(1000,125*(Q+1)),2000)
@@ -1350,25 +1341,25 @@ r.f=string.format(
 h+math.min(ad,au),
 r.y,
 r.b,
-ag,
+ah,
 az,
 r.p,
-#bn
-)..bn..am
-f.o=f.o+c('ZADD',d,string.format('%.0f',bq(r,r.a)),r.f)
+#bm
+)..bm..at
+f.o=f.o+c('ZADD',d,string.format('%.0f',bp(r,r.a)),r.f)
 c('PEXPIRE',d,au)
 if u=='p'and O==0 then
 c('SET',K,ARGV[a+8],'PX',3600000)
 end
-if H and H.f==r.f then
-H.f=''
+if I and I.f==r.f then
+I.f=''
 end
-aU(d,f,H)
-cW(f,r)
+aT(d,f,I)
+cV(f,r)
 return{0,x,r.a,h,Q,0}
 end,
 extendShared=function(k,a,kn,an)
-local D,bO,X=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
+local D,bN,X=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
 if not X or not D or D%1~=0 or D<0 or D>9007199254740991 then
 return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
@@ -1376,7 +1367,7 @@ aa()
 local e,m,E=KEYS[k+1],ARGV[a+2],nil
 E=m~=''and tonumber(c('ZSCORE',e,m))or nil
 if not E or E<=h then
-local i=bT(e,true)
+local i=bS(e,true)
 local j=i.d[ARGV[a+1]]
 if not j then
 return{i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0,h}
@@ -1389,18 +1380,18 @@ end
 if h>X then
 return{-2,h}
 end
-local ck=D==0 and math.huge or h+D
-if bO or ck>E then
+local cj=D==0 and math.huge or h+D
+if bN or cj>E then
 t[e]=nil
-cF(e,m)
-c('ZADD',e,ck==math.huge and'+inf'or string.format('%.0f',ck),m)
-aX(e)
+cE(e,m)
+c('ZADD',e,cj==math.huge and'+inf'or string.format('%.0f',cj),m)
+aW(e)
 if string.find(m,'^1 p')then
-local bx=c('PTTL',e)
-if bx<0 then
+local bw=c('PTTL',e)
+if bw<0 then
 c('PERSIST',KEYS[k+2])
 else
-c('PEXPIRE',KEYS[k+2],string.format('%.0f',bx+3600000))
+c('PEXPIRE',KEYS[k+2],string.format('%.0f',bw+3600000))
 end
 end
 end
@@ -1412,7 +1403,7 @@ local e,d,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
 local E=m~=''and tonumber(c('ZSCORE',e,m))or nil
 local C=1
 if not E then
-local i=bT(e,true)
+local i=bS(e,true)
 local j=i.d[ARGV[a+1]]
 if j then
 m,E=j.f,j.n
@@ -1424,27 +1415,27 @@ C=0
 end
 if E then
 c('ZREM',e,m)
-cw(e,ARGV[a+1])
+cv(e,ARGV[a+1])
 if E==math.huge then
-aX(e)
+aW(e)
 end
 end
-if E and string.find(m,'^1 r 1 [1-9]')and cr(KEYS[k+3])==ARGV[a+1]then
+if E and string.find(m,'^1 r 1 [1-9]')and cq(KEYS[k+3])==ARGV[a+1]then
 c('DEL',KEYS[k+3])
-aS[KEYS[k+3]]=nil
+aR[KEYS[k+3]]=nil
 end
-local function aq()
+local function ag()
 if ARGV[a+3]~='0'then
-local f=bF(d)
-aU(d,f,cv(d,f,ARGV[a+1],tonumber(ARGV[a+3])))
+local f=bE(d)
+aT(d,f,cu(d,f,ARGV[a+1],tonumber(ARGV[a+3])))
 elseif C==1 and string.find(m,'^1 r')and c('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
 return
 end
 if c('ZCARD',d)>0 then
-bI(e,d,KEYS[k+3])
+bH(e,d,KEYS[k+3])
 end
 end
-pcall(aq)
+pcall(ag)
 return{C}
 end,
 countPermits=function(k,a,kn,an)
@@ -1457,13 +1448,13 @@ if not w or w%1~=0 or w<0 or w>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
 aa()
-be(w)
+bd(w)
 local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
 if not m then
 return{0}
 end
-if aT(KEYS[k+2])<w then
-cf(KEYS[k+2],w)
+if aS(KEYS[k+2])<w then
+ce(KEYS[k+2],w)
 end
 if m.b=='w'and m.l<w then
 local E=m.n==math.huge and'+inf'or string.format('%.0f',m.n)
@@ -1476,27 +1467,27 @@ end,
 freeShared=function(k,a,kn,an)
 aa()
 local e,d,ac,z=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
-local cj={}
+local ci={}
 for l,g in pairs(aN(e,true).d)do
 if string.sub(redis.sha1hex(l),1,#ac)==ac then
-cj[#cj+1]=g
+ci[#ci+1]=g
 end
 end
-for aR,g in ipairs(cj)do
+for aZ,g in ipairs(ci)do
 c('ZREM',e,g.f)
-cw(e,g.e)
+cv(e,g.e)
 T('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
 if string.find(g.f,'^1 r 1 [1-9]')then
 c('DEL',KEYS[k+3])
-aS[KEYS[k+3]]=nil
+aR[KEYS[k+3]]=nil
 end
 z=z+1
 end
 if z>0 then
-aX(e)
+aW(e)
 pcall(function()
 if c('ZCARD',d)>0 then
-bI(e,d,KEYS[k+3])
+bH(e,d,KEYS[k+3])
 end
 end)
 end
@@ -1510,7 +1501,7 @@ end,
     dispatchPart +
     `
 for b=1,#aH do
-pcall(dp,aH[b][1],aH[b][2],aH[b][3])
+pcall(dm,aH[b][1],aH[b][2],aH[b][3])
 end
 return C`,
 };
@@ -1528,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '956b78a43510b244d9cf04af1e52c9c94165b81d',
+  sha: 'ca7ae4aef9e243e70361f832ff7f1359f17f91d0',
   lua:
     clockPart +
     `
@@ -1541,12 +1532,12 @@ const batchScript: Script = {
 local scripts={
 acquire=function(k,a,kn,an)
 local l,B,z,X=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
-if B~=bf then
+if B~=be then
 local F=tonumber(B)
 if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-bf=B
+be=B
 end
 if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
@@ -1559,14 +1550,14 @@ end
 if h>X then
 return{-1,0,0,h}
 end
-if kn==3 and z<=1 and bl and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+if kn==3 and z<=1 and bk and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
 local q=0
 if z==1 then
 local n=aQ or c('GET',KEYS[k+3])or'0'
 local w=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
 q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
 end
-if q and q<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if q and q<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],B)then
 if z==1 then
 c('SET',KEYS[k+3],string.format('%.0f',q))
 aQ=q
@@ -1578,59 +1569,59 @@ end
 end
 local t,q,aD=(kn-1)/2,KEYS[k+kn],an>6
 local ad=an>7 and tonumber(ARGV[a+8])or 0
-local bi,ay,x,bc={},{},0,false
+local bh,ay,x,bb={},{},0,false
 for b=1,t do
 local s=c('GET',KEYS[k+b])
 if not s then
-bi[b]=true
+bh[b]=true
 else
 local F=c('PTTL',KEYS[k+b])
 if s~=l then
-bc=true
+bb=true
 x=(F<0 or x<0)and-1 or math.max(x,F)
 elseif F>=0 then
 ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bc and z>0 and aT(q)or 0
-for b=1,bc and 0 or t do
+local n=not bb and z>0 and aS(q)or 0
+for b=1,bb and 0 or t do
 local e,d=KEYS[k+b],KEYS[k+t+b]
-if bi[b]and c('ZCARD',d)>0 then
+if bh[b]and c('ZCARD',d)>0 then
 if aD then
-bN(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
+bM(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
 end
-local ar,aY=bv(e,q,d,aD and l,0,false)
-if ar=='mine'then
-return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
+local aq,aX=bu(e,q,d,aD and l,0,false)
+if aq=='mine'then
+return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
 end
-if ar=='given'or aD then
-bc=true
-x=ar=='given'and c('PTTL',e)or ar=='yielding'and aY-h or 0
+if aq=='given'or aD then
+bb=true
+x=aq=='given'and c('PTTL',e)or aq=='yielding'and aX-h or 0
 break
 end
 end
 end
-if bc then
+if bb then
 if aD then
 return ae(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad,x)
 end
 local S=an==6 and tonumber(ARGV[a+6])or 0
 for b=1,S>0 and t or 0 do
-dd(KEYS[k+t+b],S)
+db(KEYS[k+t+b],S)
 end
 return{0,x,0,h}
 end
 for b=1,t do
-if bi[b]then
-bz(KEYS[k+b],B)
+if bh[b]then
+by(KEYS[k+b],B)
 end
 end
-local w=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
-local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(q,z,w)
+local w=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
+local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bz(q,z,w)
 for b=1,t do
-if bi[b]then
-cg(KEYS[k+b],l,B)
+if bh[b]then
+cf(KEYS[k+b],l,B)
 elseif ay[b]then
 c('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
 end
@@ -1665,7 +1656,7 @@ if o==l and R==0 and t==1 and an==3 then
 c('DEL',KEYS[k+1])
 return 1
 end
-local C,bQ={},false
+local C,bP={},false
 for b=1,t do
 local s=b==1 and o
 if b>1 then
@@ -1676,20 +1667,20 @@ if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bQ=bQ or R~=0
+bP=bP or R~=0
 end
 for b=1,t do
 if C[b]==1 then
 c('DEL',KEYS[k+b])
 end
 end
-if not bQ and an==3 then
+if not bP and an==3 then
 return C
 end
-local function bP(e,d,cO)
+local function bO(e,d,cN)
 aa()
 if y~='0'then
-local m=cu(d,l,tonumber(y))
+local m=ct(d,l,tonumber(y))
 for b=1,#m do
 c('ZREM',d,m[b])
 end
@@ -1697,26 +1688,26 @@ end
 local next=an>3 and ARGV[a+4]
 local ad=an>9 and tonumber(ARGV[a+10])or 0
 if next then
-bL(ARGV[a+5])
-bN(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
+bK(ARGV[a+5])
+bM(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
 end
-local ar,aY
-if cO>=0 then
-ar,aY=bv(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cO==1)
+local aq,aX
+if cN>=0 then
+aq,aX=bu(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cN==1)
 end
-if ar=='mine'then
-return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
+if aq=='mine'then
+return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
 elseif next then
-local x=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+local x=aq=='yielding'and aX-h or aq=='none'and 0 or nil
 return ae(e,d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad,x)
 end
 end
 for b=1,t do
-local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+t+b],C[b])
+local cb,br=pcall(bO,KEYS[k+b],KEYS[k+t+b],C[b])
 if an>3 then
-bs=cc and bs or{0,0,0,0,0,0}
-for G=1,#bs do
-C[#C+1]=bs[G]
+br=cb and br or{0,0,0,0,0,0}
+for G=1,#br do
+C[#C+1]=br[G]
 end
 end
 end
@@ -1862,7 +1853,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: 'aeb5b252398f7455ecac051d1849b0dfaa22c4be',
+  sha: '32bb8b417adf24031e4bfe995f962d8e713470bf',
   lua: extend1Part,
 };
 
@@ -1912,7 +1903,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '76fbe2d36dafb4bd0038aa2ff1e13cb6750bff43',
+  sha: '67f68b4e7937fc1732ba6c158cfd7ba769634e69',
   lua:
     clockPart +
     `
@@ -1920,26 +1911,26 @@ local s=T('GET',KEYS[1])
 if type(s)=='table'then
 return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
 end
-local bR=s and redis.sha1hex(s)
-if not bR or string.sub(bR,1,#ARGV[1])~=ARGV[1]then
+local bQ=s and redis.sha1hex(s)
+if not bQ or string.sub(bQ,1,#ARGV[1])~=ARGV[1]then
 return{0}
 end
 c('DEL',KEYS[1])
-T('PUBLISH',ARGV[2],'!'..bR..' '..KEYS[1])
+T('PUBLISH',ARGV[2],'!'..bQ..' '..KEYS[1])
 ` +
     mintPart +
     `
 ` +
     queuePart +
     `
-local function bP()
+local function bO()
 aa()
 if c('ZCARD',KEYS[2])>0 then
 c('ZREM',KEYS[2],'passes')
-bv(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
+bu(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
 end
 end
-pcall(bP)
+pcall(bO)
 return{1}`,
 };
 
@@ -1965,11 +1956,11 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '412370ece4bd8596d36b4f01be3da578a1b647dd',
+  sha: '0ba9297563c608ec9e45595f5253b4eb8352a793',
   lua: `local L=redis.call('TIME')
 local A=L[1]*1000000+L[2]
 local h=math.floor(A/1000)
-local function dl(e,x)
+local function dj(e,x)
 local o=redis.pcall('ZRANGE',e,0,15)
 if o.err then
 return nil,o.err
@@ -1991,7 +1982,7 @@ return{string.sub(aF,1,tonumber(R)),x,0,u,i}
 end
 local t=(#KEYS-1)/2
 local C={A,redis.call('GET',KEYS[#KEYS])}
-local ch=0
+local cg=0
 for b=1,t do
 local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
 local x=redis.call('PTTL',KEYS[b])
@@ -2000,10 +1991,10 @@ s=redis.pcall('GET',KEYS[b])
 elseif x==-2 then
 s=false
 end
-local av,aV
+local av,aU
 if type(s)=='table'then
-av,aV=dl(KEYS[b],x)
-aV=aV and(string.find(aV,'^FOREIGN')and aV or s.err)
+av,aU=dj(KEYS[b],x)
+aU=aU and(string.find(aU,'^FOREIGN')and aU or s.err)
 else
 av={s,x,0,'m',{}}
 end
@@ -2012,9 +2003,9 @@ av[3]=redis.call('ZCOUNT',KEYS[t+b],0,'+inf')
 av[6]=av[3]==0 and{}
 or redis.call('ZRANGEBYSCORE',KEYS[t+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
 end
-C[b+2]=av or aV
-ch=ch+(av and#av[5]+#av[6]or 0)
-if ch>4096 then
+C[b+2]=av or aU
+cg=cg+(av and#av[5]+#av[6]or 0)
+if cg>4096 then
 break
 end
 end
@@ -2041,7 +2032,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: '11db462261cee19c25608adebcb9c52f35834229',
+  sha: 'f2c87cbf9f8961afaf79c51e5892a8de366af5b3',
   lua:
     clockPart +
     `
@@ -2074,7 +2065,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '043d631b525c235a2791ad576339b4a55f072d22',
+  sha: 'c67266178a1bfed3d698e7a578c3a56b68fd1f0b',
   lua:
     clockPart +
     `
@@ -2087,12 +2078,12 @@ const plainScript: Script = {
 local scripts={
 acquire=function(k,a,kn,an)
 local l,B,z,X=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
-if B~=bf then
+if B~=be then
 local F=tonumber(B)
 if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-bf=B
+be=B
 end
 if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
@@ -2105,14 +2096,14 @@ end
 if h>X then
 return{-1,0,0,h}
 end
-if kn==3 and z<=1 and bl and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
+if kn==3 and z<=1 and bk and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
 local q=0
 if z==1 then
 local n=aQ or c('GET',KEYS[k+3])or'0'
 local w=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
 q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
 end
-if q and q<=A+86400000000 and bl('PEXPIRE',KEYS[k+1],B)then
+if q and q<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],B)then
 if z==1 then
 c('SET',KEYS[k+3],string.format('%.0f',q))
 aQ=q
@@ -2124,59 +2115,59 @@ end
 end
 local t,q,aD=(kn-1)/2,KEYS[k+kn],an>6
 local ad=an>7 and tonumber(ARGV[a+8])or 0
-local bi,ay,x,bc={},{},0,false
+local bh,ay,x,bb={},{},0,false
 for b=1,t do
 local s=c('GET',KEYS[k+b])
 if not s then
-bi[b]=true
+bh[b]=true
 else
 local F=c('PTTL',KEYS[k+b])
 if s~=l then
-bc=true
+bb=true
 x=(F<0 or x<0)and-1 or math.max(x,F)
 elseif F>=0 then
 ay[b]=math.max(F,tonumber(B))
 end
 end
 end
-local n=not bc and z>0 and aT(q)or 0
-for b=1,bc and 0 or t do
+local n=not bb and z>0 and aS(q)or 0
+for b=1,bb and 0 or t do
 local e,d=KEYS[k+b],KEYS[k+t+b]
-if bi[b]and c('ZCARD',d)>0 then
+if bh[b]and c('ZCARD',d)>0 then
 if aD then
-bN(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
+bM(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
 end
-local ar,aY=bv(e,q,d,aD and l,0,false)
-if ar=='mine'then
-return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
+local aq,aX=bu(e,q,d,aD and l,0,false)
+if aq=='mine'then
+return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
 end
-if ar=='given'or aD then
-bc=true
-x=ar=='given'and c('PTTL',e)or ar=='yielding'and aY-h or 0
+if aq=='given'or aD then
+bb=true
+x=aq=='given'and c('PTTL',e)or aq=='yielding'and aX-h or 0
 break
 end
 end
 end
-if bc then
+if bb then
 if aD then
 return ae(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad,x)
 end
 local S=an==6 and tonumber(ARGV[a+6])or 0
 for b=1,S>0 and t or 0 do
-dd(KEYS[k+t+b],S)
+db(KEYS[k+t+b],S)
 end
 return{0,x,0,h}
 end
 for b=1,t do
-if bi[b]then
-bz(KEYS[k+b],B)
+if bh[b]then
+by(KEYS[k+b],B)
 end
 end
-local w=(an==5 or an==6)and be(tonumber(ARGV[a+5]))or 0
-local o=next(bi)==nil and z>0 and n>0 and n-z+1 or bA(q,z,w)
+local w=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
+local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bz(q,z,w)
 for b=1,t do
-if bi[b]then
-cg(KEYS[k+b],l,B)
+if bh[b]then
+cf(KEYS[k+b],l,B)
 elseif ay[b]then
 c('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
 end
@@ -2196,7 +2187,7 @@ if o==l and R==0 and t==1 and an==3 then
 c('DEL',KEYS[k+1])
 return 1
 end
-local C,bQ={},false
+local C,bP={},false
 for b=1,t do
 local s=b==1 and o
 if b>1 then
@@ -2207,20 +2198,20 @@ if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
 return s
 end
 C[b]=not s and 0 or s==l and 1 or-1
-bQ=bQ or R~=0
+bP=bP or R~=0
 end
 for b=1,t do
 if C[b]==1 then
 c('DEL',KEYS[k+b])
 end
 end
-if not bQ and an==3 then
+if not bP and an==3 then
 return C
 end
-local function bP(e,d,cO)
+local function bO(e,d,cN)
 aa()
 if y~='0'then
-local m=cu(d,l,tonumber(y))
+local m=ct(d,l,tonumber(y))
 for b=1,#m do
 c('ZREM',d,m[b])
 end
@@ -2228,26 +2219,26 @@ end
 local next=an>3 and ARGV[a+4]
 local ad=an>9 and tonumber(ARGV[a+10])or 0
 if next then
-bL(ARGV[a+5])
-bN(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
+bK(ARGV[a+5])
+bM(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
 end
-local ar,aY
-if cO>=0 then
-ar,aY=bv(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cO==1)
+local aq,aX
+if cN>=0 then
+aq,aX=bu(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cN==1)
 end
-if ar=='mine'then
-return{1,aY,c('ZCOUNT',d,0,'+inf'),h}
+if aq=='mine'then
+return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
 elseif next then
-local x=ar=='yielding'and aY-h or ar=='none'and 0 or nil
+local x=aq=='yielding'and aX-h or aq=='none'and 0 or nil
 return ae(e,d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad,x)
 end
 end
 for b=1,t do
-local cc,bs=pcall(bP,KEYS[k+b],KEYS[k+t+b],C[b])
+local cb,br=pcall(bO,KEYS[k+b],KEYS[k+t+b],C[b])
 if an>3 then
-bs=cc and bs or{0,0,0,0,0,0}
-for G=1,#bs do
-C[#C+1]=bs[G]
+br=cb and br or{0,0,0,0,0,0}
+for G=1,#br do
+C[#C+1]=br[G]
 end
 end
 end
@@ -2257,85 +2248,85 @@ end,
 ` +
     replyPart +
     `
-local U,as=KEYS,ARGV
-local aE,aW,aL,bJ=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
+local U,ar=KEYS,ARGV
+local aE,aV,aL,bI=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
 local B,X,z=ARGV[5],ARGV[6],tonumber(ARGV[7])
-local O,q,aP=aE+aW,KEYS[#KEYS],7+aE
-local ai,a=(#KEYS-1-O-aW)/2,O+aW
-local by=#as>aP+O+ai and aP+O+ai
-local ay,H,bH,G={},0,{},0
-local function cB(N)
+local O,q,aP=aE+aV,KEYS[#KEYS],7+aE
+local aj,a=(#KEYS-1-O-aV)/2,O+aV
+local bx=#ar>aP+O+aj and aP+O+aj
+local ay,I,bG,G={},0,{},0
+local function cA(N)
 local F=tonumber(N)
 return F and F>=1 and F<=9007199254740991 and string.find(N,'^%d+$')
 end
 local i=O>0 and c('MGET',unpack(U,1,O))
-if ai+aE>0 then
+if aj+aE>0 then
 aa()
 end
-local de=bl and aE>0 and cB(aL)
+local dc=bk and aE>0 and cA(aL)
 for b=1,aE do
-bH[b]=de and i[b]==as[7+b]and h<=tonumber(as[aP+b])
+bG[b]=dc and i[b]==ar[7+b]and h<=tonumber(ar[aP+b])
 end
-if aW>0 then
-H=c('EXISTS',unpack(U,O+1,a))
+if aV>0 then
+I=c('EXISTS',unpack(U,O+1,a))
 for b=aE+1,O do
-if i[b]==as[aP+b]and(H==0 or c('EXISTS',U[aW+b])==0)then
+if i[b]==ar[aP+b]and(I==0 or c('EXISTS',U[aV+b])==0)then
 G=G+1
-ay[G],bH[b]=U[b],true
+ay[G],bG[b]=U[b],true
 end
 end
 end
-local o,aj=0,false
-if ai>0 then
-H=c('EXISTS',unpack(U,a+ai+1,a+2*ai))
+local o,ak=0,false
+if aj>0 then
+I=c('EXISTS',unpack(U,a+aj+1,a+2*aj))
 local n=z==1 and c('GET',q)or'0'
-aj=h<=tonumber(X)and cB(B)
-aj=aj and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
-if aj and z==1 then
+ak=h<=tonumber(X)and cA(B)
+ak=ak and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
+if ak and z==1 then
 o=math.max(n+1,A)
-n=o+ai-1
-for b=1,by and ai or 0 do
-local w=tonumber(as[by+b])
-aj=aj and w and w<=A+86400000000
+n=o+aj-1
+for b=1,bx and aj or 0 do
+local w=tonumber(ar[bx+b])
+ak=ak and w and w<=A+86400000000
 n=math.max(b==1 and o or n+1,w or 0)
 o=b==1 and n or o
 end
-aj=aj and not T('SET',q,string.format('%.0f',n)).err
+ak=ak and not T('SET',q,string.format('%.0f',n)).err
 end
 end
-C,ah={O+ai,o,h or 0},3
-local function cd(G,dk,bV,...)
-KEYS,ARGV=bV,{...}
-C[1],C[ah+1]=C[1]-1,G
-ah=ah+1
-co(pcall(scripts[dk],0,0,#KEYS,#ARGV))
+C,ai={O+aj,o,h or 0},3
+local function cc(G,di,bU,...)
+KEYS,ARGV=bU,{...}
+C[1],C[ai+1]=C[1]-1,G
+ai=ai+1
+cn(pcall(scripts[di],0,0,#KEYS,#ARGV))
 end
-local function cm()
-for b=1,ai do
-local e,d,l=U[a+b],U[a+ai+b],as[aP+O+b]
-local cY=aj and(H==0 or c('EXISTS',d)==0)
-if not cY or not c('SET',e,l,'NX','PX',B)then
-local w=by and as[by+b]or nil
-cd(O+b,'acquire',{e,d,q},l,B,X,as[7],w)
+local function cl()
+for b=1,aj do
+local e,d,l=U[a+b],U[a+aj+b],ar[aP+O+b]
+local cW=ak and(I==0 or c('EXISTS',d)==0)
+if not cW or not c('SET',e,l,'NX','PX',B)then
+local w=bx and ar[bx+b]or nil
+cc(O+b,'acquire',{e,d,q},l,B,X,ar[7],w)
 end
 end
 end
-if not aj then
-cm()
+if not ak then
+cl()
 end
 for b=1,aE do
-if not bH[b]or type(T('PEXPIRE',U[b],aL,'GT'))=='table'then
-cd(b,'extend',{U[b]},as[7+b],aL,'0',as[aP+b])
+if not bG[b]or type(T('PEXPIRE',U[b],aL,'GT'))=='table'then
+cc(b,'extend',{U[b]},ar[7+b],aL,'0',ar[aP+b])
 end
 end
-local cS=G>0 and T('DEL',unpack(ay))
+local cR=G>0 and T('DEL',unpack(ay))
 for b=aE+1,O do
-if type(cS)=='table'or not bH[b]then
-cd(b,'release',{U[b],U[aW+b],q},as[aP+b],'0',bJ)
+if type(cR)=='table'or not bG[b]then
+cc(b,'release',{U[b],U[aV+b],q},ar[aP+b],'0',bI)
 end
 end
-if aj then
-cm()
+if ak then
+cl()
 end
 return C`,
 };
@@ -2456,7 +2447,7 @@ export function raiseShared(lock: string, fence: string, token: string | number,
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: 'c0afed92f837001bab1f0e0b11499283b4469130',
+  sha: 'f3a9d33d7fe8ab56a6f6d2ce0d9d62599a8cd84d',
   lua:
     clockPart +
     `
@@ -2504,7 +2495,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '946510a03ed52b72c1a5bea5e0ee1e0abe10da29',
+  sha: '2afdf710b0a31c33799cccfe3ce0de2eb351a0f1',
   lua:
     clockPart +
     `
@@ -2515,11 +2506,11 @@ const readPlacesScript: Script = {
     holdersPart +
     `
 aa()
-local bm={}
-for aR,g in pairs(aN(KEYS[1],true).d)do
-bm[#bm+1]=g.j
+local bl={}
+for aZ,g in pairs(aN(KEYS[1],true).d)do
+bl[#bl+1]=g.j
 end
-return bm`,
+return bl`,
 };
 
 /**
@@ -2621,7 +2612,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '066f7121e89b4d6c79a6b06635300535a35bd37e',
+  sha: 'ed7ccda994dea332c22dbfb0ad798fceeb1c8123',
   lua:
     clockPart +
     `

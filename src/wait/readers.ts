@@ -24,9 +24,8 @@ import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } fr
  * request has no answer, it is too early to be queued behind anybody: then they join, too.
  */
 export const windowMs = 2;
-/** So many join before the grant, and again after it; fewer where others wait then, which they would pass. */
+/** So many join before the grant, and again after it. */
 export const mostJoins = 64;
-export const mostJoinsAmongOthers = 8;
 
 /** Readers that wait for one member, or have it. */
 export class Readers implements Place, Fetcher {
@@ -37,7 +36,7 @@ export class Readers implements Place, Fetcher {
   #fetch: Fetch | undefined;
   #member: ReadersMember | undefined;
   #joinsLeft = mostJoins;
-  #isAnswered = false;
+  #hasWaited = false;
   #isClosed = false;
 
   constructor(terms: MemberTerms, port: MemberPort) {
@@ -49,7 +48,7 @@ export class Readers implements Place, Fetcher {
   accepts(): boolean {
     if (this.#isClosed) return false;
     if (this.#member !== undefined) return this.#member.isOpen;
-    const isOpen = !this.#isAnswered || this.#port.nowMs() - this.#startedMs < windowOf(this.terms);
+    const isOpen = !this.#hasWaited || this.#port.nowMs() - this.#startedMs < windowOf(this.terms);
     return isOpen && this.#joinsLeft > 0;
   }
 
@@ -68,12 +67,15 @@ export class Readers implements Place, Fetcher {
     fetch?.giveUp(undefined);
   }
 
-  /** A writer of this process waits, and is not to be passed; or others want the key on other terms. */
+  /**
+   * A writer of this process waits, or others want the key on other terms. Those that had to wait have their turn all the same: what
+   * was granted to them stays open for its window, as it does where the writer waits in another process.
+   */
   close(): void {
-    this.#isClosed = true;
+    this.#isClosed ||= this.#member === undefined || !this.#hasWaited;
   }
 
-  granted(fetch: Fetch, grant: Grant, others: number): void {
+  granted(fetch: Fetch, grant: Grant): void {
     if (fetch !== this.#fetch) return;
     this.#fetch = undefined;
     const first = this.#positions.first!;
@@ -84,11 +86,12 @@ export class Readers implements Place, Fetcher {
       this.#fetch = this.#positions.first?.waiter.fetch(this);
       return;
     }
-    this.#member = new ReadersMember(grant, this.terms, this.#port, joinsAmong(others, this.terms));
+    this.#member = new ReadersMember(grant, this.terms, this.#port);
     for (let each = this.#positions.first; each !== undefined; each = this.#positions.first) {
       this.#positions.delete(each);
       this.#member.give(each);
     }
+    this.#member.open();
   }
 
   failed(fetch: Fetch, error: LockBackendError): void {
@@ -102,18 +105,12 @@ export class Readers implements Place, Fetcher {
   }
 
   busy(error: LockBackendError | undefined): void {
-    this.#isAnswered = true;
+    this.#hasWaited = true;
     for (const position of this.#positions) {
       position.hasWaited ||= error === undefined;
       position.waiter.troubled(error);
     }
   }
-}
-
-/** In order of arrival, nobody that waits is passed. */
-function joinsAmong(others: number, { mode }: MemberTerms): number {
-  if (others === 0) return mostJoins;
-  return mode.prefer === 'fair' ? 0 : mostJoinsAmongOthers;
 }
 
 function windowOf({ lifetimeMs }: MemberTerms): number {
@@ -126,25 +123,29 @@ export class ReadersMember implements Member {
   readonly #terms: MemberTerms;
   readonly #port: MemberPort;
   readonly #holders = new Set<Sharer>();
-  readonly #closesMs: number;
+  #closesMs = 0;
   /** Before the send of what Redis last confirmed. */
   #sent: Moment;
-  #joinsLeft: number;
+  #joinsLeft = mostJoins;
   #isClosed = false;
   /** Tokens that one that parts cannot have. */
   readonly #spent: Set<string>;
   /** The extension that has not been sent yet. */
   #extension: Promise<ExtendReply> | undefined;
 
-  constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort, joins: number) {
+  constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort) {
     this.token = token;
     this.fence = fence;
     this.#terms = terms;
     this.#port = port;
     this.#sent = sent;
-    this.#joinsLeft = joins;
     this.#spent = new Set([token]);
-    this.#closesMs = Math.min(port.nowMs() + windowOf(terms), sent.monoMs + terms.lifetimeMs / 3);
+  }
+
+  /** The first of them have it, which takes many of them a while: from now on others join. */
+  open(): void {
+    const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
+    this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms), thirdMs);
   }
 
   get isOpen(): boolean {

@@ -56,5 +56,6 @@ export async function compile(project: string, compiler: string, moduleSystem: s
   // "using" came with 5.2
   const configFile = join(project, `tsconfig.${compiler}.json`);
   write(configFile, JSON.stringify(config));
-  await node(project, join(repository, 'node_modules', compiler, 'bin/tsc'), '--project', configFile);
+  const thrifty = compiler === 'typescript' ? ['--singleThreaded'] : []; // 7 checks on four threads, which costs a fifth more
+  await node(project, join(repository, 'node_modules', compiler, 'bin/tsc'), ...thrifty, '--project', configFile);
 }

@@ -259,7 +259,8 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
   });
 
   it('measures by require what was locked by import, and the other way round', async () => {
-    const { folder, remove } = await projectWith(['uuid', 'prom-client', '@opentelemetry/api', 'tdigest', 'bintrees']);
+    const others = ['uuid', 'prom-client', '@opentelemetry/api', 'tdigest', 'bintrees'];
+    const { folder, remove } = await projectWith(others, tarball);
     const program = `
       import { createRequire } from 'node:module';
       import { memoryStore, redisExpLock } from 'redis-exp-lock';

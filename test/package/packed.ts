@@ -14,11 +14,11 @@ export interface Project {
   remove(): void;
 }
 
-/** A project that has the library and `others` of our own packages, linked. */
-export async function projectWith(others: readonly string[]): Promise<Project> {
+/** A project that has the library and `others` of our own packages, linked. @param packed A tarball of now: it spares a build. */
+export async function projectWith(others: readonly string[], packed?: string): Promise<Project> {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'redis-exp-lock-package-')));
   const installed = join(folder, 'node_modules/redis-exp-lock');
-  const tarball = await pack(folder);
+  const tarball = packed ?? (await pack(folder));
   await install(tarball, installed, others);
   return { folder, installed, tarball, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }

@@ -1,4 +1,4 @@
-/** Readers, writers and time: how long readers that go first may pass a writer, and what a request that comes twice leaves behind. */
+/** Readers, writers and time: how long readers may pass a writer, and what a request that comes twice leaves behind. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
@@ -40,6 +40,29 @@ describe('readers that go first, and requests that come twice', function () {
     // Half a second, the readers that are inside then, and the machine.
     expect(Math.max(...waits), `${waits}`).to.be.below(500 + 40 + 2_000);
   });
+
+  for (const prefer of ['writer', 'fair'] as const) {
+    it(`'${prefer}': no reader goes on for as long as others of its lock object read: a writer is passed a few times at most`, async () => {
+      const make = (): redisExpLock.RWLock => {
+        return new RWLock(key, { redis: client, lifetime: 10_000, prefer, timeout: 20_000 });
+      };
+      const [lock, writers] = [make(), make()];
+      const reads: number[] = Array(12).fill(0);
+      let over = false;
+      const readers = reads.map(async (_, n) => {
+        for (; !over; reads[n]! += 1) await lock.read(() => sleep(20 + Math.random() * 20));
+      });
+      await writers.write(() => {});
+      for (let n = 0; n < 4; n++) {
+        const before = [...reads];
+        const passed = await writers.write(() => reads.map((count, at) => count - before[at]!));
+        // That which it reads, the turn of the readers before the writer, and what the machine does before the writer is queued.
+        expect(Math.max(...passed), `${passed}`).to.be.at.most(4);
+      }
+      over = true;
+      await Promise.all(readers);
+    });
+  }
 
   /** The acquire as it was sent for this lease: another copy of it, as a client sends one after it has reconnected. */
   function acquireAgain(token: string, kind: 'r' | 'w'): Promise<unknown> {

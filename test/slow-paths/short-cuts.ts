@@ -172,12 +172,6 @@ export const shortCuts: readonly ShortCut[] = [
     to: 'export const mostJoins = 0;',
   },
   {
-    name: 'readers of a process share a member, among others',
-    file: 'wait/readers.ts',
-    from: 'export const mostJoinsAmongOthers = 8;',
-    to: 'export const mostJoinsAmongOthers = 0;',
-  },
-  {
     name: 'permits are handed off within a process',
     file: 'wait/permits.ts',
     from: 'if (!mayGo || !this.#permits.isAwaited) return false;',

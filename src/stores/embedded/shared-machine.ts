@@ -69,21 +69,20 @@ export function acquireShared(
   const queuedAs = queueAs?.token ?? token;
   const queued = live.find((each) => each.token === queuedAs);
   const others = live.filter((each) => each !== queued);
-  const apart = others.filter((each) => kind !== 'shared' || each.kind !== kind || each.group !== group).length;
   if (upgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade')) return { outcome: 'deadlock' };
 
   const endMs = Math.max(nowMs + lifetimeMs, mine?.endMs ?? 0);
   if (mine !== undefined && (step === 0 || mine.step === step)) {
     mine.endMs = endMs;
     all.queue = others;
-    return { outcome: 'granted', fence: mine.fence, others: apart };
+    return { outcome: 'granted', fence: mine.fence, others: others.length };
   }
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
     all.most = 0; // the scripts keep the token of this change in place of the number of permits
     wake(all, micros, notify);
-    return { outcome: 'granted', fence: mine!.fence, others: apart };
+    return { outcome: 'granted', fence: mine!.fence, others: others.length };
   }
 
   const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
@@ -119,7 +118,7 @@ export function acquireShared(
     if (kind === 'exclusive' && others.length > 0) Object.assign(all, { phase: micros, notified: 0 });
     else if (others.length === 0 && (queued !== undefined || hasExpired)) all.phase = all.notified = 0;
     if (hasExpired || isLastNotified) wake(all, micros, notify);
-    return { outcome: 'granted', fence, others: apart };
+    return { outcome: 'granted', fence, others: others.length };
   }
   const leftMs = untilRoomMs(kind, held, nowMs);
   if (queueAs === undefined) return { outcome: 'busy', leftMs };

@@ -1,0 +1,112 @@
+// How long readers of one lock object join each other, by a clock that the test sets.
+import { expect } from 'chai';
+import type { Granted } from '../src/member';
+import type { Grant, Mode } from '../src/store';
+import type { Fetch, SharePosition, ShareWaiter } from '../src/wait/place';
+import { mostJoins, Readers, windowMs } from '../src/wait/readers';
+
+const fetch: Fetch = { giveUp: () => {} };
+const never = (): never => expect.fail('nothing is sent');
+
+/** Readers of one lock object, and the clock that they go by. */
+class Scene {
+  nowMs = 1000;
+  readonly granted: Granted[] = [];
+  readonly readers: Readers;
+
+  constructor(prefer: Mode['prefer'], lifetimeMs = 10_000) {
+    const mode: Mode = { kind: 'shared', prefer, group: '', permits: 1, most: 1, step: 0 };
+    const terms = { key: 'k', lifetimeMs, fencing: true, owner: undefined, mode };
+    this.readers = new Readers(terms, { nowMs: () => this.nowMs, acquire: never, extend: never, abandon: never });
+  }
+
+  /** To hold it takes each of them `eachMs`. */
+  join(eachMs = 0): void {
+    const granted = (grant: Granted): void => {
+      this.nowMs += eachMs;
+      this.granted.push(grant);
+    };
+    const waiter = { granted, fetch: () => fetch, troubled: () => {} };
+    const position = { queue: this.readers, waiter: waiter as unknown as ShareWaiter, hasWaited: false };
+    this.readers.join({ ...position, before: undefined, after: undefined } satisfies SharePosition);
+  }
+
+  grant(): void {
+    const sent = { monoMs: this.nowMs, wallMs: this.nowMs };
+    this.readers.granted(fetch, { token: 'first', fence: 7, sent, mayExecuteUntilMs: 0 } satisfies Grant);
+  }
+
+  /** Read after a wait. */
+  waitAndRead(): void {
+    this.join();
+    this.readers.busy(undefined);
+    this.nowMs += 50;
+    this.grant();
+  }
+}
+
+describe('readers that join', () => {
+  for (const prefer of ['writer', 'fair', 'reader'] as const) {
+    describe(`'${prefer}'`, () => {
+      it('so many at most after the grant, each under the fence of all and a token of its own', () => {
+        const scene = new Scene(prefer);
+        scene.waitAndRead();
+        for (let n = 0; n < mostJoins; n += 1) {
+          expect(scene.readers.accepts(), `${n}`).to.equal(true);
+          scene.join();
+        }
+        expect(scene.readers.accepts()).to.equal(false);
+        expect(new Set(scene.granted.map(({ fence }) => fence))).to.deep.equal(new Set([7]));
+        expect(new Set(scene.granted.map(({ token }) => token)).size).to.equal(1 + mostJoins);
+      });
+
+      it('H84: joins do not lengthen the window, whoever waits: a writer waits no longer for them', () => {
+        const scene = new Scene(prefer);
+        scene.waitAndRead();
+        scene.readers.close();
+        for (const laterMs of [windowMs / 2, windowMs / 2 - 0.1]) {
+          scene.nowMs += laterMs;
+          expect(scene.readers.accepts()).to.equal(true);
+          scene.join();
+        }
+        scene.nowMs += 0.1;
+        expect(scene.readers.accepts()).to.equal(false);
+      });
+
+      it('for as long where there are many, each of which takes a while', () => {
+        const scene = new Scene(prefer);
+        for (let n = 0; n < 16; n += 1) scene.join(windowMs / 8);
+        scene.grant();
+        scene.nowMs += windowMs - 0.1;
+        expect(scene.readers.accepts()).to.equal(true);
+        scene.nowMs += 0.1;
+        expect(scene.readers.accepts()).to.equal(false);
+      });
+
+      it('not one that comes after a writer of the same lock object, where they wait for the grant', () => {
+        const scene = new Scene(prefer);
+        scene.join();
+        scene.readers.close();
+        expect(scene.readers.accepts()).to.equal(false);
+        scene.grant();
+        expect(scene.readers.accepts()).to.equal(false);
+      });
+
+      it('nor where they were granted it at once', () => {
+        const scene = new Scene(prefer);
+        scene.join();
+        scene.grant();
+        expect(scene.readers.accepts()).to.equal(true);
+        scene.readers.close();
+        expect(scene.readers.accepts()).to.equal(false);
+      });
+
+      it('for a third of the lifetime, where that is shorter', () => {
+        const scene = new Scene(prefer, windowMs);
+        scene.waitAndRead();
+        scene.nowMs += windowMs / 3;
+        expect(scene.readers.accepts()).to.equal(false);
+      });
+    });
+  }
+});
