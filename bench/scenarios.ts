@@ -535,7 +535,7 @@ export const scenarios: readonly Scenario[] = [
   only(
     'used-once',
     '1,000,000 keys used once',
-    'Each is taken and given back once, 500 at a time; then what Redis keeps.',
+    'Each is acquired and released once, 500 at a time; then what Redis keeps.',
     {
       trial: { kind: 'used-once', keys: 1_000_000 },
       columns: ['redisMB', 'perSecond'],

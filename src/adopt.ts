@@ -2,13 +2,13 @@
 // no process holds it. One extension decides, which only the token of the holder can make.
 //
 // Invariant: it never shortens what Redis has, so that adopting again, or twice, takes nothing from a first adopter.
-import { forKey, LockBackendError, LockClosedError, optionError } from './errors';
+import { forKey, LockBackendError, optionError } from './errors';
 import { warningsWanted } from './events';
 import { HeldLock } from './held-lock';
 import { describe, type Key, lockKeys } from './keys';
 import { type DetachedLease, type Lease, leaseOf } from './lease';
 import { checkValue, integer, milliseconds, type Settings } from './options';
-import type { Scope } from './scope';
+import { closedError, type Scope } from './scope';
 import { clockOf, type Moment, type Store, trustedMs } from './store';
 import { tooLate } from './wait/queue';
 import { abortReason } from './wanted';
@@ -48,7 +48,7 @@ interface Wanted {
 async function extendOnce(store: Store, { key, keys, token, settings, scope }: Wanted): Promise<Moment | null> {
   const { lifetimeMs, commandTimeoutMs, signal } = settings;
   const refuseEnded = (): void => {
-    if (scope.closed) throw new LockClosedError(`${describe(key)}: this lock was closed`, { key });
+    if (scope.closed) throw closedError(key);
     if (signal?.aborted) throw abortReason(signal);
   };
   refuseEnded();

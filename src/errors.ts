@@ -205,5 +205,6 @@ function shown(got: unknown): string {
 
 /** @internal A name nobody knows, or one of another lock library's, with what it is called here. */
 export function unknownOptionError(name: string, advice: string): Error {
-  return Object.assign(new TypeError(`${JSON.stringify(name)}: ${advice}`), { code: 'ERR_LOCK_OPTION' });
+  const shownName = /^[\w$]+$/.test(name) ? name : JSON.stringify(name);
+  return Object.assign(new TypeError(`${shownName}: ${advice}`), { code: 'ERR_LOCK_OPTION' });
 }

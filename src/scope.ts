@@ -3,7 +3,7 @@
 import { LockClosedError, optionError } from './errors';
 import type { LockKind } from './events';
 import type { HeldLock, LeaseContext } from './held-lock';
-import { type Key, listOf } from './keys';
+import { describe, type Key, listOf } from './keys';
 import { type Linked, LinkedList } from './linked-list';
 import { longestTimerMs, type Settings } from './options';
 import type { RedisLike } from './redis-like';
@@ -25,6 +25,8 @@ export interface Cancellable extends Linked<Cancellable> {
 }
 
 export interface Awaited {
+  /** As it was given. */
+  readonly key: Key;
   readonly keys: Key;
   readonly mode: Mode | undefined;
   readonly settings: Settings;
@@ -182,8 +184,7 @@ export class Scope {
     try {
       // Let `closed` be seen before anything reacts to the rejections.
       await undefined;
-      for (const wait of [...this.#waiting])
-        wait.giveUp(new LockClosedError('the lock was closed while waiting for it'));
+      for (const wait of [...this.#waiting]) wait.giveUp(closedError(wait.awaited.key));
       await this.#drain(drainMs);
       await Promise.all([...this.#held].map(forceRelease));
       await Promise.all(this.#registries.all().map((registry) => registry.part(this)));
@@ -233,6 +234,11 @@ export class Scope {
     for (const held of [...this.#held]) held.check();
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
   }
+}
+
+/** Of a call after `close()`, and of a wait that it ended. */
+export function closedError(key: Key): LockClosedError {
+  return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
 }
 
 /** An operator has taken a lock away. */

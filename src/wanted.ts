@@ -1,12 +1,12 @@
 // What an acquisition is for, and every way in which it can fail.
-import { forKey, LockClosedError, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
+import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
 import type { LockKind } from './events';
 import { enclosingLocks } from './flow';
 import { excludes, HeldLock } from './held-lock';
 import { describe, type Key } from './keys';
 import type { Granted } from './member';
 import type { Settings } from './options';
-import type { Scope } from './scope';
+import { closedError, type Scope } from './scope';
 import type { AcquireReply, GrantSource, Mode } from './store';
 import type { AcquireTrace } from './trace';
 import type { KeptToken, Target } from './wait/attempt';
@@ -36,7 +36,7 @@ export interface Change extends KeptToken {
 
 /** Why it is not even tried. */
 export function refusalOf({ key, keys, settings, scope, store, mode }: Wanted): unknown {
-  if (scope.closed) return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
+  if (scope.closed) return closedError(key);
   if (settings.signal?.aborted) return abortReason(settings.signal);
   return forKey(store.refuses?.(keys, mode), key);
 }

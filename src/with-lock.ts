@@ -154,6 +154,7 @@ export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const last = new LastOptions(base);
   const scope = new Scope(base.register);
+  if (base.redis !== undefined) scope.store(base.redis);
 
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');

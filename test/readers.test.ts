@@ -20,8 +20,13 @@ class Scene {
     this.readers = new Readers(terms, { nowMs: () => this.nowMs, acquire: never, extend: never, abandon: never });
   }
 
-  join(): void {
-    const waiter = { granted: (grant: Granted) => this.granted.push(grant), fetch: () => fetch, troubled: () => {} };
+  /** To hold it takes each of them `eachMs`. */
+  join(eachMs = 0): void {
+    const granted = (grant: Granted): void => {
+      this.nowMs += eachMs;
+      this.granted.push(grant);
+    };
+    const waiter = { granted, fetch: () => fetch, troubled: () => {} };
     const position = { queue: this.readers, waiter: waiter as unknown as ShareWaiter, hasWaited: false };
     this.readers.join({ ...position, before: undefined, after: undefined } satisfies SharePosition);
   }
@@ -64,6 +69,16 @@ describe('readers that join', () => {
           expect(scene.readers.accepts()).to.equal(true);
           scene.join();
         }
+        scene.nowMs += 0.1;
+        expect(scene.readers.accepts()).to.equal(false);
+      });
+
+      it('for as long where there are many, each of which takes a while', () => {
+        const scene = new Scene(prefer);
+        for (let n = 0; n < 16; n += 1) scene.join(windowMs / 8);
+        scene.grant();
+        scene.nowMs += windowMs - 0.1;
+        expect(scene.readers.accepts()).to.equal(true);
         scene.nowMs += 0.1;
         expect(scene.readers.accepts()).to.equal(false);
       });

@@ -91,6 +91,7 @@ export class Readers implements Place, Fetcher {
       this.#positions.delete(each);
       this.#member.give(each);
     }
+    this.#member.open();
   }
 
   failed(fetch: Fetch, error: LockBackendError): void {
@@ -122,7 +123,7 @@ export class ReadersMember implements Member {
   readonly #terms: MemberTerms;
   readonly #port: MemberPort;
   readonly #holders = new Set<Sharer>();
-  readonly #closesMs: number;
+  #closesMs = 0;
   /** Before the send of what Redis last confirmed. */
   #sent: Moment;
   #joinsLeft = mostJoins;
@@ -139,7 +140,12 @@ export class ReadersMember implements Member {
     this.#port = port;
     this.#sent = sent;
     this.#spent = new Set([token]);
-    this.#closesMs = Math.min(port.nowMs() + windowOf(terms), sent.monoMs + terms.lifetimeMs / 3);
+  }
+
+  /** The first of them have it, which takes many of them a while: from now on others join. */
+  open(): void {
+    const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
+    this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms), thirdMs);
   }
 
   get isOpen(): boolean {

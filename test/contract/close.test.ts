@@ -54,7 +54,11 @@ describeEach('close', (here) => {
     ];
     await sleep(30);
     const closed = withLock.close();
-    for (const error of await Promise.all(waits)) expect(error).to.be.instanceOf(redisExpLock.LockClosedError);
+    for (const error of await Promise.all(waits)) {
+      expect(error).to.be.instanceOf(redisExpLock.LockClosedError);
+      expect(error).to.include({ code: 'ERR_LOCK_CLOSED', key, retryable: false });
+      expect(error.message).to.contain(JSON.stringify(key));
+    }
     await closed;
     expect(await here.holder(key)).to.equal(stranger);
   });

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
 import { describeEach, stranger } from './places';
@@ -117,6 +118,31 @@ describeEach('inspect', (here) => {
       ],
       queue: [],
     });
+  });
+
+  it('H36: a caller that gave up is in no queue that it inspects right afterwards', async () => {
+    const { RWLock, Semaphore } = redisExpLock;
+    const options = { redis: here.redis, lifetime: 10_000 };
+    const rwLock = new RWLock(`${key}:rw`, options);
+    const semaphore = new Semaphore(`${key}:permits`, 1, options);
+    const held = [await withLock.promise(key), await rwLock.acquireRead(), await semaphore.acquire()];
+    const waits: [string, (wait: redisExpLock.Options) => Promise<unknown>][] = [
+      [key, (wait) => withLock.promise(key, wait)],
+      [rwLock.key, (wait) => rwLock.acquireWrite(wait)],
+      [semaphore.key, (wait) => semaphore.acquire(1, wait)],
+    ];
+    for (const [waitedFor, wait] of waits) {
+      const stop = new AbortController();
+      const waiting = failure(wait({ timeout: 60_000, signal: stop.signal }));
+      if (!here.place.polls && !here.place.isQuorum)
+        await waitFor(async () => (await withLock.inspect(waitedFor)).waiters === 1);
+      stop.abort();
+      await waiting;
+      expect(await withLock.inspect(waitedFor)).to.include({ waiters: 0 });
+      await failure(wait({ timeout: 20 }));
+      expect(await withLock.inspect(waitedFor)).to.include({ waiters: 0 });
+    }
+    for (const lease of held) await lease();
   });
 
   it('the token is not shown', async () => {

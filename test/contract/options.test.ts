@@ -306,7 +306,7 @@ describeEach('options and keys', (here) => {
 
     it('H12: an unknown name is refused by every form', async () => {
       for (const name of ['liftime', 'Lifetime', 'ttl', '', 'constructor', 'toString', 'hasOwnProperty', 'then', '0']) {
-        const check = (error: unknown): void => expectRefusal(error, TypeError, JSON.stringify(name));
+        const check = (error: unknown): void => expectRefusal(error, TypeError, `${name || '""'}: `);
         await everyFormRefuses(withLock, key, { [name]: undefined }, check);
         check(thrown(() => redisExpLock({ redis: connection.redis, [name]: 1 } as redisExpLock.Options)));
       }
@@ -338,16 +338,25 @@ describeEach('options and keys', (here) => {
 
     for (const [name, advice] of Object.entries(elsewhere)) {
       it(`H12: another library’s \`${name}\` is refused, and the message knows ${advice.join(', ')}`, async () => {
-        const check = (error: unknown): void => expectRefusal(error, TypeError, JSON.stringify(name), ...advice);
+        const check = (error: any): void => {
+          expectRefusal(error, TypeError, ...advice);
+          expect(error.message.startsWith(`${name}: `)).to.equal(true);
+        };
         await everyFormRefuses(withLock, key, { [name]: 5 }, check);
         check(thrown(() => redisExpLock({ redis: connection.redis, [name]: 5 } as redisExpLock.Options)));
       });
     }
 
+    it('H12: the message for `expiry` is to the letter; a name that is no word is quoted', () => {
+      const of = (name: string): string => thrown(() => redisExpLock({ [name]: 5 } as redisExpLock.Options)).message;
+      expect(of('expiry')).to.equal('expiry: use `lifetime`, in milliseconds');
+      expect(of('a\nb: c')).to.equal('"a\\nb: c": no such option');
+    });
+
     it('H12: a near miss is refused, and the message knows what was probably meant', () => {
       for (const [name, meant] of Object.entries(nearMisses)) {
         const error = thrown(() => redisExpLock({ [name]: 5 } as redisExpLock.Options));
-        expectRefusal(error, TypeError, JSON.stringify(name), `did you mean \`${meant}\`?`);
+        expectRefusal(error, TypeError, `${name}: `, `did you mean \`${meant}\`?`);
       }
       for (const name of ['', 'x', 'constructor', '__proto', 'then', 'me', 'on', 'tim', 'x'.repeat(100_000)]) {
         const error = thrown(() => redisExpLock({ [name]: 5 } as redisExpLock.Options));
@@ -424,7 +433,10 @@ describeEach('options and keys', (here) => {
     it('H12: nothing that we know as a client: refused', async () => {
       const none = ['redis://127.0.0.1', 6379, null, true, {}, [], () => {}, { eval: 5, evalSha: 5 }, { eval() {} }];
       for (const redis of none) {
-        await everyFormRefuses(withLock, key, { redis }, (error) => expectRefusal(error, TypeError, 'redis'));
+        const check = (error: unknown): void => expectRefusal(error, TypeError, 'redis');
+        await everyFormRefuses(withLock, key, { redis }, check);
+        // The factory itself, and not its first call.
+        check(thrown(() => redisExpLock({ redis } as any)));
       }
     });
 

@@ -53,15 +53,17 @@ export class Batch {
 
   /** The handler gets the reply to this call, or the error that it, or its whole batch, met. */
   add(call: BatchedCall): void {
-    if (this.#calls.length === 0) this.#defer(this.#flush);
+    if (this.#calls.length === 0) this.#defer(this.flush);
     this.#calls.push(call);
   }
 
-  readonly #flush = (): void => {
+  /** Sends what was added so far: at the end of the tick, or before. */
+  readonly flush = (): void => {
     this.#sentAt = undefined;
+    if (this.#calls.length === 0) return;
     const some = this.#calls.splice(0, this.#most);
     // What is left over leaves in the next turn: Redis works on these while we still write and read those.
-    if (this.#calls.length > 0) setImmediate(this.#flush);
+    if (this.#calls.length > 0) setImmediate(this.flush);
     if (!this.#bySlot || some.length === 1) return this.#sendTogether(some);
     for (const together of bySlot(some)) this.#sendTogether(together);
   };

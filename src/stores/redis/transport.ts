@@ -80,10 +80,15 @@ export class Transport {
     });
   }
 
-  /** The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. */
+  /**
+   * The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. What was
+   * requested before it leaves before it: a caller that has given up is in no queue that it inspects then.
+   */
   async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
     const ready = this.ready(keys, timeoutMs);
     if (ready !== undefined) await ready;
+    this.#batch.flush();
+    this.#sharedBatch.flush();
     return new Promise((resolve, reject) => {
       this.#sender.send(call, new PendingRequest(keys, timeoutMs, keepsAlive, resolve, reject));
     });
