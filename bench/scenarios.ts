@@ -223,7 +223,7 @@ export const scenarios: readonly Scenario[] = [
   only(
     'events',
     'What events cost',
-    'Client CPU of a pair, one after the other, beside a copy of the library whose events are silent: 200 of each in turn in one process, 150 times; medians.',
+    'Client CPU of a pair, one after the other, beside a copy of the library whose events are silent: 200 of each in turn in one process, 150 times, first while nobody listens, then while all channels are heard; medians.',
     {
       trial: { kind: 'events', pairs: 200, turns: 150 },
       columns: ['unheardTimes', 'heardTimes'],
@@ -535,7 +535,7 @@ export const scenarios: readonly Scenario[] = [
   only(
     'used-once',
     '1,000,000 keys used once',
-    'Each is taken and given back once, 500 at a time; then what Redis keeps.',
+    'Each is acquired and released once, 500 at a time; then what Redis keeps.',
     {
       trial: { kind: 'used-once', keys: 1_000_000 },
       columns: ['redisMB', 'perSecond'],

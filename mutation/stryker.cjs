@@ -37,6 +37,7 @@ const all = [
   'test/renewal.test.ts',
   'test/attempts.test.ts',
   'test/held-lock.test.ts',
+  'test/lease.test.ts',
   'test/queue.test.ts',
   'test/acquire.test.ts',
   'test/acquire-shared.test.ts',
@@ -48,7 +49,7 @@ const all = [
 
 /** What the first pass has of it: the lock itself. What is made of locks is left to the second pass. */
 const core =
-  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
+  /contract\/(acquire|callback|close|extend|lock|queue-order|release|run|rw-lock|self-wait|semaphore|waiting)\.|validity|test\/(renewal|attempts|held-lock|lease|queue|acquire(-shared)?)\.|mutex-(queue|machine)|simulation/;
 
 /** The simulation runs the queue and the embedded machine, with everything else of its own. */
 const testsOf = (file) => all.filter((each) => each !== simulation || /queue|machine/.test(file));

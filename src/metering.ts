@@ -136,7 +136,9 @@ function labelsOf({ name, kind }: LockEvent): Labels {
 
 function acquireLabelsOf(event: AcquireEvent): Labels {
   const { outcome, queued, attempts, error } = event;
-  const contended = queued! || attempts! > 1 || outcome === 'busy' || outcome === 'timeout';
+  // What is aborted after an attempt was waiting, for a pause to end or for an answer.
+  const waited = queued! || attempts! > 1 || (outcome === 'aborted' && attempts! > 0);
+  const contended = waited || outcome === 'busy' || outcome === 'timeout';
   const labels = { ...labelsOf(event), outcome: outcome!, contended };
   return error === undefined ? labels : { ...labels, 'error.type': errorType(error) };
 }

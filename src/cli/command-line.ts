@@ -1,5 +1,6 @@
 // What was typed: one table of all options, parsed by node:util, and checked before anything is connected.
 import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { lockKeys } from '../keys';
 import { usage } from './exit';
 import { durationOf } from './text';
 
@@ -43,6 +44,8 @@ export interface Shape {
   readonly options: readonly OptionName[];
   /** How many operands, at least and at most. */
   readonly operands: readonly [least: number, most: number];
+  /** Whether the operands are keys of locks. */
+  readonly keys: boolean;
   /** Whether a command to run follows `--`. */
   readonly runs: boolean;
 }
@@ -71,7 +74,7 @@ export function parse(argv: readonly string[]): CommandLine {
   }
 }
 
-/** @throws {Exit} what the command does not take, or does not do without. */
+/** @throws {Exit | TypeError | RangeError} what the command does not take, or does not do without; what can be no key. */
 export function check(line: CommandLine, shape: Shape): void {
   for (const name of Object.keys(line.values)) {
     const isOurs = name in globals || shape.options.includes(name as OptionName);
@@ -83,6 +86,7 @@ export function check(line: CommandLine, shape: Shape): void {
   if (count > most) throw usage(`${line.name}: too many operands: ${JSON.stringify(line.operands[most])}`);
   if (shape.runs && !line.command?.length) throw usage(`${line.name}: no command to run: … -- command args…`);
   if (!shape.runs && line.command !== undefined) throw usage(`${line.name} runs no command`);
+  if (shape.keys) lockKeys(line.operands, line.values.prefix ?? '');
 }
 
 /** Ms. */

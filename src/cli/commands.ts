@@ -22,6 +22,7 @@ export const commands: Readonly<Record<string, Command>> = {
   run: {
     options: ['wait', 'no-wait', 'ttl', 'shared', 'permits', 'busy-code', 'kill-after', 'foreground'],
     operands: [1, 100],
+    keys: true,
     runs: true,
     usage:
       'run [-w 30s | -n] [--ttl 10s] [--shared] [--permits 1/3] [-E 75] [--kill-after 5s] [--foreground] KEY… -- command args…',
@@ -43,6 +44,7 @@ The command sees LOCK_KEY, LOCK_FENCE and LOCK_OWNER. Exit: the command's own co
   once: {
     options: ['every', 'offset', 'ttl', 'kill-after', 'foreground'],
     operands: [1, 1],
+    keys: true,
     runs: true,
     usage: 'once --every 1d [--offset 3h] [--ttl 10s] [--kill-after 5s] [--foreground] KEY -- command args…',
     about: 'run a command once a slot, over all hosts',
@@ -56,6 +58,7 @@ Where the slot's job has run, or runs, it exits with 0 and a note.`,
   elect: {
     options: ['ttl', 'kill-after', 'foreground'],
     operands: [1, 1],
+    keys: true,
     runs: true,
     usage: 'elect [--ttl 10s] [--kill-after 5s] [--foreground] NAME -- command args…',
     about: 'run a command on one host at a time, for as long as it leads',
@@ -67,6 +70,7 @@ The command is ended when leadership is lost, and run anew in the next term. It 
   ls: {
     options: ['scan', 'json'],
     operands: [0, 1],
+    keys: false,
     runs: false,
     usage: 'ls [PREFIX] [--scan] [--json]',
     about: 'list the locks',
@@ -79,6 +83,7 @@ Without --scan: what processes with \`register: true\`, and these commands, hold
   show: {
     options: ['json'],
     operands: [1, 1],
+    keys: true,
     runs: false,
     usage: 'show KEY [--json]',
     about: 'one lock: its holders and its queue',
@@ -89,6 +94,7 @@ Without --scan: what processes with \`register: true\`, and these commands, hold
   release: {
     options: ['id', 'yes', 'force'],
     operands: [1, 1],
+    keys: true,
     runs: false,
     usage: 'release KEY --id ID [--yes] | --force',
     about: 'take a lock away from its holder',
@@ -102,16 +108,19 @@ Prints {key, id, released}; exits with 1 where nothing was released.`,
   top: {
     options: ['scan'],
     operands: [0, 1],
+    keys: false,
     runs: false,
-    usage: 'top [PREFIX]',
+    usage: 'top [PREFIX] [--scan]',
     about: 'watch the locks, those with trouble first',
-    details: '  q                  ends it',
+    details: `  --scan             look at every key, as ls --scan does
+  q                  ends it`,
     examples: ['redis-exp-lock top app:'],
     run: top,
   },
   doctor: {
     options: ['json'],
     operands: [0, 0],
+    keys: false,
     runs: false,
     usage: 'doctor [--json]',
     about: 'what may go wrong with locks on this server',
@@ -123,6 +132,7 @@ Exit: 0, 1 with a warning, 2 with a failure. --prefix says where the locks are.`
   serve: {
     options: ['port', 'actions'],
     operands: [0, 0],
+    keys: false,
     runs: false,
     usage: 'serve [--port 7400] [--actions]',
     about: 'the live page, for this host',

@@ -38,8 +38,20 @@ export function placeOf({ values }: CommandLine): { readonly url: URL } | { read
   if (url === undefined || !/^(rediss?|valkeys?):$/.test(url.protocol) || url.hostname === '') {
     throw usage('--url (or REDIS_URL): an address such as redis://127.0.0.1:6379');
   }
+  if (!isDecodable(url.username) || !isDecodable(url.password)) {
+    throw usage('--url (or REDIS_URL): a % in the name or the password is written %25');
+  }
   url.protocol = url.protocol.replace('valkey', 'redis');
   return { url };
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** @throws {Exit} it cannot be reached, or there is no client. */

@@ -34,10 +34,12 @@ export async function perform(argv: readonly string[]): Promise<number> {
 }
 
 async function execute(line: CommandLine): Promise<number> {
-  const { name, values } = line;
+  const { values } = line;
+  const isHelp = values.help === true || line.name === 'help';
+  const name = line.name === 'help' ? line.operands[0] : line.name;
   if (values.version) return said(versionOf());
   const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
-  if (values.help || name === 'help') return said(command === undefined ? overview() : helpOf(command));
+  if (isHelp) return said(command === undefined ? overview() : helpOf(command));
   if (name === undefined) throw usage('no command');
   if (command === undefined) throw usage(`there is no command ${JSON.stringify(name)}`);
   check(line, command);

@@ -13,7 +13,8 @@ const units: readonly (readonly [string, number])[] = [
 export function durationOf(text: string): number | undefined {
   const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text) ?? [];
   if (number === undefined) return undefined;
-  return Math.round(Number(number) * units.find(([name]) => name === unit)![1]);
+  const ms = Math.round(Number(number) * units.find(([name]) => name === unit)![1]);
+  return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
 /** The two largest units. */

@@ -214,7 +214,7 @@ async function tellHolder({ withLock }: Session, keys: readonly string[]): Promi
 /** @returns the exit code: 0 where the slot's job is done, or under way elsewhere. */
 export async function once(line: CommandLine): Promise<number> {
   const every = msOf(line, 'every');
-  if (every === undefined || every < 1000) throw usage('once: --every DURATION is missing, at least 1s');
+  if (every === undefined || every < 1000) throw usage('once: --every takes a duration of at least 1s, and is needed');
   const offset = msOf(line, 'offset') ?? 0;
   placeOf(line);
   const terms = termsOf(line);

@@ -1,5 +1,5 @@
 // ls, show, top, release: what there is, and taking a lock away.
-import { createInterface } from 'node:readline/promises';
+import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError } from '../errors';
 import { lockKey } from '../keys';
@@ -8,6 +8,7 @@ import type { LockState } from '../state';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 import { type Session, withSession } from './session';
+import { codeOf } from './signals';
 import { cut, duration, fitted, json, note, paint, plain, print, table } from './text';
 
 export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
@@ -201,8 +202,25 @@ export async function release(line: CommandLine): Promise<number> {
 async function confirm(key: string): Promise<void> {
   if (!process.stdin.isTTY || !process.stderr.isTTY)
     throw usage('release: prompts at a terminal; without one it needs --yes');
-  const prompt = createInterface({ input: process.stdin, output: process.stderr });
-  const typed = await prompt.question(`Type the key to take it away from its holder (${plain(key)}): `);
-  prompt.close();
+  const typed = await answerTo(`Type the key to take it away from its holder (${plain(key)}): `);
   if (typed !== key) throw new Exit(exitCodes.failed, 'not the key: nothing was changed');
+}
+
+/** '' at the end of the input. @throws {Exit} an interrupt. */
+async function answerTo(question: string): Promise<string> {
+  const prompt = createInterface({ input: process.stdin, output: process.stderr });
+  let hasLine = false;
+  try {
+    return await new Promise((resolve, reject) => {
+      prompt.once('SIGINT', () => reject(new Exit(codeOf('SIGINT'))));
+      prompt.once('close', () => resolve(''));
+      prompt.question(question, (typed) => {
+        hasLine = true;
+        resolve(typed);
+      });
+    });
+  } finally {
+    if (!hasLine) process.stderr.write('\n');
+    prompt.close();
+  }
 }

@@ -34,7 +34,7 @@ import { WakeUps } from './wake-ups';
 /** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
 const mostRequestsPerSecond = 1250;
 /**
- * Its entries expire after twice as long without a sign, but after 10 s at most: Redis believes no deadline that is further away by its
+ * Its entries expire after twice as long without a request, but after 10 s at most: Redis accepts no deadline that is further away by its
  * clock, which may be set. So there is time for one request that is lost to be made again before they do.
  */
 const mostPollMs = 8000;

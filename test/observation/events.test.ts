@@ -24,7 +24,8 @@ describe('events', () => {
       expect(event!.waitedMs).to.be.within(0, 20_000);
       expect((event!.error as any)?.code).to.equal(code);
       expect(errors).to.deep.equal(code === undefined ? [] : [event!.error]);
-      expect(event!.queued || event!.attempts! > 1 || ['busy', 'timeout'].includes(outcome)).to.equal(contended);
+      const hasWaited = event!.queued || event!.attempts! > 1 || (outcome === 'aborted' && event!.attempts === 1);
+      expect(hasWaited || ['busy', 'timeout'].includes(outcome)).to.equal(contended);
       if (outcome === 'granted') expect(event!.fence).to.be.greaterThan(0);
       else expect(event!.fence).to.equal(0);
       if (outcome === 'busy' && code === undefined) expect(event!.result).to.equal(null);

@@ -147,6 +147,21 @@ export const scenes: readonly Scene[] = [
     },
   },
   {
+    what: 'a signal that aborts the pause after the first attempt',
+    kind: 'mutex',
+    outcome: 'aborted',
+    code: 'ERR_LOCK_LOST',
+    contended: true,
+    async play(observe) {
+      const { signal, abort } = aborter();
+      observe();
+      const polling = { maxRetries: 9, retryTimeout: 60_000, maxRetryTimeout: 60_000, signal };
+      const waiting = failure(factory(seized()).promise(key, polling));
+      setTimeout(() => abort(new redisExpLock.LockLostError('another lock')), 5);
+      await waiting;
+    },
+  },
+  {
     what: 'a signal that had aborted before, without an Error',
     kind: 'mutex',
     outcome: 'aborted',

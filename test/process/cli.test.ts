@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { expect } from 'chai';
 import { stub } from 'sinon';
 import { check, parse, permitsOf } from '../../src/cli/command-line';
@@ -317,6 +318,12 @@ describe('the command line', function () {
         ['run', '--wat', key, '--', 'true'],
         ['once', key, '--', 'true'],
         ['ls', '--store', 'memory'],
+        ['ls', '--url', 'redis://:100%@127.0.0.1'],
+        ['run', '', '--', 'true'],
+        ['once', '--every', '1d', `${key}:queue`, '--', 'true'],
+        ['elect', key, '--ttl', '999999999999d', '--', 'true'],
+        ['show', 'k'.repeat(1024), '--prefix', 'p'],
+        ['release', '}', '--force'],
       ];
       const ended: Ended[] = [];
       for (const args of wrong) ended.push(await typed('--url', url, ...args));
@@ -440,6 +447,36 @@ describe('the command line', function () {
     expect(fitted(rows, 120, [3, 2, 1])[0]).to.contain('ID');
   });
 
+  it('release: at the prompt another text, the end of the input and an interrupt change nothing: 1, 1 and 130', async () => {
+    await client.set(key, 'token', { PX: 60_000 });
+    const { isTTY } = process.stderr;
+    process.stderr.isTTY = true;
+    const codes: (number | null)[] = [];
+    for (const keys of ['other\r', '\x04', '\x03']) {
+      const terminal = Object.assign(new PassThrough(), { isTTY: true });
+      const stdin = stub(process, 'stdin').get(() => terminal);
+      terminal.write(keys);
+      const { code, err } = await typed('release', key, '--id', '79bead8e').finally(() => stdin.restore());
+      codes.push(code);
+      expect(err).to.contain('Type the key');
+    }
+    process.stderr.isTTY = isTTY;
+    expect(codes).to.deep.equal([1, 1, 130]);
+    expect(await token()).to.equal('token');
+  });
+
+  it('help, and --help, of a command: its usage', async () => {
+    for (const line of [
+      ['help', 'run'],
+      ['run', '--help'],
+    ]) {
+      const { code, out } = await typed(...line);
+      expect(code).to.equal(0);
+      expect(out).to.contain(`redis-exp-lock ${commands.run!.usage}`);
+    }
+    expect((await typed('help')).out).to.contain('redis-exp-lock COMMAND --help');
+  });
+
   it('every example of the help is a line that its command takes, and its usage names all of its options', () => {
     for (const [name, command] of Object.entries(commands)) {
       expect(command.examples.length, name).to.be.greaterThan(0);
@@ -448,6 +485,7 @@ describe('the command line', function () {
         expect(line.name).to.equal(name);
         check(line, command);
       }
+      for (const option of command.options) expect(command.usage + command.details, name).to.contain(option);
     }
   });
 });

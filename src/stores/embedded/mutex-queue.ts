@@ -86,7 +86,7 @@ export function mustYield(row: Row, handOffs: number, windowMs: number, nowMs: n
   return true;
 }
 
-/** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller gives signs. */
+/** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller polls. */
 export function markPoll(rows: readonly Row[], pauseMs: number | undefined, nowMs: number): void {
   if (pauseMs === undefined) return;
   const ms = Math.max(Math.ceil(pauseMs), 1);
