@@ -73,8 +73,7 @@ export function libraryTimers(): () => number {
         open.delete(timer);
         callback(...args);
       }, ms);
-      const [, , caller] = new Error().stack!.split('\n');
-      if (/\/src\//.test(caller!)) open.add(timer);
+      if (/\/src\//.test(fileOfCaller())) open.add(timer);
       return timer;
     },
     clearTimeout(timer: NodeJS.Timeout | undefined) {
@@ -85,7 +84,7 @@ export function libraryTimers(): () => number {
   Object.assign(globalThis, watched);
   const before = forgetTimers;
   forgetTimers = () => {
-    ofTest.enterWith(undefined);
+    ofTest.disable(); // a storage that was used once makes every promise of the process dearer
     // A fake clock may have been restored meanwhile, and this with it.
     if (globalThis.setTimeout === (watched.setTimeout as unknown)) globalThis.setTimeout = set;
     if (globalThis.clearTimeout === watched.clearTimeout) globalThis.clearTimeout = clear;
@@ -93,6 +92,18 @@ export function libraryTimers(): () => number {
     before();
   };
   return () => open.size;
+}
+
+/** Of the function that called the one that asks. Without a stack as text, which would be looked up in the source maps. */
+function fileOfCaller(): string {
+  const { prepareStackTrace, stackTraceLimit } = Error;
+  try {
+    Error.stackTraceLimit = 3;
+    Error.prepareStackTrace = (_, sites) => sites[2]?.getFileName();
+    return (new Error().stack as string | undefined) ?? '';
+  } finally {
+    Object.assign(Error, { prepareStackTrace, stackTraceLimit });
+  }
 }
 
 /** After each test: no timers are counted any more. */
@@ -113,7 +124,11 @@ export function timersOfThisTest(): { count(): number; stop(): void } {
     },
     destroy: (id) => void open.delete(id),
   }).enable();
-  return { count: () => open.size, stop: () => void hook.disable() };
+  const stop = (): void => {
+    hook.disable();
+    ofTestWithClients.disable();
+  };
+  return { count: () => open.size, stop };
 }
 
 /** Tells what was published on a diagnostics channel while `work` ran. */

@@ -68,7 +68,7 @@ describe('many waiters (H81)', function () {
   }
 
   for (const [prefer, crowd] of [
-    ['writer', 4_000],
+    ['writer', 2_000],
     ['fair', 1_000],
     ['reader', 1_000],
   ] as const) {

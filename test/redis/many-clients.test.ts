@@ -40,7 +40,7 @@ async function left(refs: readonly WeakRef<object>[], most: number): Promise<num
     await turn(); // what was dereferenced stays to the end of its turn
     globalThis.gc!();
     await turn();
-    if (alive() > most) await sleep(250); // a timer may have to end first, and a collection is a tenth of a second of the processor
+    if (alive() > most) await sleep(1_000); // a timer may have to end first, and a collection is a tenth of a second of the processor
     return alive() <= most;
   };
   await waitFor(collected, { timeoutMs: 15_000 }).catch(() => {});

@@ -32,7 +32,7 @@ async function main(): Promise<void> {
       }),
     );
     await Promise.all(jobs);
-    await sleep(40 * Math.random()); // a timer that fires early, and late
+    await sleep(120 * Math.random()); // a timer that fires early, and late
   }
   client.destroy();
   process.disconnect();
