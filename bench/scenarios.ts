@@ -223,7 +223,7 @@ export const scenarios: readonly Scenario[] = [
   only(
     'events',
     'What events cost',
-    'Client CPU of a pair, one after the other, beside a copy of the library whose events are silent: 200 of each in turn in one process, 150 times; medians.',
+    'Client CPU of a pair, one after the other, beside a copy of the library whose events are silent: 200 of each in turn in one process, 150 times, first while nobody listens, then while all channels are heard; medians.',
     {
       trial: { kind: 'events', pairs: 200, turns: 150 },
       columns: ['unheardTimes', 'heardTimes'],

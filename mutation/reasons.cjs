@@ -9,12 +9,7 @@ const reasons = {
     { code: 'last?.sent !== sent', to: 'last.sent', why: 'equivalent after the first grant of a process' },
   ],
   'src/renewal.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
-  'src/lease.ts': [
-    { code: "checkValue('lifetime'", to: '""', why: 'the text of a message' },
-    { code: 'nextTick(callback', why: 'in memory no release fails: test/redis has it' },
-    { code: 'writable: true', why: 'only for those that replace a method, as spies do' },
-    { code: 'configurable: true', why: 'only for those that replace a method, as spies do' },
-  ],
+  'src/lease.ts': [{ code: 'configurable: true', why: 'only for those that redefine a method of all leases' }],
   'src/upkeep.ts': [
     { code: 'lifetimeMs === null || overMs', to: 'false', why: 'equivalent: what has no end is never late' },
     { code: 'earlier(reply.sent, overMs)', to: 'true', why: 'equivalent: the end before it is past' },

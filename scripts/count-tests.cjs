@@ -7,7 +7,7 @@ const { join, relative, sep } = require('node:path');
 
 const root = join(__dirname, '..');
 const abouts = {
-  '': 'this package as a whole: its docs, structure, errors, environment',
+  '': 'parts of the lock by themselves, and this package as a whole: docs, structure, errors, environment',
   contract: 'what every client and store promises',
   redis: 'scripts, wire format, queues, clients and servers in every state',
   embedded: 'memory and shared memory, with processes that are killed',

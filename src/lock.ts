@@ -11,6 +11,7 @@ import {
   type Settings,
   settle,
   settleDrain,
+  settleWait,
   type WaitOptions,
 } from './options';
 import { acquireLease, optionsThenFunction, tryLease } from './run';
@@ -164,7 +165,7 @@ export class Lock {
   }
 
   #settle(options: unknown): Settings {
-    const settings = settle(options, this.#settings);
+    const settings = settleWait(options, this.#settings);
     this.#refuseIfLocked();
     return settings;
   }

@@ -303,6 +303,13 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
   return settings;
 }
 
+const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal } = rules;
+const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
+/** @internal As `settle`, for a call that can say how to wait, and nothing else: all other options are those of its object. */
+export function settleWait(options: unknown, base: Settings): Settings {
+  return options === undefined ? base : settle(optionsOf<WaitOptions>(options, waitRules), base);
+}
+
 /** @internal The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
   if (options === undefined) return {} as T;
@@ -318,7 +325,10 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
 }
 
 function objectOf(options: unknown): Record<string, unknown> {
-  if (isClient(options) || (Array.isArray(options) && options.some(isClient))) throw misplacedClient();
+  if (isClient(options) || (Array.isArray(options) && options.some(isClient))) {
+    // It is not shown: it may know a password.
+    throw optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
+  }
   if (typeof options === 'object' && options !== null && !Array.isArray(options)) {
     return options as Record<string, unknown>;
   }
@@ -339,12 +349,7 @@ function isClient(value: unknown): boolean {
   return isStore || [evalSha, evalsha, customCommand].some((method) => typeof method === 'function');
 }
 
-/** It is not shown: it may know a password. */
-function misplacedClient(): Error {
-  return optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
-}
-
-/** @internal Throws unless `value` is the kind of value, and within the range, that the rule asks for. */
+/** @internal Throws unless the rule permits `value`. */
 export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!isOfKind(rule, value)) throw optionError(name, rule.expected, value);
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');

@@ -11,6 +11,7 @@ import {
   type Settings,
   settle,
   settleDrain,
+  settleWait,
   takeOwn,
   textRule,
   type WaitOptions,
@@ -139,7 +140,11 @@ function settleOwn(options: unknown, base: Settings): Settings {
 async function changeTo(lease: RWLease, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {
   const held = heldLockOf(lease);
   const { settings } = held.context;
-  return changeInPlace(held, kind, settle(options, kind === 'shared' ? { ...settings, signal: undefined } : settings));
+  return changeInPlace(
+    held,
+    kind,
+    settleWait(options, kind === 'shared' ? { ...settings, signal: undefined } : settings),
+  );
 }
 
 const rwLeaseMethods: object = Object.create(leaseMethods, {

@@ -80,6 +80,20 @@ describeEach('Lock', (here) => {
     await lock.unlock();
   });
 
+  it('H12: `lock` and `synchronize` take what says how to wait; all else is the constructor’s, and refused', async () => {
+    for (const options of [{ lifetime: 5 }, { prefix: 'a' }, { redis: here.redis }, { owner: 'a' }, { nonsense: 1 }]) {
+      for (const call of [
+        lock.lock(options as object),
+        lock.synchronize(options as object, () => expect.fail('locked')),
+      ]) {
+        expect(await failure(call))
+          .to.be.instanceOf(TypeError)
+          .and.to.include({ code: 'ERR_LOCK_OPTION' });
+      }
+    }
+    expect(await here.holder(key)).to.equal(null);
+  });
+
   it('keyLocked and keyOwned are Redis’s word', async () => {
     const other = new Lock(key, { redis: here.elsewhere });
     expect([await lock.keyLocked(), await lock.keyOwned()]).to.deep.equal([false, false]);

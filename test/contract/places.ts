@@ -11,7 +11,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import type redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
-import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
+import { type Client, connect, newClient, type RedisServer, startRedis } from '../support/redis';
 import { startBridge } from '../support/upstash';
 import { embeddedPlaces, stranger } from './embedded-places';
 import { quorum } from './quorum-place';
@@ -177,8 +177,7 @@ function dialNodeRedis(packageName: string): Dial {
 
 /** A client of an older major, with the words of the newest where they were others. */
 async function dialOlder(packageName: string, url: string): Promise<Client> {
-  const { createClient } = require(packageName);
-  const client = createClient({ url });
+  const client = newClient({ url }, require(packageName));
   client.on('error', () => {});
   client.destroy ??= () => void client.disconnect().catch(() => {});
   await client.connect();

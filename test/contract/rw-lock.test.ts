@@ -416,6 +416,16 @@ describeEach('RWLock', (here) => {
       });
     });
 
+    it('H12: upgrade takes what says how to wait; all else is refused, and it reads on', async () => {
+      const lease = await make().acquireRead();
+      for (const options of [{ lifetime: 60_000 }, { fencing: false }, { prefix: 'a' }, { minReplicas: 1 }]) {
+        const error = await failure(lease.upgrade(options as redisExpLock.WaitOptions));
+        expect(error).to.be.instanceOf(TypeError).and.to.include({ code: 'ERR_LOCK_OPTION' });
+      }
+      expect(lease.mode).to.equal('read');
+      expect(await lease()).to.equal(true);
+    });
+
     it('an upgrade that was given up leaves the reader as it was, and others may read', async () => {
       const [mine, other] = [await make().acquireRead(), await elsewhere().acquireRead()];
       const { fence } = mine;

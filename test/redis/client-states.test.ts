@@ -6,11 +6,10 @@
 import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { createClient } from 'redis';
 import redisExpLock from '../../src/index';
 import { reset } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
-import { type Client, type ClientOptions, recordCommands } from '../support/redis';
+import { type Client, type ClientOptions, newClient, recordCommands } from '../support/redis';
 import { backendError, grantsOf, LONG_MS, REDIAL, unreachable, useStage } from './faults';
 import { isAcquire, lossOf, rejectionOf } from './holding';
 
@@ -96,7 +95,7 @@ describe('a client that is not connected', () => {
   const stage = useStage();
 
   function unconnected(options: ClientOptions = REDIAL): Client {
-    const client = createClient({ ...options, url: stage.proxy.url }) as unknown as Client;
+    const client = newClient({ ...options, url: stage.proxy.url });
     client.on('error', () => {});
     return stage.owns(client);
   }

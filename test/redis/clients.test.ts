@@ -86,7 +86,8 @@ describe('a client of its kind', () => {
     const supported = ['node-redis', 'ioredis', 'Valkey GLIDE', '@upstash/redis', 'RedisClient'];
 
     async function isRefused(redis: any): Promise<void> {
-      const error = await rejectionOf(redisExpLock({ redis }).promise(uniqueKey()));
+      const error = await rejectionOf(redisExpLock().promise(uniqueKey(), { redis }));
+      expect(() => redisExpLock({ redis })).to.throw(TypeError, error.message);
       expect(error).to.be.instanceOf(TypeError);
       expect(error.code).to.equal('ERR_LOCK_OPTION');
       for (const name of supported) expect(error.message).to.contain(name);
@@ -111,6 +112,16 @@ describe('a client of its kind', () => {
     it('ioredis: a pipeline is refused', async () => {
       for (const kind of ioredisKinds) await isRefused((await ioredis(kind)).pipeline());
     });
+  });
+
+  it('a client that has subscribed, on a connection that takes nothing else: an error for good, at once', async () => {
+    const clients = [...ioredisKinds.slice(1).map((kind) => ioredis(kind)), nodeRedis('redis-4'), nodeRedis('redis-5')];
+    for (const redis of await Promise.all(clients)) {
+      await redis.subscribe('news', () => {});
+      const error = await backendError(redisExpLock({ redis }).promise(uniqueKey(), { timeout: LONG_MS }));
+      expect(error.message).to.match(/subscribe/i);
+      expect(error.retryable).to.equal(false);
+    }
   });
 
   it('Bun’s client, or what has its `send`: works (the contract suites run on it in integrations)', async () => {

@@ -172,7 +172,7 @@ describe('Upstash', () => {
 
   it('a pipeline, a transaction and minReplicas are refused by name', async () => {
     for (const redis of [dial().pipeline(), dial().multi()]) {
-      const error = await rejectionOf(redisExpLock({ redis: redis as any }).promise(key));
+      const error = await rejectionOf(redisExpLock().promise(key, { redis: redis as any }));
       expect(error).to.include({ code: 'ERR_LOCK_OPTION' });
       expect(error.message).to.contain('@upstash/redis');
     }

@@ -13,7 +13,8 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { connect as dial, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createClient, ErrorReply, type RedisClientOptions } from 'redis';
+import * as redis from 'redis';
+import { type createClient, ErrorReply, type RedisClientOptions } from 'redis';
 import type { RedisMemoryServer } from 'redis-memory-server';
 import { cont, exited, freePort, kill9, stop, track, waitFor } from './processes';
 
@@ -63,12 +64,34 @@ function redisMemoryServer(): typeof import('redis-memory-server') {
 /** A connected node-redis client, closed by the root hooks. Its errors are swallowed: a test sees them at its commands. */
 export async function connect(urlOrPort: string | number, options: ClientOptions = {}): Promise<Client> {
   const url = typeof urlOrPort === 'number' ? urlOf(urlOrPort) : urlOrPort;
-  const client = createClient({ ...options, url }) as unknown as Client;
+  const client = newClient({ ...options, url });
   client.on('error', () => {}); // without a listener a dropped socket ends the process
   clients.add(client); // before connecting, which may never end: a client redials for ever
   await client.connect();
   return client;
 }
+
+/**
+ * As `createClient` makes one, of this package or an older major. That makes a class with all commands for each address that differs
+ * from the last, which takes fifty times as long as all the rest; a duplicate has the class of its original.
+ */
+export function newClient(options: ClientOptions & { url: string }, { createClient: make }: Package = redis): Client {
+  const { RESP, modules, functions, scripts } = options;
+  if (modules ?? functions ?? scripts) return make(options);
+  const known = originals.get(make) ?? new Map<unknown, Client>();
+  originals.set(make, known);
+  const original = known.get(RESP) ?? make(RESP === undefined ? {} : { RESP });
+  known.set(RESP, original);
+  const client = original.duplicate(options as object) as unknown as Client;
+  return '_self' in client ? Object.create(client) : client; // so does createClient, from 5 on
+}
+
+interface Package {
+  createClient(options: object): any;
+}
+
+/** By how they were made and their RESP; nobody connects them. */
+const originals = new Map<unknown, Map<unknown, Client>>();
 
 /** Closes every client that is still open; may be called at any time, and again. */
 export function closeAll(): void {

@@ -33,6 +33,9 @@ const lasting = [
 ];
 const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 
+/** ioredis 5, iovalkey: what they say instead of sending a command. The client was given to us for good. */
+const onlySubscribes = /in subscriber mode/;
+
 /** The client's error as ours. */
 export function refusal(error: unknown, key: Key): LockBackendError {
   if (error instanceof LockBackendError) return error;
@@ -41,7 +44,10 @@ export function refusal(error: unknown, key: Key): LockBackendError {
   const redisCode = codeOf(text);
   const message = `Redis refused ${describe(key)}: ${text}`;
   // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
-  if (redisCode === undefined) return new LockBackendError(message, { key, cause, unknown: true });
+  if (redisCode === undefined) {
+    const mayRun = !onlySubscribes.test(text);
+    return new LockBackendError(message, { key, cause, unknown: mayRun, retryable: mayRun });
+  }
   const retryable = temporary.has(redisCode) || /max number of clients/i.test(text);
   return new LockBackendError(message, { key, cause, redisCode, retryable });
 }
