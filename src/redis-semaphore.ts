@@ -159,7 +159,7 @@ export class RedlockMutex extends Lock {
   protected async _refresh(): Promise<boolean> {
     const lost: Node[] = [];
     const extended = await this.#count(async (node) => {
-      const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#nodeTimeoutMs };
+      const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#waitFor(1 / 4) };
       const reply = await node.extend(request).catch(() => undefined);
       // A node that is silent is not asked twice: the next refresh of the others must not come too late.
       if (reply !== undefined && reply.outcome !== 'extended') lost.push(node);
@@ -203,9 +203,14 @@ export class RedlockMutex extends Lock {
     return Math.floor(this._clients.length / 2) + 1;
   }
 
-  /** What a silent node may cost: far less than the lock lasts. */
+  /** What a silent node may cost: far less than the lock lasts. A refresh waits longer: giving up too early loses the lock. */
   get #nodeTimeoutMs(): number {
-    return Math.min(commandTimeoutMs, Math.max(10, Math.floor(this._acquireOptions.lockTimeout / 8)));
+    return this.#waitFor(1 / 8);
+  }
+
+  /** A share of lockTimeout, in ms. */
+  #waitFor(share: number): number {
+    return Math.min(commandTimeoutMs, Math.max(10, Math.floor(this._acquireOptions.lockTimeout * share)));
   }
 
   #keysOf(node: Node): string {
