@@ -160,9 +160,10 @@ export class RedlockMutex extends Lock {
     const lost: Node[] = [];
     const extended = await this.#count(async (node) => {
       const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#nodeTimeoutMs };
-      const isExtended = (await node.extend(request).catch(() => undefined))?.outcome === 'extended';
-      if (!isExtended) lost.push(node);
-      return isExtended;
+      const reply = await node.extend(request).catch(() => undefined);
+      // A node that is silent is not asked twice: the next refresh of the others must not come too late.
+      if (reply !== undefined && reply.outcome !== 'extended') lost.push(node);
+      return reply?.outcome === 'extended';
     });
     if (extended < this.#majority) {
       await this._release();

@@ -1,6 +1,6 @@
 // The rights of docs/operations.md, each tried without being used: by ACL DRYRUN, or by a script where that is not permitted.
 import { companionOf, fenceKey } from '../keys';
-import { processesKey, processKey } from '../operator';
+import { isOfRegistry, processesKey, processKey } from '../operator';
 import type { Finding, Send } from './finding';
 
 interface Right {
@@ -8,6 +8,8 @@ interface Right {
   /** What is missing without it, where locks work all the same. */
   readonly onlyFor?: string;
 }
+
+const channel = 'redis-exp-lock:1:doctor';
 
 function rightsFor(prefix: string): Right[] {
   const key = `${prefix}redis-exp-lock-doctor`;
@@ -30,9 +32,9 @@ function rightsFor(prefix: string): Right[] {
     words('ZREM', queue, 'a'),
     words('ZRANGE', queue, '0', '1'),
     words('ZRANGEBYSCORE', queue, '0', '1'),
-    words('PUBLISH', 'redis-exp-lock:1:doctor', 'a'),
-    words('SUBSCRIBE', 'redis-exp-lock:1:doctor'),
-    words('UNSUBSCRIBE', 'redis-exp-lock:1:doctor'),
+    words('PUBLISH', channel, 'a'),
+    words('SUBSCRIBE', channel),
+    words('UNSUBSCRIBE', channel),
     words('ZSCORE', key, 'a'),
     words('ZREMRANGEBYSCORE', key, '0', '1'),
     words('GET', processKey('doctor')),
@@ -55,10 +57,20 @@ export async function checkRights(send: Send, prefix: string): Promise<Finding[]
       const check = `right ${nameOf(command)}`;
       if (await isPermitted(command)) return { check, status: 'ok' as const, remedy: '' };
       if (onlyFor !== undefined) return { check, status: 'ok' as const, remedy: `missing, needed only for ${onlyFor}` };
-      const what = `ACL SETUSER <user> +${command[0]!.toLowerCase()}`;
-      return { check, status: 'fail' as const, remedy: `${what}, and the keys and channels of docs/operations.md` };
+      const remedy = ['ACL SETUSER <user>', `+${command[0]!.toLowerCase()}`, ...patternOf(command, prefix)].join(' ');
+      return { check, status: 'fail' as const, remedy };
     }),
   );
+}
+
+/** The keys or channels of docs/operations.md that a command needs besides the right to run it. */
+function patternOf(command: readonly string[], prefix: string): string[] {
+  const of = nameIn(command);
+  if (of === undefined) return [];
+  if (of === channel) return [`'&redis-exp-lock:*'`];
+  if (of === fenceKey) return [`'~${fenceKey}*'`];
+  if (isOfRegistry(of)) return [`'~redis-exp-lock:1:process*'`];
+  return [of.startsWith(prefix) ? `'~${prefix}*'` : `'~{${prefix}*'`];
 }
 
 type Probe = (command: readonly string[]) => Promise<boolean>;
@@ -82,8 +94,13 @@ async function byScript(send: Send): Promise<Probe | undefined> {
   return async (command) => Number(await ask(command).catch(() => 0)) === 1;
 }
 
-function nameOf([name, ...args]: readonly string[]): string {
-  const of = args.find((each) => each.includes('redis-exp-lock'));
+function nameIn(command: readonly string[]): string | undefined {
+  return command.find((each) => each.includes('redis-exp-lock'));
+}
+
+function nameOf(command: readonly string[]): string {
+  const [name] = command;
+  const of = nameIn(command);
   const what = name === 'CONFIG' ? 'config|get' : name!.toLowerCase();
   return of === undefined ? `+${what}` : `+${what} ${of}`;
 }

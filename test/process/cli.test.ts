@@ -407,6 +407,25 @@ describe('the command line', function () {
     await lease.release();
   });
 
+  it('doctor: the remedies of missing rights, typed as they are, are all that is missing', async () => {
+    const setUser = (...rights: string[]): Promise<unknown> =>
+      client.sendCommand(['ACL', 'SETUSER', 'bare', ...rights]);
+    await setUser('on', '>pw', 'resetchannels', '-@all', '+hello', '+auth', '+ping');
+    for (const prefix of ['lk:', '{lk}:']) {
+      const bare = ['--json', '--prefix', prefix, '--url', `redis://bare:pw@127.0.0.1:${server.port}`];
+      await setUser('resetkeys', 'resetchannels');
+      const failed = await typed('doctor', ...bare);
+      expect(failed.code).to.equal(2);
+      for (const { check, status, remedy } of rows(failed.out)) {
+        if (status !== 'fail' || !check.startsWith('right')) continue;
+        expect(remedy).to.match(/^ACL SETUSER <user> \S+( '[~&][^']+')?$/);
+        await setUser(...remedy.replaceAll("'", '').split(' ').slice(3));
+      }
+      const well = await typed('doctor', ...bare);
+      expect(well.code, well.out).to.equal(0);
+    }
+  });
+
   it('the library loads nothing of the tools, however it is loaded', () => {
     const script = `require('tsx/cjs'); require(${JSON.stringify(join(__dirname, '../../src/index.ts'))});
       console.log(Object.keys(require.cache).filter((each) => /src.(cli|page)/.test(each)).length, Object.keys(require.cache).filter((each) => /.src./.test(each)).length);`;

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import Redis from 'ioredis';
 import * as peer from 'redis-semaphore';
+import { spy } from 'sinon';
 import * as shim from '../../src/redis-semaphore';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
@@ -614,6 +615,25 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
     await one.release();
     await Promise.all(waiting);
     expect(order).to.deep.equal([1, 2]);
+  });
+
+  it('RedlockMutex: a refresh asks a silent node once, so that it does not keep the others waiting for their next one', async () => {
+    const servers = await Promise.all([startRedis(), startRedis(), startRedis()]);
+    try {
+      const nodes = servers.map(({ port }) => connect(port));
+      await Promise.all(nodes.map((node) => node.ping()));
+      const mutex = new RedlockMutex(nodes, uniqueKey('node'), { lockTimeout: 1600, refreshInterval: 50 });
+      await mutex.acquire();
+      await servers[2]!.pause();
+      const [live, silent] = [spy(nodes[0]!, 'sendCommand'), spy(nodes[2]!, 'sendCommand')];
+      await waitFor(() => live.callCount >= 4, { what: 'four refreshes' });
+      mutex.stopRefresh();
+      expect(silent.callCount).to.be.within(1, live.callCount);
+      await servers[2]!.resume();
+      await mutex.release();
+    } finally {
+      await Promise.all(servers.map((server) => server.discard()));
+    }
   });
 
   it('RedlockMutex: fences rise, whatever majority granted', async () => {
