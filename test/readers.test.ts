@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import type { Granted } from '../src/member';
 import type { Grant, Mode } from '../src/store';
 import type { Fetch, SharePosition, ShareWaiter } from '../src/wait/place';
-import { mostJoins, Readers, windowMs } from '../src/wait/readers';
+import { mostJoins, Readers, turnMs, windowMs } from '../src/wait/readers';
 
 const fetch: Fetch = { giveUp: () => {} };
 const never = (): never => expect.fail('nothing is sent');
@@ -64,7 +64,7 @@ describe('readers that join', () => {
         const scene = new Scene(prefer);
         scene.waitAndRead();
         scene.readers.close();
-        for (const laterMs of [windowMs / 2, windowMs / 2 - 0.1]) {
+        for (const laterMs of [turnMs / 2, turnMs / 2 - 0.1]) {
           scene.nowMs += laterMs;
           expect(scene.readers.accepts()).to.equal(true);
           scene.join();
@@ -92,8 +92,12 @@ describe('readers that join', () => {
         expect(scene.readers.accepts()).to.equal(false);
       });
 
-      it('nor where they were granted it at once', () => {
-        const scene = new Scene(prefer);
+      it('nor where they were granted it at once: that is open for less long, too', () => {
+        const [scene, late] = [new Scene(prefer), new Scene(prefer)];
+        late.join();
+        late.grant();
+        late.nowMs += windowMs;
+        expect(late.readers.accepts()).to.equal(false);
         scene.join();
         scene.grant();
         expect(scene.readers.accepts()).to.equal(true);
@@ -102,9 +106,9 @@ describe('readers that join', () => {
       });
 
       it('for a third of the lifetime, where that is shorter', () => {
-        const scene = new Scene(prefer, windowMs);
+        const scene = new Scene(prefer, turnMs);
         scene.waitAndRead();
-        scene.nowMs += windowMs / 3;
+        scene.nowMs += turnMs / 3;
         expect(scene.readers.accepts()).to.equal(false);
       });
     });

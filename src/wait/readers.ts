@@ -24,6 +24,8 @@ import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } fr
  * request has no answer, it is too early to be queued behind anybody: then they join, too.
  */
 export const windowMs = 2;
+/** The same after a grant that they had to wait for: a turn of readers, between two writers. */
+export const turnMs = 6;
 /** So many join before the grant, and again after it. */
 export const mostJoins = 64;
 
@@ -48,7 +50,7 @@ export class Readers implements Place, Fetcher {
   accepts(): boolean {
     if (this.#isClosed) return false;
     if (this.#member !== undefined) return this.#member.isOpen;
-    const isOpen = !this.#hasWaited || this.#port.nowMs() - this.#startedMs < windowOf(this.terms);
+    const isOpen = !this.#hasWaited || this.#port.nowMs() - this.#startedMs < windowOf(this.terms, windowMs);
     return isOpen && this.#joinsLeft > 0;
   }
 
@@ -91,7 +93,7 @@ export class Readers implements Place, Fetcher {
       this.#positions.delete(each);
       this.#member.give(each);
     }
-    this.#member.open();
+    this.#member.open(this.#hasWaited ? turnMs : windowMs);
   }
 
   failed(fetch: Fetch, error: LockBackendError): void {
@@ -113,8 +115,8 @@ export class Readers implements Place, Fetcher {
   }
 }
 
-function windowOf({ lifetimeMs }: MemberTerms): number {
-  return Math.min(windowMs, lifetimeMs / 3);
+function windowOf({ lifetimeMs }: MemberTerms, mostMs: number): number {
+  return Math.min(mostMs, lifetimeMs / 3);
 }
 
 export class ReadersMember implements Member {
@@ -143,9 +145,9 @@ export class ReadersMember implements Member {
   }
 
   /** The first of them have it, which takes many of them a while: from now on others join. */
-  open(): void {
+  open(forMs: number): void {
     const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
-    this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms), thirdMs);
+    this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms, forMs), thirdMs);
   }
 
   get isOpen(): boolean {
