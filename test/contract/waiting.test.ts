@@ -91,13 +91,13 @@ describeEach('waiting', (here) => {
     // A connection of its own for each test: what it has learned of the server's clock is true for one clock of ours only.
     beforeEach(async () => {
       connection = await here.connection();
+      withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
     });
 
     // biome-ignore lint/suspicious/noDuplicateTestHooks: timers are counted from a hook that waits for nothing
     beforeEach(() => {
       clock = sinon.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date', 'performance'], now: Date.now() });
       timers = libraryTimers();
-      withLock = redisExpLock({ redis: connection.redis, lifetime: 10_000 }); // its store reads the clock when it is made
     });
 
     afterEach(() => clock.restore());

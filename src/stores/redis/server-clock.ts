@@ -1,12 +1,17 @@
 // What is known of one server's clock, learned from the time in its replies. The offset is never more than it really is:
 // then a request is stale no later than it should be.
 export class ServerClock {
-  /** Server time minus monotonic time, in ms. */
-  offsetMs = Date.now() - performance.now();
+  #offsetMs: number | undefined;
   #isKnown = false;
   /** What was learned last: a batch tells each of its calls the same. */
   #lastServerMs = 0;
   #lastSentMs = 0;
+
+  /** Server time minus monotonic time, in ms. Guessed when it is first needed: a test may have put other clocks in place by then. */
+  get offsetMs(): number {
+    this.#offsetMs ??= Date.now() - performance.now();
+    return this.#offsetMs;
+  }
 
   /** The server's time, or earlier, when our monotonic clock says `monoMs`. */
   serverMs(monoMs: number): number {
@@ -22,8 +27,8 @@ export class ServerClock {
     // Nothing to learn: the least that it may be is not more than (server time − our time of sending).
     if (this.#isKnown && this.offsetMs <= most && this.offsetMs >= most - 1) return;
     const least = serverMs - performance.now();
-    if (!this.#isKnown || this.offsetMs > most) this.offsetMs = least;
-    else this.offsetMs = Math.max(this.offsetMs, least);
+    if (!this.#isKnown || this.offsetMs > most) this.#offsetMs = least;
+    else this.#offsetMs = Math.max(this.offsetMs, least);
     this.#isKnown = true;
   }
 }
