@@ -106,14 +106,19 @@ describeEach('cached', (here) => {
   });
 
   it('a caller’s own timeout ends its own wait alone', async () => {
+    let [begin, finish] = [(): void => {}, (): void => {}];
+    const began = new Promise<void>((resolve) => (begin = resolve));
+    const finished = new Promise<void>((resolve) => (finish = resolve));
     const loading = near.cached(key, { ttl }, async () => {
-      await sleep(300);
+      begin();
+      await finished;
       return slow();
     });
-    await sleep(20);
+    await began;
     expect(await failure(near.cached(key, { ttl, timeout: 40 }, slow))).to.include({ code: 'ERR_LOCK_TIMEOUT' });
     const signal = AbortSignal.timeout(20);
     expect(await failure(far.cached(key, { ttl, signal }, slow))).to.include({ name: 'TimeoutError' });
+    finish();
     expect(await loading).to.deep.equal({ loads: 1 });
   });
 
