@@ -129,7 +129,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
     signal: (held) => held.signal,
   }),
   release: method((held) => held.release()),
-  // A caller that sees 0 after a stall is told of the loss before its timers run.
+  // Where it is 0 after a stall, the signal says so before the timers run.
   remaining: method((held) => (held.check() ? held.remaining() : 0)),
   extend: method(extend),
   detach: method((held) => detach(held)),
