@@ -5,7 +5,7 @@
 // the faces lead to them.
 const { execFileSync } = require('node:child_process');
 const { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } = require('node:fs');
-const { dirname, join, relative, resolve } = require('node:path');
+const { dirname, join, relative, resolve, sep } = require('node:path');
 const { buildSync, transformSync } = require('esbuild');
 
 const root = join(__dirname, '..');
@@ -90,13 +90,6 @@ function* freeNames(program) {
     }
 }
 
-/** The modules that `index` leads to, by their paths in src. */
-function coreModules() {
-  const { metafile } = buildSync({ ...bundled, entryPoints: [join(src, 'index.ts')], write: false, metafile: true });
-  const names = Object.keys(metafile.inputs).map((file) => relative(src, join(root, file)).replace(/\.ts$/, ''));
-  return new Set(names.filter((name) => name !== 'index'));
-}
-
 const bundled = {
   absWorkingDir: root,
   bundle: true,
@@ -106,15 +99,23 @@ const bundled = {
   logLevel: 'error',
 };
 
+/** The modules that `index` leads to, by their paths in src. */
+function coreModules() {
+  const { metafile } = buildSync({ ...bundled, entryPoints: [join(src, 'index.ts')], write: false, metafile: true });
+  const names = Object.keys(metafile.inputs).map((file) => relative(src, join(root, file)).replace(/\.ts$/, ''));
+  return new Set(names.filter((name) => name !== 'index'));
+}
+
 const nameOf = (module) => module.replace(/\W/g, '_');
 
 /** What a file of lib requires of the core comes from core.js; `needed` is told which modules that are. */
 function requiringCore(program, file, core, needed) {
+  const up = '../'.repeat(file.split(sep).length - 1) || './';
   return program.replace(/require\("(\.[^"]+)"\)/g, (text, specifier) => {
     const module = join(dirname(file), specifier).replace(/\.js$/, '');
     if (!core.has(module)) return text;
     needed.add(module);
-    return `require("${join(relative(dirname(file), '.') || '.', 'core.js').replace(/^(?!\.)/, './')}").${nameOf(module)}`;
+    return `require("${up}core.js").${nameOf(module)}`;
   });
 }
 
