@@ -411,7 +411,7 @@ export class Link {
   }
 
   reset(): void {
-    this.#client.resetAndDestroy();
+    resetNow(this.#client);
     this.#server.end(); // not destroyed: what was forwarded before has to arrive
   }
 
@@ -489,7 +489,7 @@ export class Link {
       const mode = this.#proxy.mode().kind;
       if (mode === 'halfOpen' || mode === 'blackHole') this.mute();
       if (this.#mute) return;
-      if (broken) this.#client.resetAndDestroy();
+      if (broken) resetNow(this.#client);
       else this.#client.end();
     });
   }
@@ -620,6 +620,12 @@ function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
     resolve = settle;
   });
   return { promise, resolve };
+}
+
+/** A socket whose end is under way is closed without RST: after a reset, Node 20 would wait for it in its own end, for ever. */
+function resetNow(socket: Socket): void {
+  if (socket.writableEnded) socket.destroy();
+  else socket.resetAndDestroy();
 }
 
 function ignore(): void {}
