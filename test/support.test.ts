@@ -501,6 +501,30 @@ describe('support: child processes', () => {
     expect(await exited(child)).to.deep.equal({ code: null, signal: 'SIGKILL' });
   });
 
+  it('a child whose proxy resets a connection that is ending ends by itself', async () => {
+    const resets = join(dir, 'resets.ts');
+    writeFileSync(
+      resets,
+      `import { connect } from 'node:net';
+       import { startProxy } from ${JSON.stringify(join(__dirname, 'support/fault-proxy'))};
+       void startProxy(Number(process.argv[2])).then((proxy) => {
+         proxy.rule({ match: 'PING' }, {
+           reply(link, reply) {
+             link.cut(reply);
+             link.reset();
+           },
+         });
+         const client = connect(proxy.port, '127.0.0.1', () => client.write('PING\\r\\n'));
+         client.resume().on('error', () => {}).on('close', async () => {
+           await proxy.stop();
+           process.disconnect();
+         });
+       });`,
+    );
+    const { port } = await sharedRedis();
+    expect(await exited(startChild(resets, [String(port)]))).to.deep.equal({ code: 0, signal: null });
+  });
+
   it('waiting for a message of a child that died rejects with its last words', async () => {
     const child = startChild(script);
     await child.receive();
