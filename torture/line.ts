@@ -10,6 +10,7 @@ import {
   type Link,
   type Removable,
 } from '../test/support/fault-proxy';
+import { commandTimeoutMs } from './order';
 
 export interface LossyLine {
   disturb(random: () => number): void;
@@ -33,6 +34,8 @@ export function lossyLine(proxy: FaultProxy): LossyLine {
         () => duplicateRequest(),
         () => duplicateRequest(),
         () => delayReply(random() * 30),
+        () => delayReply(random() * commandTimeoutMs),
+        () => delayReply(random() * commandTimeoutMs),
         () => delayRequest(random() * 30),
         () => delayRequest(random() * 600),
       ];

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import { startCluster } from '../test/support/cluster';
-import { type FaultProxy, startProxy } from '../test/support/fault-proxy';
+import { type Action, type FaultProxy, startProxy } from '../test/support/fault-proxy';
 import { waitFor } from '../test/support/processes';
 import { type RedisServer, startRedis, startReplica } from '../test/support/redis';
 import { startSentinels } from '../test/support/sentinel';
 import { nowMs } from './history';
 import { lossyLine } from './line';
 import type { Failover } from './models';
-import type { Address } from './order';
+import { type Address, commandTimeoutMs } from './order';
 
 export const stores = ['redis', 'shared-memory', 'quorum', 'sentinel', 'cluster'] as const;
 export type StoreName = (typeof stores)[number];
@@ -253,8 +253,31 @@ function lineFaults(proxy: FaultProxy): Fault[] {
     { name: 'nothing travels', weight: 2, run: during(() => proxy.blackHole()) },
     { name: 'no replies', weight: 2, run: during(() => proxy.halfOpen()) },
     { name: 'replies in pieces', weight: 1, run: during(() => proxy.dribble(7, 1)) },
+    { name: 'replies late', weight: 6, run: (between) => repliesLate(proxy, between) },
     { name: 'connections reset', weight: 2, run: async () => proxy.resetAll() },
   ];
+}
+
+/**
+ * Half of the connections hear nothing for a while, and then all at once, in time for their requests. By then other processes
+ * may have had what was granted to them.
+ */
+async function repliesLate(proxy: FaultProxy, between: (from: number, to: number) => number): Promise<void> {
+  const ms = between(0.3, 0.95) * commandTimeoutMs;
+  const endMs = nowMs() + ms;
+  const lateOnes = Math.floor(between(0, 2));
+  const rule = proxy.onCommand(({ connection }) => (connection % 2 === lateOnes ? replyAt(endMs) : undefined));
+  await sleep(ms);
+  rule.remove();
+}
+
+function replyAt(endMs: number): Action {
+  return {
+    async reply(link, reply) {
+      if (nowMs() < endMs) await link.pause(endMs - nowMs());
+      await link.toClient(reply);
+    },
+  };
 }
 
 function killAndRestart(server: RedisServer): Fault {

@@ -11,6 +11,7 @@ export interface Break extends Alteration {
 }
 
 const exclusion = /\(mutex\)|\(fence\)/;
+const exclusionOfAnyKind = /\(mutex\)|\(fence\)|\(readers-writer\)|\(semaphore\)/;
 const holdIt = /hold it|fence/;
 
 export const breaks: readonly Break[] = [
@@ -36,7 +37,7 @@ export const breaks: readonly Break[] = [
     from: 'return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true);',
     to: 'return this.#acquired(reply, request, now()) ?? this.#acquireSlowly(request, true);',
     caughtAt: { store: 'redis' },
-    says: exclusion,
+    says: exclusionOfAnyKind,
   },
   {
     name: 'a lock is valid beyond the lifetime',
@@ -44,7 +45,7 @@ export const breaks: readonly Break[] = [
     from: 'return lifetimeMs * (1 - clockRateShare);',
     to: 'return lifetimeMs * (2 - clockRateShare);',
     caughtAt: { store: 'redis' },
-    says: exclusion,
+    says: exclusionOfAnyKind,
   },
   {
     name: 'fences do not rise',
