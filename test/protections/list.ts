@@ -1,0 +1,25 @@
+/** Every hazard of docs/hazards.md, in order: what protects from it, or why there is nothing to take out. */
+import { acquire } from './acquire';
+import { found } from './found';
+import { held } from './held';
+import { people } from './people';
+import type { NoProtection, Protection } from './protection';
+import { quorum } from './quorum';
+import { servers } from './servers';
+import { sharedMemory } from './shared-memory';
+import { sharing } from './sharing';
+import { waiting } from './waiting';
+
+export const protections: readonly Protection[] = [
+  ...acquire,
+  ...held,
+  ...waiting,
+  ...sharing,
+  ...sharedMemory,
+  ...servers,
+  ...quorum,
+  ...people,
+  ...found,
+];
+
+export const without: readonly NoProtection[] = [];

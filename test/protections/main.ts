@@ -1,0 +1,103 @@
+/**
+ * `npm run protections [-- H12 H13]`: takes what protects from a hazard out of a copy of the sources, one after the other, and runs
+ * the tests that name the hazard: one must fail. First, all of these tests must pass on the copy as it is. Exit code 1: one did not fail, or
+ * a change does not apply. The whole list goes to proof/protections.json.
+ */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { versions } from '../../torture/versions';
+import { AlteredTree } from '../support/altered-tree';
+import { protections, without } from './list';
+import type { Protection } from './protection';
+
+const root = join(__dirname, '../..');
+/** For the tests that name one hazard. */
+const mostMs = 180_000;
+
+interface Failure {
+  readonly fullTitle: string;
+  readonly err: { readonly message?: string };
+}
+
+interface Result {
+  readonly hazard: string;
+  readonly without: string;
+  readonly test: string;
+  /** The title of the test that failed, and what it said. */
+  readonly failed: string;
+  readonly said: string;
+}
+
+void main();
+
+async function main(): Promise<void> {
+  const wanted = process.argv.slice(2);
+  const some = protections.filter(({ hazard }) => wanted.length === 0 || wanted.includes(hazard));
+  const started = new Date();
+  const tree = new AlteredTree();
+  try {
+    await expectPassing(tree, some);
+    const results: Result[] = [];
+    for (const each of some) results.push(...(await taken(tree, each)));
+    console.log(`${results.length} of ${some.length} protections are seen to be missing by a test.`);
+    if (results.length < some.length) process.exitCode = 1;
+    else if (wanted.length === 0) await write(results, started);
+  } finally {
+    tree.remove();
+  }
+}
+
+async function expectPassing(tree: AlteredTree, some: readonly Protection[]): Promise<void> {
+  await tree.alter([]);
+  const files = new Set(some.map(({ test }) => test));
+  for (const file of files) {
+    const hazards = some.filter(({ test }) => test === file).map(({ hazard }) => hazard);
+    const failures = await failuresIn(tree, file, hazards);
+    if (failures.length > 0) throw new Error(`fails as it is: ${failures[0]!.fullTitle}: ${failures[0]!.err.message}`);
+  }
+  console.log(`ok  ${files.size} files pass as they are`);
+}
+
+async function taken(tree: AlteredTree, { hazard, without: name, changes, test }: Protection): Promise<Result[]> {
+  const startMs = performance.now();
+  await tree.alter(changes);
+  const found = await failuresIn(tree, test, [hazard]).catch((error: Error) => error);
+  if (found instanceof Error) {
+    console.error(`NOT SEEN  ${hazard}, ${name}: ${found.message}`);
+    return [];
+  }
+  const [failure] = found;
+  const seconds = Math.round((performance.now() - startMs) / 1000);
+  if (failure === undefined) {
+    console.error(`NOT SEEN  ${hazard}, ${name}: ${test} passes`);
+    return [];
+  }
+  const said = (failure.err.message ?? '').split('\n')[0]!.slice(0, 200);
+  console.log(`ok  ${hazard}, ${name}: ${seconds} s, "${failure.fullTitle}": ${said}`);
+  return [{ hazard, without: name, test, failed: failure.fullTitle, said }];
+}
+
+/** Of the tests of a file that name one of the hazards; up to the first. */
+async function failuresIn(tree: AlteredTree, file: string, hazards: readonly string[]): Promise<readonly Failure[]> {
+  const names = `\\b(${[...new Set(hazards)].join('|')})\\b`;
+  const terms = ['--no-parallel', '--exit', '--bail', '--reporter', 'json', '--grep', names, `test/${file}`];
+  const { output } = await tree.run(['node_modules/mocha/bin/mocha.js', ...terms], { mostMs });
+  const start = output.indexOf('{\n  "stats"');
+  if (start < 0) throw new Error(`${file} did not run to its end:\n${output.slice(-2000)}`);
+  const { stats, failures } = JSON.parse(output.slice(start, output.lastIndexOf('\n}') + 2));
+  if (stats.tests === 0) throw new Error(`no test of ${file} names ${hazards.join(' or ')}`);
+  return failures;
+}
+
+async function write(results: readonly Result[], started: Date): Promise<void> {
+  const proof = {
+    command: 'npm run protections',
+    started: started.toISOString(),
+    minutes: Number(((Date.now() - started.getTime()) / 60_000).toFixed(1)),
+    versions: await versions(),
+    protections: results,
+    without,
+  };
+  mkdirSync(join(root, 'proof'), { recursive: true });
+  writeFileSync(join(root, 'proof/protections.json'), `${JSON.stringify(proof, undefined, 2)}\n`);
+}

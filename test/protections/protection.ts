@@ -1,0 +1,21 @@
+/**
+ * What protects from one hazard of docs/hazards.md, as pieces of the sources that are taken out, and the test that must fail
+ * without it: one that names the hazard.
+ */
+import type { Alteration } from '../support/altered-tree';
+
+export interface Protection {
+  /** Such as `H12`. */
+  readonly hazard: string;
+  /** What the sources do without it. */
+  readonly without: string;
+  readonly changes: readonly Alteration[];
+  /** A file below test/. */
+  readonly test: string;
+}
+
+/** A hazard with nothing in src/ to take out. */
+export interface NoProtection {
+  readonly hazard: string;
+  readonly why: string;
+}
