@@ -221,12 +221,12 @@ describe('a quorum', function () {
 
     it('H63: this process was paused for longer than the validity: failed, and released on all', async () => {
       await allAsked();
-      const lock = three({ lifetime: 200 });
+      const lock = three({ lifetime: 800 });
       await (await lock.promise(key)).release();
       const late = rejectionOf(lock.promise(key));
       const sent = nodes.slice(0, 3).map(({ proxy }) => proxy.seen({ match: isAcquire }));
       await turn();
-      blockFor(300);
+      blockFor(1_000);
       expect(await late).to.be.instanceOf(redisExpLock.LockBackendError);
       await Promise.all(sent);
       await allAre(null);
