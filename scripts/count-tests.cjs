@@ -15,6 +15,7 @@ const abouts = {
   simulation: 'the protocols in simulated worlds, and variants that must fail',
   torture: 'the checkers of torture, and a short run',
   'slow-paths': 'the short cuts that `npm run test:slow-paths` takes out',
+  protections: 'the changes that `npm run protections` makes',
   page: 'the live page, in a browser',
   cli: 'the command line',
   shims: 'the shims beside the packages that they replace',

@@ -54,6 +54,14 @@ ${proof.caught} of ${proof.breaks.length} were caught.
 ${table(['break', 'where', 'caught by', 'after s'], rows)}`;
 }
 
+function protections({ command, protections: taken, without, minutes, versions: of }: any): string {
+  const hazards = new Set(taken.map(({ hazard }: any) => hazard));
+  const rows = without.map(({ hazard, why }: any) => [hazard, why]);
+  return `\`${command}\`, ${minutes} minutes, ${versions(of)}: what protects from each hazard is taken out of the sources, one change at a time, and a
+test that names the hazard must fail, while all of them pass on the unbroken copy. ${count(taken.length, 'change')} for ${count(hazards.size, 'hazard')}, each seen; the changes are in
+test/protections/, and what each test said is in proof/protections.json.${rows.length === 0 ? '' : `\n\n${table(['hazard', 'why nothing is taken out'], rows)}`}`;
+}
+
 /** What Spin calls a counterexample, in words. */
 const counterexamples: readonly (readonly [RegExp, string])[] = [
   [/validity/, 'two valid holders'],
@@ -176,6 +184,7 @@ TypeScript; a simulation of the waiting protocol in thousands of worlds; a fault
 processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the faults by number and the tests that cover each.`,
     section('Torture', read('torture'), torture, 'npm run torture'),
     section('Deliberate breaks', read('breaks'), breaks, 'npm run breaks'),
+    section('Every hazard without its protection', read('protections'), protections, 'npm run protections'),
     section('A model', read('model'), model, 'npm run model'),
     section('Mutation', read('mutation'), mutation, 'npm run mutate'),
     section('Without short cuts', read('slow-paths'), slowPaths, 'npm run test:slow-paths'),

@@ -36,8 +36,8 @@ describe('queued: order and fairness', function () {
       expect(aborted).to.equal(abort.signal.reason);
       expect(timedOut).to.be.instanceOf(redisExpLock.LockTimeoutError);
       expect(closed).to.be.instanceOf(redisExpLock.LockClosedError);
-      await scene.queued(1);
-      await held.release();
+      await scene.queued(1, scene.key, 5_000); // well before the holder's end
+      expect(await held.release()).to.equal(true);
       expect(await (await waiting).release()).to.equal(true);
       await scene.nothingLeft();
     });

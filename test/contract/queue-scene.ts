@@ -51,8 +51,8 @@ export class Scene {
   }
 
   /** Waits until so many processes are queued. */
-  async queued(count: number, key = this.key): Promise<void> {
-    await waitFor(async () => (await this.queueLength(key)) === count, { what: `${count} queued` });
+  async queued(count: number, key = this.key, timeoutMs = 20_000): Promise<void> {
+    await waitFor(async () => (await this.queueLength(key)) === count, { what: `${count} queued`, timeoutMs });
   }
 
   /** The key is free, and nothing but its fence is left of it. */

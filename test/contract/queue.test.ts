@@ -68,8 +68,10 @@ describeEach(
         connection.proxy.rule({ match: 'SUBSCRIBE', nth: 1 }, subscribe);
         const waiting = scene.lock(connection.redis).promise(scene.key);
         await subscribe.arrived;
+        await connection.calls(); // whatever was sent has arrived
+        expect(await scene.queueLength(), 'not queued yet').to.equal(0);
         await held.release();
-        expect(await scene.queueLength()).to.equal(0);
+        expect(await here.holder(scene.key), 'nobody was granted it').to.equal(null);
         subscribe.release();
         expect(await (await waiting).release()).to.equal(true);
       });
@@ -89,7 +91,7 @@ describeEach(
     });
 
     it('H28: every subscription is cut, again and again; each time the next one has it', async () => {
-      const [holder, lock] = [scene.lock(here.redis), scene.lock(connection.redis)];
+      const [holder, lock] = [scene.lock(here.redis), scene.lock(connection.redis, { timeout: 6_000 })];
       for (let n = 0; n < 5; n++) {
         const held = await holder.promise(scene.key);
         const waiting = lock.promise(scene.key);
@@ -166,22 +168,30 @@ describeEach(
       const ear = await connect(here.address);
       const told: string[] = [];
       await ear.pSubscribe(channels, (message) => void told.push(message));
-      const startedMs = performance.now();
-      for (const name of names) {
-        const key = `${name}${scene.key}`;
+      /** Ms from a release until the next one has it. */
+      const wakeUp = async (key: string): Promise<number> => {
         const held = await holder.promise(key);
         const waiting = lock.promise(key);
         await scene.queued(1, key);
+        const startedMs = performance.now();
         await held.release();
-        expect(await (await waiting).release(), name).to.equal(true);
+        const lease = await waiting;
+        const tookMs = performance.now() - startedMs;
+        expect(await lease.release(), key).to.equal(true);
         await scene.nothingLeft(key);
+        return tookMs;
+      };
+      for (const name of names) {
+        const key = `${name}${scene.key}`;
+        told.length = 0;
+        let tries = 0;
+        // Who is not woken asks by itself, after 0.8 to 1 s, every time; a machine that stands still does not do so every time.
+        for (let tookMs = 800; tookMs >= 700; tries++) {
+          expect(tries, `${JSON.stringify(name)} was not heard`).to.be.below(5);
+          tookMs = await wakeUp(key);
+        }
+        expect(told.map((message) => message.slice(message.indexOf(' ') + 1))).to.deep.equal(Array(tries).fill(key));
       }
-      const tookMs = performance.now() - startedMs;
-      expect(told.map((message) => message.slice(message.indexOf(' ') + 1))).to.deep.equal(
-        names.map((name) => `${name}${scene.key}`),
-      );
-      // Asking on its own each would have had it after 0.8 to 1 s.
-      expect(tookMs).to.be.below(names.length * 600);
       ear.destroy();
     });
 
@@ -247,8 +257,8 @@ describeEach(
         failure(scene.lock(connection.redis).promise(scene.key, { signal: abort.signal }));
 
       async function gone(): Promise<void> {
-        await scene.queued(0);
-        await held.release();
+        await scene.queued(0, scene.key, 5_000); // well before the holder's end
+        expect(await held.release()).to.equal(true);
         await scene.nothingLeft();
       }
 

@@ -297,6 +297,23 @@ describeEach('RWLock', (here) => {
       await (await third).release();
     });
 
+    it('a writer that is granted leaves the other writer in the queue', async function () {
+      if (here.place.isQuorum) this.skip(); // there, a waiter is in no queue between two of its rounds
+      const look = redisExpLock({ redis: here.redis });
+      for (let left = 3, waiters = 0; waiters === 0; left--) {
+        expect(left, 'tries in which it was still queued').to.be.above(0); // an entry expires when its process stands still for a second
+        const [first, second] = [await make().acquireRead(), elsewhere().acquireWrite(byPlace)];
+        await stands(second);
+        const third = make().acquireWrite(byPlace);
+        await stands(third, 2);
+        await first.release();
+        const lease = await second;
+        ({ waiters } = await look.inspect(key));
+        await lease.release();
+        await (await third).release();
+      }
+    });
+
     it('H45: an aborted wait and a lost lock block no release', async () => {
       const lock = make();
       const writer = await lock.acquireWrite();
@@ -350,7 +367,7 @@ describeEach('RWLock', (here) => {
       const [first, second] = [await make().acquireRead(), await elsewhere().acquireRead()];
       const upgrading = first.upgrade(byPlace);
       await stands(upgrading);
-      const error = await failure(second.upgrade(byPlace));
+      const error = await failure(second.upgrade({ timeout: 5_000 }));
       expect(error).to.be.instanceOf(redisExpLock.LockDeadlockError);
       expect(error.code).to.equal('ERR_LOCK_DEADLOCK');
       expect(second.mode).to.equal('read');

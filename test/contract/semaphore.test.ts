@@ -80,6 +80,7 @@ describeEach('Semaphore', (here) => {
     const long = await elsewhere(2).acquire(1, { lifetime: 10_000 });
     await sleep(200);
     expect(await make(2).available()).to.equal(1);
+    expect(await (await make(2).acquire(1, { maxRetries: 0 })).release()).to.equal(true);
     expect(await short.release()).to.equal(false);
     expect(await make(2).available()).to.equal(1);
     expect(await long.extend(5000)).to.equal(true);

@@ -12,6 +12,8 @@ export interface Protection {
   readonly changes: readonly Alteration[];
   /** A file below test/. */
   readonly test: string;
+  /** `sqlite`: the test needs a Node that has SQLite. Default: the Node of this process. */
+  readonly node?: 'sqlite';
 }
 
 /** A hazard with nothing in src/ to take out. */

@@ -186,6 +186,30 @@ describe('a cluster', () => {
             return listed.join('').trim() === '';
           });
         });
+        it('a caller in the queue is granted the lock, although its node hears of no subscriber (H58)', async () => {
+          const [mine, others] = [await connected(dial), await connected(dial)].map((redis) =>
+            redisExpLock({ redis, lifetime: 10_000 }),
+          ) as [redisExpLock.WithLock, redisExpLock.WithLock];
+          // Whichever node its messages come from: for most of the keys it is another one.
+          const keys = Array.from({ length: 12 }, () => uniqueKey());
+          const leases = await Promise.all(keys.map((key) => mine.promise(key)));
+          const waiting = keys.map((key) => others.promise(key, { timeout: 10_000 }));
+          await waitFor(async () => (await Promise.all(keys.map(waitersOf))).every((count) => count === 1), {
+            what: 'all to be queued',
+          });
+          const holders = leases.map(async (lease) => {
+            expect(await lease()).to.equal(true);
+            return (await cluster.nodeOf(lease.keys[0]!)).command('GET', lease.keys[0]!);
+          });
+          // In the same step: nobody had to poll for it.
+          const granted = await Promise.all(waiting);
+          expect(await Promise.all(holders)).to.deep.equal(granted.map(({ token }) => token));
+          expect(await Promise.all(granted.map((lease) => lease()))).not.to.include(false);
+
+          async function waitersOf(key: string): Promise<number> {
+            return (await mine.inspect(key)).waiters;
+          }
+        });
       } else {
         it('minReplicas is refused by name', async () => {
           const withLock = redisExpLock({ redis: await connected(dial) });

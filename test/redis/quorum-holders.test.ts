@@ -140,6 +140,14 @@ describe('several holders on a quorum', function () {
     await nothingIsLeft();
   });
 
+  it('H67: both permits are out where two majorities know one each, although a majority has room for a third', async () => {
+    const ends = Date.now() + 60_000;
+    for (const server of servers.slice(0, 2)) await server.command('ZADD', key, ends, '1 p 1 0 1 8 stranger,0,');
+    for (const server of servers.slice(1)) await server.command('ZADD', key, ends, '1 p 1 0 2 7 another,1,');
+    expect(await rejectionOf(semaphore(2).acquire(1))).to.include({ code: 'ERR_LOCK_ATTEMPTS' });
+    expect(await semaphore(2).available()).to.equal(0);
+  });
+
   it('H67: permits are so many places: each has one holder, also where nodes have different ones', async () => {
     // Two strangers have a place each, at one node each: no majority, so both places are free.
     const ends = Date.now() + 60_000;

@@ -1,20 +1,42 @@
 /** What so many replies of a quorum's nodes come to, where there is none to wait for. */
+import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
+import { LockBackendError } from '../../src/errors';
 import type { Node } from '../../src/store';
 import { type Clock, QuorumNode } from '../../src/stores/quorum/node';
 import { Nodes } from '../../src/stores/quorum/nodes';
+import { releaseByMajority } from '../../src/stores/quorum/release';
+import type { Round } from '../../src/stores/quorum/round';
 
-it('H62: when every node that was asked for a lock has fallen silent, its release settles with an error', async () => {
-  const three = ['a', 'b', 'c'].map((name) => new QuorumNode({} as Node, name, {} as Clock));
+describe('nodes of a quorum of which none can be asked', () => {
+  const clock = { setTimer: () => undefined } as unknown as Clock;
+  const three = ['a', 'b', 'c'].map((name) => new QuorumNode({} as Node, name, clock));
   const nodes = new Nodes(three);
-  const releasing = nodes.ask(
-    () => Promise.reject(new Error('is not asked')),
-    ({ open, errors }) => {
-      if (open === 0) throw nodes.noMajority(errors, 'k', true);
-      return undefined;
-    },
-    [],
-  );
-  const error = await releasing.catch((reason) => reason);
-  expect(error).to.include({ code: 'ERR_LOCK_BACKEND', unknown: true });
+
+  it('H62: when every node that was asked for a lock has fallen silent, a question settles with an error', async () => {
+    const asking = nodes.ask(
+      () => Promise.reject(new Error('is not asked')),
+      ({ open, errors }) => {
+        if (open === 0) throw nodes.noMajority(errors, 'k', true);
+        return undefined;
+      },
+      [],
+    );
+    expect(await settled(asking)).to.include({ code: 'ERR_LOCK_BACKEND', unknown: true });
+  });
+
+  it('H62: and so does its release, of which the third node was never asked', async () => {
+    const [one, other, third] = three as [QuorumNode, QuorumNode, QuorumNode];
+    for (const node of [one, other]) node.failed(new LockBackendError('silence', { unknown: true }));
+    const round = { settle: () => [third], end: () => {} } as unknown as Round;
+    const releasing = releaseByMajority(nodes, { keys: 'k', token: 't', commandTimeoutMs: 10 }, round);
+    const error = await settled(releasing);
+    expect(error).to.include({ code: 'ERR_LOCK_BACKEND', key: 'k', unknown: true });
+    expect((error as Error).message).to.contain('2 of 3 failed');
+  });
+
+  /** How it ends, without waiting for anything. */
+  function settled(work: Promise<unknown>): Promise<unknown> {
+    return Promise.race([work.catch((reason) => reason), turn('does not end')]);
+  }
 });

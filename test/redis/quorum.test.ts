@@ -215,18 +215,21 @@ describe('a quorum', function () {
       expect([error.retryable, error.unknown]).to.deep.equal([true, false]);
       for (const rule of rules) rule.remove();
       for (const { proxy } of nodes) proxy.resetAll();
-      await allAre(null);
+      await waitFor(async () => (await tokens()).every((each) => each === null), {
+        what: 'all to be released',
+        timeoutMs: 10_000,
+      });
       await allAsked();
     });
 
     it('H63: this process was paused for longer than the validity: failed, and released on all', async () => {
       await allAsked();
-      const lock = three({ lifetime: 200 });
+      const lock = three({ lifetime: 800 });
       await (await lock.promise(key)).release();
       const late = rejectionOf(lock.promise(key));
       const sent = nodes.slice(0, 3).map(({ proxy }) => proxy.seen({ match: isAcquire }));
       await turn();
-      blockFor(300);
+      blockFor(1_000);
       expect(await late).to.be.instanceOf(redisExpLock.LockBackendError);
       await Promise.all(sent);
       await allAre(null);
@@ -234,13 +237,15 @@ describe('a quorum', function () {
     });
 
     it('H64: extended on a minority only: lost, and released on all', async () => {
-      const lease = await three().promise(key);
+      const withLock = three();
+      const lease = await withLock.promise(key);
       await heldByAll(lease);
       const loss = lossOf(lease);
       await Promise.all(nodes.slice(0, 2).map(({ server }) => server.command('DEL', key)));
       expect(await lease.extend()).to.equal(false);
       expect((await loss).reason).to.equal('missing');
-      await allAre(null);
+      await withLock.close();
+      expect(await tokens()).to.deep.equal([null, null, null]);
     });
 
     it('a node that has forgotten the lock is given it again by the next extension, and counts from then on', async () => {
@@ -293,7 +298,8 @@ describe('a quorum', function () {
       };
       await waitFor(isNoticed, { what: 'the silent node to be noticed' });
       const before = one.proxy.count(isAcquire);
-      for (let n = 0; n < 5; n++) await (await withLock.promise(key)).release();
+      // Each node is the first to be asked for a third of the keys.
+      for (let n = 0; n < 6; n++) await (await withLock.promise(`${key}:${n}`)).release();
       expect(one.proxy.count(isAcquire)).to.equal(before);
       expect(await held.extend()).to.equal(true);
       expect(await held.release()).to.equal(true);
@@ -303,6 +309,20 @@ describe('a quorum', function () {
       for (const name of [key, `${key}-held`]) {
         await waitFor(async () => (await one.server.command('EXISTS', name)) === 0, { what: `${name} to be released` });
       }
+    });
+
+    it('H66: a node that stands still costs an extension its own time limit, and not the lease', async () => {
+      const [one] = nodes as [Node];
+      await allAsked();
+      // Of its lifetime an eighth; an answer that took all of `commandTimeout` would come after the end.
+      const lease = await three({ lifetime: 4_000, commandTimeout: 5_000 }).promise(key);
+      await heldByAll(lease);
+      await one.server.pause();
+      const extended = await lease.extend();
+      await one.server.resume();
+      expect(extended).to.equal(true);
+      await lease.release();
+      await allAsked();
     });
 
     it('a killed node: the lock goes on; two: it cannot be asked, and says so', async () => {
@@ -387,6 +407,10 @@ describe('a quorum', function () {
     it('H62: an even number: a split vote is busy, what was acquired is released, and it goes on by itself', async () => {
       const four = lockOn(nodes.slice(0, 4));
       await seize(nodes.slice(0, 2));
+      const once = lockOn(nodes.slice(0, 4));
+      expect(await once.tryLock(key)).to.equal(null);
+      await once.close();
+      expect((await tokens(4)).slice(2)).to.deep.equal([null, null]);
       const before = nodes[3]!.proxy.count(isRelease);
       const waiting = four.promise(key, { timeout: 20_000 });
       expect(seen('quorum-size')).to.have.length(1);

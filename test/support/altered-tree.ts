@@ -74,9 +74,9 @@ export class AlteredTree {
     if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);
   }
 
-  /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours, too. */
-  run(args: readonly string[], { mostMs = 600_000, isShown = false } = {}): Promise<Ran> {
-    const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
+  /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours, too. `node`: the program of another Node. */
+  run(args: readonly string[], { mostMs = 600_000, isShown = false, node = process.execPath } = {}): Promise<Ran> {
+    const child = spawn(node, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     const collect = (data: unknown): void => {
       output += String(data);
