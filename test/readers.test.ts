@@ -1,6 +1,6 @@
 // How long readers of one lock object join each other, by a clock that the test sets.
 import { expect } from 'chai';
-import type { Granted } from '../src/member';
+import type { Granted, Sharer } from '../src/member';
 import type { Grant, Mode } from '../src/store';
 import type { Fetch, SharePosition, ShareWaiter } from '../src/wait/place';
 import { mostJoins, Readers, turnMs, windowMs } from '../src/wait/readers';
@@ -12,6 +12,7 @@ const never = (): never => expect.fail('nothing is sent');
 class Scene {
   nowMs = 1000;
   readonly granted: Granted[] = [];
+  readonly held: Sharer[] = [];
   readonly readers: Readers;
 
   constructor(prefer: Mode['prefer'], lifetimeMs = 10_000) {
@@ -22,9 +23,12 @@ class Scene {
 
   /** To hold it takes each of them `eachMs`. */
   join(eachMs = 0): void {
-    const granted = (grant: Granted): void => {
+    const granted = (grant: Granted): Sharer => {
       this.nowMs += eachMs;
       this.granted.push(grant);
+      const held = { check: () => true, parted: () => {} } as unknown as Sharer;
+      this.held.push(held);
+      return held;
     };
     const waiter = { granted, fetch: () => fetch, troubled: () => {} };
     const position = { queue: this.readers, waiter: waiter as unknown as ShareWaiter, hasWaited: false };
@@ -71,6 +75,25 @@ describe('readers that join', () => {
         }
         scene.nowMs += 0.1;
         expect(scene.readers.accepts()).to.equal(false);
+      });
+
+      it('H84: not what the last of them is releasing, has lost, or has for itself, however soon', async () => {
+        const ends: ((scene: Scene, held: Sharer, n: number) => unknown)[] = [
+          (scene, held, n) => void scene.granted[n]!.member!.release(held, () => new Promise(() => {})),
+          (scene, held, n) => scene.granted[n]!.member!.lost(held),
+          (scene, held, n) => scene.granted[n]!.member!.part(held),
+        ];
+        for (const [n, end] of ends.entries()) {
+          const scene = new Scene(prefer);
+          scene.join();
+          scene.grant();
+          scene.join();
+          const [first, last] = scene.held as [Sharer, Sharer];
+          await scene.granted[0]!.member!.release(first, never);
+          expect(scene.readers.accepts(), 'one of them still reads').to.equal(true);
+          await end(scene, last, 1);
+          expect(scene.readers.accepts(), `${n}`).to.equal(false);
+        }
       });
 
       it('for as long where there are many, each of which takes a while', () => {

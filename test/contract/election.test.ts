@@ -95,7 +95,7 @@ describeEach(
         try {
           if (terms === 2) return 'second';
           await here.seize(name, 300);
-          await aborted(term.signal);
+          await waitFor(() => term.signal.aborted, { timeoutMs: 8_000, what: 'its signal' });
           seen.push(term.signal.reason);
           expect((await failure(term.proclaim('late'))).code).to.equal('ERR_LOCK_LOST');
           await sleep(600); // the stranger's lease is over by now, and yet it does not campaign
@@ -110,10 +110,11 @@ describeEach(
         result = await leading;
       });
       expect(result).to.equal('second');
+      expect(seen, 'what the signals of lost terms said').to.have.length(1);
       expect(seen[0]).to.include({ code: 'ERR_LOCK_LOST' });
       const failed = warnings.filter(({ code }) => code === 'lead-failed');
       expect(failed.map(({ error, key }) => [error.message, key])).to.deep.equal([['told as a warning', name]]);
-    }).timeout(10_000);
+    }).timeout(15_000);
 
     it('a second lead() meanwhile: AlreadyAcquiredLockError, campaigning or leading', async () => {
       const begun: string[] = [];

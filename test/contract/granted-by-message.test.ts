@@ -2,7 +2,7 @@
 // depends on no client: one is tried.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { isAcquire, isExtension, lossOf } from '../redis/holding';
+import { isAcquire, isExtension, isRelease, lossOf, rejectionOf } from '../redis/holding';
 import { dropReply, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { pending } from './outcomes';
@@ -116,6 +116,23 @@ describe('H83: queued, granted by a message', function () {
     expect(await here.holder(scene.key)).to.equal(held.token);
     await held.release();
     expect(await (await waiting).release()).to.equal(true);
+    await scene.nothingLeft();
+  });
+
+  it('for one that has given up, and whose release is still on its way: released at once', async () => {
+    const other = await here.connection();
+    const giveUp = new AbortController();
+    const leaving = scene.lock(other.redis, { commandTimeout: 30_000 }).promise(scene.key, { signal: giveUp.signal });
+    await scene.queued(2);
+    const release = holdRequest();
+    other.proxy.rule({ match: isRelease, nth: 1 }, release);
+    giveUp.abort(new Error('enough'));
+    await rejectionOf(leaving);
+    await release.arrived;
+    await held.release();
+    await (await waiting).release();
+    await waitFor(() => other.proxy.count(isRelease) === 2, { timeoutMs: 10_000, what: 'a release upon the message' });
+    release.release();
     await scene.nothingLeft();
   });
 

@@ -182,7 +182,7 @@ describeEach('operating', (here) => {
   });
 
   it('H88: the holder of a process that waits for anything hears of it at once', async () => {
-    const [one, other] = [lockAt(here.redis, { timeout: 20_000 }), lockAt(here.elsewhere)];
+    const [one, other] = [lockAt(here.redis, { timeout: 20_000, lifetime: 6_000 }), lockAt(here.elsewhere)];
     const lease = await one.promise(key);
     const waiting = one.promise(key);
     await waitFor(async () => (await other.inspect(key)).queue.length === 1);

@@ -43,9 +43,17 @@ describeEach(
       Promise.all(Array.from({ length: count }, () => lock.acquireRead(options)));
 
     async function stands(waiting: Promise<unknown>): Promise<void> {
-      waiting.catch(() => {});
+      let isGranted = false;
+      waiting.then(
+        () => (isGranted = true),
+        () => {},
+      );
       const look = redisExpLock({ redis: here.elsewhere });
-      await waitFor(async () => (await look.inspect(key)).waiters > 0, { what: 'a waiter' });
+      const isQueued = async (): Promise<boolean> => {
+        expect(isGranted, 'granted at once').to.equal(false);
+        return (await look.inspect(key)).waiters > 0;
+      };
+      await waitFor(isQueued, { what: 'a waiter' });
     }
 
     describe('readers', () => {

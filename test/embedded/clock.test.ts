@@ -1,7 +1,8 @@
 // The clock of a host, on clocks of the test: one in ticks that all processes share, and each process's own.
+import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { type Clocks, HostClock, tickMs } from '../../src/stores/embedded/clock';
+import { type Clocks, HostClock, hostClock, tickMs } from '../../src/stores/embedded/clock';
 
 /** What is really so, and what a process sees of it. Reading a clock takes time. */
 class World {
@@ -55,6 +56,16 @@ describe('the clock of a host', () => {
         }
       }),
     );
+  });
+
+  it('H89: of every process counts from the start of the kernel, not from its own', function () {
+    if (process.platform !== 'linux') this.skip();
+    const uptimeMs = (): number => 1000 * Number.parseFloat(readFileSync('/proc/uptime', 'latin1'));
+    const clock = hostClock();
+    const beforeMs = uptimeMs();
+    const readMs = clock.micros() / 1000;
+    expect(readMs + clock.lagMs).to.be.at.least(beforeMs - 0.002);
+    expect(readMs).to.be.at.most(uptimeMs() + tickMs);
   });
 
   it('knows the time to a tenth of a ms at once, though the shared clock goes in steps of ten', () => {

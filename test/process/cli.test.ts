@@ -105,9 +105,14 @@ describe('the command line', function () {
   };
   const token = (of = key): Promise<string | null> => client.get(of);
   /** The pids that a command prints. */
-  const pidsOf = (text: string): number[] => [...text.matchAll(/pid (\d+)/g)].map(([, pid]) => Number(pid));
+  const pidsOf = (text: string): number[] => {
+    const pids = [...text.matchAll(/pid (\d+)/g)].map(([, pid]) => Number(pid));
+    for (const pid of pids) printed.add(pid);
+    return pids;
+  };
+  const printed = new Set<number>();
   const gone = (pids: readonly number[]): Promise<unknown> =>
-    waitFor(() => !pids.some(isAlive), { what: `${pids} to be gone` });
+    waitFor(() => !pids.some(isAlive), { timeoutMs: 10_000, what: `${pids} to be gone` });
 
   before(async () => {
     server = await startRedis();
@@ -121,6 +126,13 @@ describe('the command line', function () {
   });
   beforeEach(() => {
     key = uniqueKey('cli');
+  });
+  // Where a test fails, a command may be left; by its words it is ours.
+  afterEach(() => {
+    for (const pid of [...printed].filter(isAlive)) {
+      if (readFileSync(`/proc/${pid}/cmdline`, 'latin1').includes('sleep')) process.kill(pid, 'SIGKILL');
+    }
+    printed.clear();
   });
 
   describe('run', () => {
@@ -216,7 +228,8 @@ describe('the command line', function () {
       const { code, out } = await late.ended();
       expect(code).to.equal(143);
       await gone(pidsOf(out));
-      const script = 'sleep 1000 & echo pid $!; echo pid $$; wait';
+      // Its output is its own: what it leaves behind keeps ours open no longer.
+      const script = 'sleep 1000 >&- 2>&- & echo pid $!; echo pid $$; wait';
       const hung = start(['run', key, '--', 'sh', '-c', script]);
       await hung.says(`pid ${pidsOf(hung.out)[1] ?? ''}`);
       await waitFor(() => pidsOf(hung.out).length === 2);
@@ -269,9 +282,9 @@ describe('the command line', function () {
       expect(await token()).to.equal(held);
       const freed = await typed('release', key, '--id', id, '--yes');
       expect([freed.code, rows(freed.out)[0]]).to.deep.equal([0, { key, id, released: true }]);
+      await waitFor(() => started.out.includes('got TERM'), { timeoutMs: 10_000, what: 'TERM' });
       const { code, out } = await started.ended();
       expect(code).to.equal(76);
-      expect(out).to.contain('got TERM');
       expect(pidsOf(out).filter(isAlive)).to.deep.equal([]);
     });
 

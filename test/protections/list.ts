@@ -1,6 +1,8 @@
 /** Every hazard of docs/hazards.md, in order: what protects from it, or why there is nothing to take out. */
 import { acquire } from './acquire';
 import { found } from './found';
+import { foundCallers } from './found-callers';
+import { foundQueues } from './found-queues';
 import { held } from './held';
 import { people } from './people';
 import type { NoProtection, Protection } from './protection';
@@ -20,6 +22,8 @@ export const protections: readonly Protection[] = [
   ...quorum,
   ...people,
   ...found,
+  ...foundQueues,
+  ...foundCallers,
 ];
 
 export const without: readonly NoProtection[] = [];

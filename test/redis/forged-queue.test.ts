@@ -157,12 +157,16 @@ describe('a forged or damaged queue of readers, writers and permits (H82)', func
     [
       'a writer',
       'w',
-      (key) => ({ one: () => new RWLock(key, { redis: client, lifetime: 5_000, timeout: 20_000 }).acquireWrite() }),
+      (key) => ({
+        one: () => new RWLock(key, { redis: client, lifetime: 5_000, timeout: boundedMs + 2_000 }).acquireWrite(),
+      }),
     ],
     [
       'permits',
       'p',
-      (key) => ({ one: () => new Semaphore(key, 1, { redis: client, lifetime: 5_000, timeout: 20_000 }).acquire() }),
+      (key) => ({
+        one: () => new Semaphore(key, 1, { redis: client, lifetime: 5_000, timeout: boundedMs + 2_000 }).acquire(),
+      }),
     ],
   ];
 
