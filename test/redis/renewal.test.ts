@@ -104,10 +104,12 @@ describe('renewal', () => {
 
     it('H21: maxHold ends the renewal of a job that hangs: the lock is lost as expired, and free', async () => {
       const startedMs = performance.now();
-      const hung = withLock.run(key, { lifetime: 600, maxHold: 700 }, (lease) => lossOf(lease));
+      const hung = withLock.run(key, { lifetime: 600, maxHold: 700 }, (lease) =>
+        waitFor(() => lease.signal.aborted, { timeoutMs: 5_000, what: 'the loss' }),
+      );
       const error = await rejectionOf(hung);
       const heldMs = performance.now() - startedMs;
-      expect(error.code).to.equal('ERR_LOCK_LOST');
+      expect(error).to.include({ code: 'ERR_LOCK_LOST', result: true });
       expect(error.reason).to.be.oneOf(['expired', 'stalled']); // stalled: told too late, on a busy machine
       expect(heldMs).to.be.at.least(700);
       const asked = renewals();
@@ -228,7 +230,8 @@ describe('renewal', () => {
       expect(await direct.get(key)).to.equal(lease.token);
       held.release();
       expect(await extended).to.equal(false);
-      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be released' });
+      const isFree = async (): Promise<boolean> => (await direct.exists(key)) === 0;
+      await waitFor(isFree, { timeoutMs: 5_000, what: 'the key to be released' });
     });
   });
 
@@ -266,6 +269,7 @@ describe('renewal', () => {
       await waitFor(() => lease.remaining() > 750, { what: 'the renewal to be heard' });
       const validUntilMs = performance.now() + lease.remaining();
       proxy.blackHole();
+      await waitFor(() => lease.signal.aborted, { timeoutMs: 5_000, what: 'the loss to be noticed' });
       const loss = await lost;
       const lateMs = performance.now() - validUntilMs;
       expect(lateMs).to.be.within(-1, 5_000);
@@ -279,7 +283,7 @@ describe('renewal', () => {
       const lease = await withLock.promise(key, { lifetime: 1_200, autoExtend: true, commandTimeout: 60_000 });
       const lost = lossOf(lease);
       proxy.blackHole();
-      await waitFor(() => renewals() >= 2, { what: 'a second renewal' });
+      await waitFor(() => renewals() >= 2, { timeoutMs: 5_000, what: 'a second renewal' });
       expect(lease.remaining(), 'tried again within the lifetime').to.be.above(0);
       await lost;
       expect(performance.now() - startedMs).to.be.within(1_150, 6_000);
@@ -673,6 +677,16 @@ describe('renewal', () => {
       expect(fake.calls).to.deep.equal(['acquire', 'extend', 'release']);
     });
 
+    it('H16: nothing is armed any more once the lease is released between two renewals', async () => {
+      const lease = await lock.promise('k');
+      void lease.signal;
+      await clock.tickAsync(1_500);
+      expect(fake.calls).to.deep.equal(['acquire', 'extend']);
+      expect(timers()).to.be.above(0);
+      expect(await inTime(lease())).to.equal(true);
+      expect(timers()).to.equal(0);
+    });
+
     it('H16: an extension asked for in the tick of the release is not sent after it', async () => {
       const lease = await lock.promise('k');
       const extended = lease.extend();
@@ -705,6 +719,19 @@ describe('renewal', () => {
       fake.aheadMs += 30_000;
       expect(await inTime(lease.extend())).to.equal(false);
       expect(lease.signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing' });
+    });
+
+    it('H15: a shorter end that no renewal can move, because it is uncertain, makes no hot loop', async () => {
+      const lease = await lock.promise('k', { lifetime: 60_000, commandTimeout: 3_000 });
+      fake.breaks = true;
+      expect(await inTime(rejectionOf(lease.extend(5_000)))).to.include({ code: 'ERR_LOCK_BACKEND' });
+      fake.breaks = false;
+      // That extension may still be executed for 3 s.
+      await clock.tickAsync(2_900);
+      expect(lease.remaining()).to.be.within(2_000, 2_100);
+      expect(fake.count('extend')).to.be.within(2, 20);
+      await clock.tickAsync(2_000);
+      expect(lease.remaining()).to.be.above(50_000);
     });
 
     it('H15: a wall clock that is set ahead, but not as far as the end, makes no hot loop', async () => {
