@@ -120,6 +120,18 @@ export const quorum: readonly Protection[] = [
     test: 'redis/quorum.test.ts',
   },
   {
+    hazard: 'H65',
+    without: 'the fence of an upgrade is not written back',
+    changes: [
+      {
+        file: 'stores/quorum/change.ts',
+        from: "  if (request.mode.kind === 'exclusive' && request.fencing) await writeBack(nodes, request, votes);\n",
+        to: '',
+      },
+    ],
+    test: 'redis/quorum-holders.test.ts',
+  },
+  {
     hazard: 'H66',
     without: 'one server under two names has two votes',
     changes: [
@@ -127,6 +139,18 @@ export const quorum: readonly Protection[] = [
         file: 'stores/quorum/nodes.ts',
         from: 'return this.#duplicate && this.#isDuplicate(this.#duplicate, key);',
         to: 'return this.#duplicate === undefined ? undefined : (this.#isDuplicate(this.#duplicate, key), undefined);',
+      },
+    ],
+    test: 'redis/quorum.test.ts',
+  },
+  {
+    hazard: 'H66',
+    without: 'a list may name a client twice',
+    changes: [
+      {
+        file: 'options.ts',
+        from: 'possible: (value) => !Array.isArray(value) || new Set(value).size === value.length,',
+        to: 'possible: () => true,',
       },
     ],
     test: 'redis/quorum.test.ts',

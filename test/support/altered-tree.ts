@@ -70,7 +70,7 @@ export class AlteredTree {
       const path = join(this.#folder, 'src', file);
       writeFileSync(path, altered(file, readFileSync(path, 'utf8'), alterations));
     }
-    // A second, which hundreds of alterations cost each: what is committed fits the scripts as they are.
+    // What is generated is among the sources, as they are.
     if (!alterations.some(({ file }) => file.endsWith('.lua'))) return;
     const { code, output } = await this.run(['--import', 'tsx', 'scripts/generate-scripts.ts']);
     if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);
