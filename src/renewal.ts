@@ -70,8 +70,10 @@ export class Renewal {
     const gridMs = Math.max(1, Math.floor(this.#lifetimeMs / 30));
     const nowMs = this.#held.clock.nowMs();
     const dueMs = spread(Math.floor((nowMs + pauseMs) / gridMs) * gridMs, gridMs);
+    // A pause that is shorter than a step of the grid must not become none.
+    const waitMs = Math.max(dueMs - nowMs, pauseMs / 2, 1);
     clearTimeout(this.#timer);
-    this.#timer = this.#held.clock.later(() => renewSoon(this), timerMs(Math.max(dueMs - nowMs, 1))).unref();
+    this.#timer = this.#held.clock.later(() => renewSoon(this), timerMs(waitMs)).unref();
   }
 
   #pauseMs(): number {

@@ -40,6 +40,8 @@ class Surroundings implements QueuePort {
   monoMs = 1000;
   wallMs = 1_000_000;
   leastPollMs = 0;
+  /** What is random. */
+  share = 1;
   readonly requests: Request[] = [];
   readonly releases: { held: Holder; answer: Answer<ReleaseReply> }[] = [];
   /** Releases with a request behind them. */
@@ -59,7 +61,7 @@ class Surroundings implements QueuePort {
   }
 
   random(): number {
-    return 1;
+    return this.share;
   }
 
   setTimer(work: () => void, ms: number): object {
@@ -283,6 +285,18 @@ describe('the queue of one process', () => {
       expect(port.timerMs).to.equal(3000);
     });
 
+    it('H28: at random moments: those that were refused together do not ask together', () => {
+      const pauseAt = (share: number, leastPollMs = 0): number | undefined => {
+        build();
+        Object.assign(port, { share, leastPollMs });
+        joined(1);
+        busy(60_000);
+        return port.timerMs;
+      };
+      expect([0, 0.5, 1].map((share) => pauseAt(share))).to.deep.equal([800, 900, 1000]);
+      expect([0, 1].map((share) => pauseAt(share, 4000))).to.deep.equal([3600, 4000]);
+    });
+
     it('after the pause of its first waiter where the holder wakes no queue', () => {
       joined(1);
       busy(5000, { ticket: 1, before: 0, outside: true });
@@ -339,7 +353,7 @@ describe('the queue of one process', () => {
       expect(third.grant?.fence).to.equal(2);
     });
 
-    it('H3: the last one, between requests: its entry is abandoned, and nothing of it may still execute', () => {
+    it('H3, H29: the last one, between requests: its entry is abandoned, and nothing of it may still execute', () => {
       const { position } = joinedBy(new Caller(700));
       busy();
       queue.leave(position);
@@ -413,7 +427,7 @@ describe('the queue of one process', () => {
       expect(grantAfter(300, 300, 600)?.provisionalMs).to.equal(600);
     });
 
-    it('while a request is on its way waits for the answer; what that grants needs no message', () => {
+    it('H27: while a request is on its way waits for the answer; what that grants needs no message', () => {
       const [caller, next] = joined(2) as [Caller, Caller];
       message(5);
       expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 1]);

@@ -239,6 +239,18 @@ describeEach('acquire', (here) => {
       expect(await here.holder(key)).to.equal(null);
     });
 
+    it('H71: who waits for one of them has none of the others, which its holder may want next', async () => {
+      const [a, b] = [`${key}:a`, `${key}:b`];
+      const theirs = await other.promise(b, { lifetime: 60_000 });
+      expect(await withLock.tryLock([a, b])).to.equal(null);
+      const waiting = withLock.promise([a, b], { timeout: 15_000 });
+      await withLock.inspect(b); // behind its first attempt
+      const more = await other.tryLock(a);
+      expect(more).to.not.equal(null);
+      await Promise.all([more!.release(), theirs.release()]);
+      expect(await (await waiting).release()).to.equal(true);
+    });
+
     it('H71: opposite orders do not deadlock', async () => {
       const orders = [
         [`${key}:a`, `${key}:b`],

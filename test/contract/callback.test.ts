@@ -295,6 +295,7 @@ describeEach('the callback form', (here) => {
     it('a warning says where the lock was taken, and its lifetime has freed the key', async () => {
       const warnings = await published('redis-exp-lock:warning', async () => {
         await called(withLock, key, { lifetime: 500 });
+        expect(await here.leftMs(key)).to.be.at.most(500);
         await waitFor(async () => (await here.holder(key)) === null);
         await sleep(100);
       });

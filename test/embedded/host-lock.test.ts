@@ -1,8 +1,10 @@
 // HostLock: the Lua original's object, and its faults that are none here.
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
+import { Database } from '../../src/stores/embedded/sqlite';
 import { failure, pending, thrown } from '../contract/outcomes';
 import { kill9, startChild, waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
@@ -14,7 +16,7 @@ const name = 'host';
 
 describeWithEngine('HostLock', function () {
   this.timeout(60_000);
-  ownRuntimeFolder();
+  const runtime = ownRuntimeFolder();
   let key: string;
   let withLock: redisExpLock.WithLock;
   let store: redisExpLock.Store;
@@ -84,6 +86,24 @@ describeWithEngine('HostLock', function () {
       expect(await Promise.all(answers)).to.include(true);
       await failure(one.unlock());
       expect(await two.unlock()).to.equal(true);
+    });
+
+    it('H49: an unlock that fails leaves the object its lock, and can be tried again', async () => {
+      const lock = new HostLock(name);
+      await lock.lock(key);
+      const folder = join(runtime(), 'redis-exp-lock');
+      const file = readdirSync(folder).find((each) => each.startsWith(`${name}-`) && each.endsWith('.sqlite'))!;
+      const other = new Database(join(folder, file), '');
+      try {
+        const error = await other.transaction(() => failure(lock.unlock())); // another connection writes meanwhile
+        expect(error).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'BUSY' });
+      } finally {
+        other.close();
+      }
+      expect(lock.key).to.equal(key);
+      expect(await failure(lock.lock(uniqueKey()))).to.be.instanceOf(redisExpLock.AlreadyAcquiredLockError);
+      expect(await lock.unlock()).to.equal(true);
+      expect(await withLock.inspect(key)).to.include({ locked: false });
     });
 
     it('H51: a number is no key; a lifetime of 0 is refused', async () => {

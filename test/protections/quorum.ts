@@ -49,6 +49,36 @@ export const quorum: readonly Protection[] = [
     test: 'attempts.test.ts',
   },
   {
+    hazard: 'H62',
+    without: 'a caller uses the token again whose votes are being released',
+    changes: [{ file: 'wait/attempt.ts', from: '    if (store.isQuorum) this.#request = undefined;\n', to: '' }],
+    test: 'attempts.test.ts',
+  },
+  {
+    hazard: 'H62',
+    without: 'the entry of a caller that has given up stays in the queues',
+    changes: [
+      {
+        file: 'wait/attempt.ts',
+        from: '    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs);\n',
+        to: '',
+      },
+    ],
+    test: 'attempts.test.ts',
+  },
+  {
+    hazard: 'H63',
+    without: 'a reader that stands for others counts although it took longer than the validity',
+    changes: [
+      {
+        file: 'acquire.ts',
+        from: 'if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {',
+        to: 'if (fetcher !== undefined) {',
+      },
+    ],
+    test: 'acquire-shared.test.ts',
+  },
+  {
     hazard: 'H63',
     without: 'a majority counts although it took longer than the validity',
     changes: [{ file: 'acquire.ts', from: 'if (held.remaining() > 0) return', to: 'if (held !== undefined) return' }],
@@ -120,6 +150,30 @@ export const quorum: readonly Protection[] = [
     test: 'redis/quorum.test.ts',
   },
   {
+    hazard: 'H65',
+    without: 'a server counts that has lost the lock before the fence was written back',
+    changes: [
+      {
+        file: 'stores/quorum/round.ts',
+        from: 'if (isOurs) this.#fences.set(node, fence);\n      else this.#fences.delete(node);',
+        to: 'this.#fences.set(node, fence);',
+      },
+    ],
+    test: 'redis/quorum.test.ts',
+  },
+  {
+    hazard: 'H65',
+    without: 'the fence of an upgrade is not written back',
+    changes: [
+      {
+        file: 'stores/quorum/change.ts',
+        from: "  if (request.mode.kind === 'exclusive' && request.fencing) await writeBack(nodes, request, votes);\n",
+        to: '',
+      },
+    ],
+    test: 'redis/quorum-holders.test.ts',
+  },
+  {
     hazard: 'H66',
     without: 'one server under two names has two votes',
     changes: [
@@ -127,6 +181,18 @@ export const quorum: readonly Protection[] = [
         file: 'stores/quorum/nodes.ts',
         from: 'return this.#duplicate && this.#isDuplicate(this.#duplicate, key);',
         to: 'return this.#duplicate === undefined ? undefined : (this.#isDuplicate(this.#duplicate, key), undefined);',
+      },
+    ],
+    test: 'redis/quorum.test.ts',
+  },
+  {
+    hazard: 'H66',
+    without: 'a list may name a client twice',
+    changes: [
+      {
+        file: 'options.ts',
+        from: 'possible: (value) => !Array.isArray(value) || new Set(value).size === value.length,',
+        to: 'possible: () => true,',
       },
     ],
     test: 'redis/quorum.test.ts',

@@ -38,6 +38,12 @@ export const servers: readonly Protection[] = [
   },
   {
     hazard: 'H54',
+    without: 'a server with too many clients refuses for good',
+    changes: [{ file: 'stores/redis/replies.ts', from: ' || /max number of clients/i.test(text)', to: '' }],
+    test: 'redis/server-states.test.ts',
+  },
+  {
+    hazard: 'H54',
     without: 'a refusal that does not pass is tried again',
     changes: [
       {
@@ -90,6 +96,18 @@ export const servers: readonly Protection[] = [
         file: 'scripts/plain.lua',
         from: 'local function acquireAll()\n',
         to: "local function acquireAll()\n  if minted then\n    call('SET', fence, minted)\n  end\n",
+      },
+    ],
+    test: 'redis/server-states.test.ts',
+  },
+  {
+    hazard: 'H55',
+    without: 'the same where no fence is written first',
+    changes: [
+      {
+        file: 'stores/redis/plain.ts',
+        from: 'return acquire === undefined || acquire.fences > 0 || (release === undefined && renewal === undefined);',
+        to: 'return true;',
       },
     ],
     test: 'redis/server-states.test.ts',

@@ -27,6 +27,18 @@ export const waiting: readonly Protection[] = [
     test: 'contract/lost-wake-ups.test.ts',
   },
   {
+    hazard: 'H27',
+    without: 'a message that comes before the reply is dropped',
+    changes: [
+      {
+        file: 'wait/queue.ts',
+        from: 'if (this.#isRequesting) this.#wakeUp = wakeUp;',
+        to: 'if (this.#isRequesting) return true;',
+      },
+    ],
+    test: 'queue.test.ts',
+  },
+  {
     hazard: 'H28',
     without: 'a queue relies on its wake-ups alone',
     changes: [
@@ -54,6 +66,12 @@ export const waiting: readonly Protection[] = [
       },
     ],
     test: 'contract/queue.test.ts',
+  },
+  {
+    hazard: 'H28',
+    without: 'all that were refused together ask together again',
+    changes: [{ file: 'wait/pauses.ts', from: 'const random = pace.random();', to: 'const random = 1;' }],
+    test: 'queue.test.ts',
   },
   {
     hazard: 'H29',
@@ -89,7 +107,7 @@ export const waiting: readonly Protection[] = [
         to: '    this.#stopTimer();\n',
       },
     ],
-    test: 'contract/queue-fairness.test.ts',
+    test: 'queue.test.ts',
   },
   {
     hazard: 'H30',

@@ -34,7 +34,7 @@ describe('a socket that has become a black hole (H17)', () => {
       const lease = await withLock.promise(key, { maxRetries: 5 });
       const kept = await withLock.promise(`${key}-kept`);
       proxy.blackHole();
-      const errors = await Promise.all([
+      const settled = Promise.all([
         backendError(withLock.promise(`${key}-other`)),
         backendError(withLock.tryLock(`${key}-other`)),
         backendError(withLock.run(`${key}-other`, () => expect.fail('nothing was granted'))),
@@ -43,6 +43,8 @@ describe('a socket that has become a black hole (H17)', () => {
         backendError(lease.release()),
         backendError(withLock.inspect(key)),
       ]);
+      const errors = await Promise.race([settled, sleep(5_000, [])]);
+      expect(errors, 'settled within 5 s').to.have.length(7);
       for (const error of errors) expect(error.retryable).to.equal(true);
       proxy.heal();
       await stage.freed(`${key}-other`);

@@ -9,7 +9,7 @@ import { useWire } from './wire';
 
 describe('foreign keys and operators', () => {
   const stage = useWire();
-  const { holder, ttl, freed, recorded, connected } = stage;
+  const { holder, ttl, freed, recorded, connected, proxied } = stage;
   let server: RedisServer;
   let client: Client;
   let key: string;
@@ -36,17 +36,26 @@ describe('foreign keys and operators', () => {
       '-0',
       '1e-3',
     ];
-    const run = ({ script, keys, args }: ReturnType<typeof scripts.acquire>): Promise<unknown> =>
+    const run = ({ script, keys, args }: ReturnType<typeof scripts.acquire>): Promise<any> =>
       client.eval(script.lua, { keys: [...keys], arguments: [...args] });
 
     for (const lifetime of lifetimes) {
       it(`acquire with a lifetime of ${JSON.stringify(lifetime)}: an error, and no key at all`, async () => {
         const fence = 'redis-exp-lock:fence';
-        const error = await failure(
-          run(scripts.acquire([key], [`{${key}}:queue`], fence, 'token', lifetime, Number.MAX_SAFE_INTEGER, 1, [])),
+        const call = scripts.acquire(
+          [key],
+          [`{${key}}:queue`],
+          fence,
+          'token',
+          lifetime,
+          Number.MAX_SAFE_INTEGER,
+          1,
+          [],
         );
-        expect(error.message).to.contain('lifetime');
-        expect(await server.command('EXISTS', key, fence)).to.equal(0);
+        const reply = await run(call).catch((error) => error);
+        expect(await server.command('EXISTS', key, fence), 'keys that stay').to.equal(0);
+        expect(reply).to.be.instanceOf(Error);
+        expect(reply.message).to.contain('lifetime');
       });
     }
 
@@ -83,6 +92,16 @@ describe('foreign keys and operators', () => {
         expect(await ttl()).to.be.within(10_000, 60_000);
       });
     }
+
+    it('a caller with an impossible lifetime: an error before anything is sent', async () => {
+      const { proxy, through } = await proxied();
+      const lock = redisExpLock({ redis: through });
+      for (const lifetime of [Number.NaN, 1.5, 0, -5, Number.POSITIVE_INFINITY, 2 ** 53, '', '1000']) {
+        const error = await failure(lock.promise(key, { lifetime: lifetime as number }));
+        expect(error, String(lifetime)).to.include({ code: 'ERR_LOCK_OPTION' });
+      }
+      expect(proxy.count('script')).to.equal(0);
+    });
 
     it('extend: one of several locks is gone: the others are not changed', async () => {
       const names = [`${key}:a`, `${key}:b`];

@@ -103,6 +103,8 @@ export class FakeRedis {
   aheadMs = 0;
   /** Nobody hears an answer any more; what was asked runs all the same. */
   silent = false;
+  /** In place of an answer the connection breaks; what was asked runs all the same. */
+  breaks = false;
   /** Answers wait for `answerAll`. */
   holding = false;
   /** The scripts that were called, by name, in order. */
@@ -132,6 +134,7 @@ export class FakeRedis {
     // As for a user that lacks the rights of the plain batch: the calls come again, as a batch of the usual kind.
     if (name === 'plain') throw new Error("NOPERM this user has no permissions to run the 'mget' command");
     const replies = split(name, keys, args).map((call) => this.#run(call));
+    if (this.breaks) throw new Error('Socket closed unexpectedly');
     if (this.silent) return new Promise(() => {});
     if (this.holding) await new Promise<void>((resolve) => this.#held.push(resolve));
     return name === 'batch' ? replies.flatMap((reply) => [reply.length, ...reply]) : replies[0];

@@ -265,7 +265,8 @@ describe('loss', () => {
       proxy.rule({ match: isRelease, nth: 1 }, { request: (link) => link.reset() });
       const result = await withLock.run(key, { lifetime: 60_000, commandTimeout: 200 }, () => 'result');
       expect(result).to.equal('result');
-      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be released all the same' });
+      const isFree = async (): Promise<boolean> => (await direct.exists(key)) === 0;
+      await waitFor(isFree, { timeoutMs: 5_000, what: 'the key to be released all the same' });
     });
 
     const causes: Record<string, { options?: redisExpLock.Options; lose: (lease: redisExpLock.Lease) => unknown }> = {

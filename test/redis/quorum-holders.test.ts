@@ -107,6 +107,21 @@ describe('several holders on a quorum', function () {
     expect((await loss).reason).to.equal('missing');
   });
 
+  it('H65: the fence of an upgrade is with a majority before it returns', async () => {
+    const reader = await near().acquireRead();
+    await waitFor(async () => (await kinds()).every((kind) => kind === 'r'), { what: 'all votes' });
+    // One node has no vote, so that the one that is ahead has one.
+    await servers[1]!.command('ZADD', key, Date.now() + 60_000, '1 r 1 0 1 8 stranger');
+    const ahead = Date.now() * 1000 + 3_600_000_000;
+    await servers[2]!.command('SET', 'redis-exp-lock:fence', ahead);
+    await reader.upgrade(once);
+    const fences = await Promise.all(servers.map((server) => server.command('GET', 'redis-exp-lock:fence')));
+    for (const server of servers) await server.command('DEL', 'redis-exp-lock:fence');
+    expect(reader.fence).to.be.greaterThan(ahead);
+    expect(fences.filter((fence) => Number(fence) >= reader.fence).length).to.be.at.least(2);
+    expect(await reader.release()).to.equal(true);
+  });
+
   it('a downgrade keeps the fence and lets readers in, which share it, and no writer', async () => {
     const writer = await near().acquireWrite();
     const { fence } = writer;

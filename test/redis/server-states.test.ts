@@ -38,6 +38,17 @@ describe('a state of the server that passes (H54)', () => {
     expect(await lease.release()).to.equal(true);
   }
 
+  it('max number of clients, as an answer: retryable (H54)', async () => {
+    const rule = stage.proxy.rule({ match: isAcquire }, answer('-ERR max number of clients reached\r\n'));
+    const withLock = redisExpLock({ redis: await stage.through() });
+    expect((await backendError(withLock.promise(stage.key))).retryable).to.equal(true);
+    const acquired = withLock.promise(stage.key, waitOptions);
+    await sleep(50);
+    rule.remove();
+    const lease = await acquired;
+    expect(await stage.holder()).to.equal(lease.token);
+  });
+
   it('BUSY: a script runs for ever, until somebody kills it (H54)', async () => {
     const { server } = stage;
     await server.command('CONFIG', 'SET', 'busy-reply-threshold', 20);
@@ -144,17 +155,6 @@ describe('a state of the server that passes (H54)', () => {
     const lease = await acquired;
     expect(await stage.holder()).to.equal(lease.token);
     await connected;
-  });
-
-  it('max number of clients, as an answer: retryable (H54)', async () => {
-    const rule = stage.proxy.rule({ match: isAcquire }, answer('-ERR max number of clients reached\r\n'));
-    const withLock = redisExpLock({ redis: await stage.through() });
-    expect((await backendError(withLock.promise(stage.key))).retryable).to.equal(true);
-    const acquired = withLock.promise(stage.key, waitOptions);
-    await sleep(50);
-    rule.remove();
-    const lease = await acquired;
-    expect(await stage.holder()).to.equal(lease.token);
   });
 
   it('a lock held before is kept through such a state, and renewed when it has passed (H14, H54)', async () => {
@@ -416,19 +416,22 @@ describe('a server that may not write (H55)', () => {
     await stage.expectFree();
   });
 
-  it('OOM, callers of one tick: the acquire is refused, the release is not (H55)', async () => {
-    const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
-    const held = await withLock.promise(`${key}-held`);
-    await server.command('CONFIG', 'SET', 'maxmemory', 1);
-    try {
-      const [error, released] = await Promise.all([backendError(withLock.promise(key)), held.release()]);
-      expect([error.redisCode, released]).to.deep.equal(['OOM', true]);
-    } finally {
-      await server.command('CONFIG', 'SET', 'maxmemory', 0);
-    }
-    expect(await server.command('EXISTS', key)).to.equal(0);
-  });
+  for (const fencing of [true, false]) {
+    const what = fencing ? '' : ', without fences';
+    it(`OOM, callers of one tick${what}: the acquire is refused, the release is not (H55)`, async () => {
+      const { server, key } = stage;
+      const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, fencing });
+      const held = await withLock.promise(`${key}-held`);
+      await server.command('CONFIG', 'SET', 'maxmemory', 1);
+      try {
+        const [error, released] = await Promise.all([backendError(withLock.promise(key)), held.release()]);
+        expect([error.redisCode, released]).to.deep.equal(['OOM', true]);
+      } finally {
+        await server.command('CONFIG', 'SET', 'maxmemory', 0);
+      }
+      expect(await server.command('EXISTS', key)).to.equal(0);
+    });
+  }
 
   it('OOM that passes: waited for (H54, H55)', async () => {
     const { server, key } = stage;

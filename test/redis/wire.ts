@@ -66,7 +66,11 @@ export function useWire(): Wire {
   const wire = {
     holder: (name = wire.key) => wire.server.command('GET', name),
     ttl: (name = wire.key) => wire.server.command('PTTL', name),
-    freed: (name = wire.key) => waitFor(async () => (await wire.server.command('EXISTS', name)) === 0),
+    freed: (name = wire.key) =>
+      waitFor(async () => (await wire.server.command('EXISTS', name)) === 0, {
+        timeoutMs: 5_000,
+        what: `${name} to be free`,
+      }),
     async serverMicros() {
       const [seconds, micros] = await wire.server.command<[string, string]>('TIME');
       return Number(seconds) * 1_000_000 + Number(micros);

@@ -70,6 +70,8 @@ export class AlteredTree {
       const path = join(this.#folder, 'src', file);
       writeFileSync(path, altered(file, readFileSync(path, 'utf8'), alterations));
     }
+    // What is generated is among the sources, as they are.
+    if (!alterations.some(({ file }) => file.endsWith('.lua'))) return;
     const { code, output } = await this.run(['--import', 'tsx', 'scripts/generate-scripts.ts']);
     if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);
   }
