@@ -99,6 +99,30 @@ export const acquire: readonly Protection[] = [
     test: 'redis/clients.test.ts',
   },
   {
+    hazard: 'H3',
+    without: 'acquires of one tick do not look at their last moment',
+    changes: [
+      {
+        file: 'scripts/plain.lua',
+        from: 'areUsual = now <= tonumber(notAfter) and isLifetime(ttl)',
+        to: 'areUsual = isLifetime(ttl)',
+      },
+    ],
+    test: 'redis/unknown-outcome.test.ts',
+  },
+  {
+    hazard: 'H3',
+    without: 'the short way of the shims does not look at its last moment',
+    changes: [
+      {
+        file: 'scripts/take.lua',
+        from: 'if tonumber(fence) > tonumber(ARGV[3]) then',
+        to: 'if tonumber(ARGV[3]) < 0 then',
+      },
+    ],
+    test: 'redis/direct.test.ts',
+  },
+  {
     hazard: 'H4',
     without: 'what Redis runs twice mints two fences',
     changes: [

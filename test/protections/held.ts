@@ -70,6 +70,26 @@ export const held: readonly Protection[] = [
     test: 'redis/renewal.test.ts',
   },
   {
+    hazard: 'H13',
+    without: 'renewals of one tick do not look whose the keys are',
+    changes: [
+      { file: 'scripts/plain.lua', from: 'mayRenew and held[i] == words[7 + i] and', to: 'mayRenew and held[i] and' },
+    ],
+    test: 'redis/plain.test.ts',
+  },
+  {
+    hazard: 'H13',
+    without: 'renewals of one tick run however late it is',
+    changes: [
+      {
+        file: 'scripts/plain.lua',
+        from: 'held[i] == words[7 + i] and now <= tonumber(words[t + i])',
+        to: 'held[i] == words[7 + i]',
+      },
+    ],
+    test: 'redis/plain.test.ts',
+  },
+  {
     hazard: 'H14',
     without: 'a renewal that failed is not repeated',
     changes: [
@@ -107,12 +127,12 @@ export const held: readonly Protection[] = [
   },
   {
     hazard: 'H15',
-    without: 'a renewal is due a second before the end, however short the lifetime is',
+    without: 'a renewal is due two seconds before the end, however short the lifetime is',
     changes: [
       {
         file: 'renewal.ts',
         from: 'const spareMs = leftMs - (this.#lifetimeMs * 2) / 3;',
-        to: 'const spareMs = leftMs - 1000;',
+        to: 'const spareMs = leftMs - 2000;',
       },
       { file: 'renewal.ts', from: 'return spareMs > 0 ? spareMs : leftMs / 3;', to: 'return Math.max(spareMs, 0);' },
     ],
@@ -368,6 +388,14 @@ export const held: readonly Protection[] = [
       },
     ],
     test: 'contract/release.test.ts',
+  },
+  {
+    hazard: 'H25',
+    without: 'releases of one tick delete the keys, whose ever they are',
+    changes: [
+      { file: 'scripts/plain.lua', from: 'if held[i] == words[t + i] and (queued', to: 'if held[i] and (queued' },
+    ],
+    test: 'redis/plain.test.ts',
   },
   {
     hazard: 'H26',

@@ -43,8 +43,8 @@ describe('a socket that has become a black hole (H17)', () => {
         backendError(lease.release()),
         backendError(withLock.inspect(key)),
       ]);
-      const errors = await Promise.race([settled, sleep(10_000, [])]);
-      expect(errors, 'settled within 10 s').to.have.length(7);
+      const errors = await Promise.race([settled, sleep(5_000, [])]);
+      expect(errors, 'settled within 5 s').to.have.length(7);
       for (const error of errors) expect(error.retryable).to.equal(true);
       proxy.heal();
       await stage.freed(`${key}-other`);

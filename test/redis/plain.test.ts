@@ -138,6 +138,17 @@ describe('the plain batch', function () {
     expect(await stage.fence()).to.equal(fences[59]);
   });
 
+  it('H25: released in one tick while others hold the keys: false, and those keys are left alone', async () => {
+    const { server, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS });
+    const keys = Array.from({ length: 5 }, (_, n) => `${key}-${n}`);
+    const leases = await Promise.all(keys.map((each) => withLock.promise(each)));
+    for (const each of keys.slice(1)) await server.command('SET', each, 'somebody else', 'PX', LONG_MS);
+    const released = await Promise.all(leases.map((lease) => lease.release()));
+    expect(await server.command('MGET', ...keys)).to.deep.equal([null, ...keys.slice(1).map(() => 'somebody else')]);
+    expect(released).to.deep.equal([true, ...keys.slice(1).map(() => false)]);
+  });
+
   describe('renewals', () => {
     const fates = ['ours', 'lost', 'taken', 'longer', 'endless', 'foreign kind', 'too late'] as const;
 
@@ -156,7 +167,7 @@ describe('the plain batch', function () {
       return Promise.all(answers);
     };
 
-    it('each is owner-checked, none makes a key or shortens an end, and one that is too late changes nothing', async () => {
+    it('H13: each is owner-checked, none makes a key or shortens an end, and one that is too late changes nothing', async () => {
       const { server, key } = stage;
       const keys = [...fates, 'ours too'].map((fate) => `${key} ${fate}`);
       for (const each of keys) await server.command('SET', each, `token of ${each}`, 'PX', 10_000);

@@ -54,6 +54,152 @@ describe('renewal', () => {
     await waitFor(() => renewals() >= before + times, { what: `${times} renewals` });
   }
 
+  describe('on a clock of its own', () => {
+    let clock: sinon.SinonFakeTimers;
+    let timers: () => number;
+    let fake: FakeRedis;
+    let lock: redisExpLock.WithLock;
+
+    beforeEach(() => {
+      clock = sinon.useFakeTimers({
+        now: Date.now(),
+        toFake: ['setTimeout', 'clearTimeout', 'setImmediate', 'clearImmediate', 'Date', 'performance'],
+      });
+      timers = libraryTimers();
+      fake = new FakeRedis();
+      lock = redisExpLock({ redis: fake as unknown as redisExpLock.RedisLike, lifetime: 3_000, autoExtend: true });
+    });
+
+    afterEach(() => clock.restore());
+
+    /** What is under way needs turns of the faked event loop. */
+    async function inTime<T>(promise: Promise<T>): Promise<T> {
+      await clock.tickAsync(1);
+      return promise;
+    }
+
+    it('H15: an hour of a 3 s lifetime is 3,600 renewals, and at most a tenth more', async function () {
+      this.timeout(60_000); // much work, on a clock of its own
+      const lease = await lock.promise('k');
+      await clock.tickAsync(3_600_000);
+      expect(lease.remaining()).to.be.above(0);
+      expect(fake.count('extend')).to.be.within(3_600, 4_100);
+    });
+
+    it('a renewal goes out when two thirds of the lifetime are left', async () => {
+      await lock.promise('k');
+      await clock.tickAsync(850);
+      expect(fake.count('extend')).to.equal(0);
+      await clock.tickAsync(200);
+      expect(fake.count('extend')).to.equal(1);
+    });
+
+    it('H17: a silent Redis is asked several times within the validity, at growing haste and without end', async () => {
+      const lease = await lock.promise('k');
+      fake.silent = true;
+      await clock.tickAsync(2_990);
+      expect(fake.count('extend')).to.be.within(2, 20);
+      expect(lease.remaining()).to.be.above(0);
+      await clock.tickAsync(10);
+      expect(lease.signal.reason?.reason).to.equal('unreachable');
+    });
+
+    it('a lease goes on being renewed after it was shortened and Redis was silent about that', async () => {
+      const lease = await lock.promise('k', { lifetime: 60_000, commandTimeout: 300 });
+      const { signal } = lease;
+      fake.silent = true;
+      const shortened = rejectionOf(lease.extend(3_000));
+      await clock.tickAsync(400);
+      expect(await shortened).to.include({ code: 'ERR_LOCK_BACKEND' });
+      expect(lease.remaining()).to.be.within(2_500, 3_000);
+      fake.silent = false;
+      await clock.tickAsync(10_000);
+      expect(signal.reason?.reason).to.equal(undefined);
+      expect(lease.remaining()).to.be.above(0);
+    });
+
+    it('H16: nothing is armed any more once the lease is released, though an extension is in flight', async () => {
+      const lease = await lock.promise('k');
+      void lease.signal;
+      fake.holding = true;
+      await clock.tickAsync(1_500);
+      expect(fake.calls).to.deep.equal(['acquire', 'extend']);
+      const released = lease();
+      fake.answerAll();
+      await clock.tickAsync(0);
+      expect(await released).to.equal(true);
+      expect(timers()).to.equal(0);
+      await clock.tickAsync(10_000);
+      expect(fake.calls).to.deep.equal(['acquire', 'extend', 'release']);
+    });
+
+    it('H16: nothing is armed any more once the lease is released between two renewals', async () => {
+      const lease = await lock.promise('k');
+      void lease.signal;
+      await clock.tickAsync(1_500);
+      expect(fake.calls).to.deep.equal(['acquire', 'extend']);
+      expect(timers()).to.be.above(0);
+      expect(await inTime(lease())).to.equal(true);
+      expect(timers()).to.equal(0);
+    });
+
+    it('H16: an extension asked for in the tick of the release is not sent after it', async () => {
+      const lease = await lock.promise('k');
+      const extended = lease.extend();
+      const released = lease();
+      await clock.tickAsync(10);
+      expect(await released).to.equal(true);
+      expect(await extended).to.be.a('boolean');
+      expect(fake.calls.at(-1)).to.equal('release');
+    });
+
+    it('H16: nothing is armed any more once the lease is lost, though an extension is in flight', async () => {
+      const lease = await lock.promise('k');
+      void lease.signal;
+      fake.holding = true;
+      await clock.tickAsync(5_000);
+      expect(lease.signal.aborted).to.equal(true);
+      fake.answerAll();
+      await clock.tickAsync(100);
+      expect(timers()).to.equal(0);
+    });
+
+    it('H19: a server whose clock jumped ahead or back is asked once more, and the lock is kept', async () => {
+      const lease = await lock.promise('k', { lifetime: 30_000 });
+      for (const jumpMs of [25_000, -60_000]) {
+        fake.aheadMs += jumpMs;
+        for (const each of fake.locks.values()) each.endMs += jumpMs; // the key itself did not expire
+        expect(await inTime(lease.extend())).to.equal(true);
+        expect(lease.remaining()).to.be.within(29_000, 30_000);
+      }
+      fake.aheadMs += 30_000;
+      expect(await inTime(lease.extend())).to.equal(false);
+      expect(lease.signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing' });
+    });
+
+    it('H15: a shorter end that no renewal can move, because it is uncertain, makes no hot loop', async () => {
+      const lease = await lock.promise('k', { lifetime: 60_000, commandTimeout: 3_000 });
+      fake.breaks = true;
+      expect(await inTime(rejectionOf(lease.extend(5_000)))).to.include({ code: 'ERR_LOCK_BACKEND' });
+      fake.breaks = false;
+      // That extension may still be executed for 3 s.
+      await clock.tickAsync(2_900);
+      expect(lease.remaining()).to.be.within(2_000, 2_100);
+      expect(fake.count('extend')).to.be.within(2, 20);
+      await clock.tickAsync(2_000);
+      expect(lease.remaining()).to.be.above(50_000);
+    });
+
+    it('H15: a wall clock that is set ahead, but not as far as the end, makes no hot loop', async () => {
+      const lease = await lock.promise('k');
+      expect(await inTime(lease.extend(20_000))).to.equal(true);
+      clock.setSystemTime(Date.now() + 18_500);
+      fake.aheadMs -= 18_500; // ours was set, the server's was not
+      await clock.tickAsync(9_000);
+      expect(fake.count('extend')).to.be.at.most(20);
+    });
+  });
+
   describe('which locks are renewed', () => {
     it('promise, tryLock and the callback form hold for the lifetime only, by default', async () => {
       const [first, second, third] = [uniqueKey(), uniqueKey(), uniqueKey()];
@@ -595,152 +741,6 @@ describe('renewal', () => {
       expect(renewals(), `${rows} renewals`).to.be.at.most(60);
       expect(leases.filter((lease) => lease.remaining() === 0)).to.have.length(0);
       await Promise.all(leases.map((lease) => lease()));
-    });
-  });
-
-  describe('on a clock of its own', () => {
-    let clock: sinon.SinonFakeTimers;
-    let timers: () => number;
-    let fake: FakeRedis;
-    let lock: redisExpLock.WithLock;
-
-    beforeEach(() => {
-      clock = sinon.useFakeTimers({
-        now: Date.now(),
-        toFake: ['setTimeout', 'clearTimeout', 'setImmediate', 'clearImmediate', 'Date', 'performance'],
-      });
-      timers = libraryTimers();
-      fake = new FakeRedis();
-      lock = redisExpLock({ redis: fake as unknown as redisExpLock.RedisLike, lifetime: 3_000, autoExtend: true });
-    });
-
-    afterEach(() => clock.restore());
-
-    /** What is under way needs turns of the faked event loop. */
-    async function inTime<T>(promise: Promise<T>): Promise<T> {
-      await clock.tickAsync(1);
-      return promise;
-    }
-
-    it('H15: an hour of a 3 s lifetime is 3,600 renewals, and at most a tenth more', async function () {
-      this.timeout(60_000); // much work, on a clock of its own
-      const lease = await lock.promise('k');
-      await clock.tickAsync(3_600_000);
-      expect(lease.remaining()).to.be.above(0);
-      expect(fake.count('extend')).to.be.within(3_600, 4_100);
-    });
-
-    it('a renewal goes out when two thirds of the lifetime are left', async () => {
-      await lock.promise('k');
-      await clock.tickAsync(850);
-      expect(fake.count('extend')).to.equal(0);
-      await clock.tickAsync(200);
-      expect(fake.count('extend')).to.equal(1);
-    });
-
-    it('H17: a silent Redis is asked several times within the validity, at growing haste and without end', async () => {
-      const lease = await lock.promise('k');
-      fake.silent = true;
-      await clock.tickAsync(2_990);
-      expect(fake.count('extend')).to.be.within(2, 20);
-      expect(lease.remaining()).to.be.above(0);
-      await clock.tickAsync(10);
-      expect(lease.signal.reason?.reason).to.equal('unreachable');
-    });
-
-    it('a lease goes on being renewed after it was shortened and Redis was silent about that', async () => {
-      const lease = await lock.promise('k', { lifetime: 60_000, commandTimeout: 300 });
-      const { signal } = lease;
-      fake.silent = true;
-      const shortened = rejectionOf(lease.extend(3_000));
-      await clock.tickAsync(400);
-      expect(await shortened).to.include({ code: 'ERR_LOCK_BACKEND' });
-      expect(lease.remaining()).to.be.within(2_500, 3_000);
-      fake.silent = false;
-      await clock.tickAsync(10_000);
-      expect(signal.reason?.reason).to.equal(undefined);
-      expect(lease.remaining()).to.be.above(0);
-    });
-
-    it('H16: nothing is armed any more once the lease is released, though an extension is in flight', async () => {
-      const lease = await lock.promise('k');
-      void lease.signal;
-      fake.holding = true;
-      await clock.tickAsync(1_500);
-      expect(fake.calls).to.deep.equal(['acquire', 'extend']);
-      const released = lease();
-      fake.answerAll();
-      await clock.tickAsync(0);
-      expect(await released).to.equal(true);
-      expect(timers()).to.equal(0);
-      await clock.tickAsync(10_000);
-      expect(fake.calls).to.deep.equal(['acquire', 'extend', 'release']);
-    });
-
-    it('H16: nothing is armed any more once the lease is released between two renewals', async () => {
-      const lease = await lock.promise('k');
-      void lease.signal;
-      await clock.tickAsync(1_500);
-      expect(fake.calls).to.deep.equal(['acquire', 'extend']);
-      expect(timers()).to.be.above(0);
-      expect(await inTime(lease())).to.equal(true);
-      expect(timers()).to.equal(0);
-    });
-
-    it('H16: an extension asked for in the tick of the release is not sent after it', async () => {
-      const lease = await lock.promise('k');
-      const extended = lease.extend();
-      const released = lease();
-      await clock.tickAsync(10);
-      expect(await released).to.equal(true);
-      expect(await extended).to.be.a('boolean');
-      expect(fake.calls.at(-1)).to.equal('release');
-    });
-
-    it('H16: nothing is armed any more once the lease is lost, though an extension is in flight', async () => {
-      const lease = await lock.promise('k');
-      void lease.signal;
-      fake.holding = true;
-      await clock.tickAsync(5_000);
-      expect(lease.signal.aborted).to.equal(true);
-      fake.answerAll();
-      await clock.tickAsync(100);
-      expect(timers()).to.equal(0);
-    });
-
-    it('H19: a server whose clock jumped ahead or back is asked once more, and the lock is kept', async () => {
-      const lease = await lock.promise('k', { lifetime: 30_000 });
-      for (const jumpMs of [25_000, -60_000]) {
-        fake.aheadMs += jumpMs;
-        for (const each of fake.locks.values()) each.endMs += jumpMs; // the key itself did not expire
-        expect(await inTime(lease.extend())).to.equal(true);
-        expect(lease.remaining()).to.be.within(29_000, 30_000);
-      }
-      fake.aheadMs += 30_000;
-      expect(await inTime(lease.extend())).to.equal(false);
-      expect(lease.signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'missing' });
-    });
-
-    it('H15: a shorter end that no renewal can move, because it is uncertain, makes no hot loop', async () => {
-      const lease = await lock.promise('k', { lifetime: 60_000, commandTimeout: 3_000 });
-      fake.breaks = true;
-      expect(await inTime(rejectionOf(lease.extend(5_000)))).to.include({ code: 'ERR_LOCK_BACKEND' });
-      fake.breaks = false;
-      // That extension may still be executed for 3 s.
-      await clock.tickAsync(2_900);
-      expect(lease.remaining()).to.be.within(2_000, 2_100);
-      expect(fake.count('extend')).to.be.within(2, 20);
-      await clock.tickAsync(2_000);
-      expect(lease.remaining()).to.be.above(50_000);
-    });
-
-    it('H15: a wall clock that is set ahead, but not as far as the end, makes no hot loop', async () => {
-      const lease = await lock.promise('k');
-      expect(await inTime(lease.extend(20_000))).to.equal(true);
-      clock.setSystemTime(Date.now() + 18_500);
-      fake.aheadMs -= 18_500; // ours was set, the server's was not
-      await clock.tickAsync(9_000);
-      expect(fake.count('extend')).to.be.at.most(20);
     });
   });
 
