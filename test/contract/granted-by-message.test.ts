@@ -131,8 +131,8 @@ describe('H83: queued, granted by a message', function () {
     await release.arrived;
     await held.release();
     await (await waiting).release();
-    await waitFor(() => other.proxy.count(isRelease) === 2, { timeoutMs: 10_000, what: 'a release upon the message' });
-    release.release();
+    const isReleased = () => other.proxy.count(isRelease) === 2;
+    await waitFor(isReleased, { timeoutMs: 10_000, what: 'a release upon the message' }).finally(release.release);
     await scene.nothingLeft();
   });
 

@@ -43,14 +43,14 @@ describeEach(
       Promise.all(Array.from({ length: count }, () => lock.acquireRead(options)));
 
     async function stands(waiting: Promise<unknown>): Promise<void> {
-      let isGranted = false;
-      waiting.then(
-        () => (isGranted = true),
-        () => {},
-      );
+      let isOver = false;
+      const over = (): void => {
+        isOver = true;
+      };
+      waiting.then(over, over);
       const look = redisExpLock({ redis: here.elsewhere });
       const isQueued = async (): Promise<boolean> => {
-        expect(isGranted, 'granted at once').to.equal(false);
+        expect(isOver, 'it waits no longer').to.equal(false);
         return (await look.inspect(key)).waiters > 0;
       };
       await waitFor(isQueued, { what: 'a waiter' });

@@ -3,6 +3,64 @@ import type { Protection } from './protection';
 
 export const found: readonly Protection[] = [
   {
+    hazard: 'H73',
+    without: 'each attempt at a write waits for as long as SQLite would',
+    changes: [
+      { file: 'stores/embedded/sqlite.ts', from: 'PRAGMA busy_timeout = 0;', to: 'PRAGMA busy_timeout = 5000;' },
+    ],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
+  {
+    hazard: 'H73',
+    without: 'a caller that waited in vain is not told that another writes',
+    changes: [
+      {
+        file: 'stores/embedded/sqlite.ts',
+        from: 'if (nowMs() >= untilMs) throw busyError(file, error);',
+        to: 'if (nowMs() >= untilMs) throw error;',
+      },
+    ],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
+  {
+    hazard: 'H74',
+    without: 'a command is no transaction',
+    changes: [
+      {
+        file: 'stores/embedded/sqlite.ts',
+        from: "this.#engine.prepare('BEGIN IMMEDIATE'),",
+        to: "this.#engine.prepare('SELECT 1'),",
+      },
+      {
+        file: 'stores/embedded/sqlite.ts',
+        from: "this.#engine.prepare('COMMIT'),",
+        to: "this.#engine.prepare('SELECT 1'),",
+      },
+      {
+        file: 'stores/embedded/sqlite.ts',
+        from: "this.#engine.prepare('ROLLBACK'),",
+        to: "this.#engine.prepare('SELECT 1'),",
+      },
+    ],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
+  {
+    hazard: 'H74',
+    without: 'the errors of SQLite are thrown as they are',
+    changes: [
+      {
+        file: 'stores/embedded/sqlite.ts',
+        from: 'if (!isBusy(error)) throw backendError(file, error);',
+        to: 'throw error;',
+      },
+    ],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
+  {
     hazard: 'H75',
     without: 'the loads of one factory are shared by key alone, whatever their store',
     changes: [

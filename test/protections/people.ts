@@ -132,6 +132,23 @@ export const people: readonly Protection[] = [
   },
   {
     hazard: 'H72',
+    without: 'a timeout while Redis refuses says that the lock was not free',
+    changes: [
+      {
+        file: 'acquire.ts',
+        from: 'return this.#fail(this.#failure ?? this.#timedOut());',
+        to: 'return this.#fail(this.#timedOut());',
+      },
+      {
+        file: 'acquire.ts',
+        from: 'this.giveUp(this.#failure ?? this.#timedOut());',
+        to: 'this.giveUp(this.#timedOut());',
+      },
+    ],
+    test: 'redis/server-states.test.ts',
+  },
+  {
+    hazard: 'H72',
     without: 'tryLock says null whatever went wrong',
     changes: [
       {

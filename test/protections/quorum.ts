@@ -49,6 +49,36 @@ export const quorum: readonly Protection[] = [
     test: 'attempts.test.ts',
   },
   {
+    hazard: 'H62',
+    without: 'a caller uses the token again whose votes are being released',
+    changes: [{ file: 'wait/attempt.ts', from: '    if (store.isQuorum) this.#request = undefined;\n', to: '' }],
+    test: 'attempts.test.ts',
+  },
+  {
+    hazard: 'H62',
+    without: 'the entry of a caller that has given up stays in the queues',
+    changes: [
+      {
+        file: 'wait/attempt.ts',
+        from: '    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs);\n',
+        to: '',
+      },
+    ],
+    test: 'attempts.test.ts',
+  },
+  {
+    hazard: 'H63',
+    without: 'a reader that stands for others counts although it took longer than the validity',
+    changes: [
+      {
+        file: 'acquire.ts',
+        from: 'if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {',
+        to: 'if (fetcher !== undefined) {',
+      },
+    ],
+    test: 'acquire-shared.test.ts',
+  },
+  {
     hazard: 'H63',
     without: 'a majority counts although it took longer than the validity',
     changes: [{ file: 'acquire.ts', from: 'if (held.remaining() > 0) return', to: 'if (held !== undefined) return' }],
@@ -115,6 +145,18 @@ export const quorum: readonly Protection[] = [
         file: 'stores/quorum/fence-votes.ts',
         from: 'this.#fence ??= Math.max(...this.#fences.values());',
         to: 'this.#fence ??= this.#fences.values()[0]!;',
+      },
+    ],
+    test: 'redis/quorum.test.ts',
+  },
+  {
+    hazard: 'H65',
+    without: 'a server counts that has lost the lock before the fence was written back',
+    changes: [
+      {
+        file: 'stores/quorum/round.ts',
+        from: 'if (isOurs) this.#fences.set(node, fence);\n      else this.#fences.delete(node);',
+        to: 'this.#fences.set(node, fence);',
       },
     ],
     test: 'redis/quorum.test.ts',

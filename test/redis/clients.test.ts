@@ -629,7 +629,10 @@ describe('a client of its kind', () => {
         (redis.destroy ?? redis.disconnect).call(redis);
         proxy.refuse();
         proxy.resetAll();
-        await waitFor(() => dedicated.script.readiness() === 'closed', { what: 'the end of the connection' });
+        await waitFor(() => dedicated.script.readiness() === 'closed', {
+          timeoutMs: 10_000,
+          what: 'the end of the connection',
+        });
       });
     }
 

@@ -12,7 +12,7 @@ import redisExpLock from '../../src/index';
 import * as scripts from '../../src/scripts/generated';
 import { Machine } from '../../src/stores/embedded/mutex-machine';
 import { storeOf } from '../../src/stores/open';
-import { dropReply, dropRequest, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
+import { dropReply, dropRequest, type FaultProxy, holdReply, reset, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 import { backendError, LONG_MS, REDIAL } from './faults';
@@ -207,6 +207,20 @@ describe('a quorum', function () {
         await absent.server.command('DEL', key);
         expect(last).to.be.greaterThan(ahead);
       }
+    });
+
+    it('H65: a node that has lost the lock since it voted is no vote, also where only its fence was to be raised', async () => {
+      const [voted, busy, ahead] = nodes as [Node, Node, Node];
+      await seize([busy]);
+      await ahead.server.command('SET', 'redis-exp-lock:fence', Date.now() * 1000 + 3_600_000_000, 'PX', LONG_MS);
+      const held = holdReply();
+      ahead.proxy.rule({ match: isAcquire, nth: 1 }, held);
+      const trying = three({ commandTimeout: 5_000 }).tryLock(key);
+      await held.arrived;
+      await waitFor(async () => (await tokens())[0] !== null, { what: 'the first vote' });
+      await seize([voted]);
+      held.release();
+      expect(await trying).to.equal(null);
     });
 
     it('H63: replies that come too late: nothing is held, also where the outcome was not known', async () => {
