@@ -5,6 +5,7 @@ import { type SinonStub, stub, useFakeTimers } from 'sinon';
 import type { LockBackendError } from '../src/errors';
 import type { AcquireReply, AcquireRequest, Mode } from '../src/store';
 import { Attempts, type Target } from '../src/wait/attempt';
+import { uncaught } from './contract/outcomes';
 import { type LossyStore, lossyStore } from './support/lossy-store';
 
 const lifetimeMs = 1000;
@@ -171,18 +172,21 @@ describe('the attempts of one caller', () => {
     expect(replies[0]!.token).to.equal(store.acquires[1]!.token);
   });
 
-  it('H3: granted after it was given up: released, whatever becomes of that; not if it was busy', async () => {
-    for (const fate of [undefined, 'refused'] as const) {
-      store.fates.acquire.push('held');
-      if (fate) store.fates.release.push(fate);
-      const one = attempts();
-      one.make(undefined, undefined);
-      await answered();
-      caller.isSettled = true;
-      store.reply();
-      await answered();
-      caller.isSettled = false;
-    }
+  it('H3, H20: granted after it was given up: released, whatever becomes of that; not if it was busy', async () => {
+    const { rejections } = await uncaught(async () => {
+      for (const fate of [undefined, 'refused'] as const) {
+        store.fates.acquire.push('held');
+        if (fate) store.fates.release.push(fate);
+        const one = attempts();
+        one.make(undefined, undefined);
+        await answered();
+        caller.isSettled = true;
+        store.reply();
+        await answered();
+        caller.isSettled = false;
+      }
+    });
+    expect(rejections).to.deep.equal([]);
     const { token } = store.acquires[1]!;
     expect(store.releases).to.have.lengthOf(2);
     expect(store.releases[1]).to.deep.equal({ keys: 'full:k', token, commandTimeoutMs });

@@ -104,7 +104,7 @@ describeEach(
           });
         });
 
-        it('lost meanwhile: LockLostError with the result, as `run`', async () => {
+        it('H85: lost meanwhile: LockLostError with the result, as `run`, and no mark of its own', async () => {
           const lost = await failure(
             withLock.once(key, options, async () => {
               await here.remove(key);

@@ -370,7 +370,7 @@ describe('the machine of the embedded stores', () => {
       expect(row().endMs).to.equal(nowMs + 500);
     });
 
-    it('H14: a late extension changes nothing; in its last millisecond it is executed', () => {
+    it('H13: a late extension changes nothing; in its last millisecond it is executed', () => {
       acquire('a');
       expect(extend('a', 5000, { notAfterMs: nowMs - 1 })).to.equal('late');
       expect(row().endMs).to.equal(nowMs + 1000);

@@ -69,6 +69,18 @@ export const acquire: readonly Protection[] = [
     test: 'redis/unknown-outcome.test.ts',
   },
   {
+    hazard: 'H2',
+    without: 'a lock without an end has none before its caller has heard of it',
+    changes: [
+      {
+        file: 'stores/redis/commands.ts',
+        from: 'export const probationMs = 10_000;',
+        to: 'export const probationMs = Number.MAX_SAFE_INTEGER;',
+      },
+    ],
+    test: 'redis/unknown-outcome.test.ts',
+  },
+  {
     hazard: 'H3',
     without: 'the script does not look at its last moment',
     changes: [{ file: 'scripts/acquire.lua', from: 'if now > notAfter then', to: 'if notAfter < 0 then' }],
@@ -121,6 +133,30 @@ export const acquire: readonly Protection[] = [
       },
     ],
     test: 'redis/direct.test.ts',
+  },
+  {
+    hazard: 'H3',
+    without: 'the server’s clock is taken for what it was when the request was sent, however long that was under way',
+    changes: [
+      {
+        file: 'stores/redis/server-clock.ts',
+        from: 'if (!this.#isKnown || this.offsetMs > most) this.#offsetMs = least;\n    else this.#offsetMs = Math.max(this.offsetMs, least);',
+        to: 'this.#offsetMs = Math.max(most, least);',
+      },
+    ],
+    test: 'redis/unknown-outcome.test.ts',
+  },
+  {
+    hazard: 'H3',
+    without: 'a table in memory does not look at the last moment of a request',
+    changes: [
+      {
+        file: 'stores/embedded/mutex-machine.ts',
+        from: "slots: command.slots }, micros);\n    const nowMs = Math.floor(micros / 1000);\n    if (nowMs > command.notAfterMs) return { outcome: 'late' };",
+        to: 'slots: command.slots }, micros);\n    const nowMs = Math.floor(micros / 1000);',
+      },
+    ],
+    test: 'embedded/mutex-machine.test.ts',
   },
   {
     hazard: 'H4',
@@ -178,6 +214,18 @@ export const acquire: readonly Protection[] = [
         file: 'stores/redis/replies.ts',
         from: 'return new LockBackendError(message, { key, unknown: true });',
         to: 'return new LockBackendError(message, { key });',
+      },
+    ],
+    test: 'redis/strange-replies.test.ts',
+  },
+  {
+    hazard: 'H5',
+    without: 'any reply but 0 says that a lock was released',
+    changes: [
+      {
+        file: 'stores/redis/commands.ts',
+        from: "if (reply === 1 && typeof keys === 'string') return 'released';",
+        to: "if (Number(reply) !== 0) return 'released';",
       },
     ],
     test: 'redis/strange-replies.test.ts',

@@ -51,6 +51,24 @@ export const foundCallers: readonly Protection[] = [
     test: 'contract/once.test.ts',
   },
   {
+    hazard: 'H85',
+    without: 'a slot is done once its job is, also where it may run at most once',
+    changes: [{ file: 'once.ts', from: "marks: mode === 'at-most-once' };", to: 'marks: false };' }],
+    test: 'process/slots.test.ts',
+  },
+  {
+    hazard: 'H85',
+    without: 'a job that has lost its lock marks its slot as done',
+    changes: [
+      {
+        file: 'scripts/mark-slot.lua',
+        from: "if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then",
+        to: "if not left or left <= now or (call('GET', KEYS[1]) or ARGV[1]) == '' then",
+      },
+    ],
+    test: 'contract/once.test.ts',
+  },
+  {
     hazard: 'H86',
     without: 'what is proclaimed is written whoever has the lock',
     changes: [

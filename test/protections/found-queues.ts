@@ -90,7 +90,7 @@ export const foundQueues: readonly Protection[] = [
       {
         file: 'scripts/queue.lua',
         from: 'till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0',
-        to: 'till = handOffs == 0 and -score or 0',
+        to: 'till = handOffs == 0 and -score <= 9007199254740991 and -score or 0',
       },
     ],
     test: 'redis/forged-queue.test.ts',

@@ -90,6 +90,14 @@ export const held: readonly Protection[] = [
     test: 'redis/plain.test.ts',
   },
   {
+    hazard: 'H13',
+    without: 'a table in memory runs an extension however late it is',
+    changes: [
+      { file: 'stores/embedded/mutex-machine.ts', from: "    if (nowMs > notAfterMs) return 'late';\n", to: '' },
+    ],
+    test: 'embedded/mutex-machine.test.ts',
+  },
+  {
     hazard: 'H14',
     without: 'a renewal that failed is not repeated',
     changes: [
@@ -292,6 +300,18 @@ export const held: readonly Protection[] = [
     test: 'process/stalls.test.ts',
   },
   {
+    hazard: 'H20',
+    without: 'a late grant whose release fails is an unhandled rejection',
+    changes: [
+      {
+        file: 'wait/attempt.ts',
+        from: 'this.#target.store.release(this.#releaseRequest(token)).catch(() => {});',
+        to: 'void this.#target.store.release(this.#releaseRequest(token));',
+      },
+    ],
+    test: 'attempts.test.ts',
+  },
+  {
     hazard: 'H21',
     without: 'a job is renewed for as long as it runs',
     changes: [
@@ -413,5 +433,14 @@ export const held: readonly Protection[] = [
       },
     ],
     test: 'contract/acquire.test.ts',
+  },
+  {
+    hazard: 'H26',
+    without: 'a lock object has one identity: what its callers ask is about its last lock',
+    changes: [
+      { file: 'lock.ts', from: 'const taken = takenHere(this) ?? this.#taken;', to: 'const taken = this.#taken;' },
+      { file: 'lock.ts', from: 'return (takenHere(this) ?? this.#taken)?.lease;', to: 'return this.#taken?.lease;' },
+    ],
+    test: 'contract/lock.test.ts',
   },
 ];

@@ -114,6 +114,36 @@ export const servers: readonly Protection[] = [
   },
   {
     hazard: 'H55',
+    without: 'the end of a writer is moved by a write that a full memory refuses',
+    changes: [{ file: 'scripts/extend-shared.lua', from: '  purge(lock, mine)\n', to: '' }],
+    test: 'redis/server-holders.test.ts',
+  },
+  {
+    hazard: 'H55',
+    without: 'a writer becomes a reader by a write that a full memory refuses',
+    changes: [
+      {
+        file: 'scripts/acquire-shared.lua',
+        from: "    call('ZREM', lock, mine.text)\n    call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))\n",
+        to: "    call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))\n    call('ZREM', lock, mine.text)\n",
+      },
+    ],
+    test: 'redis/server-holders.test.ts',
+  },
+  {
+    hazard: 'H55',
+    without: 'a reader gets past a full memory, because what has ended is removed first',
+    changes: [
+      {
+        file: 'scripts/acquire-shared.lua',
+        from: 'if granted then\n  -- Readers of one phase share a fence.\n',
+        to: "if granted then\n  purge(lock, '')\n",
+      },
+    ],
+    test: 'redis/server-holders.test.ts',
+  },
+  {
+    hazard: 'H55',
     without: 'a release that the server refuses says that the lock was not held any more',
     changes: [{ file: 'held-lock.ts', from: 'throw forKey(error, this.key);', to: 'return false;' }],
     test: 'redis/server-states.test.ts',
@@ -256,6 +286,18 @@ export const servers: readonly Protection[] = [
         file: 'stores/redis/replicas.ts',
         from: 'if (isGrant(reply) && replicas < minReplicas) {',
         to: 'if (isGrant(reply) && replicas < 0) {',
+      },
+    ],
+    test: 'redis/replicas.test.ts',
+  },
+  {
+    hazard: 'H59',
+    without: 'a script that the server has forgotten is written behind WAIT',
+    changes: [
+      {
+        file: 'stores/redis/replicas.ts',
+        from: 'client.eval(script.lua, keys, args).then(',
+        to: 'client.evalsha(script.sha, keys, args).catch(() => client.eval(script.lua, keys, args)).then(',
       },
     ],
     test: 'redis/replicas.test.ts',

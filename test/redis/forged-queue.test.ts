@@ -27,7 +27,7 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
   beforeEach(() => {
     key = uniqueKey('forged');
     queue = companionOf(key, 'queue');
-    withLock = redisExpLock({ redis: client, lifetime: 5_000, timeout: 20_000 });
+    withLock = redisExpLock({ redis: client, lifetime: 5_000, timeout: boundedMs + 4_000 });
   });
 
   afterEach(() => withLock.close({ drain: false }));
@@ -70,7 +70,10 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
     it(`${what}: a bounded delay for the queue, and nothing of it is left`, async () => {
       const held = await withLock.promise(key, { maxRetries: 0 });
       await server.command('ZADD', queue, score, member());
-      const waiting = [withLock.promise(key), redisExpLock({ redis: client }).promise(key, { timeout: 20_000 })];
+      const waiting = [
+        withLock.promise(key),
+        redisExpLock({ redis: client }).promise(key, { timeout: boundedMs + 4_000 }),
+      ];
       await sleep(20);
       expect(await held.release()).to.equal(true);
       const startMs = performance.now();

@@ -168,6 +168,12 @@ describe('minReplicas (H59)', () => {
   const connections = async (): Promise<number> =>
     (await master.command<string>('CLIENT', 'LIST', 'TYPE', 'normal')).trim().split('\n').length;
 
+  /** It says so once a second. */
+  async function replicaHasSaidAll(): Promise<boolean> {
+    const info = await master.command<string>('INFO', 'replication');
+    return /,offset=(\d+)/.exec(info)?.[1] === /master_repl_offset:(\d+)/.exec(info)?.[1];
+  }
+
   async function freed(): Promise<void> {
     await waitFor(async () => (await holder()) === null, { timeoutMs: 5_000, what: `${key} to be free` });
   }
@@ -190,6 +196,9 @@ describe('minReplicas (H59)', () => {
 
   it('of a replica that is paused: an error, and nothing is held (H59)', async () => {
     await (await withLock.promise(key)).release();
+    // By its SHA, the script would come behind WAIT, and that has its answer where the replica is known to have all.
+    await master.command('SCRIPT', 'FLUSH');
+    await waitFor(replicaHasSaidAll, { what: 'the replica to say that it has all' });
     await replica.pause();
     const error = await backendError(withLock.promise(key, { commandTimeout: 300 }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);

@@ -150,6 +150,20 @@ describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
       await stage.freed();
     });
   }
+
+  it('with lifetime null, the key has an end until the caller has the reply: one that dies before leaves none for ever (H2)', async () => {
+    const { proxy, key } = stage;
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: null, commandTimeout: 5_000 });
+    const held = holdReply();
+    proxy.rule({ match: isAcquire, nth: 1 }, held);
+    const acquired = withLock.promise(key);
+    await held.arrived;
+    expect(await stage.leftMs()).to.be.within(1, 10_000);
+    held.release();
+    const lease = await acquired;
+    expect(await stage.leftMs()).to.equal(-1);
+    expect(await lease.release()).to.equal(true);
+  });
 });
 
 describe('a request that Redis runs after its sender gave up (H3)', () => {
