@@ -1,10 +1,11 @@
 /**
- * `npm run protections [-- H12 H13]`: takes what protects from a hazard out of a copy of the sources, one after the other, and runs
- * the tests that name the hazard: one must fail. First, all of these tests must pass on the copy as it is. Exit code 1: one did not fail, or
+ * `npm run protections [-- H12 H13 --jobs 2]`: takes what protects from a hazard out of a copy of the sources, one after the other, and
+ * runs the tests that name the hazard: one must fail. First, all of these tests must pass on the copy as it is. Exit code 1: one did not fail, or
  * a change does not apply. The whole list goes to proof/protections.json.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { nodeWithSqlite } from '../../scripts/runtimes.cjs';
 import { versions } from '../../torture/versions';
 import { AlteredTree } from '../support/altered-tree';
@@ -41,58 +42,88 @@ interface Result {
 void main();
 
 async function main(): Promise<void> {
-  const wanted = process.argv.slice(2);
+  const { values, positionals: wanted } = parseArgs({
+    allowPositionals: true,
+    options: { jobs: { type: 'string', default: '2' } },
+  });
   const some = protections.filter(({ hazard }) => wanted.length === 0 || wanted.includes(hazard));
+  const trees = Array.from({ length: Number(values.jobs) }, () => new AlteredTree());
   const started = new Date();
-  const tree = new AlteredTree();
   try {
-    await expectPassing(tree, some);
-    const results: Result[] = [];
-    for (const each of some) results.push(...(await taken(tree, each)));
+    await inTurn(trees, filesOf(some), expectPassing);
+    const results = (await inTurn(trees, some, taken)).filter((result) => result !== undefined);
     console.log(`${results.length} of ${some.length} protections are seen to be missing by a test.`);
     if (results.length < some.length) process.exitCode = 1;
     else if (wanted.length === 0) await write(results, started);
+  } catch (error) {
+    console.error((error as Error).message);
+    process.exitCode = 1;
   } finally {
-    tree.remove();
+    for (const tree of trees) tree.remove();
   }
 }
 
-async function expectPassing(tree: AlteredTree, some: readonly Protection[]): Promise<void> {
+/** Each tree takes the next item when it is done with its last. @returns the results in the order of the items. */
+async function inTurn<T, R>(
+  trees: readonly AlteredTree[],
+  items: readonly T[],
+  work: (tree: AlteredTree, item: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  const left = items.entries();
+  await Promise.all(
+    trees.map(async (tree) => {
+      for (const [n, item] of left) results[n] = await work(tree, item);
+    }),
+  );
+  return results;
+}
+
+/** What is run of one file, by one Node: the tests that name any of its hazards. */
+interface File extends Pick<Protection, 'test' | 'node'> {
+  readonly hazards: readonly string[];
+}
+
+function filesOf(some: readonly Protection[]): File[] {
+  const files = new Map<string, Protection[]>();
+  for (const each of some) {
+    const name = `${each.test} ${each.node}`;
+    files.set(name, [...(files.get(name) ?? []), each]);
+  }
+  return [...files.values()].map((all) => ({ ...all[0]!, hazards: all.map(({ hazard }) => hazard) }));
+}
+
+async function expectPassing(tree: AlteredTree, file: File): Promise<void> {
   await tree.alter([]);
-  const files = new Map(some.map((each) => [`${each.test} ${each.node}`, each]));
-  for (const file of files.values()) {
-    const { test, node } = file;
-    const hazards = some.filter((each) => each.test === test && each.node === node).map(({ hazard }) => hazard);
-    const { passes, failures } = await runOf(tree, file, hazards);
-    if (failures.length > 0) throw new Error(`fails as it is: ${failures[0]!.fullTitle}: ${failures[0]!.err.message}`);
-    const skipped = hazards.find((hazard) => !passes.some(({ fullTitle }) => namesOf([hazard]).test(fullTitle)));
-    if (skipped !== undefined) throw new Error(`no test of ${test} that names ${skipped} was run: all are skipped`);
-  }
-  console.log(`ok  ${files.size} files pass as they are`);
+  const { test, hazards } = file;
+  const { passes, failures } = await runOf(tree, file);
+  if (failures.length > 0) throw new Error(`fails as it is: ${failures[0]!.fullTitle}: ${failures[0]!.err.message}`);
+  const skipped = hazards.find((hazard) => !passes.some(({ fullTitle }) => namesOf([hazard]).test(fullTitle)));
+  if (skipped !== undefined) throw new Error(`no test of ${test} that names ${skipped} was run: all are skipped`);
+  console.log(`ok  as it is: ${test}`);
 }
 
-async function taken(tree: AlteredTree, each: Protection): Promise<Result[]> {
-  const { hazard, without: name, changes, test } = each;
+async function taken(tree: AlteredTree, protection: Protection): Promise<Result | undefined> {
+  const { hazard, without: name, changes, test } = protection;
   const startMs = performance.now();
-  await tree.alter(changes);
-  const run = await runOf(tree, each, [hazard]).catch((error: Error) => error);
-  if (run instanceof Error) {
-    console.error(`NOT SEEN  ${hazard}, ${name}: ${run.message}`);
-    return [];
+  try {
+    await tree.alter(changes);
+    const { failures } = await runOf(tree, { ...protection, hazards: [hazard] });
+    const [failure] = failures;
+    if (failure === undefined) throw new Error(`${test} passes`);
+    if (/"before (each|all)" hook/.test(failure.fullTitle)) throw new Error(`no test began: ${failure.err.message}`);
+    const said = (failure.err.message ?? '').split('\n')[0]!.slice(0, 200);
+    const seconds = Math.round((performance.now() - startMs) / 1000);
+    console.log(`ok  ${hazard}, ${name}: ${seconds} s, "${failure.fullTitle}": ${said}`);
+    return { hazard, without: name, test, failed: failure.fullTitle, said };
+  } catch (error) {
+    console.error(`NOT SEEN  ${hazard}, ${name}: ${(error as Error).message}`);
+    return undefined;
   }
-  const [failure] = run.failures;
-  const seconds = Math.round((performance.now() - startMs) / 1000);
-  if (failure === undefined) {
-    console.error(`NOT SEEN  ${hazard}, ${name}: ${test} passes`);
-    return [];
-  }
-  const said = (failure.err.message ?? '').split('\n')[0]!.slice(0, 200);
-  console.log(`ok  ${hazard}, ${name}: ${seconds} s, "${failure.fullTitle}": ${said}`);
-  return [{ hazard, without: name, test, failed: failure.fullTitle, said }];
 }
 
 /** The tests of a file that name one of the hazards; up to the first failure. */
-async function runOf(tree: AlteredTree, { test: file, node: wanted }: Protection, hazards: string[]): Promise<Run> {
+async function runOf(tree: AlteredTree, { test: file, node: wanted, hazards }: File): Promise<Run> {
   const terms = ['--no-parallel', '--exit', '--bail', '--reporter', 'json', '--grep', namesOf(hazards).source];
   const node = wanted === 'sqlite' ? nodeWithSqlite() : process.execPath;
   if (node === undefined) throw new Error(`${file} needs a Node with SQLite: node scripts/runtimes.cjs installs one`);
