@@ -11,12 +11,21 @@ import { stopProxies } from './fault-proxy';
 import { killChildren } from './processes';
 import { closeAll, stopServers } from './redis';
 
+/** Mocha passes them on to other listeners, and is content when there are none. Thrown, they fail the test that runs. */
+function failUnhandled(reason: unknown): never {
+  throw reason;
+}
+
 export const mochaHooks: RootHookObject = {
+  beforeAll() {
+    process.on('unhandledRejection', failUnhandled);
+  },
   afterEach: stopCountingTimers,
   async afterAll() {
     closeAll();
     await stopProxies();
     await stopServers();
     await killChildren();
+    process.off('unhandledRejection', failUnhandled);
   },
 };
