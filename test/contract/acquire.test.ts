@@ -239,7 +239,7 @@ describeEach('acquire', (here) => {
       expect(await here.holder(key)).to.equal(null);
     });
 
-    it('H71: who waits for one of them has none of the others, which its holder may want next', async () => {
+    it('H71: a caller that waits for one of them has none of the others, which its holder may want next', async () => {
       const [a, b] = [`${key}:a`, `${key}:b`];
       const theirs = await other.promise(b, { lifetime: 60_000 });
       expect(await withLock.tryLock([a, b])).to.equal(null);

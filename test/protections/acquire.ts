@@ -316,7 +316,7 @@ export const acquire: readonly Protection[] = [
   },
   {
     hazard: 'H9',
-    without: 'what a listener of `error` throws goes to whoever tells it',
+    without: 'what a listener of `error` throws reaches the code that emits the event',
     changes: [
       {
         file: 'compat/attempts.ts',

@@ -70,7 +70,7 @@ export const foundCallers: readonly Protection[] = [
   },
   {
     hazard: 'H86',
-    without: 'what is proclaimed is written whoever has the lock',
+    without: 'what is proclaimed is written without a look at the lock',
     changes: [
       {
         file: 'scripts/proclaim.lua',
@@ -108,7 +108,7 @@ export const foundCallers: readonly Protection[] = [
   },
   {
     hazard: 'H86',
-    without: 'a leader that is asked to stop gives its lock back at once',
+    without: 'a leader that is asked to stop releases its lock at once',
     changes: [
       {
         file: 'candidacy.ts',
@@ -189,7 +189,7 @@ export const foundCallers: readonly Protection[] = [
   },
   {
     hazard: 'H88',
-    without: 'a lock is taken from whoever has it meanwhile',
+    without: 'a lock is taken from its present holder, not from the one that was named',
     changes: [
       {
         file: 'scripts/free.lua',

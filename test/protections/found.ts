@@ -13,7 +13,7 @@ export const found: readonly Protection[] = [
   },
   {
     hazard: 'H73',
-    without: 'a caller that waited in vain is not told that another writes',
+    without: 'a caller that waited in vain gets no error that says that another writes',
     changes: [
       {
         file: 'stores/embedded/sqlite.ts',

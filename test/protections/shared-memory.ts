@@ -4,7 +4,7 @@ import type { Protection } from './protection';
 export const sharedMemory: readonly Protection[] = [
   {
     hazard: 'H48',
-    without: 'an unlock, and the collector, release whoever has the key by then',
+    without: 'an unlock, and the collector, release the lock of the present holder',
     changes: [
       {
         file: 'stores/embedded/mutex-machine.ts',
@@ -17,7 +17,7 @@ export const sharedMemory: readonly Protection[] = [
   },
   {
     hazard: 'H48',
-    without: 'expire moves the end of whoever has the key by then',
+    without: 'expire moves the end of the lock of the present holder',
     changes: [
       {
         file: 'stores/embedded/mutex-machine.ts',
@@ -43,7 +43,7 @@ export const sharedMemory: readonly Protection[] = [
   },
   {
     hazard: 'H49',
-    without: 'an object that was unlocked unlocks its key once more, whoever has it by then',
+    without: 'an object that was unlocked unlocks its key once more, from the present holder',
     changes: [
       {
         file: 'host-lock.ts',

@@ -153,7 +153,7 @@ export const waiting: readonly Protection[] = [
   },
   {
     hazard: 'H32',
-    without: 'a newcomer takes a free lock, whoever is queued',
+    without: 'a newcomer takes a free lock, past all that are queued',
     changes: [
       {
         file: 'scripts/acquire.lua',
