@@ -192,7 +192,10 @@ class Request implements Fetch {
     this.#mode = mode;
     this.#fetcher = fetcher;
     this.#token = process.newToken();
-    void this.#ask();
+    // The world keeps what broke a promise; here it would be a rejection that nobody handles.
+    this.#ask().catch((error) => {
+      if (error !== process.world.failure) throw error;
+    });
   }
 
   giveUp(): void {
