@@ -118,6 +118,19 @@ describe('the attempts of one caller', () => {
     expect(one.mayExecuteUntilMs).to.equal(0);
   });
 
+  it('once the token is forgotten, the next attempt has another', async () => {
+    store.fates.acquire.push('refused', 'refused', 'refused');
+    const one = attempts();
+    for (let n = 0; n < 3; n += 1) {
+      if (n === 2) one.forget();
+      one.make(undefined, undefined);
+      await answered();
+    }
+    const [first, second, third] = store.acquires.map(({ token }) => token);
+    expect(second).to.equal(first);
+    expect(third).to.not.equal(first);
+  });
+
   it('H3: given up while it is under way, it may execute until its timeout; not before it was sent, nor once it is answered', async () => {
     store.fates.acquire.push('not sent', 'held');
     const unsent = attempts();
