@@ -228,7 +228,7 @@ describe('queued: order and fairness', function () {
     await held.release();
     await takeAndGive(waits, (_, n) => void order.push(n));
     expect(order).to.deep.equal(waits.map((_, n) => n));
-    expect(bytesEach).to.be.below(4_000);
+    expect(bytesEach).to.be.below(3_500);
     await scene.nothingLeft();
   });
 
