@@ -61,25 +61,25 @@ describeEach(
         });
 
         it('H85: a job that outlasts its slot keeps the next one busy until it ends, and that one is then free', async () => {
-          const second = { every: 1000, mode };
+          const slots = { every: 1500, mode };
           let end!: () => void;
           const ended = new Promise<void>((resolve) => {
             end = resolve;
           });
           let first!: redisExpLock.Slot;
-          const long = withLock.once(key, { ...second, lifetime: 600 }, async (_lease, slot) => {
+          const long = withLock.once(key, { ...slots, lifetime: 1400 }, async (_lease, slot) => {
             first = slot;
             await ended;
           });
           let late: redisExpLock.OnceResult<unknown>;
           do {
             await sleep(50);
-            late = await other.once(key, second, () => 'beside it');
+            late = await other.once(key, slots, () => 'beside it');
           } while (first === undefined || late.slot.index < first.index + 2);
           expect(late).to.deep.include({ ran: false, reason: 'busy' });
           end();
           expect(await long).to.deep.include({ ran: true, slot: first });
-          expect(await other.once(key, second, () => 'after it')).to.include({ ran: true, value: 'after it' });
+          expect(await other.once(key, slots, () => 'after it')).to.include({ ran: true, value: 'after it' });
         });
 
         it('the next slot is another one: nothing is left of the last', async () => {
