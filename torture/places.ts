@@ -99,8 +99,10 @@ async function sentinel(): Promise<Place> {
   const failovers: Failover[] = [];
   const isMaster = async (server: RedisServer): Promise<boolean> =>
     /role:master/.test(await server.command('INFO', 'replication').catch(() => ''));
-  const masters = async (): Promise<RedisServer[]> =>
-    (await isMaster(first)) ? [first] : (await isMaster(second)) ? [second] : [];
+  const masters = async (): Promise<RedisServer[]> => {
+    const port = await sentinels.master('main');
+    return [first, second].filter((server) => server.port === port);
+  };
   const fails = async (): Promise<void> => {
     if (failovers.length > 0) return;
     const fromMs = nowMs();

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mulberry32 } from '../test/simulation/events';
+import type { RedisServer } from '../test/support/redis';
 import { draw } from './draw';
 import { accountOf, Diary, nowMs, readHistory, type Written } from './history';
 import { leftovers } from './leftovers';
@@ -57,6 +58,7 @@ export async function round(options: RoundOptions): Promise<RoundReport> {
   const diary = new Diary(`${folder}/faults.jsonl`);
   const stalls = watchStalls(diary);
   try {
+    const masters = await place.masters();
     await team.start();
     const faults = await goWrong(place, team, diary, random, options);
     const calmMs = nowMs();
@@ -64,6 +66,7 @@ export async function round(options: RoundOptions): Promise<RoundReport> {
     const endMs = nowMs();
     await team.finish();
     const left = await leftovers(place, team.members);
+    await expectNoOtherFailover(place, masters);
     const diaries = new Map(team.members.map(({ name, diary: path }) => [name, path]));
     const events = readHistory(diaries.set('faults', `${folder}/faults.jsonl`));
     return report(events, { place, team, faults, left, calmMs, endMs });
@@ -74,6 +77,13 @@ export async function round(options: RoundOptions): Promise<RoundReport> {
     diary.close();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** The machine itself stood still for so long that a server was taken for dead: no failover of ours, so nothing is promised. */
+async function expectNoOtherFailover({ masters, failovers }: Place, before: readonly RedisServer[]): Promise<void> {
+  const after = await masters();
+  const replaced = before.filter((server) => !after.includes(server)).length;
+  if (replaced > failovers.length) throw new Error('a server was replaced that no fault had stopped for long enough');
 }
 
 async function goWrong(place: Place, team: Team, diary: Diary, random: () => number, options: RoundOptions) {

@@ -18,7 +18,8 @@ export interface TestSentinels {
   readonly tlsPorts: readonly number[];
   /** Resolves when every sentinel knows so many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
-
+  /** The port of the master that clients are sent to. */
+  master(name: string): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -71,6 +72,10 @@ export async function startSentinels(
         });
       };
       await waitFor(knows, { what: `sentinels to know ${replicas} replicas of ${name}` });
+    },
+    async master(name) {
+      const address = await clients[0]!.sendCommand(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name]);
+      return Number((address as unknown as string[])[1]);
     },
     async stop() {
       for (const client of clients) client.destroy();
