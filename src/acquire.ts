@@ -130,7 +130,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#resolve = resolve;
     this.#reject = reject;
     this.#attempts = new Attempts(wanted, this);
-    this.#shared = wanted.mode && new SharedWaiter(wanted.mode);
+    this.#shared = wanted.mode && new SharedWaiter(wanted.mode); // H33
   }
 
   start(): void {
@@ -167,9 +167,9 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   /** Ends the wait now, whatever it is doing. */
   giveUp(error: unknown): void {
-    this.#attempts.giveUp();
+    this.#attempts.giveUp(); // H8
     this.#fail(error);
-    if (this.#position !== undefined) this.#position.queue.leave(this.#position);
+    if (this.#position !== undefined) this.#position.queue.leave(this.#position); // H36b
   }
 
   onReply(reply: AcquireReply, token: string): void {
@@ -182,20 +182,22 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const { fence, sent, others = 0 } = reply;
     const grant = { token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs };
     const tookMs = this.#clock.nowMs() - sent.monoMs;
+    // H63
     if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {
       this.#settle();
       return fetcher.granted(this, grant, others);
     }
     const held = this.#heldLock(grant, undefined, reply.mode);
-    if (held.remaining() > 0) return void this.#succeed(held);
+    if (held.remaining() > 0) return void this.#succeed(held); // H6b H63b
     this.troubled(tooLate(key, tookMs, settings.lifetimeMs));
-    this.#abandon();
+    this.#abandon(); // H6c
     this.#next();
   }
 
   onFailure(error: unknown): void {
     if (!(error instanceof LockBackendError)) return this.#fail(error);
     this.troubled(error);
+    // H54c
     if (error.retryable) this.#next();
     else this.#fail(error);
   }
@@ -203,7 +205,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   #begin(): void {
     const { key, settings, fetcher } = this.awaited;
     const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.awaited) : undefined;
-    if (own?.isEndless) return this.#fail(deadlock(key, own));
+    if (own?.isEndless) return this.#fail(deadlock(key, own)); // H70
     const place = placeFor(this.awaited, this);
     this.#position = place;
     if (place !== undefined) return place.queue.join(place);
@@ -252,7 +254,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   /** A pause is cut to end with the wait as well: the last attempt follows it. */
   timeIsOver(): void {
-    if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut());
+    if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut()); // H33b H72c
   }
 
   #attempt(): void {
@@ -281,9 +283,9 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   /** Another attempt after a pause, if the wait allows one. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.awaited.settings;
-    if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut());
+    if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut()); // H72b
     const { count } = this.#attempts;
-    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited.key, count));
+    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited.key, count)); // H72
     this.#deadline.arm(this);
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
@@ -313,7 +315,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   #fail(error: unknown): void {
     if (this.isSettled) return;
-    if (this.#attempts.mayExecuteUntilMs > 0 || this.#shared?.isQueued) this.#abandon();
+    if (this.#attempts.mayExecuteUntilMs > 0 || this.#shared?.isQueued) this.#abandon(); // H43
     this.#end(error);
   }
 
@@ -326,9 +328,9 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   #settle(): void {
     this.isSettled = true;
     this.#attempts.endPause();
-    this.#deadline.clear();
+    this.#deadline.clear(); // H35
     this.#stopOpening?.();
-    if (this.#onAbort !== undefined) this.awaited.settings.signal?.removeEventListener('abort', this.#onAbort);
+    if (this.#onAbort !== undefined) this.awaited.settings.signal?.removeEventListener('abort', this.#onAbort); // H36e
     this.#shared?.leave();
     this.awaited.scope.endWait(this);
   }

@@ -41,7 +41,7 @@ export async function cached<T>(
   const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
   const settings = endless(settle(given, base));
   const store = scope.store(settings.redis);
-  const full = lockKey(key, store.keyPrefix + settings.prefix);
+  const full = lockKey(key, store.keyPrefix + settings.prefix); // H75b
   const ours = flightsOf(scope, store);
   const clock = clockOf(store);
   const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
@@ -99,6 +99,7 @@ async function walk<T>(
 /** What was stored; undefined, as if nothing were cached, for a text that is none of ours: the next value replaces it. */
 function parsed<T>(text: string): Loaded<T> | undefined {
   if (text === nothing) return { value: undefined, text };
+  // H82f
   try {
     return { value: JSON.parse(text), text };
   } catch {
@@ -119,7 +120,7 @@ function asJson(value: unknown): string {
 }
 
 function flightsOf(scope: Scope, store: Store): Flights {
-  const byStore = flights.get(scope) ?? new WeakMap<Store, Flights>();
+  const byStore = flights.get(scope) ?? new WeakMap<Store, Flights>(); // H75
   flights.set(scope, byStore);
   const ours: Flights = byStore.get(store) ?? new Map();
   byStore.set(store, ours);

@@ -101,11 +101,11 @@ export class Candidacy<Term> {
   ): Promise<{ outcome: Outcome<T>; isLost: boolean }> {
     const [lost, stopped] = [won.signal, this.#stop.signal];
     const onLost = (): void => won.abort(lost.reason);
-    const onStop = (): void => won.abort(stopped.reason);
-    lost.addEventListener('abort', onLost);
+    const onStop = (): void => won.abort(stopped.reason); // H86c
+    lost.addEventListener('abort', onLost); // H86d
     stopped.addEventListener('abort', onStop);
     this.#won = won;
-    const outcome: Outcome<T> = await won
+    const outcome: Outcome<T> = await won // H86b
       .run(() => fn(won.term))
       .then(
         (value) => ({ value }),

@@ -13,7 +13,7 @@ const deepest = 8;
 
 /** A copy that leads to no token. What is no error becomes its text. */
 export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): unknown {
-  if (!(error instanceof Error)) return cleanText(textOf(error));
+  if (!(error instanceof Error)) return cleanText(textOf(error)); // H78
   const known = seen.get(error);
   if (known !== undefined) return known;
   const copy = new Error(cleanText(error.message));
@@ -31,7 +31,7 @@ export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): 
 
 /** A text without tokens. */
 export function cleanText(text: string): string {
-  return text.replace(listed, '$1 …').replace(token, '<token>');
+  return text.replace(listed, '$1 …').replace(token, '<token>'); // H78c
 }
 
 /** undefined: dropped. */
@@ -41,7 +41,7 @@ function cleanValue(value: unknown, seen: Map<unknown, unknown>): unknown {
     return value.map((each) => cleanError(each, seen));
   }
   if (typeof value === 'string') return cleanText(value);
-  return typeof value === 'number' || typeof value === 'boolean' ? value : undefined;
+  return typeof value === 'number' || typeof value === 'boolean' ? value : undefined; // H78b
 }
 
 function textOf(value: unknown): string {

@@ -169,7 +169,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   }
 
   get signal(): AbortSignal {
-    this.check();
+    this.check(); // H18d
     return this.upkeep.signal;
   }
 
@@ -195,7 +195,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   }
 
   check(): boolean {
-    const isOver = this.#ending === undefined && this.leftMs() <= 0;
+    const isOver = this.#ending === undefined && this.leftMs() <= 0; // H14c
     if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
@@ -212,8 +212,8 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
 
   confirmed(): Moment | undefined {
     const { sent, isCertain, lifetimeMs } = this.#validity;
-    const isSure = isCertain && !this.#upkeep?.isExtending && !this.#mayExecute();
-    return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined;
+    const isSure = isCertain && !this.#upkeep?.isExtending && !this.#mayExecute(); // H83e
+    return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined; // H83f
   }
 
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
@@ -248,7 +248,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   }
 
   release(): Promise<boolean> {
-    if (this.#ending?.releasing !== undefined) return this.#ending.releasing;
+    if (this.#ending?.releasing !== undefined) return this.#ending.releasing; // H22
     this.check();
     this.#ending ??= new Ending('released');
     this.#upkeep?.released();
@@ -275,7 +275,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
       warn({ ...eventOf(this), code: 'release-failed', message, error });
-      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs);
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs); // H24d
       return undefined;
     }
   }
@@ -311,11 +311,11 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
       (error) => {
         if (error.unknown) this.#ending!.isUncertain = true;
         // Counts as handled; a caller that awaits it still sees it.
-        releasing.catch(() => {});
-        this.#ending!.releasing = undefined;
+        releasing.catch(() => {}); // H20
+        this.#ending!.releasing = undefined; // H24c
         this.context.onEnd(this);
         tellEnd(this, 'released');
-        throw forKey(error, this.key);
+        throw forKey(error, this.key); // H55i
       },
     );
     return releasing;
@@ -324,7 +324,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   #released(reply: ReleaseReply): boolean {
     const released = reply === 'released';
     const ending = this.#ending!;
-    if (!released && ending.loss === undefined && !ending.isUncertain) noteLoss(this, ending, reply);
+    if (!released && ending.loss === undefined && !ending.isUncertain) noteLoss(this, ending, reply); // H23
     this.context.onEnd(this);
     tellRelease(this, released);
     return released;

@@ -107,7 +107,7 @@ export class HostLock {
    */
   async unlock(): Promise<boolean> {
     const holding = this.#held();
-    const released = await release(holding);
+    const released = await release(holding); // H49
     this.#forget(holding);
     return released;
   }
@@ -160,7 +160,7 @@ export class HostLock {
   }
 
   #forget(holding: Holding): void {
-    if (this.#holding === holding) this.#holding = undefined;
+    if (this.#holding === holding) this.#holding = undefined; // H49b
     collected.unregister(holding);
   }
 }

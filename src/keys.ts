@@ -24,8 +24,8 @@ const surelyShort = Math.floor(maxKeyBytes / 3);
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`, before any I/O.
  */
 export function lockKeys(key: Key, prefix: string): Key {
-  if (typeof key === 'string') return lockKey(key, prefix);
-  if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key);
+  if (typeof key === 'string') return lockKey(key, prefix); // H12
+  if (!Array.isArray(key)) throw optionError('key', 'a string, or an array of strings', key); // H12b
   if (key.length === 0) throw optionError('key', 'at least one key in the array', key, 'range');
   if (key.length === 1) return lockKey(key[0], prefix);
   const keys: string[] = [];
@@ -54,12 +54,14 @@ export function ownKey(key: Key): Key {
 
 /** @internal One validated lock key, prefix included. */
 export function lockKey(key: unknown, prefix: string): string {
-  if (typeof key !== 'string') throw optionError('key', 'a string', key);
+  if (typeof key !== 'string') throw optionError('key', 'a string', key); // H51
   if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
   const full = prefix + key;
+  // H12f
   if (full.length > surelyShort && Buffer.byteLength(full) > maxKeyBytes) {
     throw optionError('key', 'at most 1024 bytes, prefix included', `${Buffer.byteLength(full)} bytes`, 'range');
   }
+  // H12e
   if (!full.isWellFormed()) {
     throw optionError('key', 'well-formed Unicode (a lone surrogate would become another key)', key, 'range');
   }
@@ -90,7 +92,7 @@ export function mayBeLock(key: string): boolean {
 /** @internal The companion key of a lock key, in the same cluster slot. */
 export function companionOf(key: string, name: Companion): string {
   const tag = key.includes('}') ? hashTag(key) : null;
-  if (tag === null) return `{${key}}:${name}`;
+  if (tag === null) return `{${key}}:${name}`; // H57 H58c
   // The bare key "{x}" would otherwise share its companions with the key "x".
   return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
 }

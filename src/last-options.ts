@@ -27,11 +27,12 @@ export class LastOptions {
     if (options === undefined) return this.#base;
     if (!isPlain(options)) return settle(options, this.#base);
     const names = Object.getOwnPropertyNames(options);
-    if (this.#isLast(options, names)) return this.#settings;
+    if (this.#isLast(options, names)) return this.#settings; // S30
     // What a getter gives is read once.
     const values = { ...options };
     if (!names.every((name) => Object.hasOwn(values, name))) return settle(options, this.#base);
     const settings = Object.freeze(settle(values, this.#base));
+    // H77b
     if (!names.some((name) => isReference(values[name]))) {
       this.#last = values;
       this.#count = names.length;

@@ -82,9 +82,9 @@ export function leaseOf(
   takenAt: Error | undefined,
   methods: object = leaseMethods,
 ): Lease {
-  const lease: Lease = Object.setPrototypeOf(release.bind(held), methods);
+  const lease: Lease = Object.setPrototypeOf(release.bind(held), methods); // H11c
   if (autoExtend) held.upkeep.startRenewing(lease);
-  if (takenAt !== undefined) warnIfForgotten(held, takenAt);
+  if (takenAt !== undefined) warnIfForgotten(held, takenAt); // H69b
   return lease;
 }
 
@@ -92,12 +92,12 @@ export function leaseOf(
 function warnIfForgotten(held: HeldLock, takenAt: Error): void {
   held.upkeep.whenForgotten(() => {
     const message = `${describe(held.key)} was never released: its lifetime has freed it`;
-    warn({ ...eventOf(held), code: 'never-released', message, error: takenAt });
+    warn({ ...eventOf(held), code: 'never-released', message, error: takenAt }); // H69c
   });
 }
 
 async function extend(held: HeldLock, lifetime?: number): Promise<boolean> {
-  if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
+  if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime); // H13f
   return held.upkeep.extend(lifetime ?? held.context.settings.lifetimeMs);
 }
 
@@ -107,8 +107,8 @@ function release(this: HeldLock, callback?: unknown): unknown {
   const released = this.release();
   if (typeof callback !== 'function') return released;
   released.then(
-    (value) => nextTick(callback as (err: null, released: boolean) => void, null, value),
-    (error) => nextTick(callback as (err: Error) => void, error),
+    (value) => nextTick(callback as (err: null, released: boolean) => void, null, value), // H68c
+    (error) => nextTick(callback as (err: Error) => void, error), // H68d
   );
   return undefined;
 }
@@ -130,7 +130,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   }),
   release: method((held) => held.release()),
   // Where it is 0 after a stall, the signal says so before the timers run.
-  remaining: method((held) => (held.check() ? held.remaining() : 0)),
+  remaining: method((held) => (held.check() ? held.remaining() : 0)), // H18c
   extend: method(extend),
   detach: method((held) => detach(held)),
   ...(Symbol.asyncDispose && {

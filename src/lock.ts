@@ -72,7 +72,7 @@ export class Lock {
    * @throws {LockBackendError} Redis could not be reached: it does not say false.
    */
   async keyLocked(): Promise<boolean> {
-    return (await this.#inspect('')).some(({ locked }) => locked);
+    return (await this.#inspect('')).some(({ locked }) => locked); // H72f
   }
 
   /**
@@ -118,7 +118,7 @@ export class Lock {
    * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
    */
   async unlock(): Promise<boolean> {
-    const taken = takenHere(this) ?? this.#taken;
+    const taken = takenHere(this) ?? this.#taken; // H26b
     if (taken?.lease === undefined) return false;
     const released = await taken.lease.release();
     this.#forget(taken);
@@ -161,7 +161,7 @@ export class Lock {
 
   /** Of the running code, where that can be told. */
   get #lease(): Lease | undefined {
-    return (takenHere(this) ?? this.#taken)?.lease;
+    return (takenHere(this) ?? this.#taken)?.lease; // H26c
   }
 
   #settle(options: unknown): Settings {

@@ -76,7 +76,7 @@ export function tellRelease(held: Observed, released: boolean): void {
   tellEnd(held, 'released');
   if (!releaseChannel.hasSubscribers) return;
   const { fence } = held;
-  const event: ReleaseEvent = { ...eventOf(held), heldMs: heldMs(held), released, fence };
+  const event: ReleaseEvent = { ...eventOf(held), heldMs: heldMs(held), released, fence }; // H11b H78d
   releaseChannel.publish(event);
 }
 
@@ -85,7 +85,7 @@ export function tellLost(held: Observed, reason: LossReason): void {
   if (!lostChannel.hasSubscribers) return;
   const { fence } = held;
   const event: LostEvent = { ...eventOf(held), reason, heldMs: heldMs(held), fence };
-  lostChannel.publish(event);
+  lostChannel.publish(event); // H9
 }
 
 /** An extension was answered. */

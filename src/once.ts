@@ -49,8 +49,8 @@ export async function once<T>(
     slot = at;
     isDone = done;
   };
-  const slots = { everyMs: every, offsetMs: offset, marks: mode === 'at-most-once' };
-  const lease = await tryLease(key, settings, scope, { autoExtend: true, once: { slots, onSlot }, kind: 'once' });
+  const slots = { everyMs: every, offsetMs: offset, marks: mode === 'at-most-once' }; // H85e
+  const lease = await tryLease(key, settings, scope, { autoExtend: true, once: { slots, onSlot }, kind: 'once' }); // H85d
   if (lease === null) return { ran: false, slot: slot!, reason: isDone ? 'done' : 'busy' };
   const value = await runUnder(lease, async () => {
     const result = await fn(lease, slot!);

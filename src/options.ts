@@ -157,7 +157,7 @@ export const functionRule = (expected: string): Rule => ({
 export const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
   expected: `a whole number, ${least} to ${most}`,
   kind: isNumber,
-  possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most,
+  possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most, // H12c
 });
 /** @internal */
 export const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
@@ -191,7 +191,7 @@ export const prefixRule: Rule = {
   possible: (value: string) => value.isWellFormed(),
 };
 /** @internal */
-export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` };
+export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` }; // H51b
 
 const rules: Readonly<Record<keyof Options, Rule>> = {
   redis: {
@@ -202,12 +202,12 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
       Array.isArray(value)
         ? value.length > 0 && Array.from(value).every((each) => !Array.isArray(each) && isObject(each))
         : isObject(value),
-    possible: (value) => !Array.isArray(value) || new Set(value).size === value.length,
+    possible: (value) => !Array.isArray(value) || new Set(value).size === value.length, // H66b
   },
   lifetime: {
     expected: `${lifetimeRule.expected}, or null`,
     kind: (value) => value === null || isNumber(value),
-    possible: (value) => value === null || lifetimeRule.possible(value),
+    possible: (value) => value === null || lifetimeRule.possible(value), // H1c
   },
   maxRetries: {
     ...integer(0),
@@ -337,7 +337,7 @@ function objectOf(options: unknown): Record<string, unknown> {
 
 function refuseUnknown(options: Record<string, unknown>, known: readonly string[]): void {
   for (const name of Object.keys(options)) {
-    if (!known.includes(name)) throw unknownOptionError(name, adviceFor(name, known));
+    if (!known.includes(name)) throw unknownOptionError(name, adviceFor(name, known)); // H12d
   }
 }
 

@@ -62,7 +62,7 @@ export class Renewal {
 
   stop(): void {
     this.isOn = false;
-    clearTimeout(this.#timer);
+    clearTimeout(this.#timer); // H16b
   }
 
   /** The next renewal when two thirds of the lifetime are left; many held locks share a tick, and so a command. */
@@ -71,31 +71,32 @@ export class Renewal {
     const nowMs = this.#held.clock.nowMs();
     const dueMs = spread(Math.floor((nowMs + pauseMs) / gridMs) * gridMs, gridMs);
     // A pause that is shorter than a step of the grid must not become none.
-    const waitMs = Math.max(dueMs - nowMs, pauseMs / 2, 1);
+    const waitMs = Math.max(dueMs - nowMs, pauseMs / 2, 1); // H15c
     clearTimeout(this.#timer);
     this.#timer = this.#held.clock.later(() => renewSoon(this), timerMs(waitMs)).unref();
   }
 
   #pauseMs(): number {
     const leftMs = this.#held.leftMs();
-    const spareMs = leftMs - (this.#lifetimeMs * 2) / 3;
+    const spareMs = leftMs - (this.#lifetimeMs * 2) / 3; // H15
     // Less is left than a renewal would give: it was shortened by hand, or its end is uncertain.
-    return spareMs > 0 ? spareMs : leftMs / 3;
+    return spareMs > 0 ? spareMs : leftMs / 3; // H15b
   }
 
   /** Now, if it is still to be renewed. */
   renew(): void {
     if (!this.isOn || !this.#held.check()) return;
-    if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop();
+    if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop(); // H21
     if (this.#extender.isExtending) return this.schedule(shortestMs);
     // Half of what is left, so that a renewal that is never answered leaves time for another.
     const halfMs = Math.max(shortestMs, Math.floor(this.#held.leftMs() / 2));
+    // H17
     this.#extender.renew(Math.min(this.#commandTimeoutMs, halfMs)).then(
       (extended) => {
         this.hasFailed = false;
-        if (extended && this.isOn) this.schedule();
+        if (extended && this.isOn) this.schedule(); // H16
       },
-      (error) => this.#onFailure(error),
+      (error) => this.#onFailure(error), // H20b
     );
   }
 
@@ -103,7 +104,7 @@ export class Renewal {
     this.hasFailed = true;
     const message = `${describe(this.#held.key)} could not be renewed; it is being tried again`;
     warn({ ...eventOf(this.#held), code: 'renewal-failed', message, error });
-    if (this.isOn) this.schedule(Math.max(shortestMs, this.#lifetimeMs / 20));
+    if (this.isOn) this.schedule(Math.max(shortestMs, this.#lifetimeMs / 20)); // H14
   }
 }
 

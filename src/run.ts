@@ -55,7 +55,7 @@ export async function tryLease(key: Key, settings: Settings, scope: Scope, kind:
   try {
     return await acquireLease(key, forOneAttempt(settings), scope, { ...kind, isTry: true });
   } catch (error) {
-    if (error instanceof TooManyLockAttemptsError) return null;
+    if (error instanceof TooManyLockAttemptsError) return null; // H72d
     throw error;
   }
 }
@@ -75,8 +75,8 @@ function forOneAttempt(settings: Settings): Settings {
 /** The lease, unless the process was stopped until it was worth nothing. */
 export function checkFresh<L extends Lease>(lease: L): L {
   const { loss } = heldLockOf(lease);
-  if (loss === undefined) return lease;
-  void heldLockOf(lease).releaseQuietly();
+  if (loss === undefined) return lease; // H7
+  void heldLockOf(lease).releaseQuietly(); // H7b
   const message = `the grant of ${describe(lease.key)} was over before it could be used`;
   throw new LockBackendError(message, { key: lease.key, cause: loss });
 }
@@ -88,11 +88,11 @@ export async function runUnder<L extends Lease, T>(lease: L, fn: (lease: L) => T
   try {
     result = await runWithin(held, () => fn(lease));
   } catch (error) {
-    await held.releaseQuietly();
+    await held.releaseQuietly(); // H24
     throw error;
   }
   const lostMeanwhile = held.loss;
-  await held.releaseQuietly();
+  await held.releaseQuietly(); // H24b
   const loss = lostMeanwhile ?? held.loss;
   if (loss === undefined) return result;
   throw new LockLostError(loss.message, { key: lease.key, reason: loss.reason, result, cause: loss });

@@ -204,7 +204,7 @@ export class Scope {
       let waitMs = Math.min(leftMs, longestTimerMs);
       // What is being released has no time left; its answer ends the wait below.
       for (const held of this.#held) {
-        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs);
+        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c
       }
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, Math.ceil(waitMs));
@@ -270,7 +270,7 @@ class DirectGrants implements GrantSource {
     const request = held.releaseRequest();
     try {
       // What goes wrong here goes wrong again below, and is reported there.
-      return this.#store.releaseNow?.(request) ?? this.#store.release(request);
+      return this.#store.releaseNow?.(request) ?? this.#store.release(request); // S19
     } catch {
       return this.#store.release(request);
     }

@@ -361,7 +361,7 @@ const clockRateShare = 1 / 1000;
 
 /** For how long a lock counts as ours, from before what Redis confirmed was sent. */
 export function trustedMs(lifetimeMs: number): number {
-  return lifetimeMs * (1 - clockRateShare);
+  return lifetimeMs * (1 - clockRateShare); // B2
 }
 
 /** The yield window of a lock: one pause of the callers outside its queue. */

@@ -39,7 +39,7 @@ export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive'
 }
 
 async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
-  if (held.member !== undefined) await held.upkeep.part();
+  if (held.member !== undefined) await held.upkeep.part(); // H84i
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };
@@ -55,8 +55,8 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
   return {
     token: held.token,
     ended(mayExecuteUntilMs) {
-      if (held.check()) return undefined;
-      abandon(held, mode, mayExecuteUntilMs);
+      if (held.check()) return undefined; // H76
+      abandon(held, mode, mayExecuteUntilMs); // H76b
       return gone(held, 'was released meanwhile');
     },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
@@ -93,7 +93,7 @@ async function revert(
     await new Promise<void>((resolve) => held.clock.later(resolve, request.commandTimeoutMs).unref());
   }
   // A change of what was lost would leave a holder in Redis that no process knows of.
-  if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs);
+  if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs); // H76c
 }
 
 /** Releases whatever Redis keeps of the token: a holder or a queue entry. */

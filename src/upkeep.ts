@@ -212,7 +212,7 @@ export class Upkeep {
   }
 
   stop(): void {
-    clearTimeout(this.#watch);
+    clearTimeout(this.#watch); // H16c
     this.#watch = undefined;
     clearTimeout(this.#confirmation);
     if (this.#renewal === undefined) return;
@@ -236,8 +236,8 @@ export class Upkeep {
   async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
     const held = this.#held;
     // A member that is shared has one end, its lifetime after the last extension.
-    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await part(held);
-    if (!held.check()) return false;
+    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await part(held); // H84h
+    if (!held.check()) return false; // H13c
     const { commandTimeoutMs } = held.context.settings;
     const asked = now(this.#held.clock);
     if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
@@ -255,24 +255,26 @@ export class Upkeep {
   async #extend({ asked, ...extension }: Extension): Promise<boolean> {
     const { key, keys, token, context } = this.#held;
     const { lifetimeMs, exact, validUntilMs } = extension;
-    const begin = (): boolean => this.#held.check();
+    const begin = (): boolean => this.#held.check(); // H13d
     const request = { ...extension, keys, token, held: this.#held.held(), begin };
     const reply = await (this.#held.member ?? context.store).extend(request).catch((error) => {
       if (exact && lifetimeMs !== null && error.unknown) this.#held.uncertain(asked, lifetimeMs, validUntilMs);
-      throw forKey(error, key);
+      throw forKey(error, key); // H14b
     });
+    // H22b
     if (!this.#held.check()) {
       // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
-      if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly();
+      if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly(); // H13g
       tellExtension(this.#held, false, lifetimeMs);
       return false;
     }
     if (reply.outcome === 'late') {
       throw new LockBackendError(`Redis ran the extension of ${describe(key)} too late`, { key });
     }
+    // H45
     if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
-    else this.#held.lose(reply.outcome);
-    const extended = reply.outcome === 'extended';
+    else this.#held.lose(reply.outcome); // H59c
+    const extended = reply.outcome === 'extended'; // H45b
     tellExtension(this.#held, extended, lifetimeMs);
     return extended;
   }
@@ -289,7 +291,7 @@ export class Upkeep {
     const check = (): void => {
       if (this.#held.check()) this.#arm();
     };
-    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref();
+    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref(); // H18b
   }
 }
 

@@ -50,7 +50,7 @@ export class Validity {
   leftMs(clock: Clock): number {
     const { monoMs, wallMs } = this.#otherEnd ?? this.sent;
     const validMs = this.#otherEnd === undefined ? this.#validMs : 0;
-    return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs());
+    return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs()); // H18
   }
 
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */

@@ -37,7 +37,7 @@ export interface Change extends KeptToken {
 /** Why it is not even tried. */
 export function refusalOf({ key, keys, settings, scope, store, mode }: Wanted): unknown {
   if (scope.closed) return closedError(key);
-  if (settings.signal?.aborted) return abortReason(settings.signal);
+  if (settings.signal?.aborted) return abortReason(settings.signal); // H36
   return forKey(store.refuses?.(keys, mode), key);
 }
 
@@ -93,7 +93,7 @@ interface GrantedAs {
 export function timedOut(wanted: Wanted, how: string): LockTimeoutError {
   const { key, settings } = wanted;
   const message = `${describe(key)} was not free within ${settings.timeoutMs} ms (${how})`;
-  return new LockTimeoutError(message + ownFault(wanted), { key });
+  return new LockTimeoutError(message + ownFault(wanted), { key }); // H70b
 }
 
 /** Names what is in the way, where that is the caller's own. */

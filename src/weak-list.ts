@@ -16,7 +16,7 @@ export class WeakList<T extends object> {
   add(thing: T): void {
     if (this.#known.has(thing)) return;
     this.#known.add(thing);
-    this.#refs.push(new WeakRef(thing));
+    this.#refs.push(new WeakRef(thing)); // H77
     if (this.#refs.length >= this.#sweepAt) this.#sweep();
   }
 

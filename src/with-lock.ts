@@ -160,8 +160,8 @@ export function redisExpLock(config?: Options): WithLock {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = last.settle(options);
     acquireLease(key, settings, scope).then(
-      (lease) => nextTick(deliver, lease, callback),
-      (error) => nextTick(callback, error),
+      (lease) => nextTick(deliver, lease, callback), // H68
+      (error) => nextTick(callback, error), // H68b
     );
   }
 
@@ -211,7 +211,7 @@ export function redisExpLock(config?: Options): WithLock {
     try {
       return await store.inspect(full, base.commandTimeoutMs);
     } catch (error) {
-      throw forKey(error, key);
+      throw forKey(error, key); // H72e
     }
   }
 

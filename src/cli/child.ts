@@ -30,7 +30,7 @@ const ending: readonly string[] = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'];
 export function runCommand({ command, env, foreground, killAfterMs, lost, signals }: Run): Promise<number> {
   const [file, ...args] = command as [string, ...string[]];
   return new Promise((resolve) => {
-    const child = spawn(file, args, { stdio: 'inherit', detached: !foreground, env: { ...process.env, ...env } });
+    const child = spawn(file, args, { stdio: 'inherit', detached: !foreground, env: { ...process.env, ...env } }); // H87d
     const group = new Group(child.pid ?? 0, foreground);
     let isEnding = false;
     const onLost = (): void => {
@@ -53,12 +53,12 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
     child.once('exit', async (code, signal) => {
       group.isLeaderGone = true;
       // A signal that was to end it was for all of it.
-      if (isEnding || lost.aborted) await group.end(killAfterMs);
+      if (isEnding || lost.aborted) await group.end(killAfterMs); // H87b
       finish(lost.aborted ? exitCodes.lost : (code ?? codeOf(signal!)));
     });
     if (child.pid === undefined) return;
     if (lost.aborted) onLost();
-    else lost.addEventListener('abort', onLost, { once: true });
+    else lost.addEventListener('abort', onLost, { once: true }); // H87e
   });
 }
 
@@ -89,7 +89,7 @@ class Group {
     this.#send('SIGTERM');
     this.#send('SIGCONT');
     if (await this.#goneWithin(killAfterMs)) return;
-    this.#send('SIGKILL');
+    this.#send('SIGKILL'); // H87c
     await this.#goneWithin(goneMs);
   }
 
@@ -110,7 +110,7 @@ class Group {
   #send(signal: NodeJS.Signals | 0): boolean {
     if (this.#pid === 0 || (!this.#isOurs && this.isLeaderGone)) return false;
     try {
-      return process.kill(this.#isOurs ? -this.#pid : this.#pid, signal);
+      return process.kill(this.#isOurs ? -this.#pid : this.#pid, signal); // H87
     } catch (error) {
       return (error as NodeJS.ErrnoException).code === 'EPERM';
     }

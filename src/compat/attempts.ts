@@ -184,6 +184,7 @@ export abstract class Attempts extends EventEmitter {
 
   /** @internal A listener that throws has no effect on the lock. */
   protected _tell(error: Error): void {
+    // H9b
     try {
       this.emit('error', error);
     } catch (thrown) {

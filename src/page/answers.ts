@@ -77,7 +77,7 @@ function events(watch: Watch): Answer {
 async function free(request: Incoming, { source, watch, actions }: Desk): Promise<Answer> {
   if (!actions) return plain(404);
   if (request.method !== 'POST') return plain(405, { allow: 'POST' });
-  if (!isSameOrigin(request)) return plain(403);
+  if (!isSameOrigin(request)) return plain(403); // H88d
   if (!/^application\/json\s*(?:;|$)/i.test(request.header('content-type') ?? '')) return plain(415);
   const body = await request.body(mostBytes).catch(() => '');
   if (body === undefined) return plain(413, { connection: 'close' });

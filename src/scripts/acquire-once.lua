@@ -27,7 +27,7 @@ local holder = call('GET', lock)
 local start = math.floor((now - offset) / every) * every + offset
 -- A damaged mark is ignored. A mark of a later slot comes from a clock that ran ahead: that slot's job has run.
 local done = tonumber(call('GET', slot) or '')
-if holder ~= token and done and done >= start and done <= now + 86400000 then
+if holder ~= token and done and done >= start and done <= now + 86400000 then -- H85b
   return { -4, 0, 0, now }
 end
 if holder and holder ~= token then

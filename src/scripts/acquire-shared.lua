@@ -55,7 +55,7 @@ local granted, mine, held, known = false, nil, nil, 0
 -- Nearly every reader joins other readers, and needs to read only one of them. If it is one of them already, it writes its
 -- own member again, unless that was changed in place; if it has to wait, more is read.
 local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
-if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
+if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then -- S4
   held = lastReader(lock, token, group, fences)
   granted = held and isTurnOf(queue, all, held, asking, most)
 end
@@ -95,7 +95,7 @@ if not granted then
     return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
   end
   local first = upgrade and mine.step < step and at(queue, all, 1, 1)
-  if first and first.kind == 'u' and first.token ~= token then
+  if first and first.kind == 'u' and first.token ~= token then -- H46
     return { -2, 0, 0, now }
   end
   ends = math.max(ends, mine and mine.ends or 0)
@@ -111,8 +111,8 @@ if not granted then
   if step > 0 and kind == 'r' then
     -- A downgrade: it is always granted, and must be possible when memory is full.
     locks[lock] = nil
-    call('ZREM', lock, mine.text)
-    call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+    call('ZREM', lock, mine.text) -- H55f
+    call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group)) -- H55g
     -- Its client may send the request that made it a holder again, for as long as it waits for the answer: it is one already.
     call('SET', limit, token, 'PX', 60000)
     changes[limit] = token
@@ -121,16 +121,16 @@ if not granted then
     wakeLater(lock, queue, limit)
     return { 1, mine.fence, others, now }
   end
-  granted = held.count == 0
+  granted = held.count == 0 -- B5
   if not upgrade then
-    granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
+    granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most) -- H67c
   end
   -- While that one reads, no writer holds the lock, and none is granted it before both have released.
   local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
   granted = granted or beside and beside > now
 end
 
-if granted then
+if granted then -- H55h
   -- Readers of one phase share a fence.
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
@@ -139,13 +139,13 @@ if granted then
   end
   local new = member(text(kind, permits, step, minted, token, group))
   call('ZADD', lock, 'GT', score, new.text)
-  if mine then
+  if mine then -- H40
     call('ZREM', lock, mine.text)
     locks[lock] = nil
   elseif locks[lock] then
     enter(locks[lock], new, ends)
   end
-  setEnd(lock)
+  setEnd(lock) -- H47
   purge(lock, new.text)
   if kind == 'p' then
     local last = call('PTTL', lock)
@@ -158,7 +158,7 @@ if granted then
   local isLastNotified = queued and all.notified > 0 and queued.ticket >= all.notified
   leave(queue, all, queued)
   if kind == 'w' and others > 0 then
-    call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
+    call('ZREMRANGEBYSCORE', queue, '-inf', '(0') -- H43b
     call('ZADD', queue, string.format('-%.0f', micros), 'phase')
     all.phase, all.notified = micros, 0
   elseif queued or hasExpired then

@@ -12,9 +12,9 @@
 --                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until its next request
 -- REPLY  the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
-if ttl ~= checked then
+if ttl ~= checked then -- S20
   local ms = tonumber(ttl)
-  if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
+  if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then -- H1
     return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
   end
   checked = ttl
@@ -27,26 +27,26 @@ if not now then
   micros = time[1] * 1000000 + time[2]
   now = math.floor(micros / 1000)
 end
-if now > notAfter then
+if now > notAfter then -- H3
   return { -1, 0, 0, now }
 end
 
 -- Nearly every call ends here: one lock, free, no queue. The result is that of the code below, without its functions and tables,
 -- which would cost more than the work; and the reply is one integer.
-if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
+if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then -- H32 S1
   local fence = 0
   if count == 1 then
-    local last = top or call('GET', KEYS[3]) or '0'
+    local last = top or call('GET', KEYS[3]) or '0' -- H58
     local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
-    fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
+    fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least) -- H59 H61b
   end
   if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
     if count == 1 then
-      call('SET', KEYS[3], string.format('%.0f', fence))
+      call('SET', KEYS[3], string.format('%.0f', fence)) -- H58b
       top = fence
     end
     call('SETNX', KEYS[1], token)
-    call('PEXPIRE', KEYS[1], ttl)
+    call('PEXPIRE', KEYS[1], ttl) -- H69
     return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
   end
 end
@@ -56,23 +56,23 @@ local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
 local free, ours, left, busy = {}, {}, 0, false
 for i = 1, locks do
-  local holder = call('GET', KEYS[i])
+  local holder = call('GET', KEYS[i]) -- H10
   if not holder then
     free[i] = true
   else
     local ms = call('PTTL', KEYS[i])
-    if holder ~= token then
+    if holder ~= token then -- H2b
       busy = true
       left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
     elseif ms >= 0 then
-      ours[i] = math.max(ms, tonumber(ttl))
+      ours[i] = math.max(ms, tonumber(ttl)) -- H4b
     end
   end
 end
 local last = not busy and count > 0 and lastFence(fence) or 0
 for i = 1, busy and 0 or locks do
   local lock, queue = KEYS[i], KEYS[locks + i]
-  if free[i] and call('ZCARD', queue) > 0 then
+  if free[i] and call('ZCARD', queue) > 0 then -- H32b
     if mayQueue then
       enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
     end
@@ -88,10 +88,10 @@ for i = 1, busy and 0 or locks do
   end
 end
 if busy then
-  if mayQueue then
+  if mayQueue then -- H71
     return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
   end
-  local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
+  local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0 -- H80e
   for i = 1, pause > 0 and locks or 0 do
     markPoll(KEYS[locks + i], pause)
   end
@@ -105,7 +105,7 @@ for i = 1, locks do
 end
 local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
 -- If all locks are ours already, no later holder has a fence: the last ones minted are as good as those of the first request.
-local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least) -- H2c H4
 -- A lock that is ours already is written even if nothing changes: WAIT after it is about the writes of this connection.
 for i = 1, locks do
   if free[i] then

@@ -16,7 +16,7 @@ if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime
 end
 clock()
 local lock, mine, ends = KEYS[1], ARGV[2], nil
-ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil -- S7
 if not ends or ends <= now then
   local held = holders(lock, true)
   local found = held.of[ARGV[1]]
@@ -35,7 +35,7 @@ local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
   locks[lock] = nil
   -- First a write that Redis permits when memory is full, so that the second is permitted too.
-  purge(lock, mine)
+  purge(lock, mine) -- H55e
   call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
   setEnd(lock)
   if string.find(mine, '^1 p') then

@@ -6,7 +6,7 @@
 -- ARGV   notAfter  server time in ms at which its locks end for the holder
 -- REPLY  [1 extended | 0 gone | -1 somebody else's | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
-if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then -- H1b
   return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
 local time = redis.call('TIME')
@@ -17,15 +17,15 @@ for i = 1, #KEYS do
   if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
     return holder
   elseif not holder then
-    result = math.min(result, 0)
-  elseif holder ~= ARGV[1] then
+    result = math.min(result, 0) -- H13 H61
+  elseif holder ~= ARGV[1] then -- H13b
     result = -1
   else
     local left = redis.call('PTTL', KEYS[i])
     later[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))
   end
 end
-if result == 1 and now > tonumber(ARGV[4]) then
+if result == 1 and now > tonumber(ARGV[4]) then -- H13e
   result = -2
 end
 if result == 1 then
@@ -33,7 +33,7 @@ if result == 1 then
     if later[i] and lifetime == 0 then
       redis.call('PERSIST', KEYS[i])
     elseif later[i] then
-      redis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime))
+      redis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime)) -- H55
     end
   end
 end

@@ -11,7 +11,7 @@ if type(holder) == 'table' then
   return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
 end
 local hash = holder and redis.sha1hex(holder)
-if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
+if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then -- H88
   return { 0 }
 end
 call('DEL', KEYS[1])
@@ -26,5 +26,5 @@ local function handOff()
   end
 end
 -- What was freed stays freed, whatever is wrong with the queue: its processes poll by themselves.
-pcall(handOff)
+pcall(handOff) -- H88b
 return { 1 }

@@ -6,7 +6,7 @@
 -- No call reads more holders of a readers-writer lock than it needs to decide: its cost does not grow with their number. Permits
 -- are summed over all holders. What the calls of a batch have read is cached, and the cache is updated with each of their writes.
 local locks, checked, changes = {}, {}, {}
-local chunk = 16
+local chunk = 16 -- H81 S8
 
 local function isOurs(text)
   return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
@@ -86,7 +86,7 @@ local function purge(lock, kept)
   local seen = check(lock)
   if seen.isPurged then
     return
-  elseif seen.isForeign or #seen.expired == chunk then
+  elseif seen.isForeign or #seen.expired == chunk then -- H79c
     local gone = { '1 r 1 0 0 0 ' }
     for i = 1, #seen.expired do
       gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
@@ -105,7 +105,7 @@ local function holders(lock, all)
     return held
   end
   held = nobody()
-  local from = string.format('(%.0f', now)
+  local from = string.format('(%.0f', now) -- H47b
   local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
   if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
     found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
@@ -128,7 +128,7 @@ end
 -- The holders, where a foreign member is an error.
 local function ourHolders(lock, all)
   local held = holders(lock, all)
-  if held.isForeign or check(lock).isForeign then
+  if held.isForeign or check(lock).isForeign then -- H79
     refuseForeign()
   end
   return held
@@ -141,10 +141,10 @@ local function lastReader(lock, token, group, fenced)
   end
   local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   local last = found[1] and tonumber(found[2]) > now and member(found[1])
-  if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
+  if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then -- H42b
     return nil
   end
-  if check(lock).isForeign then
+  if check(lock).isForeign then -- H79b
     refuseForeign()
   end
   local held = nobody()
@@ -202,8 +202,8 @@ local function setEnd(lock)
     call('PERSIST', lock)
   else
     local ms = math.max(tonumber(last[2]) - now, 1)
-    if not check(lock).isForeign or call('PTTL', lock) < ms then
-      call('PEXPIRE', lock, string.format('%.0f', ms))
+    if not check(lock).isForeign or call('PTTL', lock) < ms then -- H40b H79d
+      call('PEXPIRE', lock, string.format('%.0f', ms)) -- H38
     end
   end
 end

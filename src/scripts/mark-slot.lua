@@ -9,7 +9,7 @@
 -- THEN mint
 local left = tonumber(ARGV[3])
 clock()
-if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
+if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then -- H85f
   return { 0 }
 end
 call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))

@@ -24,7 +24,7 @@ end
 
 -- Checked before anything is written: a damaged counter must not lead to a fence that no later one exceeds.
 local function checkFence(fence)
-  if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
+  if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then -- H82e
     error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
   end
   return fence
@@ -32,7 +32,7 @@ end
 
 -- One counter for all locks of the server, or of the slot in a cluster: each value is larger than every one before.
 local function lastFence(fence)
-  if not top then
+  if not top then -- S21
     local last = call('GET', fence)
     top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
   end
@@ -50,7 +50,7 @@ local function mint(fence, count, least)
   if count == 0 then
     return 0
   end
-  local first = math.max(lastFence(fence) + 1, micros, least or 0)
+  local first = math.max(lastFence(fence) + 1, micros, least or 0) -- H59b H61c
   setFence(fence, first + count - 1)
   return first
 end

@@ -34,12 +34,12 @@ end
 -- Before 7.0 PEXPIRE has no GT: each call checks the end itself.
 local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
 for i = 1, renewals do
-  usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
+  usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i]) -- H13h
 end
 if releases > 0 then
   queued = call('EXISTS', unpack(names, known + 1, a))
   for i = renewals + 1, known do
-    if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+    if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then -- H25b
       n = n + 1
       ours[n], usual[i] = names[i], true
     end
@@ -49,7 +49,7 @@ local first, areUsual = 0, false
 if acquires > 0 then
   queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
   local last = count == 1 and call('GET', fence) or '0'
-  areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
+  areUsual = now <= tonumber(notAfter) and isLifetime(ttl) -- H3d
   areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
   -- The counter before the locks: when memory is full, nothing was written yet.
   if areUsual and count == 1 then
@@ -62,7 +62,7 @@ if acquires > 0 then
       last = math.max(i == 1 and first or last + 1, least or 0)
       first = i == 1 and last or first
     end
-    areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err
+    areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err -- H55b
   end
 end
 reply, size = { known + acquires, first, now or 0 }, 3
@@ -74,7 +74,7 @@ local function runAlone(n, script, keys, ...)
   append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
 end
 
-local function acquireAll()
+local function acquireAll() -- H55c
   for i = 1, acquires do
     local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
     local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)

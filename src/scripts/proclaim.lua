@@ -7,7 +7,7 @@
 -- ARGV   channel  that of the observers
 -- ARGV   message  what is published there
 -- REPLY  [1 written | 0 the lock is no longer ours: nothing changed]
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then -- H86
   return { 0 }
 end
 if ARGV[2] == '' then

@@ -12,7 +12,7 @@ local mostSilence, mostYield = 10000, 1000
 local function checkVersion(queue, member)
   local version = string.match(member, '^(%d+) ')
   if version and version ~= '1' then
-    if call('PTTL', queue) < 0 then
+    if call('PTTL', queue) < 0 then -- H82c
       call('PEXPIRE', queue, mostSilence)
     end
     error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
@@ -25,7 +25,7 @@ local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
     string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
-  if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then
+  if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then -- H29 H82
     return nil
   end
   local ms = tonumber(lifetime)
@@ -136,7 +136,7 @@ local function front(queue)
         gone[#gone + 1] = member
       elseif member == 'passes' then
         handOffs = score >= -1000000 and -score or 0
-        till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0
+        till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0 -- H82b
       else
         local longest, begun = pollOf(member, score)
         if longest then
@@ -171,8 +171,8 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     return 'yielding', till
   end
   local id, lifetime, fences, channel, token = entry(queue, first)
-  local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0)
-  if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
+  local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0) -- H80c
+  if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then -- H80
     call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
     if mark then
       call('ZREM', queue, mark)
@@ -182,7 +182,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     end
     return 'yielding', now + yield
   end
-  local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
+  local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000)) -- H29b H58d
   mayExpire(lock, ttl)
   if fences > 0 then
     lastFence(fence) -- an error, if it is one, comes before the first write

@@ -10,17 +10,17 @@
 -- REPLY  [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
 clock()
 local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
-local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil -- S5
 local reply = 1
 if not ends then
   local held = holders(lock, true)
-  local found = held.of[ARGV[1]]
+  local found = held.of[ARGV[1]] -- H39
   if found then
     mine, ends = found.text, found.ends
   else
     reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
   end
-elseif ends <= now then
+elseif ends <= now then -- H38b
   reply = 0
 end
 if ends then
@@ -38,7 +38,7 @@ local function others()
   if ARGV[3] ~= '0' then
     local all = queueOf(queue)
     leave(queue, all, find(queue, all, ARGV[1], tonumber(ARGV[3])))
-  elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
+  elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then -- S6
     return -- a waiter that could be admitted beside two readers would have been before
   end
   if call('ZCARD', queue) > 0 then

@@ -13,7 +13,7 @@ local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
 local length = attempt('ZCARD', KEYS[locks + 1])
 -- Nearly every call ends here: one lock, still ours, and no queue.
-if first == token and length == 0 and locks == 1 and #ARGV == 3 then
+if first == token and length == 0 and locks == 1 and #ARGV == 3 then -- B1 S2
   call('DEL', KEYS[1])
   return 1
 end
@@ -28,7 +28,7 @@ for i = 1, locks do
   if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
     return holder
   end
-  reply[i] = not holder and 0 or holder == token and 1 or -1
+  reply[i] = not holder and 0 or holder == token and 1 or -1 -- H25
   hasQueue = hasQueue or length ~= 0
 end
 for i = 1, locks do
@@ -36,7 +36,7 @@ for i = 1, locks do
     call('DEL', KEYS[i])
   end
 end
-if not hasQueue and #ARGV == 3 then
+if not hasQueue and #ARGV == 3 then -- S3
   return reply
 end
 -- THEN mint queue

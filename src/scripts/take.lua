@@ -8,7 +8,7 @@
 -- REPLY  the fence, which is the server's time in us | 0 somebody else holds one | -1 nothing was changed: ask `acquire`
 local call, names = redis.call, KEYS
 local locks = (#KEYS - 1) / 2
-if call('EXISTS', unpack(names, 1, 2 * locks)) > 0 then
+if call('EXISTS', unpack(names, 1, 2 * locks)) > 0 then -- H32c
   for i = 1, locks do
     local holder = call('GET', KEYS[i])
     if holder and holder ~= ARGV[1] then
@@ -19,7 +19,7 @@ if call('EXISTS', unpack(names, 1, 2 * locks)) > 0 then
 end
 local time = call('TIME')
 local fence = string.format('%d%06d', time[1], time[2])
-if tonumber(fence) > tonumber(ARGV[3]) then
+if tonumber(fence) > tonumber(ARGV[3]) then -- H3e
   return -1
 end
 -- Written first: when memory or a right is missing, no lock was touched yet.

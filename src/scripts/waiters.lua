@@ -11,7 +11,7 @@ local mostSilence, mostNotified = 10000, 32
 local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
 
 local function bandOf(kind, prefer)
-  if kind == 'u' or (kind == 'r' and prefer == 'r') then
+  if kind == 'u' or (kind == 'r' and prefer == 'r') then -- H37
     return 1
   end
   return kind == 'w' and prefer == 'w' and 2 or 3
@@ -36,7 +36,7 @@ local function entry(queue, found, score)
   local deadline, id, kind, permits, prefer, channel, length, rest =
     string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
   deadline, length = tonumber(deadline), tonumber(length)
-  if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then
+  if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then -- H82d
     return nil
   end
   local each = {

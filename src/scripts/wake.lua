@@ -40,9 +40,9 @@ end
 -- Whether an entry may hold the lock beside these holders.
 local function admits(held, each, limit)
   if each.kind == 'p' then
-    return held.used + each.permits <= limit
+    return held.used + each.permits <= limit -- B4
   elseif each.kind == 'r' then
-    return held.count == 0 or (held.kind == 'r' and held.group == each.group)
+    return held.count == 0 or (held.kind == 'r' and held.group == each.group) -- H42
   elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
     return true
   end
@@ -89,7 +89,7 @@ local function wake(lock, queue, limit)
   local ids, channels, last = {}, {}, 0
   for n = 1, mostNotified do
     local each = nextOf(queue, all, cursor)
-    if not each or not admits(room, each, most) then
+    if not each or not admits(room, each, most) then -- H30c
       break
     end
     admit(room, each)

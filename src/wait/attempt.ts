@@ -94,13 +94,13 @@ export class Attempts {
     this.count += 1;
     this.#isUnderWay = true;
     this.#isSent = false;
-    if (store.isQuorum) this.#request = undefined;
+    if (store.isQuorum) this.#request = undefined; // H2 H62f
     this.#request ??= this.#newRequest();
     const { token } = this.#request;
     const isPlain = queueAs === undefined && pauseMs === undefined;
     const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
     // A caller with a signal may give up before the end of the turn.
-    if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request);
+    if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request); // S18
     store.acquire(request).then(
       (reply) => this.#onReply(reply, token),
       (error) => this.#onFailure(error),
@@ -116,7 +116,7 @@ export class Attempts {
   #newPauseMs(): number {
     const { store, settings } = this.#target;
     // Those whose votes were split must not meet again after the same pause.
-    this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings);
+    this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings); // H62e
     return this.#nextPauseMs();
   }
 
@@ -136,7 +136,7 @@ export class Attempts {
 
   /** The caller does not wait for the attempt under way any more, which may have executed, or may still. */
   giveUp(): void {
-    if (this.#isUnderWay && this.#isSent) this.#mayExecute();
+    if (this.#isUnderWay && this.#isSent) this.#mayExecute(); // H36c
   }
 
   /** Makes sure that nothing comes of the attempts that were made. What follows is another caller, to Redis. */
@@ -144,7 +144,7 @@ export class Attempts {
     const { store, change } = this.#target;
     if (change !== undefined) change.revert(this.#request!, this.mayExecuteUntilMs);
     else void store.abandon(this.#releaseRequest(this.#request!.token), this.mayExecuteUntilMs);
-    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs);
+    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs); // H62g
     this.#queuedAs = undefined;
     this.mayExecuteUntilMs = 0;
     this.#ticket = -1;
@@ -168,9 +168,9 @@ export class Attempts {
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
-      return !this.#caller.isSettled;
+      return !this.#caller.isSettled; // H8c
     };
-    const token = change?.token ?? newToken(owner);
+    const token = change?.token ?? newToken(owner); // H26 H41 H44
     const slots = once?.slots;
     return { keys, token, lifetimeMs, fencing, fences, minReplicas, commandTimeoutMs, begin, mode, slots };
   }
@@ -192,7 +192,7 @@ export class Attempts {
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
     if (!reply.granted || this.#target.change !== undefined) return;
-    this.#target.store.release(this.#releaseRequest(token)).catch(() => {});
+    this.#target.store.release(this.#releaseRequest(token)).catch(() => {}); // H20c H36d
   }
 
   #onFailure(error: unknown): void {

@@ -26,7 +26,7 @@ export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retry
   // What the holder had left may be over by the time we hear of it.
   if (leftMs >= 0 && tookMs > leftMs) return 0;
   const { before = 0, outside = false } = position ?? {};
-  const random = pace.random();
+  const random = pace.random(); // H28c
   const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), pace.leastPollMs * (0.9 + 0.1 * random));
   // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
   if (outside && before === 0) return Math.min(Math.max(retryTimeoutMs, 1), everyMs);

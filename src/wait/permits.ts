@@ -149,9 +149,9 @@ class PermitsMember implements Member {
   #handOff(held: Sharer): boolean {
     const sent = held.confirmed();
     const mayGo = sent !== undefined && this.#handOffsLeft > 0 && this.#port.nowMs() < this.#untilMs;
-    if (!mayGo || !this.#permits.isAwaited) return false;
+    if (!mayGo || !this.#permits.isAwaited) return false; // S28
     this.#handOffsLeft -= 1;
-    const fence = this.fence === 0 ? 0 : held.fence + 1;
+    const fence = this.fence === 0 ? 0 : held.fence + 1; // H84j
     this.#permits.give({ token: this.token, fence, sent, mayExecuteUntilMs: 0 }, this);
     return true;
   }

@@ -113,8 +113,8 @@ export interface ReleaseAndRequest {
 }
 
 /** Handed off within a process at most so many times: while other processes are queued, and alone. */
-export const handOffsAmongOthers = 8;
-export const handOffsAlone = 64;
+export const handOffsAmongOthers = 8; // S14
+export const handOffsAlone = 64; // S15
 /** Fences that a grant reserves at most, for the first holder and for those that the lock is handed off to. */
 export const fencesInBlock = handOffsAlone + 1;
 /**
@@ -143,7 +143,7 @@ export class Queue implements GrantSource {
   /** When that was sent, by the clock of the port. */
   #requestedMs = 0;
   /** One function for all its requests: of thousands of queues at rest, the collector would have to move so many. */
-  readonly #onTimer = (): void => this.#request();
+  readonly #onTimer = (): void => this.#request(); // H28
 
   constructor(key: QueueKey, port: QueuePort) {
     this.key = key;
@@ -165,13 +165,14 @@ export class Queue implements GrantSource {
   /** The waiter is called no more. When the last one leaves, the entry is abandoned. */
   leave(position: Position): void {
     if (!this.#positions.delete(position) || this.#positions.size > 0) return;
-    this.#abandonEntry(position.waiter.commandTimeoutMs);
+    this.#abandonEntry(position.waiter.commandTimeoutMs); // H29c
     if (this.#holder === undefined) this.#port.empty(this);
   }
 
   /** Redis says that the entry was granted, or should request. False: it is no entry of this queue. */
   wake(id: string, wakeUp = plainWakeUp): boolean {
     if (id !== this.#entry.id) return false;
+    // H27c
     if (this.#isRequesting) this.#wakeUp = wakeUp;
     else if (this.#positions.size > 0) this.#onWakeUp(wakeUp);
     return true;
@@ -202,12 +203,12 @@ export class Queue implements GrantSource {
     if (held !== this.#holder) return false;
     const sent = held.confirmed();
     const next = this.#positions.first;
-    if (next === undefined || sent === undefined || this.#handOffsLeft === 0) return false;
+    if (next === undefined || sent === undefined || this.#handOffsLeft === 0) return false; // H30
     if (this.#port.nowMs() - sent.monoMs >= this.key.lifetimeMs / 3) return false;
-    this.#handOffsLeft -= 1;
+    this.#handOffsLeft -= 1; // H32d
     this.#handOffs += 1;
     this.#positions.delete(next);
-    const fence = this.key.fencing ? held.fence + 1 : 0;
+    const fence = this.key.fencing ? held.fence + 1 : 0; // B3
     this.#holder = next.waiter.granted({ token: held.token, fence, sent, mayExecuteUntilMs: 0 }, this);
     if (this.#positions.size === 0 && !this.#isRequesting) this.#abandonEntry(next.waiter.commandTimeoutMs);
     return true;
@@ -217,7 +218,7 @@ export class Queue implements GrantSource {
   releaseAndRequest(held: Holder, answer: Answer<ReleaseReply>): void {
     const next = this.#endHolder(held);
     // A request that is on its way queues us.
-    if (next === undefined || this.#isRequesting) return this.#port.release(held, answer);
+    if (next === undefined || this.#isRequesting) return this.#port.release(held, answer); // S25
     const entry = this.#begin(next);
     this.#port.releaseAndRequest(this, held.token, entry, next, {
       resolve: (reply) => {
@@ -254,7 +255,7 @@ export class Queue implements GrantSource {
     this.#requestedMs = this.#port.nowMs();
     this.#isRequesting = true;
     this.#wakeUp = undefined;
-    this.#entry.nonce = this.#port.newNonce();
+    this.#entry.nonce = this.#port.newNonce(); // H83b
     this.#entry.answered = undefined;
     if (this.#entry.fences === 0) {
       this.#entry.fences = this.#handOffs < handOffsAmongOthers ? fencesAtFirst : fencesInBlock;
@@ -281,19 +282,19 @@ export class Queue implements GrantSource {
 
   #onWakeUp({ nonce, fence }: WakeUp): void {
     const { answered } = this.#entry;
-    if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request();
+    if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request(); // H83 S16
     // The grant came after that request, and so lasts at least from there on; what is left must do for the confirmation.
     const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
     const { monoMs, wallMs } = this.#port.now();
     const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
-    if (ageMs > provisionalMs / 2) return this.#request();
+    if (ageMs > provisionalMs / 2) return this.#request(); // H83c
     const { token, mayExecuteUntilMs } = this.#entry;
     this.#stopTimer();
     this.#port.granted(this.#entry);
     this.#entry = this.#port.newEntry(this.key.owner);
     this.#handOffsLeft = handOffsAmongOthers;
     this.#handOffs = 0;
-    this.#give(this.#positions.first!, { token, fence, sent: answered, mayExecuteUntilMs, provisionalMs });
+    this.#give(this.#positions.first!, { token, fence, sent: answered, mayExecuteUntilMs, provisionalMs }); // H83d
   }
 
   #onGrant(entry: Entry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {

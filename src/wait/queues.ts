@@ -39,7 +39,7 @@ const mostRequestsPerSecond = 1250;
  */
 const mostPollMs = 8000;
 
-const queuesOfStores = new WeakMap<Store, Queues>();
+const queuesOfStores = new WeakMap<Store, Queues>(); // H75c
 /** Stores of which it was said that they have no wake-ups. */
 const warned = new WeakSet<Store>();
 
@@ -91,7 +91,7 @@ export class Queues implements QueuePort {
   }
 
   queue(key: QueueKey): Queue {
-    if (this.#last !== undefined && isSame(this.#last.key, key)) return this.#last;
+    if (this.#last !== undefined && isSame(this.#last.key, key)) return this.#last; // S17
     const name = nameOf(key);
     let queue = this.#queues.get(name);
     if (queue === undefined) {
@@ -197,15 +197,15 @@ export class Queues implements QueuePort {
     const queue = this.#entries.get(id);
     if (queue?.key.key === key && queue.wake(id, wakeUp)) return;
     const request = this.#abandoned.get(id);
-    if (request !== undefined) this.#store.release(request).catch(() => {});
+    if (request !== undefined) this.#store.release(request).catch(() => {}); // H83g
   }
 }
 
 function isSame(one: QueueKey, other: QueueKey): boolean {
   const { key, lifetimeMs, fencing, owner } = other;
-  return one.key === key && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner;
+  return one.key === key && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H75d
 }
 
 function nameOf({ key, lifetimeMs, fencing, owner }: QueueKey): string {
-  return `${lifetimeMs} ${fencing} ${owner?.length} ${owner} ${key}`;
+  return `${lifetimeMs} ${fencing} ${owner?.length} ${owner} ${key}`; // H75e
 }

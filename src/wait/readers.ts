@@ -27,7 +27,7 @@ export const windowMs = 2;
 /** The same after a grant that they had to wait for: a turn of readers, between two writers. */
 export const turnMs = 6;
 /** So many join before the grant, and again after it. */
-export const mostJoins = 64;
+export const mostJoins = 64; // S27
 
 /** Readers that wait for one member, or have it. */
 export class Readers implements Place, Fetcher {
@@ -155,28 +155,28 @@ export class ReadersMember implements Member {
   }
 
   join(position: SharePosition): void {
-    this.#joinsLeft -= 1;
+    this.#joinsLeft -= 1; // H84b
     this.give(position);
   }
 
   /** It is held by one more, under a token of its own. */
   give({ waiter }: SharePosition): void {
-    const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner);
-    const grant = { token, fence: this.fence, sent: this.#sent, mayExecuteUntilMs: 0, member: this };
+    const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
+    const grant = { token, fence: this.fence, sent: this.#sent, mayExecuteUntilMs: 0, member: this }; // H84d
     this.#holders.add(waiter.granted(grant) as Sharer);
   }
 
   release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
     const wasHeld = this.#holders.delete(held);
     // One that was dropped is noticed here.
-    for (const other of this.#holders) if (other.check()) return wasHeld ? 'released' : 'missing';
-    this.#isClosed = true;
+    for (const other of this.#holders) if (other.check()) return wasHeld ? 'released' : 'missing'; // H84
+    this.#isClosed = true; // H84e
     return send();
   }
 
   lost(held: Sharer): void {
     this.#holders.delete(held);
-    this.#isClosed ||= this.#holders.size === 0;
+    this.#isClosed ||= this.#holders.size === 0; // H84f
   }
 
   /** All that ask in one turn are served by one extension. */
@@ -248,7 +248,7 @@ export class ReadersMember implements Member {
   /** The loss of the member is that of all that have it. */
   #lose(reason: LossReason): void {
     this.#isClosed = true;
-    for (const held of [...this.#holders]) if (held.check()) held.lose(reason);
+    for (const held of [...this.#holders]) if (held.check()) held.lose(reason); // H84g
   }
 
   get #held(): Held {

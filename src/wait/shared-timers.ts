@@ -32,7 +32,7 @@ export class SharedTimers {
   /** Calls `work` in `ms`. */
   set(work: () => void, ms: number): Alarm {
     const exactMs = this.#clock.nowMs() + ms;
-    const dueMs = ms < soonMs ? Math.ceil(exactMs) : Math.floor(exactMs / gridMs) * gridMs;
+    const dueMs = ms < soonMs ? Math.ceil(exactMs) : Math.floor(exactMs / gridMs) * gridMs; // S26
     const slot = this.#slot(dueMs);
     const alarm = { slot, work, before: undefined, after: undefined };
     slot.alarms.add(alarm);

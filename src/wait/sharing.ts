@@ -47,5 +47,5 @@ function isSame(one: MemberTerms, other: MemberTerms): boolean {
   const { lifetimeMs, fencing, owner, mode } = other;
   const { kind, prefer, group, permits } = one.mode;
   const isSameMode = kind === mode.kind && prefer === mode.prefer && group === mode.group && permits === mode.permits;
-  return isSameMode && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner;
+  return isSameMode && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H84c
 }

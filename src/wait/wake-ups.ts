@@ -79,7 +79,7 @@ export class WakeUps {
     this.#opening ??= this.#listenToAll();
     const opening = this.#opening;
     try {
-      await opening;
+      await opening; // H27
       // The last scope may have left while it was being opened; then it is closed again.
       if (this.#opening === opening) this.#isOpen = true;
     } catch (error) {
@@ -122,7 +122,7 @@ export class WakeUps {
       call?.();
     };
     // After a blocked event loop, timers run before the replies that have arrived are read.
-    const timer = setTimeout(() => setImmediate(() => end(() => failed(undefined))), withinMs);
+    const timer = setTimeout(() => setImmediate(() => end(() => failed(undefined))), withinMs); // H27b
     this.open(key).then(
       () => end(opened),
       (error) => end(() => failed(error)),
@@ -138,7 +138,7 @@ export class WakeUps {
   /** One scope less; with the last one the channel closes. */
   part(): void {
     this.#scopes -= 1;
-    if (this.#scopes > 0) return;
+    if (this.#scopes > 0) return; // H31
     this.#opening?.then(
       (listening) => listening.close(),
       () => {},
@@ -179,8 +179,8 @@ export class WakeUps {
    */
   readonly #onMessage = (text: string): void => {
     const ids = text.slice(0, text.indexOf(' '));
-    const key = text.slice(ids.length + 1);
-    if (ids.startsWith('!')) return this.#others.freed(key, ids.slice(1));
+    const key = text.slice(ids.length + 1); // H34
+    if (ids.startsWith('!')) return this.#others.freed(key, ids.slice(1)); // H88c
     for (const word of ids.split(',')) {
       const [, id = word, nonce, fence] = entryText.exec(word) ?? [];
       const subscriber = this.#subscribers.get(id);

@@ -1,8 +1,8 @@
 /**
- * What protects from one hazard of docs/hazards.md, as pieces of the sources that are taken out, and the test that must fail
+ * What protects from one hazard of docs/hazards.md, as alterations of the sources, and the test that must fail
  * without it: one that names the hazard.
  */
-import type { Alteration } from '../support/altered-tree';
+import type { Alteration } from '../support/alteration';
 
 export interface Protection {
   /** Such as `H12`. */

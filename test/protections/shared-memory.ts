@@ -1,30 +1,20 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: pieces of sources, in which these are templates
 /** H48 to H52: shared memory. */
+import { drop, piece, when, write } from '../support/alteration';
 import type { Protection } from './protection';
 
 export const sharedMemory: readonly Protection[] = [
   {
     hazard: 'H48',
     without: 'an unlock, and the collector, release the lock of the present holder',
-    changes: [
-      {
-        file: 'stores/embedded/mutex-machine.ts',
-        from: "const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken';",
-        to: "const result = row.token === undefined ? 'missing' : 'released';",
-      },
-    ],
+    changes: [when('H48', 'row.token !== undefined')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },
   {
     hazard: 'H48',
     without: 'expire moves the end of the lock of the present holder',
-    changes: [
-      {
-        file: 'stores/embedded/mutex-machine.ts',
-        from: "    if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';\n",
-        to: '',
-      },
-    ],
+    changes: [drop('H48b')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },
@@ -32,11 +22,12 @@ export const sharedMemory: readonly Protection[] = [
     hazard: 'H49',
     without: 'the object is free before its key is',
     changes: [
-      {
-        file: 'host-lock.ts',
-        from: '    const released = await release(holding);\n    this.#forget(holding);\n    return released;\n',
-        to: '    this.#forget(holding);\n    return release(holding);\n',
-      },
+      piece(
+        'H49',
+        /^/,
+        `    this.#forget(holding);
+`,
+      ),
     ],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
@@ -44,18 +35,7 @@ export const sharedMemory: readonly Protection[] = [
   {
     hazard: 'H49',
     without: 'an object that was unlocked unlocks its key once more, from the present holder',
-    changes: [
-      {
-        file: 'host-lock.ts',
-        from: '    if (this.#holding === holding) this.#holding = undefined;\n',
-        to: '',
-      },
-      {
-        file: 'stores/embedded/mutex-machine.ts',
-        from: "const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken';",
-        to: "const result = row.token === undefined ? 'missing' : 'released';",
-      },
-    ],
+    changes: [when('H49b', true), when('H49c', 'row.token !== undefined')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },
@@ -63,11 +43,10 @@ export const sharedMemory: readonly Protection[] = [
     hazard: 'H50',
     without: 'a full table drops locks to make room',
     changes: [
-      {
-        file: 'stores/embedded/table-file.ts',
-        from: "    throw new LockBackendError(message, { redisCode: 'FULL' });\n",
-        to: "    this.#database.prepare('DELETE FROM locks WHERE key IN (SELECT key FROM locks LIMIT 256)').run();\n",
-      },
+      write(
+        'H50',
+        "    this.#database.prepare('DELETE FROM locks WHERE key IN (SELECT key FROM locks LIMIT 256)').run();",
+      ),
     ],
     test: 'embedded/shared-memory.test.ts',
     node: 'sqlite',
@@ -76,16 +55,14 @@ export const sharedMemory: readonly Protection[] = [
     hazard: 'H50',
     without: 'what is refused is kept all the same',
     changes: [
-      {
-        file: 'stores/embedded/table-file.ts',
-        from: '    return this.#database.transaction(() => {\n      this.rows.begin();\n',
-        to: '    let isMore = false;\n    const result = this.#database.transaction(() => {\n      this.rows.begin();\n',
-      },
-      {
-        file: 'stores/embedded/table-file.ts',
-        from: '      if (this.rows.write(micros)) this.#makeRoom(micros);\n      return done;\n    });\n',
-        to: '      isMore = this.rows.write(micros);\n      return done;\n    });\n    if (isMore) this.#makeRoom(this.micros());\n    return result;\n',
-      },
+      piece(
+        'H50b',
+        /return ([\s\S]*?)if \((.*)\) (.*);([\s\S]*)/,
+        `let isMore = false;
+    const result = $1isMore = $2;$4
+    if (isMore) this.#makeRoom(this.micros());
+    return result;`,
+      ),
     ],
     test: 'embedded/shared-memory.test.ts',
     node: 'sqlite',
@@ -93,26 +70,14 @@ export const sharedMemory: readonly Protection[] = [
   {
     hazard: 'H51',
     without: 'any value is a key, as text',
-    changes: [
-      {
-        file: 'keys.ts',
-        from: "if (typeof key !== 'string') throw optionError('key', 'a string', key);",
-        to: "if (typeof key !== 'string') return lockKey(String(key), prefix);",
-      },
-    ],
+    changes: [piece('H51', /throw.*/, 'return lockKey(String(key), prefix);')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },
   {
     hazard: 'H51',
     without: 'a lifetime of 0 is a lifetime',
-    changes: [
-      {
-        file: 'options.ts',
-        from: 'export const lifetimeRule: Rule = { ...integer(1),',
-        to: 'export const lifetimeRule: Rule = { ...integer(0),',
-      },
-    ],
+    changes: [piece('H51b', '(1)', '(0)')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },
@@ -120,26 +85,9 @@ export const sharedMemory: readonly Protection[] = [
     hazard: 'H52',
     without: 'the lock of the table is a folder that the dead leave behind',
     changes: [
-      {
-        file: 'stores/embedded/sqlite.ts',
-        from: "import { createRequire } from 'node:module';\n",
-        to: "import { mkdirSync, rmdirSync } from 'node:fs';\nimport { createRequire } from 'node:module';\nconst suffix = '.lock';\n",
-      },
-      {
-        file: 'stores/embedded/sqlite.ts',
-        from: '    patiently(this.#file, () => this.#begin.run());\n    try {\n',
-        to: '    patiently(this.#file, () => mkdirSync(this.#file + suffix));\n    try {\n      patiently(this.#file, () => this.#begin.run());\n',
-      },
-      {
-        file: 'stores/embedded/sqlite.ts',
-        from: '      this.#undo();\n      throw error;\n    }\n',
-        to: '      this.#undo();\n      throw error;\n    } finally {\n      rmdirSync(this.#file + suffix);\n    }\n',
-      },
-      {
-        file: 'stores/embedded/sqlite.ts',
-        from: "return ['BUSY', 'LOCKED', 'PROTOCOL'].includes(resultOf(error) ?? '');",
-        to: "return ['BUSY', 'LOCKED', 'PROTOCOL'].includes(resultOf(error) ?? '') || (error as { code?: unknown }).code === 'EEXIST';",
-      },
+      piece('H52', /^/, "    patiently(this.#file, () => require('node:fs').mkdirSync(`${this.#file}.lock`));\n"),
+      piece('H52b', /$/, " finally {\n      require('node:fs').rmdirSync(`${this.#file}.lock`);\n    }"),
+      piece('H52c', /;$/, " || (error as any).code === 'EEXIST';"),
     ],
     test: 'embedded/shared-memory.test.ts',
     node: 'sqlite',

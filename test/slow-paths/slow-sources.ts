@@ -3,22 +3,22 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { build, type Plugin } from 'esbuild';
 import { generate } from '../../scripts/generate-scripts';
-import { altered } from '../support/altered-tree';
-import { shortCuts } from './short-cuts';
+import { altered } from '../support/alteration';
+import { withoutShortCuts } from './short-cuts';
 
 const src = join(__dirname, '../../src');
 /** In here, packages are found. */
 const folder = join(__dirname, '../../node_modules/.cache/redis-exp-lock');
 
-const withoutShortCuts: Plugin = {
+const slowSources: Plugin = {
   name: 'without short cuts',
   setup(building) {
     building.onLoad({ filter: /[/\\]src[/\\].*\.ts$/ }, ({ path }) => {
       const file = relative(src, path).replaceAll('\\', '/');
       if (file !== 'scripts/generated.ts') {
-        return { loader: 'ts', contents: altered(file, readFileSync(path, 'utf8'), shortCuts) };
+        return { loader: 'ts', contents: altered(file, readFileSync(path, 'utf8'), withoutShortCuts) };
       }
-      return { loader: 'ts', contents: generate((lua, text) => altered(`scripts/${lua}`, text, shortCuts)) };
+      return { loader: 'ts', contents: generate((lua, text) => altered(`scripts/${lua}`, text, withoutShortCuts)) };
     });
   },
 };
@@ -34,7 +34,7 @@ export async function withoutAnyShortCut(file: string): Promise<any> {
     platform: 'node',
     target: 'node20',
     packages: 'external',
-    plugins: [withoutShortCuts],
+    plugins: [slowSources],
     logLevel: 'error',
   });
   return require(outfile);

@@ -1,21 +1,13 @@
 /**
- * Copies of the tree in which the sources are altered, as pieces of text that are replaced: broken on purpose, or without their
- * short cuts.
+ * Copies of the tree in which the sources are altered: broken on purpose, or without their short cuts.
  *
- * Invariant: the tree itself is never written to; an alteration that does not apply exactly once is an error.
+ * Invariant: the tree itself is never written to.
  */
 import { spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-
-export interface Alteration {
-  /** In src/. */
-  readonly file: string;
-  /** Stands there exactly once. */
-  readonly from: string;
-  readonly to: string;
-}
+import { type Alteration, altered, fileOf, filesByMarker } from './alteration';
 
 export interface Ran {
   readonly code: number | null;
@@ -36,17 +28,6 @@ const needed = [
   '.mocharc.json',
 ];
 
-/** The text with those alterations that are its file's. */
-export function altered(file: string, text: string, alterations: readonly Alteration[]): string {
-  return alterations
-    .filter((each) => each.file === file)
-    .reduce((before, { from, to }) => {
-      if (before.split(from).length !== 2)
-        throw new Error(`src/${file} does not have this exactly once any more: ${from}`);
-      return before.replace(from, () => to);
-    }, text);
-}
-
 /** A copy, with links to our packages, and a folder of its own for what is built there. */
 export class AlteredTree {
   readonly #folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-altered-'));
@@ -62,18 +43,21 @@ export class AlteredTree {
     }
   }
 
-  /** Every file of src/ as it is in the tree, but for these. */
-  async alter(alterations: readonly Alteration[]): Promise<void> {
+  /** Every file of src/ as it is in the tree, but for these. @returns the files that are altered. */
+  async alter(alterations: readonly Alteration[]): Promise<string[]> {
     rmSync(join(this.#folder, 'src'), { recursive: true });
     cpSync(join(root, 'src'), join(this.#folder, 'src'), { recursive: true });
-    for (const file of new Set(alterations.map((each) => each.file))) {
+    const byMarker = filesByMarker(join(root, 'src'));
+    const files = new Set(alterations.map((each) => fileOf(each, byMarker)));
+    for (const file of files) {
       const path = join(this.#folder, 'src', file);
       writeFileSync(path, altered(file, readFileSync(path, 'utf8'), alterations));
     }
     // What is generated is among the sources, as they are.
-    if (!alterations.some(({ file }) => file.endsWith('.lua'))) return;
+    if (![...files].some((file) => file.endsWith('.lua'))) return [...files];
     const { code, output } = await this.run(['--import', 'tsx', 'scripts/generate-scripts.ts']);
     if (code !== 0) throw new Error(`the scripts could not be generated:\n${output}`);
+    return [...files];
   }
 
   /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours, too. `node`: the program of another Node. */

@@ -8,7 +8,7 @@ import { expect } from 'chai';
 import { breaks } from '../../torture/breaks/list';
 import { excerpt } from '../../torture/excerpt';
 import { torture } from '../../torture/torture';
-import { altered } from '../support/altered-tree';
+import { altered, fileOf, filesByMarker } from '../support/alteration';
 
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
 
@@ -26,10 +26,13 @@ it(`no promise is broken under torture (seed ${seed})`, async function () {
 });
 
 describe('npm run breaks', () => {
-  for (const each of breaks) {
-    it(`applies: ${each.name}`, () => {
-      const text = readFileSync(join(__dirname, '../../src', each.file), 'utf8');
-      expect(altered(each.file, text, [each])).to.not.equal(text);
+  const src = join(__dirname, '../../src');
+
+  for (const { name, change } of breaks) {
+    it(`applies: ${name}`, () => {
+      const file = fileOf(change, filesByMarker(src));
+      const text = readFileSync(join(src, file), 'utf8');
+      expect(altered(file, text, [change])).to.not.equal(text);
     });
   }
 });

@@ -63,9 +63,9 @@ function missed(error: Error): [] {
 }
 
 async function caught(tree: AlteredTree, each: Break, seed: string): Promise<[Result]> {
-  const { name, file, caughtAt, says } = each;
+  const { name, change, caughtAt, says } = each;
   const startMs = performance.now();
-  await tree.alter([each]);
+  const [file] = await tree.alter([change]);
   const isTorture = 'store' in caughtAt;
   const by = isTorture ? `torture at ${caughtAt.store}` : `simulation, "${caughtAt.world}"`;
   const run = isTorture ? torture(tree, caughtAt.store, seed, 1) : simulation(tree, caughtAt.world);
@@ -74,7 +74,7 @@ async function caught(tree: AlteredTree, each: Break, seed: string): Promise<[Re
   const said = output.split('\n').find((line) => /BROKEN \(|SEED=\d+ WORLD/.test(line) && says.test(line));
   if (code !== 1 || said === undefined) throw new Error(`"${name}" was not caught by ${by}:\n${output}`);
   console.log(`ok  ${name}: ${by}, ${seconds} s`);
-  return [{ name, file, caughtBy: by, seconds, said: said.trim() }];
+  return [{ name, file: file!, caughtBy: by, seconds, said: said.trim() }];
 }
 
 function torture(tree: AlteredTree, store: string, seed: string, minutes: number): Promise<Ran> {

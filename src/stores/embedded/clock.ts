@@ -46,11 +46,11 @@ export class HostClock {
   micros(): number {
     const fineMs = this.#clocks.fine();
     if (fineMs >= this.#checkAtMs || Math.abs(this.#clocks.wall() - fineMs - this.#wallLeadMs) > jumpMs) this.#check();
-    return Math.floor((fineMs + this.#leastMs) * 1000);
+    return Math.floor((fineMs + this.#leastMs) * 1000); // H89b
   }
 
   get lagMs(): number {
-    return this.#mostMs - this.#leastMs;
+    return this.#mostMs - this.#leastMs; // H89c
   }
 
   /** Bounds that exclude one another: the host slept, and only one of the clocks went on. */
@@ -92,7 +92,7 @@ export function hostClock(): Pick<HostClock, 'micros' | 'lagMs'> {
 
 // The real ones, whatever a test puts in their place later.
 const linuxClocks: Clocks = {
-  shared: () => Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000,
+  shared: () => Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000, // H89
   fine: performance.now.bind(performance),
   wall: Date.now.bind(Date),
 };

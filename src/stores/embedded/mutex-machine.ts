@@ -48,9 +48,9 @@ export class Machine extends LockTable {
     if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
     if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
     const nowMs = Math.floor(micros / 1000);
-    if (nowMs > command.notAfterMs) return { outcome: 'late' };
+    if (nowMs > command.notAfterMs) return { outcome: 'late' }; // H3g
     const rows = keys.map((key) => this.row(key, nowMs));
-    for (const { shared } of rows) if (shared !== undefined && isHeld(shared, nowMs)) throw new Error(notMutex);
+    for (const { shared } of rows) if (shared !== undefined && isHeld(shared, nowMs)) throw new Error(notMutex); // H79e
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
     if (untilMs >= 0) {
@@ -101,9 +101,9 @@ export class Machine extends LockTable {
       return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, isWriter, strictly && isWriter);
     }
     const rows = keys.map((key) => this.row(key, nowMs));
-    if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken';
+    if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken'; // H48b
     if (rows.some((row) => row.token === undefined)) return 'missing';
-    if (nowMs > notAfterMs) return 'late';
+    if (nowMs > notAfterMs) return 'late'; // H13i
     for (const row of rows) if (exact || row.endMs < nowMs + lifetimeMs) row.endMs = nowMs + lifetimeMs;
     return 'extended';
   }
@@ -120,7 +120,7 @@ export class Machine extends LockTable {
     let answer: Acquired | undefined;
     const results = keys.map((key): Released => {
       const row = this.row(key, nowMs);
-      const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken';
+      const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
       if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
       if (next) enqueue(row, next, next.queueAs!, micros, this.#limits);
       if (result === 'taken') {
@@ -159,7 +159,7 @@ export class Machine extends LockTable {
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const row = this.row(command.keys[0]!, nowMs);
     const slot = slotAt(nowMs, slots);
-    const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start;
+    const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start; // H85
     if (row.token !== command.token && isMarked) return { outcome: 'done' };
     const acquired = this.acquire(command, micros);
     if (acquired.outcome === 'granted' && slots.marks) row.slot = { startMs: slot.start, endMs: slot.end };

@@ -77,8 +77,8 @@ export function front(row: Row, nowMs: number, { mostExpired }: Limits): Entry |
 /** After so many hand-offs in a row, or once callers have polled in vain for long enough: from now on the key yields. */
 export function mustYield(row: Row, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
   const { poll } = row;
-  const yieldMs = Math.max(Math.min(windowMs, mostYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs);
-  const inVain = poll !== undefined && nowMs - poll.sinceMs >= most.pollsInVain * yieldMs;
+  const yieldMs = Math.max(Math.min(windowMs, mostYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
+  const inVain = poll !== undefined && nowMs - poll.sinceMs >= most.pollsInVain * yieldMs; // H80b
   if (handOffs < most.handOffs && !inVain) return false;
   row.yieldUntilMs = nowMs + yieldMs;
   row.handOffs = 0;
@@ -88,7 +88,7 @@ export function mustYield(row: Row, handOffs: number, windowMs: number, nowMs: n
 
 /** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller polls. */
 export function markPoll(rows: readonly Row[], pauseMs: number | undefined, nowMs: number): void {
-  if (pauseMs === undefined) return;
+  if (pauseMs === undefined) return; // H80f
   const ms = Math.max(Math.ceil(pauseMs), 1);
   for (const row of rows) {
     if (ms > mostYieldMs || !hasQueue(row)) continue;

@@ -60,11 +60,11 @@ export class Database {
     this.#engine = guarded(file, () => open(file));
     try {
       // Only one connection may turn a new file to its mode; the last to close one is alone as well.
-      patiently(file, () => this.#engine.exec(`PRAGMA busy_timeout = 0; ${setUp}`));
+      patiently(file, () => this.#engine.exec(`PRAGMA busy_timeout = 0; ${setUp}`)); // H73
       [this.#begin, this.#commit, this.#rollBack] = guarded(file, () => [
-        this.#engine.prepare('BEGIN IMMEDIATE'),
-        this.#engine.prepare('COMMIT'),
-        this.#engine.prepare('ROLLBACK'),
+        this.#engine.prepare('BEGIN IMMEDIATE'), // H74
+        this.#engine.prepare('COMMIT'), // H74b
+        this.#engine.prepare('ROLLBACK'), // H74c
       ]);
     } catch (error) {
       this.close();
@@ -78,7 +78,8 @@ export class Database {
    * @throws {LockBackendError} others were writing for a second, or the engine refused: nothing was changed.
    */
   transaction<T>(work: () => T): T {
-    patiently(this.#file, () => this.#begin.run());
+    patiently(this.#file, () => this.#begin.run()); // H52
+    // H52b
     try {
       const result = work();
       guarded(this.#file, () => this.#commit.run());
@@ -183,9 +184,9 @@ function patiently<T>(file: string, attempt: () => T): T {
     try {
       return attempt();
     } catch (error) {
-      if (!isBusy(error)) throw backendError(file, error);
+      if (!isBusy(error)) throw backendError(file, error); // H74d
       untilMs ||= nowMs() + longestWaitMs;
-      if (nowMs() >= untilMs) throw busyError(file, error);
+      if (nowMs() >= untilMs) throw busyError(file, error); // H73b
       if (tries < spins) continue;
       Atomics.wait(napping, 0, 0, sleepMs);
       sleepMs = Math.min(2 * sleepMs, napMs.longest);
@@ -218,7 +219,7 @@ function resultOf(error: unknown): string | undefined {
 }
 
 function isBusy(error: unknown): boolean {
-  return ['BUSY', 'LOCKED', 'PROTOCOL'].includes(resultOf(error) ?? '');
+  return ['BUSY', 'LOCKED', 'PROTOCOL'].includes(resultOf(error) ?? ''); // H52c
 }
 
 function busyError(file: string, cause: unknown): LockBackendError {

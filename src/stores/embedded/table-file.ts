@@ -85,6 +85,7 @@ export class TableFile {
 
   /** Does some work on the rows and keeps what it changed; nothing of it where it throws, or where there is no room. */
   write<T>(work: (micros: number) => T): T {
+    // H50b
     return this.#database.transaction(() => {
       this.rows.begin();
       const micros = this.micros(); // read here: waiting for our turn takes time
@@ -129,7 +130,7 @@ export class TableFile {
     }
     if (!this.#isFull) return;
     const message = `the table ${this.path} is full (${mostBytes / 2 ** 20} MiB): no lock was dropped, none is granted`;
-    throw new LockBackendError(message, { redisCode: 'FULL' });
+    throw new LockBackendError(message, { redisCode: 'FULL' }); // H50
   }
 
   /** What the rows take; pages that are free again do not count. */

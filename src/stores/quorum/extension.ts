@@ -47,8 +47,8 @@ function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>)
     count[outcome] += 1;
     if (outcome === 'missing') missing.push(node);
   }
-  if (count.extended >= nodes.majority) return { outcome: 'extended', missing };
-  if (nodes.isMinority(count.missing + count.taken)) return { outcome: count.taken > 0 ? 'taken' : 'missing', missing };
+  if (count.extended >= nodes.majority) return { outcome: 'extended', missing }; // H64
+  if (nodes.isMinority(count.missing + count.taken)) return { outcome: count.taken > 0 ? 'taken' : 'missing', missing }; // H64b
   if (open > 0) return undefined;
   if (count.late > 0 && (errors.length === 0 || !request.begin())) return { outcome: 'late', missing };
   throw nodes.noMajority(errors, request.keys, true);

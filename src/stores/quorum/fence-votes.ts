@@ -32,7 +32,7 @@ export class FenceVotes {
 
   /** The largest there was at the first call: a vote that comes later raises it no more. */
   get fence(): number {
-    this.#fence ??= Math.max(...this.#fences.values());
+    this.#fence ??= Math.max(...this.#fences.values()); // H65b
     return this.#fence;
   }
 

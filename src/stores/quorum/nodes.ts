@@ -24,7 +24,7 @@ export class Nodes {
 
   constructor(all: readonly QuorumNode[]) {
     this.all = all;
-    this.majority = Math.floor(all.length / 2) + 1;
+    this.majority = Math.floor(all.length / 2) + 1; // B6
     this.#orders = all.map((_, n) => this.#split([...all.slice(n), ...all.slice(0, n)]));
   }
 
@@ -40,7 +40,7 @@ export class Nodes {
   /** The nodes to ask: a silent one is skipped until it answers again, as long as there is a majority without it. */
   get responsive(): QuorumNode[] {
     const responsive = this.all.filter((each) => !each.isSilent);
-    return responsive.length >= this.majority ? responsive : [...this.all];
+    return responsive.length >= this.majority ? responsive : [...this.all]; // H66d
   }
 
   /**
@@ -54,7 +54,7 @@ export class Nodes {
     const ordered = [...responsive.slice(from), ...responsive.slice(0, from)];
     // The one that was late last comes last.
     const lateness = ({ lastUntilMs }: QuorumNode): number => (lastUntilMs > nowMs ? lastUntilMs : 0);
-    ordered.sort((a, b) => lateness(a) - lateness(b));
+    ordered.sort((a, b) => lateness(a) - lateness(b)); // H66e
     return this.#split(ordered);
   }
 
@@ -86,7 +86,7 @@ export class Nodes {
           reject(error);
         }
       };
-      if (asked.length === 0) return settle();
+      if (asked.length === 0) return settle(); // H62
       for (const node of asked) {
         send(node).then(
           (reply) => {
@@ -119,7 +119,7 @@ export class Nodes {
         for (const node of this.all) node.isFirstRun = true;
       }
     }
-    return this.#duplicate && this.#isDuplicate(this.#duplicate, key);
+    return this.#duplicate && this.#isDuplicate(this.#duplicate, key); // H66
   }
 
   #isDuplicate({ name, runId }: QuorumNode, key: Key): LockBackendError {

@@ -69,7 +69,7 @@ async function freePlaces(nodes: Nodes, request: PlacesRequest): Promise<number[
   );
   const places = Array.from({ length: mode.most }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
   return places
-    .filter(({ count }) => !nodes.isMinority(count))
+    .filter(({ count }) => !nodes.isMinority(count)) // H67b
     .map(({ place, count }) => ({ place, key: count + Math.random() }))
     .sort((a, b) => a.key - b.key)
     .map(({ place }) => place);

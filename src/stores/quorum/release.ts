@@ -43,7 +43,7 @@ export function releaseByMajority(
       node.abandon(request, 0);
       decide();
     };
-    if (open === 0) decide();
+    if (open === 0) decide(); // H62b
     for (const [n, node] of asked.entries()) replies[n]!.then(replied, (error) => failed(node, error));
   });
 }

@@ -181,13 +181,13 @@ export class Round implements Linked<Round> {
     // A request that was not sent, because its caller gave up, says nothing about the node.
     if (error.unknown || this.#request.begin()) node.failed(error);
     this.#errors.push(error);
-    this.#holders.set(node, this.#mayExecuteUntilMs);
+    this.#holders.set(node, this.#mayExecuteUntilMs); // H63c
     this.#answered(node);
   }
 
   #answered(node: QuorumNode): void {
     this.#open.delete(node);
-    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(node);
+    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(node); // H62d
     this.#decide();
   }
 
@@ -196,7 +196,7 @@ export class Round implements Linked<Round> {
       if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
       else if (this.#fences.size + this.#open.size + this.#reserve.size < this.#nodes.majority) {
         this.#phase = 'failed';
-        this.#releaseAll();
+        this.#releaseAll(); // H62c
       }
     }
     if (this.#phase === 'failed') this.#explain();
@@ -214,6 +214,7 @@ export class Round implements Linked<Round> {
   /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
   #agreeOnFence(): void {
     const { fence } = this.#fences;
+    // H65
     if (!this.#fences.isKnownTo(this.#nodes.majority)) {
       for (const node of this.#fences.takeBehind()) this.#raise(node, fence);
       return;
@@ -232,6 +233,7 @@ export class Round implements Linked<Round> {
     this.#writing += 1;
     const raised = (isOurs: boolean): void => {
       this.#writing -= 1;
+      // H65c
       if (isOurs) this.#fences.set(node, fence);
       else this.#fences.delete(node);
       this.#decide();

@@ -131,7 +131,7 @@ export class Quorum implements Store {
     const { mode } = request;
     if (mode === undefined) return this.#round(request, lifetimeMs);
     if (mode.step > 0) return this.#change({ ...request, mode }, lifetimeMs);
-    if (mode.kind !== 'counted') return this.#round(request, lifetimeMs);
+    if (mode.kind !== 'counted') return this.#round(request, lifetimeMs); // H67
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
     return this.#places.choose({ ...request, mode, commandTimeoutMs }).then((chosen) => {
       if (chosen === undefined) return { granted: false, leftMs: 0 };
@@ -226,7 +226,7 @@ export class Quorum implements Store {
     const { outcome, missing } = await extendByMajority(this.#nodes, each, sent, this.#clock);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
-      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs);
+      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs); // H64c
       return { outcome };
     }
     // After a change in place a late request may still say otherwise: those nodes come back with the next lock.
@@ -293,7 +293,7 @@ export class Quorum implements Store {
 }
 
 function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
-  return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare)));
+  return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
 }
 
 /** Further ahead after fences that differed, and slowly nearer again. */

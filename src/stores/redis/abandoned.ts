@@ -36,7 +36,7 @@ export class Abandoned {
       );
     const isReleased = await release();
     const leftMs = untilMs - now().monoMs;
-    if (isReleased && leftMs <= 0) return;
+    if (isReleased && leftMs <= 0) return; // H8b
     // A late request that ran before the first release is undone by it; one that runs after it, and in time, by the second.
     await idle(leftMs + clockStepMs);
     if (!(await release())) void keepReleasing(release, request.commandTimeoutMs);

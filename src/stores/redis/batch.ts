@@ -12,7 +12,7 @@ import { arePlain, PlainCall, sendPlain } from './plain';
 import { codeOf, strangeReply } from './replies';
 
 /** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
-const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']); // H56b
 
 function isCulpritError(error: unknown): boolean {
   return culpritErrors.has(codeOf(String((error as Error).message)) ?? '');
@@ -42,7 +42,7 @@ export class Batch {
 
   /** A moment before any call that is added now is sent; the same for all that leave together. */
   get sentAt(): Moment {
-    this.#sentAt ??= now();
+    this.#sentAt ??= now(); // S24
     return this.#sentAt;
   }
 
@@ -70,7 +70,7 @@ export class Batch {
 
   /** Most batches are plain. A user without the rights for those is served all the same, and asked for them once. */
   #sendTogether(together: readonly BatchedCall[]): void {
-    if (together.length === 1 || this.#isPlainRefused || !arePlain(together)) return sendTogether(together, this.#send);
+    if (together.length === 1 || this.#isPlainRefused || !arePlain(together)) return sendTogether(together, this.#send); // S9
     sendPlain(together, this.#send, (error) => {
       if (!isCulpritError(error)) return false;
       this.#isPlainRefused ||= codeOf(String((error as Error).message)) === 'NOPERM';

@@ -30,7 +30,7 @@ import { integers, strangeReply } from './replies';
 import type { ServerClock } from './server-clock';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
-export const probationMs = 10_000;
+export const probationMs = 10_000; // H2d
 /** Integers in the reply of an acquire, and in that to a queued one. */
 const acquireLength = 4;
 const queuedLength = 6;
@@ -54,7 +54,7 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
     return new PlainCall(keys, token, fence, {
       verb: 'acquire',
       lifetimeMs: lifetimeMs ?? probationMs,
-      notAfter: Math.ceil(notAfter),
+      notAfter: Math.ceil(notAfter), // H3b
       fences: fencesOf(request),
       leastFence: leastFence ?? 0,
     });
@@ -254,7 +254,7 @@ export function acquireReply(
   const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
   const [status, value, third, serverMs, before, outside] = numbers as [number, number, number, number, number, number];
   if (serverMs > 0) clock.learn(serverMs, sent.monoMs);
-  const slot = slots && slotAt(serverMs, slots);
+  const slot = slots && slotAt(serverMs, slots); // H85c
   if (status === 1)
     return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third, slot };
   if (status === -1) return undefined;
@@ -274,7 +274,7 @@ const leastMicros = 1e15;
 /** The server's time in µs, where that is all of a reply: a lock was free, and is ours. */
 function microsOf(reply: unknown): number | undefined {
   const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
-  return Number.isSafeInteger(only) && (only as number) > leastMicros ? (only as number) : undefined;
+  return Number.isSafeInteger(only) && (only as number) > leastMicros ? (only as number) : undefined; // H5b
 }
 
 /** Whether a reply to an acquire says that it was granted. */
@@ -294,7 +294,7 @@ export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment
 }
 
 export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest['counted']): ReleaseReply {
-  if (reply === 1 && typeof keys === 'string') return 'released';
+  if (reply === 1 && typeof keys === 'string') return 'released'; // H5d
   const results = integers(reply, listOf(keys).length, keys);
   if (results.every((result) => result === 1)) return 'released';
   counted?.(results.filter((result) => result === 1).length);

@@ -85,7 +85,7 @@ const mostKept = 16;
 const groups = new Map<number, TimeoutGroup>();
 
 function groupOf(timeoutMs: number): TimeoutGroup {
-  let group = groups.get(timeoutMs);
+  let group = groups.get(timeoutMs); // S22
   if (group === undefined) {
     group = new TimeoutGroup(timeoutMs);
     groups.set(timeoutMs, group);
@@ -117,6 +117,7 @@ class TimeoutGroup {
     this.#pending += 1;
     if (request.keepsAlive) this.#keepingAlive += 1;
     if (this.#pending === 1 && setTimeout !== setReal) this.#clear();
+    // H17b
     if (this.#timer === undefined) this.#arm(request);
     else if (request.keepsAlive && this.#keepingAlive === 1) this.#timer.ref();
   }

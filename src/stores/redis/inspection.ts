@@ -38,7 +38,7 @@ type Lock = [token: unknown, leftMs: number, waiters: number, kind: unknown, hol
 function stateOf([holder, leftMs, waiters, kind, held, queued]: Lock, fence: number, micros: number): Seen {
   const token = holder === null ? undefined : String(holder);
   const mode = kinds[String(kind)]!;
-  const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
+  const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
   const sole = token === undefined ? [] : [soleHolderOf(token, remaining)];
   const queue = pairs(queued).map(([entry, score]) => waiterOf(entry, score, micros));
   const state = {

@@ -170,7 +170,7 @@ export function arePlain(together: readonly BatchedCall[]): boolean {
     }
   }
   // Where no fence is written before the others, they would let an acquire pass a memory that is full.
-  return acquire === undefined || acquire.fences > 0 || (release === undefined && renewal === undefined);
+  return acquire === undefined || acquire.fences > 0 || (release === undefined && renewal === undefined); // H55d
 }
 
 /** @param refused Called with an error for all of them; true: they were sent in another way. */

@@ -49,7 +49,8 @@ export class Replicas {
         this.#relocate(connection, listOf(keys)[0]!, commandTimeoutMs);
         throw asUnknown(error);
       });
-      if (connection.generation() !== generation) continue;
+      if (connection.generation() !== generation) continue; // H59f
+      // H59d
       if (isGrant(reply) && replicas < minReplicas) {
         const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
         throw new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS', unknown: true });
@@ -92,7 +93,7 @@ export class Replicas {
 function written({ script: client }: DedicatedClient, call: Call): Promise<unknown> {
   return new Promise((resolve, reject) => {
     sendTogether([{ call, resolve, reject }], ({ script, keys, args }, handler) => {
-      client.eval(script.lua, keys, args).then(handler.resolve, handler.reject);
+      client.eval(script.lua, keys, args).then(handler.resolve, handler.reject); // H59e
     });
   });
 }

@@ -7,7 +7,7 @@ import { describe, type Key } from '../../keys';
 /** States of a server that end by themselves. */
 const temporary = new Set([
   'LOADING',
-  'BUSY',
+  'BUSY', // H54
   'READONLY',
   'MASTERDOWN',
   'NOREPLICAS',
@@ -42,13 +42,13 @@ export function refusal(error: unknown, key: Key): LockBackendError {
   const cause = cleanError(error);
   const text = cause instanceof Error ? cause.message : String(cause);
   const redisCode = codeOf(text);
-  const message = `Redis refused ${describe(key)}: ${text}`;
+  const message = `Redis refused ${describe(key)}: ${text}`; // H57c
   // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
   if (redisCode === undefined) {
     const mayRun = !onlySubscribes.test(text);
     return new LockBackendError(message, { key, cause, unknown: mayRun, retryable: mayRun });
   }
-  const retryable = temporary.has(redisCode) || /max number of clients/i.test(text);
+  const retryable = temporary.has(redisCode) || /max number of clients/i.test(text); // H10b H54b
   return new LockBackendError(message, { key, cause, redisCode, retryable });
 }
 
@@ -59,7 +59,7 @@ export function isNoScript(error: unknown): boolean {
 /** Redis's own error code; undefined where the error is not Redis's. */
 export function codeOf(text: string): string | undefined {
   // Inside a script, 7.0 reports a missing right as plain "ERR … can't run this command …" or "… ACL failure …".
-  if (/ACL failure|can't (run|access)|no permissions/i.test(text)) return 'NOPERM';
+  if (/ACL failure|can't (run|access)|no permissions/i.test(text)) return 'NOPERM'; // H54d
   const first = /^([A-Z]{2,})\b/.exec(text)?.[1];
   if (first !== undefined && first !== 'ERR') return first;
   // 6.2 wraps the error of a command in a script as "ERR Error running script …: … WRONGTYPE …".
@@ -68,14 +68,14 @@ export function codeOf(text: string): string | undefined {
 
 /** The reply, if it is exactly so many integers; anything else never means held. */
 export function integers(reply: unknown, length: number, key: Key): number[] {
-  if (Array.isArray(reply) && reply.length === length && reply.every(Number.isSafeInteger)) return reply;
+  if (Array.isArray(reply) && reply.length === length && reply.every(Number.isSafeInteger)) return reply; // H5
   throw strangeReply(reply, key);
 }
 
 export function strangeReply(reply: unknown, key: Key): LockBackendError {
   const kind = Array.isArray(reply) ? `an array of ${reply.length}` : reply === null ? 'null' : `a ${typeof reply}`;
   const message = `the reply for ${describe(key)} is not one that our scripts give (${kind})`;
-  return new LockBackendError(message, { key, unknown: true });
+  return new LockBackendError(message, { key, unknown: true }); // H5c
 }
 
 export function silence(key: Key, timeoutMs: number): LockBackendError {

@@ -20,10 +20,11 @@ export class Sender {
   send(call: ScriptCall, handler: ReplyHandler): void {
     const { script, keys, args } = call;
     try {
-      if (!this.#known.has(script.sha)) return this.#sendText(call, handler);
+      if (!this.#known.has(script.sha)) return this.#sendText(call, handler); // S13
       this.#client.evalsha(script.sha, keys, args).then(
         (reply) => handler.resolve(reply),
         (error) => {
+          // H53
           if (isNoScript(error)) this.#sendText(call, handler);
           else this.#refused(error, call, handler);
         },
@@ -47,10 +48,10 @@ export class Sender {
   /** In a cluster, while a slot is on the move: its keys are divided between two nodes, or its node died. Nothing ran. */
   #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
     const { deadlineMs = 0 } = handler;
-    if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error));
+    if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
     const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
-    setTimeout(() => this.send(call, handler), movingPauseMs).unref();
+    setTimeout(() => this.send(call, handler), movingPauseMs).unref(); // H56
   }
 }
 

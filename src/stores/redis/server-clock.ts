@@ -15,7 +15,7 @@ export class ServerClock {
 
   /** The server's time, or earlier, when our monotonic clock says `monoMs`. */
   serverMs(monoMs: number): number {
-    return monoMs + this.offsetMs;
+    return monoMs + this.offsetMs; // H19b
   }
 
   /** The offset is at least (server time − our time of reading it), and at most (server time − our time of sending). */
@@ -27,6 +27,7 @@ export class ServerClock {
     // Nothing to learn: the least that it may be is not more than (server time − our time of sending).
     if (this.#isKnown && this.offsetMs <= most && this.offsetMs >= most - 1) return;
     const least = serverMs - performance.now();
+    // H3f
     if (!this.#isKnown || this.offsetMs > most) this.#offsetMs = least;
     else this.#offsetMs = Math.max(this.offsetMs, least);
     this.#isKnown = true;

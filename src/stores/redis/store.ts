@@ -85,7 +85,7 @@ class RedisStore implements Store, Node {
   }
 
   refuses(keys: Key): LockBackendError | undefined {
-    if (typeof keys === 'string' || !this.#client.clustered || new Set(keys.map(slotOf)).size === 1) return undefined;
+    if (typeof keys === 'string' || !this.#client.clustered || new Set(keys.map(slotOf)).size === 1) return undefined; // H57b
     const message =
       `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
       'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
@@ -99,7 +99,7 @@ class RedisStore implements Store, Node {
   /** A plain acquire goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */
   acquire(request: AcquireRequest): Promise<AcquireReply> {
     const { keys, commandTimeoutMs } = request;
-    const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null;
+    const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null; // S12
     if (!isPlain || !this.#transport.isReady || !request.begin()) return this.#acquireSlowly(request, false);
     const sent = this.#transport.sentAt(request.mode === undefined);
     const call = commands.acquireCall(
@@ -108,7 +108,7 @@ class RedisStore implements Store, Node {
       this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
     );
     return this.#transport.send(call, keys, commandTimeoutMs, (reply) => {
-      return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true);
+      return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true); // H6
     });
   }
 
@@ -142,7 +142,7 @@ class RedisStore implements Store, Node {
   /** undefined: it ran after the last moment at which it was of use. */
   #acquired(reply: unknown, request: AcquireRequest, sent: Moment): AcquireReply | undefined {
     const acquired = commands.acquireReply(reply, request, sent, this.#clock);
-    if (acquired?.granted && !this.#isEvictionChecked && warningsWanted()) this.#checkEviction();
+    if (acquired?.granted && !this.#isEvictionChecked && warningsWanted()) this.#checkEviction(); // H60
     return acquired;
   }
 
@@ -169,7 +169,7 @@ class RedisStore implements Store, Node {
       const call = commands.extendCall(request, this.#fenceKey(keys), this.#clock.serverMs(validUntilMs));
       const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs, false);
       const extended = commands.extendReply(reply, request, sent, this.#clock);
-      if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended;
+      if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended; // H19
     }
   }
 
@@ -297,7 +297,7 @@ class RedisStore implements Store, Node {
   }
 
   #checkEviction(): void {
-    this.#isEvictionChecked = true;
+    this.#isEvictionChecked = true; // H60b
     this.#client.evictionPolicy().then(
       (policy) => {
         if (policy === 'noeviction') return;

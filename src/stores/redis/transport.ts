@@ -15,9 +15,9 @@ import { notReady } from './replies';
 import { Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
-const mostInBatch = 128;
+const mostInBatch = 128; // S10
 /** Calls on keys that several may hold cost several times as much each, and no other command should wait for long. */
-const mostSharedInBatch = 64;
+const mostSharedInBatch = 64; // S11
 /** How often a client that is connecting is checked. */
 const readinessPollMs = 5;
 
@@ -38,7 +38,7 @@ export class Transport {
   }
 
   get isReady(): boolean {
-    return this.#client.readiness() === 'ready';
+    return this.#client.readiness() === 'ready'; // H3c
   }
 
   /** A moment before any call that is requested in this tick is sent; the same for all that leave together. */

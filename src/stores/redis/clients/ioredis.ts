@@ -75,7 +75,7 @@ function sender(client: Foreign): (name: 'eval' | 'evalsha', args: string[]) => 
     Command = command.constructor;
   });
   return (name, args) => {
-    if (Command === undefined) return commands[name](...args);
+    if (Command === undefined) return commands[name](...args); // S31
     const command = new Command(name, [], utf8);
     command.args = args;
     return client.sendCommand(command);

@@ -85,7 +85,7 @@ type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 /** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a quarter less CPU for a sequential pair, none for a batched one. */
 function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
   const raw = rawScripts(client, commands, kind);
-  const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode;
+  const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode; // S23
   const named = (): Foreign | undefined => {
     if (isNamed) return commands;
     return client.evalSha === Object.getPrototypeOf(client).evalSha ? undefined : client;
@@ -197,7 +197,7 @@ function dedicated(client: Foreign): DedicatedClient {
     connection.unref();
   });
   // Nor may its attempts to connect again, once the owner has closed the client.
-  connection.on('reconnecting', () => client.isOpen === false && destroy(connection));
+  connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
   const opened = openLike(client, connection);
   // It would go on reconnecting, with nothing left that could close it.
   opened.catch(() => destroy(connection));

@@ -65,7 +65,7 @@ class Subscriptions {
   }
 
   #connection(): Connection {
-    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost, this.#beat);
+    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost, this.#beat); // H30b
     return this.#current;
   }
 
@@ -77,7 +77,7 @@ class Subscriptions {
     if (this.#current !== connection) return;
     this.#current = undefined;
     connection.close();
-    void this.#recover();
+    void this.#recover(); // H28b
   };
 
   readonly #beat = (connection: Connection): void => {
@@ -167,7 +167,7 @@ class Connection {
       this.#end = () => reject(new Error('the connection for messages was lost'));
     });
     this.#ended.catch(() => {});
-    this.#heart = setInterval(() => onBeat(this), heartbeatMs).unref();
+    this.#heart = setInterval(() => onBeat(this), heartbeatMs).unref(); // H35b
     this.#onEnd = () => {
       this.#stop();
       onLost(this);
