@@ -8,7 +8,7 @@ import { type Client, connect, startRedis, stopServers } from '../test/support/r
 
 const locks = 100_000;
 const holders = 4;
-const cli = join(__dirname, '../lib/cli.js');
+const cli = join(__dirname, '../lib/tools/cli.js');
 const settledMs = 5000;
 const pingMs = 5;
 

@@ -12,14 +12,14 @@ const { firstFailure, makeSandbox, root } = require('./sandbox.cjs');
 const markers = / -- (?:[HBS]\d+[a-z]? ?)+$/gm;
 
 function mutated({ script, from, to, why }) {
-  const text = readFileSync(join(root, 'src', 'scripts', `${script}.lua`), 'utf8').replace(markers, '');
+  const text = readFileSync(join(root, 'src/store/redis/scripts', `${script}.lua`), 'utf8').replace(markers, '');
   const count = text.split(from).length - 1;
   if (count !== 1) throw new Error(`${script}.lua, ${why}: ${JSON.stringify(from)} is there ${count} times`);
   return text.replace(from, () => to);
 }
 
 function runOne(folder, mutant) {
-  const file = join(folder, 'src', 'scripts', `${mutant.script}.lua`);
+  const file = join(folder, 'src/store/redis/scripts', `${mutant.script}.lua`);
   const original = readFileSync(file, 'utf8');
   writeFileSync(file, mutated(mutant));
   try {

@@ -3,14 +3,14 @@
 
 const equivalent = 'equivalent: the same by another way';
 const reasons = {
-  'src/validity.ts': [
+  'src/hold/validity.ts': [
     { code: 'if (exact && !isClamped) return next', to: 'false', why: equivalent },
     { code: 'last?.sent !== sent', to: 'true', why: 'equivalent: takes more memory' },
     { code: 'last?.sent !== sent', to: 'last.sent', why: 'equivalent after the first grant of a process' },
   ],
-  'src/renewal.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
-  'src/lease.ts': [{ code: 'configurable: true', why: 'only for those that redefine a method of all leases' }],
-  'src/upkeep.ts': [
+  'src/hold/renewal.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
+  'src/hold/lease.ts': [{ code: 'configurable: true', why: 'only for those that redefine a method of all leases' }],
+  'src/hold/keeper.ts': [
     { code: 'lifetimeMs === null || overMs', to: 'false', why: 'equivalent: what has no end is never late' },
     { code: 'earlier(reply.sent, overMs)', to: 'true', why: 'equivalent: the end before it is past' },
     { code: 'if (this.#watch === undefined) this.#arm()', to: 'true', why: equivalent },
@@ -21,7 +21,7 @@ const reasons = {
     { code: 'if (extended) this.#reschedule()', to: 'true', why: 'equivalent: what is lost is renewed no more' },
     { code: 'return true;', to: 'false', why: 'equivalent: it is not read' },
   ],
-  'src/held-lock.ts': [
+  'src/hold/held-lock.ts': [
     { code: "typeof details?.key === 'string'", why: 'equivalent: takes more memory' },
     { code: "typeof key !== 'string' || retries", why: 'equivalent: takes more memory' },
     { code: 'if (isParticular(grant, details))', to: 'true', why: 'equivalent: takes more memory' },
@@ -29,26 +29,26 @@ const reasons = {
     { code: "new Ending('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
     { code: 'untilMs > 0 && untilMs >', why: 'equivalent: the clock is never below 0' },
   ],
-  'src/stores/embedded/mutex-queue.ts': [
+  'src/store/embedded/mutex-queue.ts': [
     { code: 'live < 0 && row.queue.length === 0', to: 'true', why: equivalent },
     { code: 'live < 0 && row.queue.length === 0', to: 'live <= 0', why: equivalent },
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
-  'src/stores/embedded/mutex-machine.ts': [
+  'src/store/embedded/mutex-machine.ts': [
     { code: 'if (untilMs >= 0) {', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
     { code: 'row.endMs < nowMs + lifetimeMs', to: '<=', why: 'equivalent: the same end' },
     { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
     { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
   ],
-  'src/acquire.ts': [
+  'src/acquire/acquisition.ts': [
     { code: 'let calling = true', to: 'false', why: equivalent },
     { code: 'if (calling) reject(error)', to: 'false', why: equivalent },
     { code: 'if (this.isSettled) return', why: 'equivalent: what is settled is neither woken nor ended again' },
     { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
     { code: 'if (this.#onAbort !== undefined)', why: 'equivalent: there is a listener where there is a signal' },
   ],
-  'src/wait/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
-  'src/wait/attempt.ts': [
+  'src/queue/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
+  'src/acquire/attempts.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: 'if (!reply.granted) this.#ticket', to: 'true', why: 'equivalent: a grant has no position' },

@@ -10,16 +10,16 @@ const { root } = require('./sandbox.cjs');
 
 /** What decides which caller holds a lock, for how long, and which is next. */
 exports.files = [
-  'src/validity.ts',
-  'src/stores/embedded/mutex-queue.ts',
-  'src/renewal.ts',
-  'src/wait/attempt.ts',
-  'src/lease.ts',
-  'src/upkeep.ts',
-  'src/held-lock.ts',
-  'src/acquire.ts',
-  'src/wait/queue.ts',
-  'src/stores/embedded/mutex-machine.ts',
+  'src/hold/validity.ts',
+  'src/store/embedded/mutex-queue.ts',
+  'src/hold/renewal.ts',
+  'src/acquire/attempts.ts',
+  'src/hold/lease.ts',
+  'src/hold/keeper.ts',
+  'src/hold/held-lock.ts',
+  'src/acquire/acquisition.ts',
+  'src/queue/queue.ts',
+  'src/store/embedded/mutex-machine.ts',
 ];
 
 /** A test that takes longer is left to the second pass. */

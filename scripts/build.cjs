@@ -18,7 +18,15 @@ const small = { minifyWhitespace: true, minifyIdentifiers: true };
 /** What only other files of lib import: Node need not find its exports by their plain statements, so that syntax is shortened too. */
 const smaller = { ...small, minifySyntax: true, define: { 'Number.POSITIVE_INFINITY': 'Infinity' } };
 
-const faces = ['index', 'otel', 'page', 'prometheus', 'nestjs', 'redlock', 'redis-semaphore'];
+const faces = [
+  'index',
+  'tools/otel',
+  'tools/page',
+  'tools/prometheus',
+  'tools/nestjs',
+  'compat/redlock',
+  'compat/redis-semaphore',
+];
 
 /** One line for each function and class, where no text is in between: without spaces it must be the same program. */
 function shrink(program, isFace) {

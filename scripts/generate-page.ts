@@ -1,11 +1,11 @@
-// Makes src/page/document.ts from src/page/page.html: the page as it is sent, made small, and the hashes of its script and its style
+// Makes src/tools/page/document.ts from src/tools/page/page.html: the page as it is sent, made small, and the hashes of its script and its style
 // for the content security policy. A test fails on drift.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { transformSync } from 'esbuild';
 
-const folder = join(__dirname, '..', 'src', 'page');
+const folder = join(__dirname, '..', 'src/tools/page');
 const target = join(folder, 'document.ts');
 
 /** The whole of document.ts, from the page as it is now. */

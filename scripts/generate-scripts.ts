@@ -1,13 +1,13 @@
-// Makes src/scripts/generated.ts from src/scripts/*.lua: the text that is sent (without comments and needless blanks, with short
+// Makes src/store/redis/scripts/generated.ts from the .lua files beside it: the text that is sent (without comments and needless blanks, with short
 // names), its SHA-1, and a typed call with one parameter for each KEYS and ARGV that the header declares. The header is load-bearing:
 // an index that it does not declare, or a declared scalar that the body never uses, fails the build. A test fails on drift.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { inBatch } from '../src/scripts/script';
+import { inBatch } from '../src/store/redis/scripts/script';
 import { type ShortNames, shortened, shortNamesOf } from './shorten-lua';
 
-const folder = join(__dirname, '..', 'src', 'scripts');
+const folder = join(__dirname, '..', 'src/store/redis/scripts');
 const target = join(folder, 'generated.ts');
 
 interface Parameter {

@@ -5,14 +5,10 @@
 // after the leadership was lost is waited for before the next campaign; one that is asked to stop keeps the lock, renewed.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
-import { Candidacy, type Won } from './candidacy';
-import { AlreadyAcquiredLockError, forKey, LockBackendError, LockClosedError, optionError } from './errors';
-import { warn } from './events';
-import { isEnclosedBy, runWithin } from './flow';
-import type { HeldLock } from './held-lock';
-import { describe, lockKey } from './keys';
-import { changes, type Leader, leaderOf } from './leaders';
-import { heldLockOf, type Lease } from './lease';
+import { acquireLease } from './acquire/run';
+import { AlreadyAcquiredLockError, forKey, LockBackendError, LockClosedError, optionError } from './core/errors';
+import { warn } from './core/events';
+import { describe, lockKey } from './core/keys';
 import {
   type CloseOptions,
   defaults,
@@ -25,11 +21,15 @@ import {
   signalRule,
   takeOwn,
   textRule,
-} from './options';
-import { acquireLease } from './run';
-import { Scope } from './scope';
-import type { Store } from './store';
-import { HeldTerm, type Term, valueRule } from './term';
+} from './core/options';
+import { isEnclosedBy, runWithin } from './hold/enclosing';
+import type { HeldLock } from './hold/held-lock';
+import { heldLockOf, type Lease } from './hold/lease';
+import { Scope } from './hold/scope';
+import { Candidacy, type Won } from './jobs/candidacy';
+import { changes, type Leader, leaderOf } from './jobs/leaders';
+import { HeldTerm, type Term, valueRule } from './jobs/term';
+import type { Store } from './store/contract';
 
 /** A candidate that has to poll, because its client has no messages to give, soon does so once a second. */
 const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryRatio: 2, maxRetryTimeoutMs: 1000 };

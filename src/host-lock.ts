@@ -3,13 +3,13 @@
 //
 // Invariant: whatever it does to a key, it does by the token of its own lock. Once that has ended it leaves the key alone,
 // whether another holder has it or none; that goes for the collector as well.
-import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from './errors';
-import { lockKey } from './keys';
-import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './options';
-import type { Store } from './store';
-import { sharedMemoryStore } from './stores/embedded/shared-memory';
-import { embeddedStore } from './stores/embedded/store';
-import { newToken } from './token';
+import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from './core/errors';
+import { lockKey } from './core/keys';
+import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './core/options';
+import { newToken } from './core/token';
+import type { Store } from './store/contract';
+import { sharedMemoryStore } from './store/embedded/shared-memory';
+import { embeddedStore } from './store/embedded/store';
 
 export interface HostLockOptions {
   /** Ms until the key is freed by itself. Default 30,000; integer ≥ 1. */

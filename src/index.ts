@@ -2,25 +2,26 @@
 // stores/redis and scripts (one Redis), stores/embedded (no Redis), and options, errors, events, keys (tables and contracts).
 //
 // One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
+
+import * as errors from './core/errors';
+import type * as events from './core/events';
+import type * as keys from './core/keys';
+import type * as state from './core/lock-state';
+import type * as options from './core/options';
+import type * as redisLike from './core/redis-like';
 import * as election from './election';
-import * as errors from './errors';
-import type * as events from './events';
-import type * as freeing from './free';
+import type * as lease from './hold/lease';
 import * as hostLock from './host-lock';
-import type * as keys from './keys';
-import type * as leaders from './leaders';
-import type * as lease from './lease';
-import type * as listing from './list';
+import type * as freeing from './inspect/free';
+import type * as listing from './inspect/list';
+import type * as leaders from './jobs/leaders';
+import type * as once from './jobs/once';
+import type * as terms from './jobs/term';
 import * as lock from './lock';
-import type * as once from './once';
-import type * as options from './options';
-import type * as redisLike from './redis-like';
 import * as rwLock from './rw-lock';
 import * as semaphore from './semaphore';
-import type * as state from './state';
-import * as memory from './stores/embedded/memory';
-import * as sharedMemory from './stores/embedded/shared-memory';
-import type * as terms from './term';
+import * as memory from './store/embedded/memory';
+import * as sharedMemory from './store/embedded/shared-memory';
 import * as factory from './with-lock';
 
 /** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */

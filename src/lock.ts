@@ -1,9 +1,9 @@
 // One lock as an object, as Ruby's redis_exp_lock has it: it remembers what it holds, and says so. A thin face over `acquire`;
-// each grant has an identity of its own, so that concurrent callers of one object never share one (taken.ts).
-import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError } from './errors';
-import { runWithin } from './flow';
-import { describe, type Key, listOf, lockKeys, ownKey } from './keys';
-import { heldLockOf, type Lease } from './lease';
+// each grant has an identity of its own, so that concurrent callers of one object never share one (hold/taken.ts).
+
+import { acquireLease, optionsThenFunction, tryLease } from './acquire/run';
+import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError } from './core/errors';
+import { describe, type Key, listOf, lockKeys, ownKey } from './core/keys';
 import {
   type CloseOptions,
   defaults,
@@ -13,10 +13,11 @@ import {
   settleDrain,
   settleWait,
   type WaitOptions,
-} from './options';
-import { acquireLease, optionsThenFunction, tryLease } from './run';
-import { Scope } from './scope';
-import { beginTaking, runAs, Taken, takenHere } from './taken';
+} from './core/options';
+import { runWithin } from './hold/enclosing';
+import { heldLockOf, type Lease } from './hold/lease';
+import { Scope } from './hold/scope';
+import { beginTaking, runAs, Taken, takenHere } from './hold/taken';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 

@@ -1,8 +1,10 @@
 // Readers and a writer. A thin face over `acquire`: which holders exclude each other, and which goes first, is decided in Redis
 // (scripts/holders.lua), by a member with an end of its own for each holder, and never by a counter.
-import { optionError } from './errors';
-import { lockKey } from './keys';
-import { getters, heldLockOf, type Lease, leaseMethods } from './lease';
+
+import { changeInPlace } from './acquire/change';
+import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
+import { optionError } from './core/errors';
+import { lockKey } from './core/keys';
 import {
   type CloseOptions,
   defaults,
@@ -15,11 +17,10 @@ import {
   takeOwn,
   textRule,
   type WaitOptions,
-} from './options';
-import { acquireLease, optionsThenFunction, runUnder } from './run';
-import { Scope } from './scope';
-import type { Mode } from './store';
-import { changeInPlace } from './upgrade';
+} from './core/options';
+import { getters, heldLockOf, type Lease, leaseMethods } from './hold/lease';
+import { Scope } from './hold/scope';
+import type { Mode } from './store/contract';
 
 /** What a reader or a writer holds. */
 export interface RWLease extends Lease {

@@ -1,8 +1,9 @@
 // At most so many at once. A thin face over `acquire`: permits are members with an end of their own in Redis, never a counter,
 // and the first caller in the queue is admitted first, however many it wants.
-import { forKey, optionError } from './errors';
-import { lockKey } from './keys';
-import type { Lease } from './lease';
+
+import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
+import { forKey, optionError } from './core/errors';
+import { lockKey } from './core/keys';
 import {
   type CloseOptions,
   checkValue,
@@ -14,10 +15,10 @@ import {
   settle,
   settleDrain,
   takeOwn,
-} from './options';
-import { acquireLease, optionsThenFunction, runUnder } from './run';
-import { Scope } from './scope';
-import type { Mode } from './store';
+} from './core/options';
+import type { Lease } from './hold/lease';
+import { Scope } from './hold/scope';
+import type { Mode } from './store/contract';
 
 const permitsRule = integer(1);
 

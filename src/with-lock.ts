@@ -1,20 +1,27 @@
 // START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
-// checks its arguments, has the lock acquired (acquire.ts), and hands out a lease.
+// checks its arguments, has the lock acquired (acquire/acquisition.ts), and hands out a lease.
 import { promisify } from 'node:util';
-import * as adoption from './adopt';
-import * as cache from './cached';
-import { forKey } from './errors';
-import { type FreeOptions, freeLock } from './free';
-import { type Key, lockKey } from './keys';
-import { LastOptions } from './last-options';
-import type { DetachedLease, Lease } from './lease';
-import { type ListOptions, type LockList, lockList } from './list';
-import * as slots from './once';
-import { type CachedOptions, type CloseOptions, type OnceOptions, type Options, settle, settleDrain } from './options';
-import { nextTick } from './real-timers';
-import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './run';
-import { Scope } from './scope';
-import type { LockState, Slot } from './state';
+import * as adoption from './acquire/adopt';
+import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './acquire/run';
+import { forKey } from './core/errors';
+import { type Key, lockKey } from './core/keys';
+import { LastOptions } from './core/last-options';
+import type { LockState, Slot } from './core/lock-state';
+import {
+  type CachedOptions,
+  type CloseOptions,
+  type OnceOptions,
+  type Options,
+  settle,
+  settleDrain,
+} from './core/options';
+import { nextTick } from './core/real-timers';
+import type { DetachedLease, Lease } from './hold/lease';
+import { Scope } from './hold/scope';
+import { type FreeOptions, freeLock } from './inspect/free';
+import { type ListOptions, type LockList, lockList } from './inspect/list';
+import * as cache from './jobs/cached';
+import * as slots from './jobs/once';
 
 /** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;

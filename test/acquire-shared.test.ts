@@ -1,11 +1,11 @@
 // One acquisition where several may hold the key, over a store whose answers are the test's, by its clock.
 import { expect } from 'chai';
-import { wait } from '../src/acquire';
-import type { HeldLock } from '../src/held-lock';
-import type { Settings } from '../src/options';
-import type { Mode } from '../src/store';
-import { fencesInBlock } from '../src/wait/queue';
-import type { Wanted } from '../src/wanted';
+import { wait } from '../src/acquire/acquisition';
+import type { Wanted } from '../src/acquire/spec';
+import type { Settings } from '../src/core/options';
+import type { HeldLock } from '../src/hold/held-lock';
+import { fencesInBlock } from '../src/queue/queue';
+import type { Mode } from '../src/store/contract';
 import {
   Acquisitions,
   type Asked,

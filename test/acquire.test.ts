@@ -2,13 +2,13 @@
 // what it leaves behind. What a caller sees of it at every kind of store is in test/contract.
 import { getEventListeners } from 'node:events';
 import { expect } from 'chai';
-import { acquire } from '../src/acquire';
-import { LockBackendError } from '../src/errors';
-import { runWithin } from '../src/flow';
-import type { HeldLock } from '../src/held-lock';
-import type { Settings } from '../src/options';
-import { Scope } from '../src/scope';
-import { now } from '../src/store';
+import { acquire } from '../src/acquire/acquisition';
+import { LockBackendError } from '../src/core/errors';
+import type { Settings } from '../src/core/options';
+import { runWithin } from '../src/hold/enclosing';
+import type { HeldLock } from '../src/hold/held-lock';
+import { Scope } from '../src/hold/scope';
+import { now } from '../src/store/contract';
 import { published } from './contract/outcomes';
 import {
   Acquisitions,

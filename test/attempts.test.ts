@@ -2,9 +2,9 @@
 // for it was sent, and nothing left behind by those that were given up.
 import { expect } from 'chai';
 import { type SinonStub, stub, useFakeTimers } from 'sinon';
-import type { LockBackendError } from '../src/errors';
-import type { AcquireReply, AcquireRequest, Mode } from '../src/store';
-import { Attempts, type Target } from '../src/wait/attempt';
+import { Attempts, type Target } from '../src/acquire/attempts';
+import type { LockBackendError } from '../src/core/errors';
+import type { AcquireReply, AcquireRequest, Mode } from '../src/store/contract';
 import { uncaught } from './contract/outcomes';
 import { type LossyStore, lossyStore } from './support/lossy-store';
 

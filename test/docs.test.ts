@@ -9,8 +9,8 @@ import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
-import { commands as tools } from '../src/cli/commands';
 import redisExpLock from '../src/index';
+import { commands as tools } from '../src/tools/cli/commands';
 import { exited, track, waitFor } from './support/processes';
 import { type Client, connect, sharedRedis, startRedis } from './support/redis';
 
@@ -113,7 +113,7 @@ describe('docs', () => {
     it('files of the repository that they name are there', () => {
       const named = /(?<=`)(?:src|test|examples|bench|docs|integrations)\/[^`*]*(?=`)|[A-Z]{5,}\.md/g;
       const names = pages.flatMap(({ text }) => text.match(named) ?? []);
-      expect(names).to.include('src/acquire.ts');
+      expect(names).to.include('src/acquire/acquisition.ts');
       expect(names.filter((name) => !existsSync(join(root, name)))).to.deep.equal([]);
     });
 
@@ -341,7 +341,7 @@ function checkDiagram(text: string): void {
     else if (!/^else \S/.test(line)) expect([...participants], line).to.include.members(over ? [over] : [from, to]);
   }
   expect(depth, 'each alt and loop has its end').to.equal(0);
-  const scripts = readdirSync(join(root, 'src', 'scripts'));
+  const scripts = readdirSync(join(root, 'src/store/redis/scripts'));
   expect(scripts).to.include.members(text.match(/\w+\.lua/g) ?? []);
 }
 

@@ -24,7 +24,7 @@ describe('the environment', () => {
   }
 
   it('loads where the environment may not be read, and is no development process then', () => {
-    const events = loadWithoutRights('../src/events');
+    const events = loadWithoutRights('../src/core/events');
     expect(events.warningsWanted()).to.equal(false);
   });
 });

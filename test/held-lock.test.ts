@@ -3,9 +3,9 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
-import { excludes, type GrantDetails, HeldLock } from '../src/held-lock';
-import type { Granted } from '../src/member';
-import { type ExtendRequest, type Mode, now, type Store } from '../src/store';
+import { excludes, type GrantDetails, HeldLock } from '../src/hold/held-lock';
+import type { Granted } from '../src/hold/shared-member';
+import { type ExtendRequest, type Mode, now, type Store } from '../src/store/contract';
 import { clock, type LossyStore, lossyStore } from './support/lossy-store';
 
 const lifetimeMs = 3000;

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { LastOptions } from '../src/last-options';
-import { defaults, settle } from '../src/options';
+import { LastOptions } from '../src/core/last-options';
+import { defaults, settle } from '../src/core/options';
 
 /** What comes of options: the settings, or the error. */
 function outcome(work: () => unknown): unknown {

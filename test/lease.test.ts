@@ -1,10 +1,10 @@
 // What a caller is given of a held lock: a function that releases it, with all that can be read and done meanwhile. By a clock of the test.
 import { expect } from 'chai';
 import { stub, useFakeTimers } from 'sinon';
-import { acquire } from '../src/acquire';
-import type { HeldLock } from '../src/held-lock';
-import { type Lease, leaseOf } from '../src/lease';
-import { Scope } from '../src/scope';
+import { acquire } from '../src/acquire/acquisition';
+import type { HeldLock } from '../src/hold/held-lock';
+import { type Lease, leaseOf } from '../src/hold/lease';
+import { Scope } from '../src/hold/scope';
 import { published } from './contract/outcomes';
 import { lifetimeMs, settled } from './support/acquisitions';
 import { type LossyStore, lossyStore } from './support/lossy-store';

@@ -1,7 +1,7 @@
 // The list against the simplest thing that behaves the same: an array.
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { type Linked, LinkedList } from '../src/linked-list';
+import { type Linked, LinkedList } from '../src/core/linked-list';
 
 interface Member extends Linked<Member> {
   readonly name: number;

@@ -1,8 +1,8 @@
 // Properties over whatever may be given as options or keys: it is refused by name, or it holds what the rest relies on.
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { companionOf, lockKey } from '../src/keys';
-import { settle } from '../src/options';
+import { companionOf, lockKey } from '../src/core/keys';
+import { settle } from '../src/core/options';
 
 const names = [
   'lifetime',

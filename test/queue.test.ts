@@ -1,8 +1,7 @@
 // The queue of one process, by itself: its store, its clock and its timers are the test's. Which requests it makes and when, whom it grants
 // the lock, and what it leaves behind. That it works with others of its kind is for the simulation.
 import { expect } from 'chai';
-import { LockBackendError } from '../src/errors';
-import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store';
+import { LockBackendError } from '../src/core/errors';
 import {
   type Answer,
   type Entry,
@@ -17,7 +16,8 @@ import {
   type ReleaseAndRequest,
   tooLate,
   type Waiter,
-} from '../src/wait/queue';
+} from '../src/queue/queue';
+import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../src/store/contract';
 
 const commandTimeoutMs = 300;
 const lifetimeMs = 9000;

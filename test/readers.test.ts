@@ -1,9 +1,9 @@
 // How long readers of one lock object join each other, by a clock that the test sets.
 import { expect } from 'chai';
-import type { Granted, Sharer } from '../src/member';
-import type { Grant, Mode } from '../src/store';
-import type { Fetch, SharePosition, ShareWaiter } from '../src/wait/place';
-import { mostJoins, Readers, turnMs, windowMs } from '../src/wait/readers';
+import type { Granted, Sharer } from '../src/hold/shared-member';
+import type { Fetch, SharePosition, ShareWaiter } from '../src/queue/group';
+import { mostJoins, Readers, turnMs, windowMs } from '../src/queue/readers';
+import type { Grant, Mode } from '../src/store/contract';
 
 const fetch: Fetch = { giveUp: () => {} };
 const never = (): never => expect.fail('nothing is sent');

@@ -2,9 +2,9 @@
 import { channel } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
-import { Renewal } from '../src/renewal';
-import { memoryStore } from '../src/stores/embedded/memory';
-import { storeOf } from '../src/stores/open';
+import { Renewal } from '../src/hold/renewal';
+import { memoryStore } from '../src/store/embedded/memory';
+import { storeOf } from '../src/store/open';
 
 const lifetimeMs = 3000;
 /** Two renewals are a third of the lifetime apart, less what makes many of them fall together. */

@@ -1,8 +1,8 @@
 // The timers that all queues of a process share.
 import { expect } from 'chai';
 import sinon from 'sinon';
-import { systemClock } from '../src/clock';
-import { SharedTimers } from '../src/wait/shared-timers';
+import { systemClock } from '../src/core/clock';
+import { SharedTimers } from '../src/queue/shared-timers';
 
 describe('shared timers', () => {
   let clock: sinon.SinonFakeTimers;

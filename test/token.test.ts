@@ -1,7 +1,7 @@
 // Tokens as they are made. What callers and listeners see of them is in contract/acquire.test.ts.
 import { expect } from 'chai';
 import sinon from 'sinon';
-import { newNonce, newToken } from '../src/token';
+import { newNonce, newToken } from '../src/core/token';
 
 describe('tokens', () => {
   afterEach(() => sinon.restore());

@@ -1,7 +1,7 @@
 // How long a lock is valid, by two clocks, when an extension got no reply: it may have set its end, or may still do so.
 import { expect } from 'chai';
-import type { Clock } from '../src/store';
-import { Validity, validFrom } from '../src/validity';
+import { Validity, validFrom } from '../src/hold/validity';
+import type { Clock } from '../src/store/contract';
 
 /** By which one clock may be behind the other. */
 const clockStepMs = 2;

@@ -1,7 +1,8 @@
 // A call of redlock's `acquire` that waits for several keys of an only client. They have no queue: it polls, but asks for nothing
 // that another call for the same keys has just heard, and a release in this process wakes it.
-import type { Grant } from './electorate';
-import { Turn, wakeNext } from './turns';
+
+import { Turn, wakeNext } from './redis-semaphore/turns';
+import type { Grant } from './redlock/electorate';
 
 /** What a call for the same keys in this process waits by. */
 function nameOf(keys: readonly string[]): string {

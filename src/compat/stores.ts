@@ -1,16 +1,16 @@
-// Where the shims find their stores. All that they know of the rooms below is named here and in store.ts.
+// Where the shims find their stores. All that they know of the rooms below is named here and in store/redis/store.ts.
 
-import type { RedisLike } from '../redis-like';
-import type { Script } from '../scripts/script';
-import type { Node, Store } from '../store';
-import { storeOf } from '../stores/open';
-import { Quorum } from '../stores/quorum/store';
-import type { Readiness, ScriptClient } from '../stores/redis/client';
-import { scriptClient } from '../stores/redis/clients/script-client';
-import { Messenger } from '../stores/redis/messenger';
-import { directStore, redisStore } from '../stores/redis/store';
+import type { RedisLike } from '../core/redis-like';
+import type { Node, Store } from '../store/contract';
+import { storeOf } from '../store/open';
+import { Quorum } from '../store/quorum/store';
+import type { Readiness, ScriptClient } from '../store/redis/client';
+import { scriptClient } from '../store/redis/clients/script-client';
+import { Messenger } from '../store/redis/messenger';
+import type { Script } from '../store/redis/scripts/script';
+import { directStore, redisStore } from '../store/redis/store';
 
-export { notReady } from '../stores/redis/replies';
+export { notReady } from '../store/redis/replies';
 export type { Messenger, RedisLike, Script };
 export { scriptClient };
 

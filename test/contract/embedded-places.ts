@@ -6,12 +6,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { EmbeddedStore } from '../../src/redis-like';
-import { neverMs } from '../../src/stores/embedded/inspection';
-import { handleOf, MemoryTable } from '../../src/stores/embedded/memory';
-import { sharedMemoryStore } from '../../src/stores/embedded/shared-memory';
-import { standFor, tableOf } from '../../src/stores/embedded/store';
-import type { Table } from '../../src/stores/embedded/table';
+import type { EmbeddedStore } from '../../src/core/redis-like';
+import { neverMs } from '../../src/store/embedded/inspection';
+import { handleOf, MemoryTable } from '../../src/store/embedded/memory';
+import { sharedMemoryStore } from '../../src/store/embedded/shared-memory';
+import { standFor, tableOf } from '../../src/store/embedded/store';
+import type { Table } from '../../src/store/embedded/table';
 import { noEngine } from '../embedded/engine';
 import type { Connection, Here, Place } from './places';
 

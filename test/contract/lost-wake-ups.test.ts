@@ -1,7 +1,7 @@
 // What a queued wait does when its wake-up, its channel or the queue itself is lost. It depends on no client: one is tried.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import { companionOf } from '../../src/keys';
+import { companionOf } from '../../src/core/keys';
 import { isAcquire } from '../redis/holding';
 import { answer, dropRequest, holdRequest } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';

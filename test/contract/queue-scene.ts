@@ -1,7 +1,7 @@
 // What the tests of the queue share: a key, its callers, and how the lock goes round.
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import type { Action } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, uniqueKey } from '../support/redis';

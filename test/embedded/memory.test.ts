@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { tableOf } from '../../src/stores/embedded/store';
+import { tableOf } from '../../src/store/embedded/store';
 import { failure, thrown } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 

@@ -1,13 +1,13 @@
 // The machine of the embedded stores, command by command, by a clock of the test: what each reply says, what is left in the table, and
 // which message goes out. The scripts are compared with this machine; here is what it promises.
 import { expect } from 'chai';
-import { freedChannel } from '../../src/operator';
-import type { Mode, QueueEntry, Slots } from '../../src/store';
-import type { AcquireCommand, Acquired, Extended, ReleaseCommand } from '../../src/stores/embedded/command';
-import { Machine } from '../../src/stores/embedded/mutex-machine';
-import { type Limits, limits } from '../../src/stores/embedded/mutex-queue';
-import { MemoryRows, type Row } from '../../src/stores/embedded/row';
-import { hashOf, newToken } from '../../src/token';
+import { hashOf, newToken } from '../../src/core/token';
+import type { Mode, QueueEntry, Slots } from '../../src/store/contract';
+import type { AcquireCommand, Acquired, Extended, ReleaseCommand } from '../../src/store/embedded/command';
+import { Machine } from '../../src/store/embedded/mutex-machine';
+import { type Limits, limits } from '../../src/store/embedded/mutex-queue';
+import { MemoryRows, type Row } from '../../src/store/embedded/row';
+import { freedChannel } from '../../src/store/operator';
 
 const dayMicros = 86_400_000_000;
 const lifetimeMs = 1000;

@@ -1,5 +1,6 @@
 // The queue of a row, by itself: where an entry is put, when the key yields, and for how long. The scripts are compared with this.
 import { expect } from 'chai';
+import { newToken } from '../../src/core/token';
 import {
   enqueue,
   forgetQueue,
@@ -9,9 +10,8 @@ import {
   markPoll,
   mustYield,
   pollEveryMs,
-} from '../../src/stores/embedded/mutex-queue';
-import { type Entry, newRow, type Row } from '../../src/stores/embedded/row';
-import { newToken } from '../../src/token';
+} from '../../src/store/embedded/mutex-queue';
+import { type Entry, newRow, type Row } from '../../src/store/embedded/row';
 
 const nowMs = 1_000_000;
 const claim = (token: string) => ({ token, lifetimeMs: 1000, fences: 1 });

@@ -17,7 +17,7 @@ import {
 } from '@opentelemetry/sdk-trace-base';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { instrument } from '../../src/otel';
+import { instrument } from '../../src/tools/otel';
 import { failure, thrown } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { connect, sharedRedis, uniqueKey } from '../support/redis';

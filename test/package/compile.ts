@@ -33,7 +33,7 @@ export function writePrograms(project: string): void {
       const { name, ext } = parse(file);
       const program = readFileSync(file, 'utf8')
         .replace(/'[./]+\/src\/index'/, `'${library}'`)
-        .replace(/'[./]+\/src\/(redlock|redis-semaphore)'/g, "'redis-exp-lock/$1'")
+        .replace(/'[./]+\/src\/compat\/(redlock|redis-semaphore)'/g, "'redis-exp-lock/$1'")
         .replace("'./face'", "'the-face'");
       for (const extension of ext === '.ts' ? ['.ts', '.cts', '.mts'] : [ext]) {
         write(join(project, library, name + extension), program);

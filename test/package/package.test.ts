@@ -128,11 +128,11 @@ describe('the packed library', function () {
 
   it('declares what its faces lead to, and no more', () => {
     const declared = filesIn(join(installed, 'lib')).filter((file) => file.endsWith('ts'));
-    expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'lease.d.ts', 'with-lock.d.ts']);
-    expect(declared).to.include.members(['redlock.d.mts', 'otel.d.mts', 'page.d.mts']);
-    expect(declared).to.not.include.members(['acquire.d.ts', 'store.d.ts', 'wait/queue.d.ts']);
+    expect(declared).to.include.members(['index.d.ts', 'index.d.mts', 'hold/lease.d.ts', 'with-lock.d.ts']);
+    expect(declared).to.include.members(['compat/redlock.d.mts', 'tools/otel.d.mts', 'tools/page.d.mts']);
+    expect(declared).to.not.include.members(['acquire/acquisition.d.ts', 'store/redis/store.d.ts', 'queue/queue.d.ts']);
     // `Settings` is redlock's own name for its options.
-    const ours = declared.filter((file) => !/^(redlock\.|compat\/(?:asking|attempts)\.)/.test(file));
+    const ours = declared.filter((file) => !/^compat\/redlock(?:\.|\/(?:asking|attempts)\.)/.test(file));
     const internals = ours.filter((file) =>
       /\b(?:Hold|Settings|Table)\b/.test(readFileSync(join(installed, 'lib', file), 'utf8')),
     );
@@ -197,7 +197,7 @@ describe('the packed library', function () {
         JSON.parse(await node(project, '--eval', program(name)));
       const outside = (await loaded(entry)).filter((file) => !file.startsWith(installed) && !file.includes('/uuid/'));
       expect(outside).to.deep.equal([]);
-      expect(await loaded(entry)).to.include(join(installed, 'lib', `${parse(entry).base}.js`));
+      expect(await loaded(entry)).to.include(join(installed, 'lib/compat', `${parse(entry).base}.js`));
       const others = (await loaded('redis-exp-lock')).filter((file) => /compat|redlock|redis-semaphore/.test(file));
       expect(others).to.deep.equal([]);
     });
@@ -321,7 +321,7 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
     /** @param until Once it resolves, the command reads the end of its input. */
     const type = async (until: () => Promise<unknown>, ...args: string[]): Promise<unknown> => {
       const env = { ...process.env, REDIS_URL: server.url };
-      const child = spawn(process.execPath, [join(installed, 'lib/cli.js'), ...args], { cwd: project, env });
+      const child = spawn(process.execPath, [join(installed, 'lib/tools/cli.js'), ...args], { cwd: project, env });
       track(child);
       const said = { out: '', err: '' };
       child.stdout.on('data', (chunk) => {
@@ -347,7 +347,13 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
       it(`${name}: run under a lock that is renewed, in it a shared one and a permit; ls; doctor`, async () => {
         const link = join(project, 'node_modules', name);
         symlinkSync(join(repository, 'node_modules', name), link, 'junction');
-        const run = (...args: string[]) => [process.execPath, join(installed, 'lib/cli.js'), 'run', ...args, '--'];
+        const run = (...args: string[]) => [
+          process.execPath,
+          join(installed, 'lib/tools/cli.js'),
+          'run',
+          ...args,
+          '--',
+        ];
         const inner = [...run('--shared', `${name}-s`), ...run('--permits', '1/2', `${name}-p`)];
         const renewed = async (): Promise<void> => {
           const lefts: number[] = [];

@@ -1,6 +1,6 @@
 // A program that uses the types of the shims as one for redlock and redis-semaphore does. Compiled, never run; see consumers/.
-import { type LockLostCallback, type LockOptions, Mutex, TimeoutError } from '../../src/redis-semaphore';
-import Redlock, { type ExecutionError, type ExecutionStats, type Lock, type Settings } from '../../src/redlock';
+import { type LockLostCallback, type LockOptions, Mutex, TimeoutError } from '../../src/compat/redis-semaphore';
+import Redlock, { type ExecutionError, type ExecutionStats, type Lock, type Settings } from '../../src/compat/redlock';
 
 type IORedis = ConstructorParameters<typeof Mutex>[0];
 

@@ -7,8 +7,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { generate } from '../../scripts/generate-page';
 import redisExpLock, { memoryStore } from '../../src/index';
-import { lockPage, type PageOptions } from '../../src/page';
-import * as document from '../../src/page/document';
+import { lockPage, type PageOptions } from '../../src/tools/page';
+import * as document from '../../src/tools/page/document';
 import { waitFor } from '../support/processes';
 import {
   type Client,
@@ -65,7 +65,7 @@ describe('the live page', () => {
 
   describe('what it sends', () => {
     it('is one file that page.html makes: it has not drifted', () => {
-      const made = readFileSync(join(__dirname, '../../src/page/document.ts'), 'utf8');
+      const made = readFileSync(join(__dirname, '../../src/tools/page/document.ts'), 'utf8');
       expect(made).to.equal(generate());
     });
 

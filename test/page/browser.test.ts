@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Locator, Page } from 'playwright-core';
 import redisExpLock from '../../src/index';
-import { type LockPage, lockPage } from '../../src/page';
+import { type LockPage, lockPage } from '../../src/tools/page';
 import { type Browser, findChromium, startChromium } from '../support/chromium';
 import { freePort } from '../support/processes';
 import { type Client, type RedisServer, startRedis } from '../support/redis';

@@ -3,8 +3,8 @@
 import { expect } from 'chai';
 import { createCluster } from 'redis';
 import { stub } from 'sinon';
-import { perform } from '../../src/cli/main';
 import redisExpLock from '../../src/index';
+import { perform } from '../../src/tools/cli/main';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';

@@ -8,18 +8,18 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { expect } from 'chai';
 import { stub } from 'sinon';
-import { check, parse, permitsOf } from '../../src/cli/command-line';
-import { commands } from '../../src/cli/commands';
-import { Exit } from '../../src/cli/exit';
-import { perform } from '../../src/cli/main';
-import { fitted, table, widthOf } from '../../src/cli/text';
-import { header } from '../../src/cli/watch';
 import redisExpLock from '../../src/index';
+import { check, parse, permitsOf } from '../../src/tools/cli/command-line';
+import { commands } from '../../src/tools/cli/commands';
+import { Exit } from '../../src/tools/cli/exit';
+import { perform } from '../../src/tools/cli/main';
+import { fitted, table, widthOf } from '../../src/tools/cli/text';
+import { header } from '../../src/tools/cli/watch';
 import { bundled } from '../support/bundle';
 import { exited, freePort, track, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 
-const program = join(__dirname, '../../src/cli.ts');
+const program = join(__dirname, '../../src/tools/cli.ts');
 
 interface Ended {
   readonly code: number | null;

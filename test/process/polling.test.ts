@@ -1,8 +1,8 @@
 /** A caller that polls beside the queue of two busy processes: it has a turn within the bound that docs/waiting.md states. */
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import { ownServer } from '../support/own-server';
 import { kill9, startChild, waitFor } from '../support/processes';
 import { type Client, type RedisServer, uniqueKey } from '../support/redis';

@@ -6,8 +6,8 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import { ownServer } from '../support/own-server';
 import { cont, exited, kill9, type NodeChild, startChild, stop, waitFor } from '../support/processes';
 import { type Client, commandStats, diffCommandStats, type RedisServer, uniqueKey } from '../support/redis';

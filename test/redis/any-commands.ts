@@ -3,6 +3,7 @@
  * fences and tickets are clock readings, so that their order is told and not their values; ends are told to some seconds.
  */
 import fc from 'fast-check';
+import { idOf, newToken } from '../../src/core/token';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -12,8 +13,7 @@ import {
   type Slots,
   type Store,
   slotAt,
-} from '../../src/store';
-import { idOf, newToken } from '../../src/token';
+} from '../../src/store/contract';
 import { uniqueKey } from '../support/redis';
 
 export type Command =

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { scriptClient } from '../../src/stores/redis/clients/script-client';
+import { scriptClient } from '../../src/store/redis/clients/script-client';
 import { type Move, startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, uniqueKey } from '../support/redis';

@@ -1,10 +1,10 @@
 /** One lock's keys live in one slot (H57, H58): the basics over every cluster client, on three masters. */
 import { expect } from 'chai';
+import { fenceKeyBeside, slotOf } from '../../src/core/keys';
+import { newToken } from '../../src/core/token';
 import redisExpLock from '../../src/index';
-import { fenceKeyBeside, slotOf } from '../../src/keys';
-import { scriptClient } from '../../src/stores/redis/clients/script-client';
-import { directStore } from '../../src/stores/redis/store';
-import { newToken } from '../../src/token';
+import { scriptClient } from '../../src/store/redis/clients/script-client';
+import { directStore } from '../../src/store/redis/store';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { recordCommands, uniqueKey } from '../support/redis';

@@ -5,8 +5,8 @@
  */
 import { setMaxListeners } from 'node:events';
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import { waitFor } from '../support/processes';
 import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 

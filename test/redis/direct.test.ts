@@ -2,11 +2,11 @@
 // usual goes there.
 import { expect } from 'chai';
 import fc from 'fast-check';
+import { newToken } from '../../src/core/token';
 import redisExpLock from '../../src/index';
-import type { AcquireRequest, ReleaseRequest } from '../../src/store';
-import { storeOf } from '../../src/stores/open';
-import { directStore } from '../../src/stores/redis/store';
-import { newToken } from '../../src/token';
+import type { AcquireRequest, ReleaseRequest } from '../../src/store/contract';
+import { storeOf } from '../../src/store/open';
+import { directStore } from '../../src/store/redis/store';
 import { waitFor } from '../support/processes';
 import { randomRuns } from '../support/random-runs';
 import { type Client, connect, type RedisServer, recordCommands, startRedis, uniqueKey } from '../support/redis';

@@ -1,7 +1,7 @@
 // Arguments, keys and servers that are not as they should be: nothing is taken, and nothing foreign is touched.
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import * as scripts from '../../src/scripts/generated';
+import * as scripts from '../../src/store/redis/scripts/generated';
 import { failure, published } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type Client, type RedisServer, startRedis } from '../support/redis';

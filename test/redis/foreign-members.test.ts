@@ -3,8 +3,8 @@
  * was taken): whatever would let somebody in beside them, or take them away, is refused by name, at once, and nothing is changed.
  */
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import { ownServer } from '../support/own-server';
 import { type Client, uniqueKey } from '../support/redis';
 

@@ -4,8 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import { ownServer } from '../support/own-server';
 import { type Client, type RedisServer, uniqueKey } from '../support/redis';
 

@@ -1,6 +1,6 @@
 /**
  * The scripts and the machine are one thing said twice, also where several may hold a key (a mutex: queue-model.test.ts): random
- * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/stores/embedded/shared-machine.ts.
+ * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/store/embedded/shared-machine.ts.
  *
  * Invariant: time is the test's. Scripts read it from a list, so that a moment can be given to both sides exactly; what Redis
  * itself lets end, the test moves on together with it.
@@ -9,10 +9,10 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { shortNames } from '../../scripts/generate-scripts';
 import { shortened } from '../../scripts/shorten-lua';
-import * as scripts from '../../src/scripts/generated';
-import type { Call } from '../../src/scripts/script';
-import { type Mode, placesText, type QueueEntry } from '../../src/store';
-import { Machine } from '../../src/stores/embedded/mutex-machine';
+import { type Mode, placesText, type QueueEntry } from '../../src/store/contract';
+import { Machine } from '../../src/store/embedded/mutex-machine';
+import * as scripts from '../../src/store/redis/scripts/generated';
+import type { Call } from '../../src/store/redis/scripts/script';
 import { ownServer } from '../support/own-server';
 import { randomFactor, randomRuns } from '../support/random-runs';
 import type { Client } from '../support/redis';

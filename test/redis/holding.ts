@@ -6,7 +6,7 @@
 import { once } from 'node:events';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { scripts } from '../../src/scripts/generated';
+import { scripts } from '../../src/store/redis/scripts/generated';
 import type { FaultProxy } from '../support/fault-proxy';
 
 export { blockFor } from '../contract/outcomes';

@@ -2,8 +2,8 @@
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import redisExpLock from '../../src/index';
-import type { Store } from '../../src/store';
-import { storeOf } from '../../src/stores/open';
+import type { Store } from '../../src/store/contract';
+import { storeOf } from '../../src/store/open';
 import { failure } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { randomFactor, randomRuns } from '../support/random-runs';

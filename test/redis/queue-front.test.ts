@@ -3,8 +3,8 @@
  * 10,000 waiters is what it costs before 20.
  */
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
 import { ownServer } from '../support/own-server';
 import { type Client, uniqueKey } from '../support/redis';
 

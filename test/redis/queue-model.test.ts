@@ -8,15 +8,15 @@
 
 import { expect } from 'chai';
 import fc from 'fast-check';
+import { companionOf } from '../../src/core/keys';
+import { newToken } from '../../src/core/token';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
-import * as generated from '../../src/scripts/generated';
-import type { Script, ScriptCall } from '../../src/scripts/script';
-import type { QueueEntry } from '../../src/store';
-import type { Acquired } from '../../src/stores/embedded/command';
-import { Machine } from '../../src/stores/embedded/mutex-machine';
-import { limits } from '../../src/stores/embedded/mutex-queue';
-import { newToken } from '../../src/token';
+import type { QueueEntry } from '../../src/store/contract';
+import type { Acquired } from '../../src/store/embedded/command';
+import { Machine } from '../../src/store/embedded/mutex-machine';
+import { limits } from '../../src/store/embedded/mutex-queue';
+import * as generated from '../../src/store/redis/scripts/generated';
+import type { Script, ScriptCall } from '../../src/store/redis/scripts/script';
 import { waitFor } from '../support/processes';
 import { randomFactor, randomRuns } from '../support/random-runs';
 import { type Client, type RedisServer, startRedis, uniqueKey } from '../support/redis';
@@ -82,7 +82,7 @@ let ear: Client;
 const shas = new Map<string, string>();
 let heard: string[] = [];
 
-/** As src/stores/redis/commands.ts does. */
+/** As src/store/redis/commands.ts does. */
 function wordsOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
   return silenceMs > 0 ? [channel, id, String(ticket), String(silenceMs)] : [channel, id, String(ticket)];
 }

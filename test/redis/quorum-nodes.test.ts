@@ -1,12 +1,12 @@
 /** What so many replies of a quorum's nodes come to, where there is none to wait for. */
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
-import { LockBackendError } from '../../src/errors';
-import type { Node } from '../../src/store';
-import { type Clock, QuorumNode } from '../../src/stores/quorum/node';
-import { Nodes } from '../../src/stores/quorum/nodes';
-import { releaseByMajority } from '../../src/stores/quorum/release';
-import type { Round } from '../../src/stores/quorum/round';
+import { LockBackendError } from '../../src/core/errors';
+import type { Node } from '../../src/store/contract';
+import { type Clock, QuorumNode } from '../../src/store/quorum/node';
+import { Nodes } from '../../src/store/quorum/nodes';
+import { releaseByMajority } from '../../src/store/quorum/release';
+import type { Round } from '../../src/store/quorum/round';
 
 describe('nodes of a quorum of which none can be asked', () => {
   const clock = { setTimer: () => undefined } as unknown as Clock;

@@ -1,9 +1,9 @@
 /** Readers, writers and time: how long readers may pass a writer, and what a request that comes twice leaves behind. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf } from '../../src/keys';
-import * as scripts from '../../src/scripts/generated';
+import * as scripts from '../../src/store/redis/scripts/generated';
 import { ownServer } from '../support/own-server';
 import { type Client, uniqueKey } from '../support/redis';
 

@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { generate, parse, shortNames } from '../../scripts/generate-scripts';
 import { shortened, tokensOf } from '../../scripts/shorten-lua';
-import * as generated from '../../src/scripts/generated';
+import * as generated from '../../src/store/redis/scripts/generated';
 
 const root = join(__dirname, '..', '..');
-const folder = join(root, 'src', 'scripts');
+const folder = join(root, 'src/store/redis/scripts');
 const texts = new Map(
   readdirSync(folder)
     .filter((file) => file.endsWith('.lua'))
@@ -50,7 +50,7 @@ describe('scripts', () => {
 
   it('generated.ts is what the .lua files make: it has not drifted', () => {
     const biome = join(root, 'node_modules', '.bin', 'biome');
-    const formatted = execFileSync(biome, ['format', '--stdin-file-path=src/scripts/generated.ts'], {
+    const formatted = execFileSync(biome, ['format', '--stdin-file-path=src/store/redis/scripts/generated.ts'], {
       cwd: root,
       input: generate(),
       encoding: 'utf8',

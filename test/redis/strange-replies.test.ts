@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import * as scripts from '../../src/scripts/generated';
+import * as scripts from '../../src/store/redis/scripts/generated';
 import { blockFor, failure } from '../contract/outcomes';
 import { replaceReply } from '../support/fault-proxy';
 import type { Client, RedisServer } from '../support/redis';

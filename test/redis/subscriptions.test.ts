@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { heartbeatMs, type Subscriber, subscribeOver } from '../../src/stores/redis/clients/subscriptions';
+import { heartbeatMs, type Subscriber, subscribeOver } from '../../src/store/redis/clients/subscriptions';
 import { libraryTimers, timersOfThisTest } from '../contract/outcomes';
 import { dropRequest, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';

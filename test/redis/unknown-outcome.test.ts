@@ -8,7 +8,7 @@ import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import * as scripts from '../../src/scripts/generated';
+import * as scripts from '../../src/store/redis/scripts/generated';
 import {
   type Action,
   close,

@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
+import { companionOf, fenceKeyBeside, lockKey, slotOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
-import { companionOf, fenceKeyBeside, lockKey, slotOf } from '../../src/keys';
 import { failure } from '../contract/outcomes';
 import { holdReply } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';

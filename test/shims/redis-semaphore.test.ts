@@ -6,7 +6,7 @@ import { expect } from 'chai';
 import Redis from 'ioredis';
 import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
-import * as shim from '../../src/redis-semaphore';
+import * as shim from '../../src/compat/redis-semaphore';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import Redis from 'ioredis';
-import { MultiSemaphore } from '../../src/redis-semaphore';
+import { MultiSemaphore } from '../../src/compat/redis-semaphore';
 import { type RedisServer, startRedis } from '../support/redis';
 
 const page = readFileSync(join(__dirname, '../../docs/migration.md'), 'utf8');

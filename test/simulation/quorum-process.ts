@@ -1,8 +1,8 @@
 /**
  * One process of a simulated world, with a clock and a quorum of its own: it takes the lock, holds it, renews it, changes it in
- * place, and releases it, as `src/acquire.ts`, `src/upgrade.ts` and `src/upkeep.ts` do.
+ * place, and releases it, as `src/acquire/acquisition.ts`, `src/acquire/change.ts` and `src/hold/keeper.ts` do.
  */
-import { LockBackendError } from '../../src/errors';
+import { LockBackendError } from '../../src/core/errors';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -12,9 +12,9 @@ import {
   type QueueEntry,
   type ReleaseRequest,
   trustedMs,
-} from '../../src/store';
-import type { Clock } from '../../src/stores/quorum/node';
-import type { Quorum } from '../../src/stores/quorum/store';
+} from '../../src/store/contract';
+import type { Clock } from '../../src/store/quorum/node';
+import type { Quorum } from '../../src/store/quorum/store';
 import { commandTimeoutMs, type Holder, key, mostDrift, type WorldOfProcesses } from './quorum';
 
 /** One wish of a process: how it wants the lock, and what it is queued as while it does not get it. */

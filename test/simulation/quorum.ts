@@ -6,7 +6,7 @@
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
-import { LockBackendError } from '../../src/errors';
+import { LockBackendError } from '../../src/core/errors';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -20,9 +20,9 @@ import {
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
-} from '../../src/store';
-import { Machine } from '../../src/stores/embedded/mutex-machine';
-import { Quorum } from '../../src/stores/quorum/store';
+} from '../../src/store/contract';
+import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Quorum } from '../../src/store/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
 import { Process } from './quorum-process';
 

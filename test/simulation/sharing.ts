@@ -3,7 +3,11 @@
  * members of several processes, the real machine as their Redis, and between them the network and the misfortunes of coordination.ts.
  * Each lease counts its own validity; one that is valid beside another that it must exclude breaks the world.
  */
-import type { Granted, Member, Sharer } from '../../src/member';
+import type { Granted, Member, Sharer } from '../../src/hold/shared-member';
+import type { Fetch, Fetcher, MemberTerms, Place, SharePosition, ShareWaiter } from '../../src/queue/group';
+import { Sharing } from '../../src/queue/groups';
+import { fencesInBlock } from '../../src/queue/queue';
+import { Readers } from '../../src/queue/readers';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -16,11 +20,7 @@ import {
   type ReleaseRequest,
   type Store,
   trustedMs,
-} from '../../src/store';
-import type { Fetch, Fetcher, MemberTerms, Place, SharePosition, ShareWaiter } from '../../src/wait/place';
-import { fencesInBlock } from '../../src/wait/queue';
-import { Readers } from '../../src/wait/readers';
-import { Sharing } from '../../src/wait/sharing';
+} from '../../src/store/contract';
 import { BrokenPromise, commandTimeoutMs, epochMs, Process, type Rules, World } from './coordination';
 
 export { BrokenPromise, Readers, type Rules };

@@ -5,10 +5,7 @@
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
-import { LockBackendError } from '../../src/errors';
-import { earlier, type Grant, type Holder, type Moment, type ReleaseRequest, trustedMs } from '../../src/store';
-import { Machine } from '../../src/stores/embedded/mutex-machine';
-import { limits } from '../../src/stores/embedded/mutex-queue';
+import { LockBackendError } from '../../src/core/errors';
 import {
   type Answer,
   type Entry,
@@ -18,7 +15,17 @@ import {
   Queue,
   type QueuePort,
   type Waiter,
-} from '../../src/wait/queue';
+} from '../../src/queue/queue';
+import {
+  earlier,
+  type Grant,
+  type Holder,
+  type Moment,
+  type ReleaseRequest,
+  trustedMs,
+} from '../../src/store/contract';
+import { Machine } from '../../src/store/embedded/mutex-machine';
+import { limits } from '../../src/store/embedded/mutex-queue';
 import { Heap, mulberry32 } from './events';
 
 export interface Rules {

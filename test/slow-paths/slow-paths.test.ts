@@ -6,8 +6,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { Store } from '../../src/store';
-import { storeOf } from '../../src/stores/open';
+import type { Store } from '../../src/store/contract';
+import { storeOf } from '../../src/store/open';
 import { type Command, keysOf, RisingFences, Run, worlds } from '../redis/any-commands';
 import { altered, fileOf, filesByMarker } from '../support/alteration';
 import { startRedis, uniqueKey } from '../support/redis';
@@ -32,7 +32,7 @@ describe('without short cuts', function () {
   const closing: (() => unknown)[] = [];
 
   before(async () => {
-    const slow = await withoutAnyShortCut('stores/open.ts');
+    const slow = await withoutAnyShortCut('store/open.ts');
     for (const open of [storeOf, slow.storeOf]) {
       const server = await startRedis(); // fences are one counter for each server
       const client = await server.connect();

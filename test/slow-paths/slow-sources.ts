@@ -15,7 +15,7 @@ const slowSources: Plugin = {
   setup(building) {
     building.onLoad({ filter: /[/\\]src[/\\].*\.ts$/ }, ({ path }) => {
       const file = relative(src, path).replaceAll('\\', '/');
-      if (file !== 'scripts/generated.ts') {
+      if (file !== 'store/redis/scripts/generated.ts') {
         return { loader: 'ts', contents: altered(file, readFileSync(path, 'utf8'), withoutShortCuts) };
       }
       return { loader: 'ts', contents: generate((lua, text) => altered(`scripts/${lua}`, text, withoutShortCuts)) };

@@ -2,12 +2,19 @@
 // becomes of them.
 import { tracingChannel } from 'node:diagnostics_channel';
 import { useFakeTimers } from 'sinon';
-import { acquire, type Terms } from '../../src/acquire';
-import { LockBackendError } from '../../src/errors';
-import type { HeldLock } from '../../src/held-lock';
-import { defaults, type Settings } from '../../src/options';
-import { Scope } from '../../src/scope';
-import { type AcquireReply, type AcquireRequest, type Mode, type Moment, now, type Store } from '../../src/store';
+import { acquire, type Terms } from '../../src/acquire/acquisition';
+import { LockBackendError } from '../../src/core/errors';
+import { defaults, type Settings } from '../../src/core/options';
+import type { HeldLock } from '../../src/hold/held-lock';
+import { Scope } from '../../src/hold/scope';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type Mode,
+  type Moment,
+  now,
+  type Store,
+} from '../../src/store/contract';
 import { clock, type LossyStore, lossyStore } from './lossy-store';
 
 export const lifetimeMs = 3000;

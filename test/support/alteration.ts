@@ -37,7 +37,7 @@ const typescript: Words = { and: '&&', or: '||', before: /\bif (?=\()/ };
 
 const markers = /(?:^| )(?:\/\/|--) ((?:[HBS]\d+[a-z]? ?)+)$/gm;
 const closing = /^ *(?:[)\]}]|(?:end|else|elseif|until)\b)/;
-const generated = 'scripts/generated.ts';
+const generated = 'store/redis/scripts/generated.ts';
 
 /** The statement goes, or the item of a list. */
 export function drop(at: string): Marked {

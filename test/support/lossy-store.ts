@@ -2,7 +2,7 @@
  * The memory store as over a network that loses, delays and refuses: a test says of each request what becomes of it. What is not said is
  * served. Its clock is the process's own, so that fake timers own it.
  */
-import { LockBackendError } from '../../src/errors';
+import { LockBackendError } from '../../src/core/errors';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -12,9 +12,9 @@ import type {
   ReleaseReply,
   ReleaseRequest,
   Store,
-} from '../../src/store';
-import { memoryStore } from '../../src/stores/embedded/memory';
-import { storeOf } from '../../src/stores/open';
+} from '../../src/store/contract';
+import { memoryStore } from '../../src/store/embedded/memory';
+import { storeOf } from '../../src/store/open';
 
 /** `held`: it is executed, and its reply comes when the test says so. `late`: an extension that came too late. */
 export type Fate = 'request lost' | 'reply lost' | 'refused' | 'held' | 'not sent' | 'late';

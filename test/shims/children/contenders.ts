@@ -35,7 +35,7 @@ let lost = 0;
 let silent = 0;
 
 function redlock(resources: string[], some: Redis[], duration: number, settings: object): () => Contender {
-  const { default: Redlock } = library === 'old' ? require('redlock') : require('../../../src/redlock');
+  const { default: Redlock } = library === 'old' ? require('redlock') : require('../../../src/compat/redlock');
   const instance = new Redlock(some, { retryCount: -1, ...settings });
   return () => ({
     places: 1,
@@ -64,7 +64,7 @@ async function votesAgainst({ attempts }: any): Promise<Error[]> {
 }
 
 function semaphore(make: (module: any, options: object, n: number) => any, places: (n: number) => number) {
-  const module = library === 'old' ? require('redis-semaphore') : require('../../../src/redis-semaphore');
+  const module = library === 'old' ? require('redis-semaphore') : require('../../../src/compat/redis-semaphore');
   const onLockLost = (): void => {
     lost += 1;
   };

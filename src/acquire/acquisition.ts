@@ -1,0 +1,373 @@
+// The only waiting loop. An acquisition attempts (one request is with the store), pauses (a timer runs), is queued, or is
+// settled. It settles once: with a held lock, with the last answer's error, or because it is given up (its signal, its timeout,
+// close). Giving up never waits for the store: an attempt under way is abandoned, so that a late grant is released.
+//
+// With `timeout` alone it makes one attempt by itself, and is then queued (queue/queue.ts), which requests for all that are; it
+// is notified of its grant, or leaves. Where there are no wake-ups it polls: attempts, with pauses (attempts.ts).
+
+import { AcquireTrace, type Effort, tracesAcquires } from '../core/acquire-trace';
+import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from '../core/errors';
+import { type LockKind, lockEvent, warn } from '../core/events';
+import { describe, type Key, lockKeys, ownKey } from '../core/keys';
+import type { Settings } from '../core/options';
+import type { HeldLock } from '../hold/held-lock';
+import type { Cancellable, Scope } from '../hold/scope';
+import type { Granted } from '../hold/shared-member';
+import type { Fetch, Fetcher, ShareWaiter } from '../queue/group';
+import { fencesInBlock, type Position, tooLate } from '../queue/queue';
+import type { Queues } from '../queue/queues';
+import { SharedWaiter } from '../queue/shared-waiter';
+import { type AcquireReply, type Clock, clockOf, type GrantSource, type Mode, trustedMs } from '../store/contract';
+import { type Attempting, Attempts, type Once } from './attempts';
+import { Deadline, noDeadline } from './deadline';
+import {
+  abortReason,
+  deadlock,
+  enclosingLock,
+  heldLock,
+  isEndless,
+  placeFor,
+  queuesOf,
+  refusalOf,
+  timedOut,
+  tooMany,
+  type Wanted,
+} from './spec';
+
+/** What is to be acquired. */
+export interface Terms {
+  readonly settings: Settings;
+  readonly scope: Scope;
+  /** How the key is to be held, where several may hold it. */
+  readonly mode?: Mode | undefined;
+  /** For a job that runs once a slot. */
+  readonly once?: Once | undefined;
+  /** Of a mutex that is more than one. */
+  readonly kind?: LockKind | undefined;
+  /** Busy is an answer, and no error, to those that observe. */
+  readonly isTry?: boolean | undefined;
+}
+
+/**
+ * Resolves with what `wrap` makes of the held lock, once every key is ours. Impossible arguments throw at once, before any I/O.
+ *
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or a missing client.
+ * @throws {TooManyLockAttemptsError} (rejects) `maxRetries` used up. Nothing is held.
+ * @throws {LockTimeoutError} (rejects) `timeout` over. Nothing is held.
+ * @throws {LockBackendError} (rejects) no usable answer. A release was sent where the outcome is unknown.
+ * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
+ * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
+ */
+export function acquire<T>(key: Key, terms: Terms, wrap: (held: HeldLock) => T): Promise<T> {
+  const { settings, scope, mode, once, kind, isTry = false } = terms;
+  const store = scope.store(settings.redis);
+  const given = ownKey(key);
+  const keys = lockKeys(given, store.keyPrefix + settings.prefix);
+  const wanted = { key: given, keys, settings, scope, store, mode, once, kind, change: undefined, trace: undefined };
+  return tracesAcquires() ? tracedWait(wanted, wrap, isTry) : wait(wanted, wrap);
+}
+
+/** @internal As `wait`, published on `redis-exp-lock:acquire`. */
+export function tracedWait<T>(wanted: Wanted, wrap: (held: HeldLock) => T, isTry: boolean): Promise<T> {
+  const trace = new AcquireTrace(wanted, wanted.settings.signal, isTry);
+  return trace.run(() => wait({ ...wanted, trace }, wrap));
+}
+
+/** @internal Resolves with what `wrap` makes of what is held then. */
+export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T> {
+  const { trace } = wanted;
+  return new Promise((resolve, reject) => {
+    const refusal = refusalOf(wanted);
+    if (refusal !== undefined) {
+      trace?.failed(refusal, { attempts: 0, queued: false });
+      return reject(refusal);
+    }
+    let calling = true;
+    const succeed = (held: HeldLock): void => {
+      trace?.granted(held.fence, acquisition.effort);
+      resolve(wrap(held));
+    };
+    const fail = (error: unknown): void => {
+      trace?.failed(error, acquisition.effort);
+      if (calling) reject(error);
+      else resolve(rejectAtCaller(error));
+    };
+    const acquisition = new Acquisition(wanted, succeed, fail);
+    acquisition.start();
+    calling = false;
+  });
+}
+
+/** An attempt takes no longer than so many times `commandTimeout`: twice a client that is not ready, and a reply. */
+const attemptsInOne = 4;
+
+class Acquisition implements Attempting, ShareWaiter, Cancellable {
+  before: Cancellable | undefined;
+  after: Cancellable | undefined;
+  readonly commandTimeoutMs: number;
+  readonly retryTimeoutMs: number;
+  isSettled = false;
+  readonly awaited: Wanted;
+  readonly #clock: Clock;
+  readonly #resolve: (held: HeldLock) => void;
+  readonly #reject: (error: unknown) => void;
+  readonly #attempts: Attempts;
+  readonly #shared: SharedWaiter | undefined;
+  #deadline = noDeadline;
+  #onAbort: (() => void) | undefined;
+  /** What the last answered attempt failed with; undefined after a plain "busy". */
+  #failure: LockBackendError | undefined;
+  /** Where it is queued, once it is. */
+  #position: Position | undefined;
+  /** No wake-up could be heard so far: it does not wait for that again. */
+  #isDeaf = false;
+  #stopOpening: (() => void) | undefined;
+
+  constructor(wanted: Wanted, resolve: (held: HeldLock) => void, reject: (error: unknown) => void) {
+    this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
+    this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
+    this.awaited = wanted;
+    this.#clock = clockOf(wanted.store);
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.#attempts = new Attempts(wanted, this);
+    this.#shared = wanted.mode && new SharedWaiter(wanted.mode); // H33
+  }
+
+  start(): void {
+    const { timeoutMs, signal } = this.awaited.settings;
+    if (timeoutMs) this.#deadline = new Deadline(this.#clock, timeoutMs);
+    this.#begin();
+    // Where the answer is known at once, hardly any caller waits.
+    if (this.isSettled || this.awaited.fetcher !== undefined) return;
+    this.awaited.scope.beginWait(this);
+    if (signal !== undefined) {
+      this.#onAbort = () => this.giveUp(abortReason(signal));
+      signal.addEventListener('abort', this.#onAbort);
+    }
+    // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
+    if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#deadline.arm(this);
+  }
+
+  granted(grant: Granted, source?: GrantSource): HeldLock {
+    return this.#succeed(this.#heldLock(grant, source));
+  }
+
+  fetch(fetcher: Fetcher): Fetch {
+    return fetchFor(this.awaited, fetcher);
+  }
+
+  failed(error: LockBackendError): void {
+    this.#fail(forKey(error, this.awaited.key));
+  }
+
+  troubled(error: LockBackendError | undefined): void {
+    this.#failure = error && (forKey(error, this.awaited.key) as LockBackendError);
+    this.awaited.fetcher?.busy(this.#failure);
+  }
+
+  /** Ends the wait now, whatever it is doing. */
+  giveUp(error: unknown): void {
+    this.#attempts.giveUp(); // H8
+    this.#fail(error);
+    if (this.#position !== undefined) this.#position.queue.leave(this.#position); // H36b
+  }
+
+  onReply(reply: AcquireReply, token: string): void {
+    const { key, settings, change, fetcher } = this.awaited;
+    this.#failure = undefined;
+    const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
+    if (ended !== undefined) return this.#end(ended);
+    if (!reply.granted) return this.#onBusy(reply);
+    if (change !== undefined) return void this.#succeed(change.granted(reply));
+    const { fence, sent, others = 0 } = reply;
+    const grant = { token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs };
+    const tookMs = this.#clock.nowMs() - sent.monoMs;
+    // H63
+    if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {
+      this.#settle();
+      return fetcher.granted(this, grant, others);
+    }
+    const held = this.#heldLock(grant, undefined, reply.mode);
+    if (held.remaining() > 0) return void this.#succeed(held); // H6b H63b
+    this.troubled(tooLate(key, tookMs, settings.lifetimeMs));
+    this.#abandon(); // H6c
+    this.#next();
+  }
+
+  onFailure(error: unknown): void {
+    if (!(error instanceof LockBackendError)) return this.#fail(error);
+    this.troubled(error);
+    // H54c
+    if (error.retryable) this.#next();
+    else this.#fail(error);
+  }
+
+  #begin(): void {
+    const { key, settings, fetcher } = this.awaited;
+    const own = isEndless(settings) && fetcher === undefined ? enclosingLock(this.awaited) : undefined;
+    if (own?.isEndless) return this.#fail(deadlock(key, own)); // H70
+    const place = placeFor(this.awaited, this);
+    this.#position = place;
+    if (place !== undefined) return place.queue.join(place);
+    const queues = queuesOf(this.awaited);
+    if (queues?.wakeUps.isOpen) this.#enqueue(queues);
+    // Behind those that wait for the same already, until a wake-up would be heard.
+    else if (queues?.wakeUps.isAwaited(this.awaited.keys as string)) this.#enqueueOrPoll(queues);
+    else this.#attempt();
+  }
+
+  #enqueue(queues: Queues): void {
+    const key = this.awaited.keys as string;
+    if (this.#shared !== undefined) {
+      this.#shared.subscribe(queues.wakeUps, key, (isBehind) => this.#wake(isBehind));
+      return this.#attempt();
+    }
+    // What an attempt of its own has left behind; the queue requests with a token of its own.
+    if (this.#attempts.mayExecuteUntilMs > 0) this.#abandon();
+    else this.#attempts.forget();
+    const { lifetimeMs, fencing, owner } = this.awaited.settings;
+    this.#position = queues.queue({ key, lifetimeMs: lifetimeMs!, fencing, owner }).join(this);
+  }
+
+  /** Is queued once a wake-up would be heard; polls where none can be, or where that takes too long. */
+  #enqueueOrPoll(queues: Queues): void {
+    const enqueue = (): void => this.#enqueue(queues);
+    const poll = (error: unknown): void => {
+      this.#isDeaf = true;
+      warnOfPolling(this.awaited, error);
+      if (this.#attempts.count === 0) this.#attempt();
+      else this.#pauseAndAttempt();
+    };
+    this.#stopOpening = queues.wakeUps.whenOpen(this.awaited.keys as string, this.commandTimeoutMs, enqueue, poll);
+  }
+
+  #wake(isBehind: boolean): boolean {
+    if (this.isSettled) return false;
+    if (!this.#attempts.isPausing) {
+      this.#shared!.wasWoken ||= !isBehind;
+      return false;
+    }
+    this.#attempts.endPause();
+    this.#attempt();
+    return true;
+  }
+
+  /** A pause is cut to end with the wait as well: the last attempt follows it. */
+  timeIsOver(): void {
+    if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut()); // H33b H72c
+  }
+
+  #attempt(): void {
+    if (this.#shared === undefined && this.#attempts.count === 0) return this.#attempts.make(undefined, undefined);
+    const polls = !this.#isLast && (this.#isDeaf || queuesOf(this.awaited) === undefined);
+    const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
+    const place = this.#isLast ? undefined : this.#shared?.place(pauseMs);
+    // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
+    this.#attempts.make(place, this.#shared === undefined ? pauseMs : undefined);
+  }
+
+  /** Whether no attempt would follow the one that is made now. */
+  get #isLast(): boolean {
+    const { maxRetries, timeoutMs } = this.awaited.settings;
+    return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#deadline.leftMs <= 0;
+  }
+
+  #onBusy(reply: AcquireReply & { granted: false }): void {
+    const { change } = this.awaited;
+    if (change !== undefined && reply.impossible !== undefined) return this.#fail(change.refused(reply.impossible));
+    this.#shared?.busy(reply);
+    this.awaited.fetcher?.busy(undefined);
+    this.#next();
+  }
+
+  /** Another attempt after a pause, if the wait allows one. */
+  #next(): void {
+    const { maxRetries, timeoutMs } = this.awaited.settings;
+    if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut()); // H72b
+    const { count } = this.#attempts;
+    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited.key, count)); // H72
+    this.#deadline.arm(this);
+    if (this.#shared?.isSubscribed && this.#failure === undefined) {
+      return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
+    }
+    const mayQueue = this.#failure === undefined && !this.#shared?.isSubscribed && !this.#isDeaf;
+    const queues = mayQueue ? queuesOf(this.awaited) : undefined;
+    if (queues === undefined) this.#pauseAndAttempt();
+    else if (queues.wakeUps.isOpen) this.#enqueue(queues);
+    else this.#enqueueOrPoll(queues);
+  }
+
+  #pauseAndAttempt(wantedMs = this.#attempts.nextPauseMs()): void {
+    this.#attempts.pause(Math.max(Math.min(wantedMs, this.#deadline.leftMs), 0), () => this.#attempt());
+  }
+
+  #heldLock(grant: Granted, queue: GrantSource | undefined, mode = this.awaited.mode): HeldLock {
+    const retries = this.#shared?.isSubscribed ? 0 : Math.max(this.#attempts.count - 1, 0);
+    return heldLock(this.awaited, grant, { source: queue, mode, retries });
+  }
+
+  #succeed(held: HeldLock): HeldLock {
+    if (this.awaited.change === undefined) this.awaited.scope.add(held);
+    this.#settle();
+    this.#resolve(held);
+    return held;
+  }
+
+  #fail(error: unknown): void {
+    if (this.isSettled) return;
+    if (this.#attempts.mayExecuteUntilMs > 0 || this.#shared?.isQueued) this.#abandon(); // H43
+    this.#end(error);
+  }
+
+  /** Nothing is left to abandon. */
+  #end(error: unknown): void {
+    this.#settle();
+    this.#reject(error);
+  }
+
+  #settle(): void {
+    this.isSettled = true;
+    this.#attempts.endPause();
+    this.#deadline.clear(); // H35
+    this.#stopOpening?.();
+    if (this.#onAbort !== undefined) this.awaited.settings.signal?.removeEventListener('abort', this.#onAbort); // H36e
+    this.#shared?.leave();
+    this.awaited.scope.endWait(this);
+  }
+
+  #abandon(): void {
+    this.#attempts.abandon();
+    if (this.#shared) this.#shared.isQueued = false;
+  }
+
+  get effort(): Effort {
+    const queued = this.#position?.hasWaited ?? this.#shared?.hasWaited ?? false;
+    return { attempts: queued || this.#position !== undefined ? 1 : this.#attempts.count, queued };
+  }
+
+  #timedOut(): LockTimeoutError {
+    const wasQueued = this.#position !== undefined || this.#shared?.isSubscribed;
+    return timedOut(this.awaited, wasQueued ? 'it was queued' : `attempts: ${this.#attempts.count}`);
+  }
+}
+
+/** An acquisition that belongs to no caller: its grant goes to the callers that wait together. */
+function fetchFor(wanted: Wanted, fetcher: Fetcher): Fetch {
+  const settings = {
+    ...wanted.settings,
+    timeoutMs: undefined,
+    maxRetries: Number.POSITIVE_INFINITY,
+    signal: undefined,
+  };
+  const fences = wanted.mode!.kind === 'counted' ? fencesInBlock : undefined;
+  const failed = (error: unknown): void => fetcher.failed(fetch, error as LockBackendError);
+  const fetch = new Acquisition({ ...wanted, settings, fences, trace: undefined, fetcher }, () => {}, failed);
+  fetch.start();
+  return fetch;
+}
+
+function warnOfPolling(wanted: Wanted, error: unknown): void {
+  const message = `${describe(wanted.key)} is polled for: no message can be heard`;
+  warn({ ...lockEvent(wanted), code: 'no-wake-ups', message, error });
+}

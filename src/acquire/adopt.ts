@@ -1,0 +1,89 @@
+// A lock that was detached elsewhere becomes ours: same token, same fence, a lifetime from now. In between Redis keeps it and
+// no process holds it. One extension decides, which only the token of the holder can make.
+//
+// Invariant: it never shortens what Redis has, so that adopting again, or twice, takes nothing from a first adopter.
+import { forKey, LockBackendError, optionError } from '../core/errors';
+import { warningsWanted } from '../core/events';
+import { describe, type Key, lockKeys } from '../core/keys';
+import { checkValue, integer, milliseconds, type Settings } from '../core/options';
+import { HeldLock } from '../hold/held-lock';
+import { type DetachedLease, type Lease, leaseOf } from '../hold/lease';
+import { closedError, type Scope } from '../hold/scope';
+import { tooLate } from '../queue/queue';
+import { clockOf, type Moment, type Store, trustedMs } from '../store/contract';
+import { abortReason } from './spec';
+
+const longestToken = 1024;
+const fenceRule = integer(0);
+const untilRule = milliseconds('milliseconds of the epoch', Number.isFinite);
+
+/** See `WithLock.adopt`. */
+export async function adopt(given: unknown, settings: Settings, scope: Scope): Promise<Lease | null> {
+  const { key, token, fence } = checked(given);
+  const store = scope.store(settings.redis);
+  const keys = lockKeys(key, store.keyPrefix + settings.prefix);
+  const refusal = store.refuses?.(keys, undefined);
+  if (refusal) throw forKey(refusal, key);
+  if (store.isQuorum && settings.lifetimeMs === null) {
+    throw optionError('lifetime', 'a number: a node of a quorum may forget', null);
+  }
+  const sent = await extendOnce(store, { key, keys, token, settings, scope });
+  if (sent === null) return null;
+  const context = scope.context(settings, store, undefined);
+  const held = new HeldLock({ token, fence, sent, mayExecuteUntilMs: 0 }, { key, keys, retries: 0, context });
+  scope.add(held);
+  const takenAt = warningsWanted() ? new Error('adopted here') : undefined;
+  return leaseOf(held, settings.autoExtend ?? false, takenAt);
+}
+
+interface Wanted {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly token: string;
+  readonly settings: Settings;
+  readonly scope: Scope;
+}
+
+/** From when its lifetime counts; null where it is no longer held. */
+async function extendOnce(store: Store, { key, keys, token, settings, scope }: Wanted): Promise<Moment | null> {
+  const { lifetimeMs, commandTimeoutMs, signal } = settings;
+  const refuseEnded = (): void => {
+    if (scope.closed) throw closedError(key);
+    if (signal?.aborted) throw abortReason(signal);
+  };
+  refuseEnded();
+  // Later than this no caller waits for it any more.
+  const validUntilMs = clockOf(store).nowMs() + commandTimeoutMs;
+  const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
+  const begin = (): boolean => !scope.closed && !signal?.aborted;
+  const reply = await store.extend({ ...request, begin }).catch((error) => {
+    throw forKey(error, key);
+  });
+  // What is not ours by now stays as it was detached, for another adopter.
+  refuseEnded();
+  if (reply.outcome === 'late') {
+    throw new LockBackendError(`Redis ran the adoption of ${describe(key)} too late`, { key });
+  }
+  if (reply.outcome !== 'extended') return null;
+  const tookMs = clockOf(store).nowMs() - reply.sent.monoMs;
+  if (lifetimeMs !== null && tookMs >= trustedMs(lifetimeMs)) throw tooLate(key, tookMs, lifetimeMs);
+  return reply.sent;
+}
+
+/** What `detach` gave, as it may have come through JSON. No message shows what came: it may be the token. */
+function checked(given: unknown): DetachedLease {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw optionError('detached', 'what lease.detach() gave, an object', kindOf(given));
+  }
+  const { key, token, fence, until } = given as DetachedLease;
+  if (typeof token !== 'string' || token === '' || token.length > longestToken) {
+    throw optionError('detached.token', 'the token that lease.detach() gave', kindOf(token));
+  }
+  checkValue('detached.fence', fenceRule, fence);
+  checkValue('detached.until', untilRule, until);
+  return { key, token, fence, until };
+}
+
+function kindOf(value: unknown): string {
+  return value === null ? 'null' : Array.isArray(value) ? 'an array' : typeof value;
+}

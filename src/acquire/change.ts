@@ -1,0 +1,113 @@
+// A change in place: a reader that becomes the writer, or a writer that becomes a reader, under the same token, so that no other
+// writer gets in between. It is waited for like a lock (acquisition.ts); what becomes of the answers is decided here.
+//
+// Invariant: whatever happens, the lock goes on being held. A change that was given up may have been made, or may still be: it
+// is held in the stricter way here until Redis has confirmed that it is held for reading.
+
+import { tracesAcquires } from '../core/acquire-trace';
+import { LockDeadlockError, NotAcquiredLockError } from '../core/errors';
+import { describe } from '../core/keys';
+import type { Settings } from '../core/options';
+import type { HeldLock } from '../hold/held-lock';
+import { scopeOf } from '../hold/scope';
+import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
+import { tracedWait, wait } from './acquisition';
+import type { Change } from './spec';
+
+/** How often the revert of a change that was given up is tried while Redis is silent. */
+const mostReverts = 10;
+
+/** Changes of one held lock, one after the other. */
+const changing = new WeakMap<HeldLock, Promise<void>>();
+
+/**
+ * Resolves once `held` is held in this way; at once where it is already. Its token stays. It goes on being held whatever
+ * happens here.
+ *
+ * @throws {LockDeadlockError} (rejects) another holder wants to write, and each would wait for the other. Held as before.
+ * @throws {LockLostError} (rejects) it is no holder any more.
+ * @throws what acquire rejects with. Held as before.
+ */
+export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
+  const before = changing.get(held);
+  const work = (async () => {
+    await before?.catch(() => {});
+    if (held.mode!.kind !== kind || !held.check()) await change(held, kind, settings);
+  })();
+  changing.set(held, work);
+  return work;
+}
+
+async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
+  if (held.member !== undefined) await held.upkeep.part(); // H84i
+  if (!held.check()) throw gone(held, 'was released');
+  const { key, keys, context } = held;
+  const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };
+  const { store } = context;
+  const wanted = { key, keys, settings, store, scope: scopeOf(context), mode, kind: undefined, trace: undefined };
+  const asked = { ...wanted, change: changeTo(held, mode, settings) };
+  // To give writing up is no acquire.
+  if (kind === 'exclusive' && tracesAcquires()) await tracedWait(asked, () => {}, false);
+  else await wait(asked, () => {});
+}
+
+function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {
+  return {
+    token: held.token,
+    ended(mayExecuteUntilMs) {
+      if (held.check()) return undefined; // H76
+      abandon(held, mode, mayExecuteUntilMs); // H76b
+      return gone(held, 'was released meanwhile');
+    },
+    granted({ fence, sent }: AcquireReply & { granted: true }) {
+      // The nodes of a quorum know fences of their own.
+      held.changed(mode, mode.kind === 'shared' ? held.fence : fence);
+      held.confirm(sent, lifetimeMs, false);
+      return held;
+    },
+    refused(reason) {
+      if (reason === 'deadlock') return secondUpgrade(held);
+      if (held.check()) held.lose('missing');
+      return gone(held, 'was released meanwhile');
+    },
+    revert: (request, mayExecuteUntilMs) => void revert(held, request, mode, mayExecuteUntilMs),
+  };
+}
+
+/** What comes as a later change is what holds in the end. */
+async function revert(
+  held: HeldLock,
+  asked: AcquireRequest,
+  { step, ...wanted }: Mode,
+  mayExecuteUntilMs: number,
+): Promise<void> {
+  const mode: Mode = { ...wanted, kind: 'shared', step: step + 1 };
+  held.changed(mode, held.fence);
+  const request = { ...asked, mode, begin: () => !held.ended };
+  for (let attempts = 0; attempts < mostReverts && !held.ended; attempts++) {
+    const done = await held.context.store.acquire(request).then(
+      () => true,
+      () => false,
+    );
+    if (done || held.ended) break;
+    await new Promise<void>((resolve) => held.clock.later(resolve, request.commandTimeoutMs).unref());
+  }
+  // A change of what was lost would leave a holder in Redis that no process knows of.
+  if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs); // H76c
+}
+
+/** Releases whatever Redis keeps of the token: a holder or a queue entry. */
+function abandon({ keys, token, context }: HeldLock, mode: Mode, mayExecuteUntilMs: number): void {
+  const { commandTimeoutMs } = context.settings;
+  const request = { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
+  void context.store.abandon(request, mayExecuteUntilMs);
+}
+
+function gone(held: HeldLock, what: string): Error {
+  return held.loss ?? new NotAcquiredLockError(`${describe(held.key)} ${what}`, { key: held.key });
+}
+
+function secondUpgrade({ key }: HeldLock): LockDeadlockError {
+  const message = `${describe(key)}: another reader waits to write already, and each would wait for the other to stop reading`;
+  return new LockDeadlockError(message, { key });
+}

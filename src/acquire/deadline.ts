@@ -1,0 +1,42 @@
+// The end of a wait: a timer that is set when something may go on until then, and only once.
+
+import { type Clock, systemClock } from '../core/clock';
+import { longestTimerMs } from '../core/options';
+
+interface Ending {
+  timeIsOver(): void;
+}
+
+/** @internal */
+export class Deadline {
+  readonly #clock: Clock;
+  readonly #endMs: number;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(clock: Clock, ms: number) {
+    this.#clock = clock;
+    this.#endMs = clock.nowMs() + ms;
+  }
+
+  get leftMs(): number {
+    return this.#endMs - this.#clock.nowMs();
+  }
+
+  /** Tells `wait` when nothing is left; a second call before that changes nothing. */
+  arm(wait: Ending): void {
+    if (this.#endMs === Number.POSITIVE_INFINITY || this.#timer !== undefined) return;
+    const check = (): void => {
+      this.#timer = undefined;
+      if (this.leftMs > 0) this.arm(wait);
+      else wait.timeIsOver();
+    };
+    this.#timer = this.#clock.later(check, Math.min(Math.ceil(this.leftMs), longestTimerMs));
+  }
+
+  clear(): void {
+    if (this.#timer !== undefined) clearTimeout(this.#timer);
+  }
+}
+
+/** @internal Of a wait without a `timeout`. */
+export const noDeadline = new Deadline(systemClock, Number.POSITIVE_INFINITY);

@@ -1,0 +1,126 @@
+// What an acquisition is for, and every way in which it can fail.
+
+import type { AcquireTrace } from '../core/acquire-trace';
+import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from '../core/errors';
+import type { LockKind } from '../core/events';
+import { describe, type Key } from '../core/keys';
+import type { Settings } from '../core/options';
+import { enclosingLocks } from '../hold/enclosing';
+import { excludes, HeldLock } from '../hold/held-lock';
+import { closedError, type Scope } from '../hold/scope';
+import type { Granted } from '../hold/shared-member';
+import type { Fetcher, MemberTerms, SharePosition, ShareWaiter } from '../queue/group';
+import type { Queues } from '../queue/queues';
+import type { AcquireReply, GrantSource, Mode } from '../store/contract';
+import type { KeptToken, Target } from './attempts';
+
+/** All that an acquisition is for. */
+export interface Wanted extends Target {
+  readonly scope: Scope;
+  readonly kind: LockKind | undefined;
+  readonly change: Change | undefined;
+  /** Only while the channel has subscribers. */
+  readonly trace: AcquireTrace | undefined;
+  /** It belongs to no caller, but to callers that wait together. */
+  readonly fetcher?: Fetcher | undefined;
+}
+
+/** A change in place: what becomes of its answers. */
+export interface Change extends KeptToken {
+  /** The error where what is held has ended meanwhile: then all that Redis keeps of its token is released. */
+  ended(mayExecuteUntilMs: number): Error | undefined;
+  /** It was made: of what is held. */
+  granted(reply: AcquireReply & { granted: true }): HeldLock;
+  /** It can never be made: the error for the caller. */
+  refused(reason: 'deadlock' | 'gone'): Error;
+}
+
+/** Why it is not even tried. */
+export function refusalOf({ key, keys, settings, scope, store, mode }: Wanted): unknown {
+  if (scope.closed) return closedError(key);
+  if (settings.signal?.aborted) return abortReason(settings.signal); // H36
+  return forKey(store.refuses?.(keys, mode), key);
+}
+
+/** Whether nothing but a grant would end the wait. */
+export function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }: Settings): boolean {
+  return timeoutMs === Number.POSITIVE_INFINITY && maxRetries === Number.POSITIVE_INFINITY && signal === undefined;
+}
+
+/** The lock of the code that waits here, if that is in its own way. */
+export function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
+  if (change !== undefined) return undefined;
+  return enclosingLocks().find((held) => excludes(held, store, keys, mode));
+}
+
+/** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
+export function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
+  const { queued, lifetimeMs, minReplicas } = settings;
+  const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
+  return isQueued ? scope.queues(store) : undefined;
+}
+
+/** Where it waits together with others of its lock object; undefined: it goes its own way. */
+export function placeFor(wanted: Wanted, waiter: ShareWaiter): SharePosition | undefined {
+  const { keys, mode, scope, store } = wanted;
+  if (mode?.kind === 'exclusive') scope.sharing(store).close(keys as string);
+  const terms = memberTerms(wanted);
+  return terms && scope.sharing(store).position(terms, waiter);
+}
+
+/** What those have in common that this wait may be shared with; undefined: it goes its own way. */
+function memberTerms({ keys, settings, store, mode, change, fetcher }: Wanted): MemberTerms | undefined {
+  const { queued, lifetimeMs, minReplicas, fencing, owner } = settings;
+  const isShared = queued && lifetimeMs !== null && minReplicas === 0 && store.kind === 'redis';
+  if (!isShared || change !== undefined || fetcher !== undefined) return undefined;
+  if (mode === undefined || mode.kind === 'exclusive') return undefined;
+  return { key: keys as string, lifetimeMs, fencing, owner, mode };
+}
+
+/** What a grant is held as. */
+export function heldLock(wanted: Wanted, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
+  const { key, keys, kind, scope, settings, store } = wanted;
+  const shared = mode !== undefined && store.listen !== undefined;
+  const context = scope.context(settings, store, shared ? scope.queues(store)?.shared : source, kind);
+  return new HeldLock(grant, { key, keys, retries, context, mode });
+}
+
+interface GrantedAs {
+  readonly source: GrantSource | undefined;
+  readonly mode: Mode | undefined;
+  readonly retries: number;
+}
+
+export function timedOut(wanted: Wanted, how: string): LockTimeoutError {
+  const { key, settings } = wanted;
+  const message = `${describe(key)} was not free within ${settings.timeoutMs} ms (${how})`;
+  return new LockTimeoutError(message + ownFault(wanted), { key }); // H70b
+}
+
+/** Names what is in the way, where that is the caller's own. */
+function ownFault(wanted: Wanted): string {
+  const own = enclosingLock(wanted);
+  if (own !== undefined) {
+    return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
+  }
+  const { change, keys, mode, scope, store } = wanted;
+  const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
+  return near ? `: it is held by the caller's own lock object or function (fence ${near.fence})` : '';
+}
+
+export function deadlock(key: Key, own: HeldLock): LockDeadlockError {
+  const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
+  return new LockDeadlockError(message, { key });
+}
+
+export function tooMany(key: Key, attempts: number): TooManyLockAttemptsError {
+  const message = `Exceeded max retry count: ${describe(key)} is held by somebody else (attempts: ${attempts})`;
+  return new TooManyLockAttemptsError(message, { key, attempts });
+}
+
+/** What a wait rejects with that its signal has given up. */
+export function abortReason(signal: AbortSignal): unknown {
+  if (signal.reason instanceof Error) return signal.reason;
+  const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
+  return Object.assign(error, { name: 'AbortError', code: 'ABORT_ERR' });
+}

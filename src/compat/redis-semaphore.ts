@@ -1,0 +1,310 @@
+// redis-semaphore 5, over our stores: same names, options, errors and callbacks, and the same keys in Redis, so that old and new
+// processes exclude each other. What differs, and why, is in docs/migration.md.
+//
+// An identifier is what the key holds, as there, and stays the same for every acquire of one object. So an object asks for a
+// lock only while nothing else is under way under its identifier, and never takes its own lock for a new one.
+
+import { LockBackendError } from '../core/errors';
+import { lockKey } from '../core/keys';
+import type { RedisLike } from '../core/redis-like';
+import {
+  type AcquireRequest,
+  type Moment,
+  type Node,
+  now,
+  type ReleaseRequest,
+  type Store,
+  trustedMs,
+} from '../store/contract';
+import { Lock, type LockOptions } from './redis-semaphore/lock';
+import { acquirePermits, refreshPermits, releasePermits } from './redis-semaphore/permits';
+import { type Outcome, Turn, wakeNext } from './redis-semaphore/turns';
+import { commandTimeoutMs, connectIfLazy, nodeFor, type Place, placeOf } from './stores';
+
+export {
+  defaultTimeoutOptions,
+  type LockLostCallback,
+  type LockOptions,
+  LostLockError,
+  TimeoutError,
+  type TimeoutOptions,
+} from './redis-semaphore/lock';
+
+/** A client of Redis: ioredis, as with redis-semaphore, or any other that this library knows. */
+export type RedisClient = RedisLike;
+
+/** A lock of one holder. Its key is `mutex:<key>`. */
+export class Mutex extends Lock {
+  protected _kind = 'mutex';
+  protected _key: string;
+  protected _client: RedisClient;
+  #knownPlace: Place | undefined;
+
+  /** @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key. */
+  constructor(client: RedisClient, key: string, options?: LockOptions) {
+    super(options);
+    if (!client) throw new Error('"client" is required');
+    this._key = keyOf('mutex', key);
+    this._client = client;
+  }
+
+  protected async _refresh(): Promise<boolean> {
+    const { outcome } = await this.#store.extend({ ...this._extendRequest(this.#keys), commandTimeoutMs });
+    if (outcome === 'late') throw new LockBackendError(`${this._key} was refreshed too late`, { key: this._key });
+    return outcome === 'extended';
+  }
+
+  protected async _release(): Promise<void> {
+    const { _identifier: token, _isConfirmed: isConfirmed } = this;
+    await this.#place.direct.release({ keys: this.#keys, token, commandTimeoutMs, isConfirmed });
+    wakeNext(this._client, this._key, 1);
+  }
+
+  /** @internal */
+  _newTurn(): Turn {
+    return new Turn(this._client, this._key, this._kind === 'mutex');
+  }
+
+  /** @internal */
+  protected _connect(): void {
+    connectIfLazy(this._client);
+  }
+
+  /** @internal */
+  _ask(): Promise<Outcome> {
+    return this._oneByOne(this._mayBeOurs ? () => this.#askAnew() : () => this.#ask());
+  }
+
+  get #place(): Place {
+    this.#knownPlace ??= placeOf(this._client);
+    return this.#knownPlace;
+  }
+
+  get #store(): Store {
+    return this.#place.store;
+  }
+
+  get #keys(): string {
+    return this.#store.keyPrefix + this._key;
+  }
+
+  #ask(): Promise<Outcome> {
+    return this.#place.direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+  }
+
+  /** What is ours already is not granted again. */
+  async #askAnew(): Promise<Outcome> {
+    const { owned } = await this.#store.inspect(this.#keys, commandTimeoutMs, this._identifier);
+    return owned ? { granted: false } : this.#ask();
+  }
+}
+
+/** At most `limit` holders. Its key is `semaphore:<key>`. */
+export class Semaphore extends Mutex {
+  protected override _kind = 'semaphore';
+  protected _limit: number;
+
+  /** @throws {Error} no client, key or limit; `ERR_LOCK_OPTION` for an impossible key. */
+  constructor(client: RedisClient, key: string, limit: number, options?: LockOptions) {
+    super(client, key, options);
+    this._key = keyOf('semaphore', key);
+    this._limit = count('limit', limit);
+  }
+
+  /** What the holder has in the sorted set. */
+  protected get _members(): readonly string[] {
+    return [this._identifier];
+  }
+
+  protected override async _refresh(): Promise<boolean> {
+    return refreshPermits(this._client, this._key, this._members, this._acquireOptions.lockTimeout);
+  }
+
+  /** @internal */
+  override async _ask(): Promise<Outcome> {
+    const sent = now();
+    const { lockTimeout } = this._acquireOptions;
+    const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
+    return acquired ? { granted: true, fence: 0, sent } : { granted: false };
+  }
+
+  protected override async _release(): Promise<void> {
+    await releasePermits(this._client, this._key, this._members);
+    wakeNext(this._client, this._key, this._members.length);
+  }
+}
+
+/** At most `limit` permits out, of which each holder has `permits`. Its key is `semaphore:<key>`. */
+export class MultiSemaphore extends Semaphore {
+  protected override _kind = 'multi-semaphore';
+  protected _permits: number;
+
+  /** @throws {Error} no client, key, limit or permits; `ERR_LOCK_OPTION` for an impossible key. */
+  constructor(client: RedisClient, key: string, limit: number, permits: number, options?: LockOptions) {
+    super(client, key, limit, options);
+    this._permits = count('permits', permits);
+  }
+
+  protected override get _members(): readonly string[] {
+    return Array.from({ length: this._permits }, (_, n) => `${this._identifier}_${n}`);
+  }
+}
+
+/** A lock of one holder on a majority of independent servers. Its key there is `mutex:<key>`. */
+export class RedlockMutex extends Lock {
+  protected _kind = 'redlock-mutex';
+  protected _key: string;
+  protected _clients: RedisClient[];
+
+  /** @throws {Error} no clients or no key; `ERR_LOCK_OPTION` for an impossible key. */
+  constructor(clients: RedisClient[], key: string, options?: LockOptions) {
+    super(options);
+    if (!clients || !Array.isArray(clients)) throw new Error('"clients" array is required');
+    this._key = keyOf('mutex', key);
+    this._clients = clients;
+  }
+
+  /** Nodes that lost it get it again, and count from the next refresh on. Without a majority it is released everywhere. */
+  protected async _refresh(): Promise<boolean> {
+    const lost: Node[] = [];
+    const extended = await this.#count(async (node) => {
+      const request = { ...this._extendRequest(this.#keysOf(node)), commandTimeoutMs: this.#waitFor(1 / 4) };
+      const reply = await node.extend(request).catch(() => undefined);
+      // A node that is silent is not asked twice: the next refresh of the others must not come too late.
+      if (reply !== undefined && reply.outcome !== 'extended') lost.push(node);
+      return reply?.outcome === 'extended';
+    });
+    if (extended < this.#majority) {
+      await this._release();
+      return false;
+    }
+    await Promise.all(lost.map((node) => node.acquire(this.#requestTo(node)).catch(() => {})));
+    return true;
+  }
+
+  /** @internal */
+  _newTurn(): Turn {
+    return new Turn(this._clients, this._key, false);
+  }
+
+  /** @internal */
+  protected _connect(): void {
+    this._clients.forEach(connectIfLazy);
+  }
+
+  /** @internal */
+  _ask(): Promise<Outcome> {
+    return this._oneByOne(() => this.#ask());
+  }
+
+  protected async _release(): Promise<void> {
+    await this.#count(async (node) => {
+      await node.release(this.#releaseFrom(node)).catch(() => {});
+      return true;
+    });
+  }
+
+  get #nodes(): Node[] {
+    return this._clients.map(nodeFor);
+  }
+
+  get #majority(): number {
+    return Math.floor(this._clients.length / 2) + 1;
+  }
+
+  /** What a silent node may cost: far less than the lock lasts. A refresh waits longer: giving up too early loses the lock. */
+  get #nodeTimeoutMs(): number {
+    return this.#waitFor(1 / 8);
+  }
+
+  /** A share of lockTimeout, in ms. */
+  #waitFor(share: number): number {
+    return Math.min(commandTimeoutMs, Math.max(10, Math.floor(this._acquireOptions.lockTimeout * share)));
+  }
+
+  #keysOf(node: Node): string {
+    return node.keyPrefix + this._key;
+  }
+
+  #requestTo(node: Node): AcquireRequest {
+    return this._acquireRequest(this.#keysOf(node), this.#nodeTimeoutMs);
+  }
+
+  #releaseFrom(node: Node): ReleaseRequest {
+    return { keys: this.#keysOf(node), token: this._identifier, commandTimeoutMs: this.#nodeTimeoutMs };
+  }
+
+  async #count(each: (node: Node) => Promise<boolean>): Promise<number> {
+    const answers = await Promise.all(this.#nodes.map(each));
+    return answers.filter(Boolean).length;
+  }
+
+  async #ask(): Promise<Outcome> {
+    if (this._mayBeOurs && (await this.#isOurs())) return { granted: false };
+    const sent = now();
+    const fences = new Map<Node, number>();
+    const granted = await this.#count(async (node) => {
+      const reply = await node.acquire(this.#requestTo(node)).catch((error) => this._failed(error));
+      if (reply?.granted) fences.set(node, reply.fence);
+      return reply?.granted === true;
+    });
+    const fence = Math.max(0, ...fences.values());
+    if (granted >= this.#majority && (await this.#agree(fences, fence)) && this.#isInTime(sent)) {
+      return { granted: true, fence, sent };
+    }
+    await this._release();
+    return { granted: false };
+  }
+
+  async #isOurs(): Promise<boolean> {
+    const ours = await this.#count(async (node) => {
+      const state = await node
+        .inspect(this.#keysOf(node), this.#nodeTimeoutMs, this._identifier)
+        .catch(() => undefined);
+      return state?.owned === true;
+    });
+    return ours >= this.#majority;
+  }
+
+  /** Whether a majority will mint no fence any more that is not larger than ours. */
+  async #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
+    const agreed = await Promise.all(
+      Array.from(fences, ([node, minted]) => {
+        if (minted >= fence) return true;
+        return node.raise({ ...this.#releaseFrom(node), fence }).catch(() => false);
+      }),
+    );
+    return agreed.filter(Boolean).length >= this.#majority;
+  }
+
+  #isInTime(sent: Moment): boolean {
+    return now().monoMs - sent.monoMs < trustedMs(this._acquireOptions.lockTimeout);
+  }
+}
+
+const unsound =
+  'counting permits by majorities is unsound: with 3 nodes and a limit of 2, three holders can have two nodes each. ' +
+  'Use a Semaphore or MultiSemaphore on one Redis, or as many RedlockMutexes as there are permits';
+
+/** Not to be had: see the message that its constructor throws. */
+export class RedlockSemaphore {
+  /** @throws {Error} always: why, and what to use instead. */
+  constructor(..._: unknown[]) {
+    throw new Error(`${new.target.name}: ${unsound}`);
+  }
+}
+
+/** Not to be had: see the message that its constructor throws. */
+export class RedlockMultiSemaphore extends RedlockSemaphore {}
+
+function keyOf(kind: string, key: unknown): string {
+  if (!key) throw new Error('"key" is required');
+  if (typeof key !== 'string') throw new Error('"key" must be a string');
+  return lockKey(`${kind}:${key}`, '');
+}
+
+function count(name: string, value: unknown): number {
+  if (!value) throw new Error(`"${name}" is required`);
+  if (typeof value !== 'number') throw new Error(`"${name}" must be a number`);
+  return value;
+}

@@ -1,0 +1,325 @@
+// redlock 5.0.0-beta.2, over our leases and stores: same names, settings, errors and events, and the same keys in Redis, so that
+// old and new processes exclude each other. What differs, and why, is in docs/migration.md.
+//
+// Each operation is repeated by `settings` until it succeeds, and goes by the value of the lock: an attempt asks the store once.
+// With an only client, its answer is its vote; beside the word of several (a quorum) stands a ballot, on which each client's answer
+// is noted as it comes in. For one key of an only client, pauses are spent in its queue: what that grants is a lease.
+
+import { optionError } from '../core/errors';
+import { type Key, lockKeys } from '../core/keys';
+import { type Moment, now, trustedMs } from '../store/contract';
+import { Asking } from './redlock/asking';
+import {
+  type Attempt,
+  checkDuration,
+  driftMs,
+  ExecutionError,
+  pauseMs,
+  refuseScripts,
+  type Settings,
+} from './redlock/attempts';
+import {
+  type Ballot,
+  type Client,
+  type ClientExecutionResult,
+  type ExecutionResult,
+  type ExecutionStats,
+  type RedlockAbortSignal,
+  ResourceLockedError,
+} from './redlock/ballot';
+import type { Value } from './redlock/electorate';
+import { extendOnce, type Hold, leftMs, releaseOnce, sentOf, signalOf } from './redlock/held';
+import { yieldMs } from './redlock/queued';
+import { Renewal } from './redlock/renewal';
+import { after, Tenure } from './redlock/tenure';
+import { wakeFor } from './several';
+import { quit } from './stores';
+
+export {
+  type Client,
+  type ClientExecutionResult,
+  ExecutionError,
+  type ExecutionResult,
+  type ExecutionStats,
+  type RedlockAbortSignal,
+  ResourceLockedError,
+  type Settings,
+};
+
+/** What a Lock is held by; undefined for one that was made by hand. */
+let holdIn: (lock: Lock) => Hold | undefined;
+let keepIn: (lock: Lock, hold: Hold) => void;
+
+/** A lock that is held. `redlock.acquire` and `extend` make it; made by hand, it releases and extends what `value` holds. */
+export class Lock {
+  readonly redlock: Redlock;
+  readonly resources: string[];
+  /** What the keys hold in Redis. A secret: it is all that releasing the lock takes. */
+  readonly value: string;
+  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+  /** Ms of the epoch until which it is held; 0 after `release`, and after `extend`, whose result replaces it. */
+  expiration: number;
+  #hold: Hold | undefined;
+
+  static {
+    holdIn = (lock) => lock.#hold;
+    keepIn = (lock, hold) => {
+      lock.#hold = hold;
+    };
+  }
+
+  constructor(
+    redlock: Redlock,
+    resources: string[],
+    value: string,
+    attempts: ReadonlyArray<Promise<ExecutionStats>>,
+    expiration: number,
+  ) {
+    this.redlock = redlock;
+    this.resources = resources;
+    this.value = value;
+    this.attempts = attempts;
+    this.expiration = expiration;
+  }
+
+  /** The fencing token: larger with each grant, kept by `extend`. 0 in a lock that was made by hand. */
+  get fence(): number {
+    return holdOf(this).fence;
+  }
+
+  /** Aborts with a LockLostError when the lock may have ended; not when it is released. */
+  get signal(): AbortSignal {
+    return holdOf(this).signal;
+  }
+
+  /** As `redlock.release(lock)`. */
+  release(): Promise<ExecutionResult> {
+    return this.redlock.release(this);
+  }
+
+  /** As `redlock.extend(lock, duration)`. */
+  extend(duration: number): Promise<Lock> {
+    return this.redlock.extend(this, duration);
+  }
+}
+
+export class Redlock extends Asking {
+  /**
+   * @param clients  One or more, of independent servers.
+   * @param settings Default: those of `Settings`.
+   * @param scripts  Scripts of one's own are not taken.
+   * @throws {Error} no client.
+   * @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here, or a script.
+   */
+  constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
+    super(clients, settings);
+    refuseScripts(scripts);
+  }
+
+  /** Runs `quit()` on all clients. Locks that are held stay until their end. */
+  async quit(): Promise<void> {
+    await Promise.all([...this.clients].map(quit));
+  }
+
+  /**
+   * Locks all resources, or none.
+   *
+   * @param duration Ms; an integer, at least 1.
+   * @throws {ExecutionError} no majority in any attempt. Nothing is held, and what a minority granted is released.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible resource.
+   */
+  async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkDuration(duration);
+    const keys = this.#keysOf(resources);
+    const { attempts, result, call } = await this._ask(resources, keys, duration, settings);
+    if (typeof result === 'function')
+      return this.#lock(resources, result.token, attempts, result, sentOf(result, duration), duration, settings);
+    const { token, fence, sent } = result;
+    const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
+    tenure.keys = keys;
+    if (call.mayExecute) tenure.request = call;
+    return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
+  }
+
+  /**
+   * Releases all resources of a lock.
+   *
+   * @throws {ExecutionError} a majority says that they are not all its own any more, or could not be asked. It may be tried
+   *                          again; at worst they end by themselves.
+   */
+  async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
+    lock.expiration = 0;
+    const hold = holdOf(lock);
+    const release =
+      hold instanceof Tenure
+        ? this.#releaseValue(lock, hold)
+        : () => this._attemptAlone(lock.resources, () => releaseOnce(hold));
+    const first = await release();
+    if (typeof first.result !== 'number') return { attempts: [first.stats] };
+    const { attempts } = await this._repeat(settings, release, undefined, first);
+    return { attempts };
+  }
+
+  /**
+   * Lets a lock end `duration` ms from now. Resolves with the lock that replaces it, of the same value and fence.
+   *
+   * @throws {ExecutionError} it has ended, or no majority in any attempt: then the old lock is what it was.
+   */
+  async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkDuration(duration);
+    if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
+    const hold = holdOf(existing);
+    const endOf = (sent: Moment): Moment => this.#endOf(sent, duration, settings);
+    const { resources } = existing;
+    const extend =
+      hold instanceof Tenure
+        ? () =>
+            this.#attempt(resources, (ballot) =>
+              this._electorate.extend(this.#valueOf(existing, hold), hold, duration, endOf, ballot),
+            )
+        : () => this._attemptAlone(resources, () => extendOnce(hold, duration));
+    const { attempts, result } = await this._repeat(settings, extend);
+    existing.expiration = 0;
+    return this.#lock(resources, existing.value, attempts, hold, result, duration, settings);
+  }
+
+  /**
+   * Runs `routine` under a lock, which is extended while it runs, and released then.
+   *
+   * The routine's signal aborts, and its `error` says why, as soon as the lock may have ended: at the latest `duration` ms after
+   * Redis last answered.
+   *
+   * @throws what `routine` threw; ExecutionError when the lock could not be acquired, or was not ours any more at the end.
+   */
+  async using<T>(
+    resources: string[],
+    duration: number,
+    settings: Partial<Settings>,
+    routine?: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T>;
+  async using<T>(
+    resources: string[],
+    duration: number,
+    routine: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T>;
+  async using<T>(
+    resources: string[],
+    duration: number,
+    settingsOrRoutine?: Partial<Settings> | ((signal: RedlockAbortSignal) => Promise<T>),
+    optionalRoutine?: (signal: RedlockAbortSignal) => Promise<T>,
+  ): Promise<T> {
+    checkDuration(duration);
+    const given = typeof settingsOrRoutine === 'function' ? {} : settingsOrRoutine;
+    const settings = { ...this.settings, ...given };
+    const routine = optionalRoutine ?? settingsOrRoutine;
+    if (typeof routine !== 'function') throw new Error('INVARIANT: routine is not a function.');
+    if (settings.automaticExtensionThreshold > duration - 100) {
+      throw new Error(
+        'A lock `duration` must be at least 100ms greater than the `automaticExtensionThreshold` setting.',
+      );
+    }
+    const acquired = await this.acquire(resources, duration, given);
+    const hold = holdOf(acquired);
+    // The attempts to extend it that failed.
+    const failed: Promise<ExecutionStats>[] = [];
+    const signal = signalOf(hold, failed);
+    const renewal = new Renewal(acquired, {
+      thresholdMs: settings.automaticExtensionThreshold,
+      pauseMs: () => pauseMs(settings),
+      isHeld: () => leftMs(hold) > 0,
+      watch: () => hold instanceof Tenure && hold.watch(),
+      extend: (lock: Lock) =>
+        this.extend(lock, duration, { ...settings, retryCount: 0 }).catch((error) => {
+          if (error instanceof ExecutionError) failed.push(...error.attempts);
+          throw error;
+        }),
+    });
+    let failure: { error: unknown } | undefined;
+    try {
+      return await routine(signal);
+    } catch (error) {
+      failure = { error };
+      throw error;
+    } finally {
+      const extending = renewal.stop();
+      if (extending !== undefined) await extending;
+      await this.release(renewal.lock).catch((error) => {
+        throw failure === undefined ? error : Object.assign(error, { cause: failure.error });
+      });
+    }
+  }
+
+  #lock(
+    resources: string[],
+    value: string,
+    attempts: Promise<ExecutionStats>[],
+    hold: Hold,
+    sent: Moment,
+    duration: number,
+    settings: Partial<Settings> | undefined,
+  ): Lock {
+    const expiration = Math.floor(sent.wallMs) + duration - this.#driftMs(duration, settings);
+    const lock = new Lock(this, resources, value, attempts, expiration);
+    keepIn(lock, hold);
+    return lock;
+  }
+
+  #endOf(sent: Moment, duration: number, settings: Partial<Settings> | undefined): Moment {
+    return after(sent, Math.min(duration - this.#driftMs(duration, settings), trustedMs(duration)));
+  }
+
+  #driftMs(duration: number, settings: Partial<Settings> | undefined): number {
+    return driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
+  }
+
+  /** One attempt, with an only client or with several. */
+  #attempt<T extends object | true>(
+    resources: readonly string[],
+    ask: (ballot?: Ballot) => Promise<T | number>,
+  ): Promise<Attempt<T>> {
+    return this._isAlone ? this._attemptAlone(resources, ask) : this._attempt(resources, ask);
+  }
+
+  #releaseValue(lock: Lock, tenure: Tenure): () => Promise<Attempt<true>> {
+    tenure.release();
+    const value = this.#valueOf(lock, tenure);
+    const release = (ballot?: Ballot): Promise<true | number> => {
+      const released = this.#released(value, ballot);
+      // It would take the key that was freed just now.
+      return tenure.request === undefined ? released : released.finally(() => retract(tenure));
+    };
+    return () => this.#attempt(lock.resources, release);
+  }
+
+  async #released(value: Value, ballot: Ballot | undefined): Promise<true | number> {
+    const released = await this._electorate.release(value, yieldMs, ballot);
+    if (released === true && typeof value.keys !== 'string') wakeFor(this._electorate.store, value.keys);
+    return released;
+  }
+
+  #valueOf({ resources, value }: Lock, tenure: Tenure): Value {
+    const isConfirmed = this._isAlone && tenure.fence > 0 && tenure.request === undefined;
+    return { keys: tenure.keys ?? this.#keysOf(resources), token: value, isConfirmed };
+  }
+
+  #keysOf(resources: unknown): Key {
+    if (!Array.isArray(resources)) throw optionError('resources', 'an array of strings', resources);
+    return lockKeys(resources, this._electorate.store.keyPrefix);
+  }
+}
+
+export default Redlock;
+
+function retract({ request }: Tenure): void {
+  if (request?.mayExecute) request.retract();
+}
+
+/** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
+function holdOf(lock: Lock): Hold {
+  let hold = holdIn(lock);
+  if (hold === undefined) {
+    hold = new Tenure(lock.resources, 0, after(now(), lock.expiration - Date.now()));
+    keepIn(lock, hold);
+  }
+  return hold;
+}

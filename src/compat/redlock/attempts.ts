@@ -1,0 +1,196 @@
+// redlock's attempts: an operation is repeated until it succeeds, or its settings allow no more.
+import { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LockBackendError, optionError } from '../../core/errors';
+import { connectIfLazy } from '../stores';
+import { Ballot, type Client, type ExecutionStats, type Refusal } from './ballot';
+import { errorOf } from './electorate';
+
+export interface Settings {
+  /** Share of a duration that is not trusted, since clocks run at different rates. Default 0.01. */
+  readonly driftFactor: number;
+  /** Further attempts after the first; -1: without end. Default 10. */
+  readonly retryCount: number;
+  /** Pause in ms between two attempts. Default 200. */
+  readonly retryDelay: number;
+  /** By how many ms at most a pause is longer or shorter. Default 100. */
+  readonly retryJitter: number;
+  /** `using` extends when so many ms are left. Default 500. */
+  readonly automaticExtensionThreshold: number;
+}
+
+/** No majority in any attempt. Nothing is held after a failed acquire; a failed release may be tried again. */
+export class ExecutionError extends Error {
+  declare readonly message: string;
+  readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
+
+  constructor(message: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'ExecutionError';
+    this.attempts = attempts;
+  }
+}
+
+/** @internal */
+export const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
+
+/** @internal What became of one attempt; a number: it failed, and was applied to so many resources of an only client. */
+export interface Attempt<T extends object | true> {
+  readonly stats: Promise<ExecutionStats>;
+  readonly result: T | number;
+}
+
+const defaultSettings: Settings = Object.freeze({
+  driftFactor: 0.01,
+  retryCount: 10,
+  retryDelay: 200,
+  retryJitter: 100,
+  automaticExtensionThreshold: 500,
+});
+
+/** @internal The settings that are numbers, over the defaults. */
+export function withDefaults(given: Partial<Settings>): Settings {
+  const settings: Record<string, number> = { ...defaultSettings };
+  for (const name of Object.keys(defaultSettings) as (keyof Settings)[]) {
+    if (typeof given[name] === 'number') settings[name] = given[name];
+  }
+  return settings as unknown as Settings;
+}
+
+/** Redis expires with a precision of 1 ms; the other is redlock's own. */
+const leastDriftMs = 2;
+
+/** @internal So much of a duration is not trusted. */
+export function driftMs(durationMs: number, driftFactor: number): number {
+  return Math.round(driftFactor * durationMs) + leastDriftMs;
+}
+
+/** @internal The pause in ms before the next attempt. */
+export function pauseMs({ retryDelay, retryJitter }: Settings): number {
+  return Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter));
+}
+
+/** @internal @throws {TypeError} `ERR_LOCK_OPTION`: a script of one's own. */
+export function refuseScripts(scripts: object): void {
+  for (const name of ['acquireScript', 'extendScript', 'releaseScript']) {
+    const given = (scripts as Record<string, unknown>)[name];
+    if (given === undefined) continue;
+    throw optionError(name, 'no script: the scripts of this library mint fences and cannot be replaced', given);
+  }
+}
+
+/** @internal @throws {Error} no whole number of ms; an impossible one, as an ExecutionError. */
+export function checkDuration(duration: number): void {
+  if (Math.floor(duration) !== duration) throw new Error('Duration must be an integer value in milliseconds.');
+  if (duration >= 1 && duration <= Number.MAX_SAFE_INTEGER) return;
+  throw new ExecutionError(`Duration must be 1 to ${Number.MAX_SAFE_INTEGER} ms; got ${duration}.`, []);
+}
+
+/** What makes the attempts of redlock's operations. Its 'error' events tell of every vote against. */
+export abstract class Attempts extends EventEmitter {
+  readonly clients: Set<Client>;
+  readonly settings: Settings;
+  /** Of an only client it is always the same. */
+  #votesFor: Promise<ExecutionStats> | undefined;
+  /** By the number of resources. */
+  readonly #votesAgainst: Record<number, Refusal> = {};
+
+  constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
+    super();
+    // An 'error' event that nobody listens to would end the process.
+    this.on('error', () => {});
+    this.clients = new Set(clients);
+    if (this.clients.size === 0) throw new Error('Redlock must be instantiated with at least one redis client.');
+    this.settings = withDefaults(settings);
+  }
+
+  /** @internal Attempts, after one that was `made`, until one succeeds, or `settings` allow no more. @throws {ExecutionError} */
+  protected async _repeat<T extends object | true>(
+    given: Partial<Settings> | undefined,
+    attempt: () => Promise<Attempt<T>>,
+    pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
+    made?: Attempt<T>,
+  ): Promise<{ attempts: Promise<ExecutionStats>[]; result: T }> {
+    const first = made ?? (await attempt());
+    const attempts = [first.stats];
+    if (typeof first.result !== 'number') return { attempts, result: first.result };
+    const settings = { ...this.settings, ...given };
+    const most = settings.retryCount === -1 ? Number.POSITIVE_INFINITY : settings.retryCount + 1;
+    for (;;) {
+      if (!(attempts.length < most)) throw new ExecutionError(noQuorum, attempts);
+      const early = await pause(pauseMs(settings));
+      if (early !== undefined) {
+        attempts.push(this.#unanimous());
+        return { attempts, result: early };
+      }
+      const { stats, result } = await attempt();
+      attempts.push(stats);
+      if (typeof result !== 'number') return { attempts, result };
+    }
+  }
+
+  /** @internal One attempt, whose votes are cast on the ballot. */
+  protected async _attempt<T extends object | true>(
+    resources: readonly string[],
+    ask: (ballot: Ballot) => Promise<T | number>,
+  ): Promise<Attempt<T>> {
+    const ballot = new Ballot(this.clients, resources.length, (error) => this._tell(error));
+    for (const client of this.clients) connectIfLazy(client);
+    try {
+      return { stats: ballot.stats, result: await ask(ballot) };
+    } catch (error) {
+      if (!(error instanceof LockBackendError)) throw error;
+      return { stats: ballot.stats, result: 0 };
+    } finally {
+      ballot.close();
+    }
+  }
+
+  /** @internal One attempt with the only client, whose vote is its answer. */
+  protected async _attemptAlone<T extends object | true>(
+    resources: readonly string[],
+    ask: () => Promise<T | number>,
+  ): Promise<Attempt<T>> {
+    const [client] = this.clients as unknown as [Client];
+    connectIfLazy(client);
+    try {
+      const result = await ask();
+      if (typeof result !== 'number') return { stats: this.#unanimous(), result };
+      return this._refused(
+        result === 0 ? this._busy(resources) : Ballot.refused(this.clients, resources.length, result),
+      );
+    } catch (error) {
+      if (!(error instanceof LockBackendError)) throw error;
+      return this._refused(Ballot.refused(this.clients, resources.length, errorOf(error, client)));
+    }
+  }
+
+  /** @internal Of an only client it is always the same: an error for each attempt would be a quarter of what waiting costs. */
+  protected _busy({ length }: readonly string[]): Refusal {
+    this.#votesAgainst[length] ??= Ballot.refused(this.clients, length, 0);
+    return this.#votesAgainst[length];
+  }
+
+  /** @internal Tells of the vote against. */
+  protected _refused({ stats, error }: Refusal): { stats: Promise<ExecutionStats>; result: 0 } {
+    this._tell(error);
+    return { stats, result: 0 };
+  }
+
+  #unanimous(): Promise<ExecutionStats> {
+    this.#votesFor ??= Ballot.unanimous(this.clients);
+    return this.#votesFor;
+  }
+
+  /** @internal A listener that throws has no effect on the lock. */
+  protected _tell(error: Error): void {
+    // H9b
+    try {
+      this.emit('error', error);
+    } catch (thrown) {
+      process.nextTick(() => {
+        throw thrown;
+      });
+    }
+  }
+}

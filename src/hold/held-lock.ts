@@ -1,0 +1,359 @@
+// A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
+// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is released to where
+// its grant came from, whatever that is. All timers of a held lock end with it.
+import { forKey, LockLostError, type LossReason } from '../core/errors';
+import { type LockKind, warn } from '../core/events';
+import { describe, type Key, listOf } from '../core/keys';
+import type { Linked } from '../core/linked-list';
+import type { Settings } from '../core/options';
+import {
+  type Clock,
+  clockOf,
+  type GrantSource,
+  type Held,
+  type Mode,
+  type Moment,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Slot,
+  type Store,
+  yieldMs,
+} from '../store/contract';
+import { type Kept, Upkeep } from './keeper';
+import {
+  eventOf,
+  holdsAreObserved,
+  Observation,
+  type Observed,
+  tellChanged,
+  tellEnd,
+  tellLost,
+  tellRelease,
+} from './observation';
+import type { Granted, Member, Sharer } from './shared-member';
+import { type Validity, validFrom } from './validity';
+
+/** What held locks on the same terms have in common. One object for many: a held lock should not cost much. */
+export interface LeaseContext {
+  readonly settings: Settings;
+  readonly store: Store;
+  readonly source: GrantSource;
+  /** Of a mutex that is more than one. */
+  readonly kind: LockKind | undefined;
+  /** It ended: released with an answer, or lost. May be called again. */
+  readonly onEnd: (held: HeldLock) => void;
+}
+
+/** What a grant is of. */
+export interface GrantDetails {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly retries: number;
+  readonly context: LeaseContext;
+  /** Of a key that several may hold. */
+  readonly mode?: Mode | undefined;
+}
+
+/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
+class Particulars {
+  readonly key: Key | undefined;
+  readonly retries: number;
+  readonly mayExecuteUntilMs: number;
+  mode: Mode | undefined;
+  member: Member | undefined;
+  observation: Observation | undefined;
+
+  constructor(grant?: Granted, details?: GrantDetails) {
+    this.key = typeof details?.key === 'string' ? undefined : details?.key;
+    this.retries = details?.retries ?? 0;
+    this.mayExecuteUntilMs = grant?.mayExecuteUntilMs ?? 0;
+    this.mode = details?.mode;
+    this.member = grant?.member;
+  }
+}
+
+function isParticular({ mayExecuteUntilMs, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
+  return typeof key !== 'string' || retries > 0 || mayExecuteUntilMs > 0 || mode !== undefined || member !== undefined;
+}
+
+class Ending {
+  how: 'released' | 'lost';
+  loss: LockLostError | undefined;
+  releasing: Promise<boolean> | undefined;
+  /** A release was sent and got no answer: that the key is gone is then no loss. */
+  isUncertain = false;
+
+  constructor(how: 'released' | 'lost', releasing?: Promise<boolean>) {
+    this.how = how;
+    this.releasing = releasing;
+  }
+}
+
+/** @internal */
+export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
+  before: HeldLock | undefined;
+  after: HeldLock | undefined;
+  /** Another one where it has left a member that others share. */
+  token: string;
+  /** Another one after a change in place. */
+  fence: number;
+  readonly keys: Key;
+  readonly context: LeaseContext;
+  /** The slot whose job is done, which the release will say. Only of a job that runs once a slot: others have no such property. */
+  declare done: Slot | undefined;
+  #validity: Validity;
+  #particulars: Particulars | undefined;
+  #upkeep: Upkeep | undefined;
+  #ending: Ending | undefined;
+
+  constructor(grant: Granted, details: GrantDetails) {
+    this.token = grant.token;
+    this.fence = grant.fence;
+    this.keys = details.keys;
+    this.context = details.context;
+    this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
+    if (isParticular(grant, details)) this.#particulars = new Particulars(grant, details);
+    if (!this.isConfirmed) this.upkeep.confirm();
+  }
+
+  /** The key as it was given. */
+  get key(): Key {
+    const { store, settings } = this.context;
+    return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
+  }
+
+  get clock(): Clock {
+    return clockOf(this.context.store);
+  }
+
+  get retries(): number {
+    return this.#particulars?.retries ?? 0;
+  }
+
+  /** How it is held, where several may hold the key. */
+  get mode(): Mode | undefined {
+    return this.#particulars?.mode;
+  }
+
+  /** What it shares with other holders of this process; undefined: nothing. */
+  get member(): Member | undefined {
+    return this.#particulars?.member;
+  }
+
+  get ended(): boolean {
+    return this.#ending !== undefined;
+  }
+
+  /** What made it lost; undefined while held and after our own release. */
+  get loss(): LockLostError | undefined {
+    this.check();
+    return this.#ending?.loss;
+  }
+
+  get isConfirmed(): boolean {
+    return this.#validity.lifetimeMs !== 0;
+  }
+
+  /** Whether it is held for as long as its holder lives. */
+  get isEndless(): boolean {
+    return this.check() && (this.#upkeep?.isEndless === true || this.#validity.lifetimeMs === null);
+  }
+
+  /** Whether an extension that was asked for by hand may still take effect. */
+  get mayShorten(): boolean {
+    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+  }
+
+  get isLost(): boolean {
+    return this.#ending?.how === 'lost';
+  }
+
+  get signal(): AbortSignal {
+    this.check(); // H18d
+    return this.upkeep.signal;
+  }
+
+  get observation(): Observation | undefined {
+    return this.#particulars?.observation;
+  }
+
+  get sentMs(): number {
+    return this.#validity.sent.monoMs;
+  }
+
+  /** A caller holds it from now on: observers are notified, also of an end that nothing else would notice. */
+  begin(): void {
+    if (!holdsAreObserved()) return;
+    const observation = new Observation(this);
+    this.#ownParticulars.observation = observation;
+    if (observation.hold !== undefined) this.upkeep.watch();
+  }
+
+  held(): Held | undefined {
+    const { mode, member = this } = this;
+    return mode && { mode, fence: member.fence };
+  }
+
+  check(): boolean {
+    const isOver = this.#ending === undefined && this.leftMs() <= 0; // H14c
+    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    return this.#ending === undefined;
+  }
+
+  leftMs(): number {
+    return this.#validity.leftMs(this.clock);
+  }
+
+  remaining(): number {
+    if (this.#ending !== undefined) return 0;
+    if (this.leftMs() <= 0) this.#upkeep?.renewLate();
+    return Math.max(0, this.leftMs());
+  }
+
+  confirmed(): Moment | undefined {
+    const { sent, isCertain, lifetimeMs } = this.#validity;
+    const isSure = isCertain && !this.#upkeep?.isExtending && !this.#mayExecute(); // H83e
+    return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined; // H83f
+  }
+
+  confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
+    this.#validity = this.#validity.confirmed(sent, lifetimeMs, exact);
+    this.#upkeep?.moved();
+  }
+
+  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void {
+    this.#validity = this.#validity.uncertain(asked, lifetimeMs, untilMs);
+  }
+
+  parted(token: string, fence: number, sent: Moment): void {
+    Object.assign(this, { token, fence });
+    this.#particulars!.member = undefined;
+    this.confirm(sent, this.context.settings.lifetimeMs, false);
+  }
+
+  /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
+  changed(mode: Mode, fence: number): void {
+    this.#ownParticulars.mode = mode;
+    this.fence = fence;
+    tellChanged(this);
+  }
+
+  lose(reason: LossReason): void {
+    this.#ending = new Ending('lost');
+    this.#upkeep?.stop();
+    this.context.onEnd(this);
+    (this.member ?? this.context.source).lost(this);
+    noteLoss(this, this.#ending, reason);
+    this.#upkeep?.abort(this.#ending.loss!);
+  }
+
+  release(): Promise<boolean> {
+    if (this.#ending?.releasing !== undefined) return this.#ending.releasing; // H22
+    this.check();
+    this.#ending ??= new Ending('released');
+    this.#upkeep?.released();
+    const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
+    const reply = this.member === undefined ? send() : this.member.release(this, send);
+    const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
+    this.#ending.releasing = releasing;
+    return releasing;
+  }
+
+  /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
+  letGo(): void {
+    this.#upkeep?.letGo();
+    this.#ending = new Ending('released', Promise.resolve(false));
+    this.context.onEnd(this);
+    this.context.source.lost(this);
+    tellEnd(this, 'detached');
+  }
+
+  /** A release whose failure is published as a warning; the store tries it again, because no caller can. */
+  async releaseQuietly(): Promise<boolean | undefined> {
+    try {
+      return await this.release();
+    } catch (error) {
+      const message = `${describe(this.key)} could not be released; it is being tried again`;
+      warn({ ...eventOf(this), code: 'release-failed', message, error });
+      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs); // H24d
+      return undefined;
+    }
+  }
+
+  /** A change that was requested may be queued. */
+  releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? -1 : 0): ReleaseRequest {
+    const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
+    const { keys, done } = this;
+    const { token } = this.member ?? this;
+    const isConfirmed = ticket === 0 && !this.#mayExecute();
+    const held = this.held();
+    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
+  }
+
+  get #ownParticulars(): Particulars {
+    this.#particulars ??= new Particulars();
+    return this.#particulars;
+  }
+
+  /** Extensions, renewal and signal; made when first needed. */
+  get upkeep(): Upkeep {
+    this.#upkeep ??= new Upkeep(this);
+    return this.#upkeep;
+  }
+
+  #whenReleased(reply: Promise<ReleaseReply>): Promise<boolean> {
+    const releasing = reply.then(
+      (result) => {
+        // It would take the key that we have just freed.
+        if (this.#mayExecute()) this.#abandon(this.#particulars!.mayExecuteUntilMs);
+        return this.#released(result);
+      },
+      (error) => {
+        if (error.unknown) this.#ending!.isUncertain = true;
+        // Counts as handled; a caller that awaits it still sees it.
+        releasing.catch(() => {}); // H20
+        this.#ending!.releasing = undefined; // H24c
+        this.context.onEnd(this);
+        tellEnd(this, 'released');
+        throw forKey(error, this.key); // H55i
+      },
+    );
+    return releasing;
+  }
+
+  #released(reply: ReleaseReply): boolean {
+    const released = reply === 'released';
+    const ending = this.#ending!;
+    if (!released && ending.loss === undefined && !ending.isUncertain) noteLoss(this, ending, reply); // H23
+    this.context.onEnd(this);
+    tellRelease(this, released);
+    return released;
+  }
+
+  #abandon(untilMs: number): void {
+    void this.context.store.abandon(this.releaseRequest(-1), untilMs);
+  }
+
+  /** An attempt of ours whose reply was lost may still execute. */
+  #mayExecute(): boolean {
+    const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
+    return untilMs > 0 && untilMs > this.clock.nowMs();
+  }
+}
+
+function noteLoss(held: HeldLock, ending: Ending, reason: LossReason): void {
+  const { key } = held;
+  const message = `${describe(key)} may belong to somebody else now (${reason})`;
+  ending.loss = new LockLostError(message, { key, reason });
+  tellLost(held, reason);
+}
+
+/** Whether these keys cannot be had, in this mode, while `held` is held. */
+export function excludes(held: HeldLock, store: Store, keys: Key, mode: Mode | undefined): boolean {
+  const wanted = listOf(keys);
+  if (store !== held.context.store || !listOf(held.keys).some((key) => wanted.includes(key))) return false;
+  const ours = held.mode;
+  if (ours === undefined || mode === undefined) return true;
+  if (mode.kind === 'counted') return ours.permits + mode.permits > mode.most;
+  return ours.kind !== 'shared' || mode.kind !== 'shared' || ours.group !== mode.group;
+}

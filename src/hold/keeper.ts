@@ -1,0 +1,303 @@
+// Keeps a held lock alive, made when that is first needed: the one extension in flight, the renewal, the watch
+// over the end of the validity, and the signal that tells of its loss. No timer here keeps the process alive, and none runs
+// after `stop`.
+import { forKey, LockBackendError, type LockLostError, type LossReason } from '../core/errors';
+import { describe, type Key } from '../core/keys';
+import type { Settings } from '../core/options';
+import { setImmediate } from '../core/real-timers';
+import { type Clock, earlier, type Held, type Moment, now, type Store } from '../store/contract';
+import { type Observed, tellExtension } from './observation';
+import { Renewal, shortestMs, timerMs } from './renewal';
+import type { Member, Sharer } from './shared-member';
+
+/** A deadline noticed later than this was not noticed in time because the process did not run. */
+const stallMs = 50;
+/** The wall clock is checked this often where a timer watches over a held lock. */
+const wallCheckMs = 1000;
+
+/** What is looked after: a held lock. */
+export interface Kept extends Observed, Sharer {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
+  readonly clock: Clock;
+  /** Whether it was released or is known to be lost; the clocks are not read. */
+  readonly ended: boolean;
+  readonly isLost: boolean;
+  readonly loss: LockLostError | undefined;
+  /** False: it was granted by message, and that is not confirmed yet. */
+  readonly isConfirmed: boolean;
+  /** How it is held, where several may hold the key. */
+  held(): Held | undefined;
+  /** What it shares with others, and is extended together with them. */
+  readonly member: Member | undefined;
+  /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
+  confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
+  /** An extension, requested at `asked`, was not answered, and may still execute until `untilMs`. */
+  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
+  releaseQuietly(): Promise<unknown>;
+}
+
+interface Extension {
+  readonly lifetimeMs: number | null;
+  /** Set this end even if it is sooner. */
+  readonly exact: boolean;
+  readonly asked: Moment;
+  /** Monotonic ms after which it must change nothing. */
+  readonly validUntilMs: number;
+  readonly commandTimeoutMs: number;
+}
+
+export class Upkeep {
+  readonly #held: Kept;
+  #extending: Promise<boolean> | undefined;
+  /** Whether that one sets an end that was asked for by hand. */
+  #isExact = false;
+  #renewal: Renewal | undefined;
+  #watch: NodeJS.Timeout | undefined;
+  /** Runs out with the validity, unless the lock is released before. */
+  #overdue: NodeJS.Timeout | undefined;
+  /** The next attempt to confirm the grant is due then. */
+  #confirmation: NodeJS.Timeout | undefined;
+  #aborter: AbortController | undefined;
+
+  constructor(held: Kept) {
+    this.#held = held;
+  }
+
+  get isExtending(): boolean {
+    return this.#extending !== undefined;
+  }
+
+  /** Whether an extension is under way that may also shorten. */
+  get extendsExactly(): boolean {
+    return this.isExtending && this.#isExact;
+  }
+
+  /** Whether it is renewed without end. */
+  get isEndless(): boolean {
+    return this.#renewal?.isOn === true && this.#renewal.endsMs === Number.POSITIVE_INFINITY;
+  }
+
+  /** Aborts when the lock is lost; its timer runs from when it is first read. */
+  get signal(): AbortSignal {
+    if (this.#aborter === undefined) {
+      this.#aborter = new AbortController();
+      if (!this.#held.ended) this.#arm();
+      else if (this.#held.isLost) this.#aborter.abort(this.#held.loss);
+    }
+    return this.#aborter.signal;
+  }
+
+  /** Sets the end to `lifetimeMs` from now, even if it is sooner. */
+  async extend(lifetimeMs: number | null): Promise<boolean> {
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    this.#isExact = true;
+    return this.#alone(() => this.#extendExactly(lifetimeMs));
+  }
+
+  /** Leaves the member that it shares. No extension of that is in flight then, which would count for it afterwards. */
+  async part(): Promise<void> {
+    while (this.#extending !== undefined) await this.#extending.catch(() => {});
+    await this.#alone(() => part(this.#held));
+  }
+
+  /** Sets the end to the lease's own lifetime from now, unless it is later already. */
+  renew(commandTimeoutMs: number): Promise<boolean> {
+    const { lifetimeMs } = this.#held.context.settings;
+    const asked = now(this.#held.clock);
+    const validUntilMs = asked.monoMs + this.#held.leftMs();
+    this.#isExact = false;
+    return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
+  }
+
+  /**
+   * Confirms a grant by message, as often as it takes: an extension to the lease's own lifetime. No hand-off goes before that;
+   * "no longer ours" ends it as lost. At the end of the turn: a lock that is released before needs none.
+   */
+  confirm(): void {
+    setImmediate(() => this.#confirmNow());
+  }
+
+  #confirmNow(): void {
+    if (this.#held.isConfirmed || !this.#held.check()) return;
+    const leftMs = this.#held.leftMs();
+    const again = (): void => {
+      if (this.#held.ended) return;
+      this.#confirmation = this.#held.clock.later(() => this.confirm(), Math.max(shortestMs, leftMs / 20)).unref();
+    };
+    if (this.isExtending) return again();
+    const { commandTimeoutMs } = this.#held.context.settings;
+    const halfMs = Math.max(shortestMs, Math.floor(leftMs / 2));
+    this.renew(Math.min(commandTimeoutMs, halfMs)).then(() => this.#reschedule(), again);
+  }
+
+  /** It ends here, and goes on in Redis: a confirmation is sent, once more, whatever becomes of what is held here. */
+  letGo(): void {
+    this.released();
+    if (this.#held.isConfirmed) return;
+    const { keys, token, context, clock } = this.#held;
+    const { lifetimeMs, commandTimeoutMs } = context.settings;
+    const validUntilMs = clock.nowMs() + this.#held.leftMs();
+    const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs, begin: () => true };
+    context.store.extend(request).catch(() => {});
+  }
+
+  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
+  startRenewing(lease: object): void {
+    const { settings } = this.#held.context;
+    if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
+    this.#renewal = new Renewal(this, this.#held, lease, settings);
+    this.#held.context.store.renewed?.add(this.#held.keys, this.#held);
+    this.#arm();
+  }
+
+  /**
+   * Where no other process can have had it meanwhile, a renewal that comes late is as good as one in time; that of `maxHold`, as
+   * the last one in time. False: nothing is to be renewed. True: it was renewed, or found to be lost.
+   */
+  renewLate(): boolean {
+    const { keys, token, context, clock } = this.#held;
+    const { lifetimeMs, commandTimeoutMs } = context.settings;
+    const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
+    if (lifetimeMs === null || overMs >= lifetimeMs) return false;
+    // The clock first: what passes in between counts as late.
+    const nowMs = clock.nowMs();
+    const endedMs = nowMs + this.#held.leftMs();
+    const validUntilMs = nowMs + commandTimeoutMs;
+    const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), endedMs };
+    const renewedMs = Math.ceil(lifetimeMs - overMs);
+    const reply = context.store.extendNow!({ ...request, lifetimeMs: renewedMs, begin: () => true });
+    if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);
+    else this.#held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
+    return true;
+  }
+
+  /** Notices the end of the validity when it comes. What is known of that end stays as it would be without this. */
+  watch(): void {
+    if (this.#watch === undefined) this.#arm();
+  }
+
+  /** Runs `tell` when its lifetime has ended, and it was neither released nor detached. */
+  whenForgotten(tell: () => void): void {
+    const leftMs = this.#held.leftMs();
+    if (leftMs === Number.POSITIVE_INFINITY) return;
+    const check = (): void => {
+      if (this.#held.check()) this.whenForgotten(tell);
+      else if (this.#held.loss?.reason === 'expired') tell();
+    };
+    this.#overdue = this.#held.clock.later(check, timerMs(leftMs)).unref();
+  }
+
+  /** The end of the validity is another one. */
+  moved(): void {
+    if (this.#aborter !== undefined || this.#watch !== undefined) this.#arm();
+  }
+
+  /** Why the validity is over, although the lock was not released. */
+  reasonOfEnd(): LossReason {
+    // There it is no matter whether this process ran: its renewal had ended.
+    if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
+    // A timer watched over it, and yet it was not noticed in time: this process did not run.
+    const isKept = this.#aborter !== undefined || this.#renewal !== undefined;
+    if (isKept && this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
+    const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
+    if (renewal?.hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
+    return renewal === undefined ? 'expired' : 'stalled';
+  }
+
+  released(): void {
+    clearTimeout(this.#overdue);
+    this.stop();
+  }
+
+  stop(): void {
+    clearTimeout(this.#watch); // H16c
+    this.#watch = undefined;
+    clearTimeout(this.#confirmation);
+    if (this.#renewal === undefined) return;
+    this.#renewal.stop();
+    this.#held.context.store.renewed?.remove(this.#held.keys, this.#held);
+  }
+
+  abort(loss: LockLostError): void {
+    this.#aborter?.abort(loss);
+  }
+
+  /** Runs `work` as the one extension in flight. */
+  #alone(work: () => Promise<boolean>): Promise<boolean> {
+    const extending = work().finally(() => {
+      this.#extending = undefined;
+    });
+    this.#extending = extending;
+    return extending;
+  }
+
+  async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
+    const held = this.#held;
+    // A member that is shared has one end, its lifetime after the last extension.
+    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await part(held); // H84h
+    if (!held.check()) return false; // H13c
+    const { commandTimeoutMs } = held.context.settings;
+    const asked = now(this.#held.clock);
+    if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
+      // Redis may shorten it without our ever hearing so: it is held for no longer than that.
+      held.confirm(asked, lifetimeMs, true);
+      this.#reschedule();
+    }
+    // An end that was set by hand must not be set late, when a renewal may have set another.
+    const validUntilMs = asked.monoMs + Math.min(held.leftMs(), commandTimeoutMs);
+    const extended = await this.#extend({ lifetimeMs, exact: true, asked, validUntilMs, commandTimeoutMs });
+    if (extended) this.#reschedule();
+    return extended;
+  }
+
+  async #extend({ asked, ...extension }: Extension): Promise<boolean> {
+    const { key, keys, token, context } = this.#held;
+    const { lifetimeMs, exact, validUntilMs } = extension;
+    const begin = (): boolean => this.#held.check(); // H13d
+    const request = { ...extension, keys, token, held: this.#held.held(), begin };
+    const reply = await (this.#held.member ?? context.store).extend(request).catch((error) => {
+      if (exact && lifetimeMs !== null && error.unknown) this.#held.uncertain(asked, lifetimeMs, validUntilMs);
+      throw forKey(error, key); // H14b
+    });
+    // H22b
+    if (!this.#held.check()) {
+      // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
+      if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly(); // H13g
+      tellExtension(this.#held, false, lifetimeMs);
+      return false;
+    }
+    if (reply.outcome === 'late') {
+      throw new LockBackendError(`Redis ran the extension of ${describe(key)} too late`, { key });
+    }
+    // H45
+    if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
+    else this.#held.lose(reply.outcome); // H59c
+    const extended = reply.outcome === 'extended'; // H45b
+    tellExtension(this.#held, extended, lifetimeMs);
+    return extended;
+  }
+
+  #reschedule(): void {
+    if (this.#renewal?.isOn) this.#renewal.schedule();
+  }
+
+  /** Checks the end of the validity when it comes, and the wall clock before that. */
+  #arm(): void {
+    clearTimeout(this.#watch);
+    const leftMs = this.#held.leftMs();
+    if (leftMs === Number.POSITIVE_INFINITY) return;
+    const check = (): void => {
+      if (this.#held.check()) this.#arm();
+    };
+    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref(); // H18b
+  }
+}
+
+async function part(held: Kept): Promise<boolean> {
+  await held.member?.part(held).catch((error) => {
+    throw forKey(error, held.key);
+  });
+  return true;
+}

@@ -1,0 +1,280 @@
+// Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it
+// ends all of that and leaves nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
+import { LockClosedError, optionError } from '../core/errors';
+import type { LockKind } from '../core/events';
+import { describe, type Key, listOf } from '../core/keys';
+import { type Linked, LinkedList } from '../core/linked-list';
+import { longestTimerMs, type Settings } from '../core/options';
+import type { RedisLike } from '../core/redis-like';
+import { hashOf } from '../core/token';
+import { WeakList } from '../core/weak-list';
+import { type Entry, holdsOf, type Registry, registryOf, waitsOf } from '../inspect/registry';
+import { Sharing } from '../queue/groups';
+import { type Queues, queuesOf } from '../queue/queues';
+import { clockOf, type GrantSource, type Holder, type Mode, type ReleaseReply, type Store } from '../store/contract';
+import { storeOf } from '../store/open';
+import type { HeldLock, LeaseContext } from './held-lock';
+
+const smallestSweep = 64;
+
+/** A wait that can be ended from outside. */
+export interface Cancellable extends Linked<Cancellable> {
+  /** What it waits for. */
+  readonly awaited: Awaited;
+  giveUp(error: unknown): void;
+}
+
+export interface Awaited {
+  /** As it was given. */
+  readonly key: Key;
+  readonly keys: Key;
+  readonly mode: Mode | undefined;
+  readonly settings: Settings;
+  readonly store: Store;
+}
+
+const scopes = new WeakMap<LeaseContext, Scope>();
+const scopesOfStores = new WeakMap<Store, WeakList<Scope>>();
+
+/** The scope of what is held in a context. */
+export function scopeOf(context: LeaseContext): Scope {
+  return scopes.get(context)!;
+}
+
+export class Scope {
+  readonly #waiting = new LinkedList<Cancellable>();
+  readonly #held = new LinkedList<HeldLock>();
+  /** Not kept by us: a store goes with its client. */
+  readonly #stores = new WeakList<Store>();
+  readonly #queues = new WeakList<Queues>();
+  readonly #registries = new WeakList<Registry>();
+  readonly #storesOfClients = new WeakMap<object, Store>();
+  readonly #sharings = new WeakMap<Store, Sharing>();
+  /** The last one of each store. */
+  readonly #contexts = new WeakMap<Store, LeaseContext>();
+  #sweepAt = smallestSweep;
+  #closing: Promise<void> | undefined;
+  #onChange: (() => void) | undefined;
+  /** Since when what is held, or waits, does so: monotonic ms. Only where that is written down. */
+  readonly #since: WeakMap<object, number> | undefined;
+
+  /** @param registers What is held and waits here is written down, for those that list it. */
+  constructor(registers = false) {
+    if (registers) this.#since = new WeakMap();
+  }
+
+  get closed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
+  store(client: RedisLike | readonly RedisLike[] | undefined): Store {
+    if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
+    return this.#storesOfClients.get(client) ?? this.#join(client);
+  }
+
+  #join(client: RedisLike | readonly RedisLike[]): Store {
+    const store = storeOf(client);
+    if (!this.#stores.has(store)) {
+      this.#stores.add(store);
+      store.join();
+    }
+    this.#storesOfClients.set(client, store);
+    if (!scopesOfStores.has(store)) scopesOfStores.set(store, new WeakList());
+    scopesOfStores.get(store)!.add(this);
+    return store;
+  }
+
+  /** The queues of a store of this scope; undefined where waiting there means polling. */
+  queues(store: Store): Queues | undefined {
+    const queues = queuesOf(store);
+    if (queues !== undefined && !this.#queues.has(queues)) {
+      this.#queues.add(queues);
+      queues.wakeUps.join();
+      queues.onFreed ??= (key, hash) => loseFreed(store, key, hash);
+    }
+    return queues;
+  }
+
+  /** Where callers of this scope wait together for what several may hold. */
+  sharing(store: Store): Sharing {
+    let sharing = this.#sharings.get(store);
+    if (sharing === undefined) {
+      sharing = new Sharing(store);
+      this.#sharings.set(store, sharing);
+    }
+    return sharing;
+  }
+
+  /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */
+  context(settings: Settings, store: Store, source: GrantSource | undefined, kind?: LockKind): LeaseContext {
+    const last = this.#contexts.get(store);
+    if (last?.settings === settings && last.kind === kind && isFrom(last, source)) return last;
+    const onEnd = (held: HeldLock): void => this.#remove(held);
+    const context = { settings, store, source: source ?? new DirectGrants(store), kind, onEnd };
+    scopes.set(context, this);
+    this.#contexts.set(store, context);
+    return context;
+  }
+
+  add(held: HeldLock): void {
+    this.#held.add(held);
+    held.begin();
+    if (this.#since !== undefined) this.#changed(held, held.context.store);
+    if (this.#held.size >= this.#sweepAt) this.#sweep();
+  }
+
+  beginWait(wait: Cancellable): void {
+    this.#waiting.add(wait);
+    if (this.#since !== undefined) this.#changed(wait, wait.awaited.store);
+  }
+
+  endWait(wait: Cancellable): void {
+    this.#waiting.delete(wait);
+    if (this.#since !== undefined) registryOf(wait.awaited.store).changed();
+  }
+
+  holds(store: Store, offsetMs: number): Entry[] {
+    const entries: Entry[] = [];
+    for (const held of this.#held) {
+      const isHeld = held.context.store === store && !held.ended;
+      if (isHeld) entries.push(holdsOf(held, this.#since!.get(held)!, offsetMs));
+    }
+    return entries;
+  }
+
+  waits(store: Store, offsetMs: number): Entry[] {
+    return [...this.#waiting]
+      .filter(({ awaited }) => awaited.store === store)
+      .map((wait) => waitsOf(wait, wait.awaited, this.#since!.get(wait)!, offsetMs));
+  }
+
+  /** It is held, or waits, from now on. Its process can be notified that an operator took it away. */
+  #changed(one: object, store: Store): void {
+    this.#since!.set(one, clockOf(store).nowMs());
+    const registry = registryOf(store);
+    if (!this.#registries.has(registry)) {
+      this.#registries.add(registry);
+      registry.join(this);
+      this.queues(store)
+        ?.wakeUps.open('')
+        .catch(() => {});
+    }
+    registry.changed();
+  }
+
+  /** One of the locks held here that is as wanted. Checks them one by one: for a message, not for a decision. */
+  find(isWanted: (held: HeldLock) => boolean): HeldLock | undefined {
+    for (const held of this.#held) if (!held.ended && isWanted(held)) return held;
+    return undefined;
+  }
+
+  /**
+   * Refuses new calls, rejects waiters, awaits holders for `drainMs`, force-releases what is then left.
+   * Resolves when all is done; a second call awaits the first.
+   */
+  close(drainMs: number): Promise<void> {
+    this.#closing ??= this.#close(drainMs);
+    return this.#closing;
+  }
+
+  async #close(drainMs: number): Promise<void> {
+    // What follows has timers that keep no process alive; a caller waits for it now.
+    const awake = setInterval(() => {}, longestTimerMs);
+    try {
+      // Let `closed` be seen before anything reacts to the rejections.
+      await undefined;
+      for (const wait of [...this.#waiting]) wait.giveUp(closedError(wait.awaited.key));
+      await this.#drain(drainMs);
+      await Promise.all([...this.#held].map(forceRelease));
+      await Promise.all(this.#registries.all().map((registry) => registry.part(this)));
+      await Promise.all(this.#stores.all().map((store) => store.leave()));
+      for (const queues of this.#queues.all()) queues.wakeUps.part();
+    } finally {
+      clearInterval(awake);
+    }
+  }
+
+  async #drain(drainMs: number): Promise<void> {
+    const endMs = performance.now() + drainMs;
+    for (;;) {
+      this.#sweep();
+      const leftMs = endMs - performance.now();
+      if (this.#held.size === 0 || leftMs <= 0) return;
+      let waitMs = Math.min(leftMs, longestTimerMs);
+      // What is being released has no time left; its answer ends the wait below.
+      for (const held of this.#held) {
+        if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c
+      }
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, Math.ceil(waitMs));
+        this.#onChange = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      this.#onChange = undefined;
+    }
+  }
+
+  #remove(held: HeldLock): void {
+    this.#held.delete(held);
+    if (this.#since !== undefined) this.#reportEnd(held);
+    this.#onChange?.();
+  }
+
+  #reportEnd(held: HeldLock): void {
+    const registry = registryOf(held.context.store);
+    if (held.isLost && !this.closed) registry.lost(held);
+    registry.changed();
+  }
+
+  /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */
+  #sweep(): void {
+    for (const held of [...this.#held]) held.check();
+    this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
+  }
+}
+
+/** Of a call after `close()`, and of a wait that it ended. */
+export function closedError(key: Key): LockClosedError {
+  return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
+}
+
+/** An operator has taken a lock away. */
+function loseFreed(store: Store, key: string, hash: string): void {
+  const isFreed = (held: HeldLock): boolean =>
+    held.context.store === store && listOf(held.keys).includes(key) && hashOf(held.token) === hash;
+  for (const scope of scopesOfStores.get(store)?.all() ?? []) scope.find(isFreed)?.lose('taken');
+}
+
+/** Ends it although its holder did not: the signal says `closed`, the key is released. */
+async function forceRelease(held: HeldLock): Promise<void> {
+  if (held.check()) held.lose('closed');
+  await held.releaseQuietly();
+}
+
+function isFrom(context: LeaseContext, source: GrantSource | undefined): boolean {
+  return source === undefined ? context.source instanceof DirectGrants : context.source === source;
+}
+
+/** Where grants come from that no other caller of this process waited for. */
+class DirectGrants implements GrantSource {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
+    const request = held.releaseRequest();
+    try {
+      // What goes wrong here goes wrong again below, and is reported there.
+      return this.#store.releaseNow?.(request) ?? this.#store.release(request); // S19
+    } catch {
+      return this.#store.release(request);
+    }
+  }
+
+  lost(): void {}
+}

@@ -1,0 +1,35 @@
+// `withLock.free`: an operator takes a lock away from its holder.
+import { forKey, optionError } from '../core/errors';
+import { lockKey } from '../core/keys';
+import { flag, optionsOf, type Rule, type Settings } from '../core/options';
+import type { Scope } from '../hold/scope';
+
+/** Whom `withLock.free` takes a lock from: `id`, or `force`. */
+export interface FreeOptions {
+  /** The holder's, as `inspect` shows it: nothing is changed where another one has the lock meanwhile. */
+  id?: string | undefined;
+  /** All its holders, without an id. Default false. */
+  force?: boolean | undefined;
+}
+
+const rules: Readonly<Record<keyof FreeOptions, Rule>> = {
+  id: {
+    expected: 'the id of a holder, as inspect shows it: 8 hex digits',
+    kind: (value) => typeof value === 'string',
+    possible: (value: string) => /^[0-9a-f]{8}$/.test(value),
+  },
+  force: flag,
+};
+
+/** @internal */
+export async function freeLock(key: string, options: FreeOptions, base: Settings, scope: Scope): Promise<boolean> {
+  const { id, force } = optionsOf<FreeOptions>(options, rules);
+  if (id === undefined && force !== true) throw optionError('options', '`id`, or `force: true`', options);
+  const store = scope.store(base.redis);
+  const full = lockKey(key, store.keyPrefix + base.prefix);
+  try {
+    return await store.operator.free(full, force ? undefined : id, base.commandTimeoutMs);
+  } catch (error) {
+    throw forKey(error, key);
+  }
+}

@@ -1,0 +1,252 @@
+// What a process holds and waits for, written down for others (`register: true`): one key for each process and store, soon after
+// a change and every 2 s, with a TTL. Nothing is written while it neither holds nor waits. A record that would be so long that the
+// server is blocked by it is written in parts, each a record of its own under the id of the process and a number: of these
+// only those that changed are written again.
+//
+// Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
+import { hostname } from 'node:os';
+import { v4 as uuid } from 'uuid';
+import { type Key, listOf } from '../core/keys';
+import type { Settings } from '../core/options';
+import { idOf, ownerOf } from '../core/token';
+import type { HeldLock } from '../hold/held-lock';
+import { clockOf, type Mode, type Store } from '../store/contract';
+import type { Registration } from '../store/operator';
+import type { RegisteredLoss } from './process-record';
+
+/** From a change until it is written down. */
+const delayMs = 100;
+/** Written again after so many ms, changed or not; without that it is gone after the second. */
+const everyMs = 2000;
+const ttlMs = 6000;
+const commandTimeoutMs = 2000;
+/** Parts of a long record that are written together. */
+const partsAtOnce = 8;
+/** For how long losses are registered, and how many of them. */
+const lossMs = 3_600_000;
+const mostLosses = 100;
+/** Times of the store's clock are written anew when they are further off. */
+const mostDriftMs = 50;
+
+interface Asked {
+  readonly keys: Key;
+  readonly mode: Mode | undefined;
+  readonly settings: Pick<Settings, 'owner'>;
+}
+
+/** Whose locks are written down. `offsetMs`: the store's time less the monotonic one. */
+export interface Registered {
+  holds(store: Store, offsetMs: number): Entry[];
+  waits(store: Store, offsetMs: number): Entry[];
+}
+
+/** What is written of one held lock, or of one wait. */
+export interface Entry {
+  /** JSON of each of its keys, with commas. */
+  readonly text: string;
+  /** In which part of the record, by the remainder: always the same one. */
+  readonly place: number;
+}
+
+const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
+
+interface Written extends Entry {
+  readonly since: number;
+  readonly until?: number | null;
+  readonly token?: string;
+  readonly fence?: number;
+  readonly mode?: Mode | undefined;
+}
+
+/** As it was written last. Most of it is the same every time, and 100,000 texts take a fifth of a second to make. */
+const written = new WeakMap<object, Written>();
+let waits = 0;
+
+/** What is held under each key. */
+export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Entry {
+  const { clock, mode, token, fence } = held;
+  const leftMs = held.leftMs();
+  const last = written.get(held);
+  const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
+  // Two clocks say when it ends, and drift apart.
+  const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= mostDriftMs ? last!.until! : end;
+  const since = Math.round(sinceMs + offsetMs);
+  const isSame = last?.token === token && last.fence === fence && last.mode === mode;
+  if (isSame && last.since === since && last.until === until) return last;
+  const place = isSame ? last.place : Number.parseInt(idOf(token), 16);
+  const id = place.toString(16).padStart(8, '0');
+  const text = textOf(held.keys, mode, { fence, since, id, owner: ownerOf(token), permits: mode?.permits ?? 1, until });
+  const entry = { text, place, since, until, token, fence, mode };
+  written.set(held, entry);
+  return entry;
+}
+
+export function waitsOf(wait: object, { keys, mode, settings }: Asked, sinceMs: number, offsetMs: number): Entry {
+  const since = Math.round(sinceMs + offsetMs);
+  const last = written.get(wait);
+  if (last?.since === since) return last;
+  waits += 1;
+  const text = textOf(keys, mode, { since, owner: settings.owner ?? null, permits: mode?.permits ?? 1 });
+  const entry = { text, place: last?.place ?? waits, since };
+  written.set(wait, entry);
+  return entry;
+}
+
+function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
+  const kind = mode === undefined ? 'exclusive' : kinds[mode.kind];
+  return listOf(keys)
+    .map((key) => JSON.stringify({ key, kind, ...rest }))
+    .join();
+}
+
+/** The server is blocked for a fraction of a ms by reading, or writing, a part of this length. */
+const mostLength = 2 ** 18;
+
+/** Into how many parts so much is divided: a power of two, so that most entries stay where they are; fewer only when it is far less. */
+function partsFor(length: number, before: number): number {
+  let parts = before;
+  while (length / parts > mostLength) parts *= 2;
+  while (parts > 1 && length / parts < mostLength / 8) parts /= 2;
+  return parts;
+}
+
+function divided(entries: readonly Entry[], parts: number): string[] {
+  if (parts === 1) return [entries.map(({ text }) => text).join()];
+  const all: string[][] = Array.from({ length: parts }, () => []);
+  for (const { text, place } of entries) all[place % parts]!.push(text);
+  return all.map((texts) => texts.join());
+}
+
+const registries = new WeakMap<Store, Registry>();
+
+/** The registry of this process on a store. */
+export function registryOf(store: Store): Registry {
+  let registry = registries.get(store);
+  if (registry === undefined) {
+    registry = new Registry(store);
+    registries.set(store, registry);
+  }
+  return registry;
+}
+
+export class Registry {
+  readonly #id = uuid();
+  readonly #store: Store;
+  readonly #all = new Set<Registered>();
+  /** With the monotonic ms of each. */
+  readonly #lost: (Omit<RegisteredLoss, 'at'> & { atMs: number })[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #isSoon = false;
+  #offsetMs = 0;
+  /** What each part said that was written last; '': it is not there; undefined: what is there may be anything. */
+  #written: (string | undefined)[] = [];
+  #writing: Promise<void> | undefined;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  join(registered: Registered): void {
+    this.#all.add(registered);
+  }
+
+  /** Resolves once its locks are written down no more. */
+  async part(registered: Registered): Promise<void> {
+    this.#all.delete(registered);
+    this.#stop();
+    await this.#write();
+  }
+
+  /** What is held was lost. It is reported for as long as anything is written down. */
+  lost({ keys, token }: HeldLock): void {
+    const atMs = clockOf(this.#store).nowMs();
+    for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(token), atMs });
+    while (this.#lost.length > mostLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
+  }
+
+  /** Something is held, or waited for, or is no longer. */
+  changed(): void {
+    if (this.#isSoon) return;
+    this.#stop();
+    this.#isSoon = true;
+    this.#in(delayMs);
+  }
+
+  #in(ms: number): void {
+    this.#timer = setTimeout(() => {
+      this.#isSoon = false;
+      void this.#write();
+    }, ms).unref();
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#isSoon = false;
+  }
+
+  /** One at a time. */
+  async #write(): Promise<void> {
+    while (this.#writing !== undefined) await this.#writing;
+    this.#writing = this.#writeNow().catch(() => {});
+    await this.#writing;
+    this.#writing = undefined;
+    if (this.#isSoon || this.#written.length === 0) return;
+    this.#stop();
+    this.#in(everyMs);
+  }
+
+  async #writeNow(): Promise<void> {
+    const texts = this.#texts();
+    const before = this.#written;
+    const count = Math.max(texts.length, before.length);
+    // Where an entry moves to, it is before it is gone where it was.
+    const order = Array.from({ length: count }, (_, n) => (texts.length > before.length ? count - 1 - n : n));
+    this.#written = Array.from({ length: count }, (_, n) => before[n] ?? '');
+    for (let n = 0; n < count; n += partsAtOnce) {
+      await Promise.all(order.slice(n, n + partsAtOnce).map((part) => this.#writePart(part, texts[part] ?? '')));
+    }
+    this.#written.length = texts.length;
+  }
+
+  async #writePart(part: number, text: string): Promise<void> {
+    const before = this.#written[part];
+    if (text === '' && before === '') return;
+    this.#written[part] = undefined;
+    const registration = { id: part === 0 ? this.#id : `${this.#id}:${part}`, ttlMs };
+    const isSame = text === before;
+    const stays = await this.#register({ ...registration, text: isSame ? undefined : text });
+    if (!stays && isSame) await this.#register({ ...registration, text });
+    this.#written[part] = text;
+  }
+
+  #register(registration: Registration): Promise<boolean> {
+    return this.#store.operator.register(registration, commandTimeoutMs);
+  }
+
+  /** Of each part; none: nothing is held, nor waited for. A part without entries is not written, the first one always. */
+  #texts(): string[] {
+    const all = [...this.#all];
+    // What did not change should read the same.
+    const { offsetMs } = this.#store.operator;
+    if (Math.abs(offsetMs - this.#offsetMs) > mostDriftMs) this.#offsetMs = offsetMs;
+    const held = all.flatMap((each) => each.holds(this.#store, this.#offsetMs));
+    const waiting = all.flatMap((each) => each.waits(this.#store, this.#offsetMs));
+    if (held.length + waiting.length === 0) return [];
+    const length = [...held, ...waiting].reduce((sum, { text }) => sum + text.length, 0);
+    const parts = partsFor(length, Math.max(this.#written.length, 1));
+    const waits = divided(waiting, parts);
+    const head = JSON.stringify({ id: this.#id, host: hostname(), pid: process.pid }).slice(0, -1);
+    return divided(held, parts).map((holds, n) => {
+      if (n > 0 && holds === '' && waits[n] === '') return '';
+      return `${head},"held":[${holds}],"waiting":[${waits[n]}]${n === 0 ? this.#losses() : ''}}`;
+    });
+  }
+
+  #losses(): string {
+    const nowMs = clockOf(this.#store).nowMs();
+    const lost = this.#lost
+      .filter(({ atMs }) => nowMs - atMs < lossMs)
+      .map(({ key, id, atMs }) => ({ key, id, at: Math.round(atMs + this.#offsetMs) }));
+    return lost.length > 0 ? `,"lost":${JSON.stringify(lost)}` : '';
+  }
+}

@@ -1,0 +1,145 @@
+// Load once, for all callers: read, lock, read again, load, store, release. A caller that waits for the lock finds the value when
+// it is granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
+// compares the holder's token, so that a loader that was overtaken stores nothing. A loader that throws leaves nothing stored,
+// and the next caller loads.
+
+import { acquireLease, runUnder } from '../acquire/run';
+import { forKey, optionError } from '../core/errors';
+import { lockKey } from '../core/keys';
+import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from '../core/options';
+import type { Lease } from '../hold/lease';
+import type { Scope } from '../hold/scope';
+import { type Clock, clockOf, type Store } from '../store/contract';
+
+const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
+
+/** The text of a remembered `undefined`; no JSON text is empty. */
+const nothing = '';
+
+type Load<T> = (lease: Lease) => T | undefined | PromiseLike<T | undefined>;
+
+interface Loaded<T> {
+  readonly value: T | undefined;
+  /** As it is stored. */
+  readonly text: string;
+}
+
+/** The walks that are under way, by key: of one scope, and on one store, for what is kept there may be another's. */
+type Flights = Map<string, Promise<Loaded<unknown>>>;
+
+const flights = new WeakMap<Scope, WeakMap<Store, Flights>>();
+
+/** See `WithLock.cached`. */
+export async function cached<T>(
+  key: string,
+  options: unknown,
+  load: Load<T>,
+  base: Settings,
+  scope: Scope,
+): Promise<T | undefined> {
+  if (typeof load !== 'function') throw optionError('load', 'a function, as the last argument', load);
+  const [own, given] = takeOwn(options, ownRules);
+  const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
+  const settings = endless(settle(given, base));
+  const store = scope.store(settings.redis);
+  const full = lockKey(key, store.keyPrefix + settings.prefix); // H75b
+  const ours = flightsOf(scope, store);
+  const clock = clockOf(store);
+  const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
+
+  for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
+    const landed = await within(flight, settings.signal, endMs, clock).catch(() => undefined);
+    if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
+    // That walk came to nothing, and another caller's is next; or our own timeout is over, and the last read is our own.
+    if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
+  }
+  const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
+  ours.set(full, flight);
+  try {
+    return (await flight).value;
+  } finally {
+    if (ours.get(full) === flight) ours.delete(full);
+  }
+}
+
+async function walk<T>(
+  key: string,
+  full: string,
+  settings: Settings,
+  { ttl, emptyTtl }: { readonly ttl: number; readonly emptyTtl: number },
+  load: Load<T>,
+  scope: Scope,
+): Promise<Loaded<T>> {
+  const store = scope.store(settings.redis);
+  const { commandTimeoutMs } = settings;
+  const readStored = async (): Promise<Loaded<T> | undefined> => {
+    const text = await store.readValue(full, commandTimeoutMs).catch((error) => {
+      throw forKey(error, key);
+    });
+    return text === null ? undefined : parsed<T>(text);
+  };
+  const found = await readStored();
+  if (found !== undefined) return found;
+  const lease = await acquireLease(key, settings, scope, { autoExtend: true });
+  let loaded: Loaded<T> | undefined;
+  await runUnder(lease, async () => {
+    loaded = await readStored();
+    if (loaded !== undefined) return;
+    const value = await load(lease);
+    loaded = { value, text: value === undefined ? nothing : asJson(value) };
+    const ttlMs = value === undefined ? emptyTtl : ttl;
+    if (ttlMs === 0) return;
+    await store.writeValue({ key: full, token: lease.token, text: loaded.text, ttlMs, commandTimeoutMs });
+  }).catch((error) => {
+    // What was loaded is worth something, whatever became of the lock and of the cache.
+    if (loaded === undefined) throw error;
+  });
+  return loaded!;
+}
+
+/** What was stored; undefined, as if nothing were cached, for a text that is none of ours: the next value replaces it. */
+function parsed<T>(text: string): Loaded<T> | undefined {
+  if (text === nothing) return { value: undefined, text };
+  // H82f
+  try {
+    return { value: JSON.parse(text), text };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Waits for as long as it takes, unless the caller or the factory said how long. */
+function endless(settings: Settings): Settings {
+  if (settings.waitGiven) return settings;
+  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
+}
+
+function asJson(value: unknown): string {
+  const text = JSON.stringify(value);
+  if (text === undefined) throw new TypeError(`what was loaded cannot be kept as JSON: ${typeof value}`);
+  return text;
+}
+
+function flightsOf(scope: Scope, store: Store): Flights {
+  const byStore = flights.get(scope) ?? new WeakMap<Store, Flights>(); // H75
+  flights.set(scope, byStore);
+  const ours: Flights = byStore.get(store) ?? new Map();
+  byStore.set(store, ours);
+  return ours;
+}
+
+/** Rejects once the caller does not want to wait any more. */
+function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number, clock: Clock): Promise<T> {
+  if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
+  return new Promise((resolve, reject) => {
+    const over = (): void => reject(new Error('the wait is over'));
+    const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), longestTimerMs);
+    const timer = Number.isFinite(endMs) ? clock.later(over, leftMs) : undefined;
+    signal?.addEventListener('abort', over);
+    const end = (): void => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', over);
+    };
+    work.then(resolve, reject).then(end);
+  });
+}

@@ -1,0 +1,71 @@
+// A job once a slot, for all processes, by the server's clock alone: one request takes the lock unless the slot is done, and says
+// which slot it is. The mark of a done slot is a companion of the lock that ends with the slot. It is written with the grant
+// (at-most-once), or by the release after the job resolved, if the lock is then still ours (until-success).
+//
+// Invariant: no clock of ours decides anything. A timer that fires early or late finds the slot that it is at the server.
+
+import { runUnder, tryLease } from '../acquire/run';
+import { LockBackendError, optionError } from '../core/errors';
+import { describe, lockKey } from '../core/keys';
+import type { Slot } from '../core/lock-state';
+import { integer, type OnceOptions, type Rule, type Settings, settle, takeOwn } from '../core/options';
+import { heldLockOf, type Lease } from '../hold/lease';
+import type { Scope } from '../hold/scope';
+
+/** What `once` resolves to. */
+export type OnceResult<T> =
+  | { ran: true; slot: Slot; value: T }
+  /** `done`: the slot's job has run; `busy`: it runs now, or that of an earlier slot still does. */
+  | { ran: false; slot: Slot; reason: 'done' | 'busy' };
+
+const modes: readonly unknown[] = ['at-most-once', 'until-success'];
+const modeRule: Rule = {
+  expected: "'at-most-once' or 'until-success'",
+  kind: (value) => typeof value === 'string',
+  possible: (value) => modes.includes(value),
+};
+const ownRules = {
+  every: { ...integer(1000), expected: 'a whole number of milliseconds, at least 1000', required: true },
+  offset: { ...integer(Number.MIN_SAFE_INTEGER), expected: 'a whole number of milliseconds' },
+  mode: modeRule,
+};
+
+/** @internal See `WithLock.once`. */
+export async function once<T>(
+  key: string,
+  options: unknown,
+  fn: (lease: Lease, slot: Slot) => T | PromiseLike<T>,
+  base: Settings,
+  scope: Scope,
+): Promise<OnceResult<T>> {
+  if (typeof fn !== 'function') throw optionError('fn', 'a function, as the last argument', fn);
+  const [own, given] = takeOwn(options, ownRules);
+  const { every, offset = 0, mode = 'at-most-once' } = own as unknown as OnceOptions;
+  const settings = settle(given, base);
+  checkKey(key, settings, scope);
+
+  let slot: Slot | undefined;
+  let isDone = false;
+  const onSlot = (at: Slot, done: boolean): void => {
+    slot = at;
+    isDone = done;
+  };
+  const slots = { everyMs: every, offsetMs: offset, marks: mode === 'at-most-once' }; // H85e
+  const lease = await tryLease(key, settings, scope, { autoExtend: true, once: { slots, onSlot }, kind: 'once' }); // H85d
+  if (lease === null) return { ran: false, slot: slot!, reason: isDone ? 'done' : 'busy' };
+  const value = await runUnder(lease, async () => {
+    const result = await fn(lease, slot!);
+    if (!slots.marks) heldLockOf(lease).done = slot!;
+    return result;
+  });
+  return { ran: true, slot: slot!, value };
+}
+
+/** One key, on one Redis: the nodes of a quorum have clocks of their own, and no one of them can say which slot it is. */
+function checkKey(key: string, settings: Settings, scope: Scope): void {
+  const store = scope.store(settings.redis);
+  lockKey(key, store.keyPrefix + settings.prefix);
+  if (!store.isQuorum) return;
+  const message = `${describe(key)}: \`once\` cannot be had on a quorum, whose nodes have clocks of their own; use a single Redis`;
+  throw new LockBackendError(message, { key, retryable: false });
+}

@@ -1,0 +1,129 @@
+// One term of a leader: what its function is given. The term ends when its function has settled, or with the loss of the lock,
+// whichever comes first; its signal may abort long before, and the lock is then still held and renewed.
+//
+// The leader is written beside the lock, by the lock's own token: at the beginning, with each proclamation, and every 45 minutes.
+import { LockLostError, optionError } from '../core/errors';
+import { warn } from '../core/events';
+import { describe } from '../core/keys';
+import type { Rule } from '../core/options';
+import type { HeldLock } from '../hold/held-lock';
+import { eventOf } from '../hold/observation';
+import { timerMs } from '../hold/renewal';
+import { channelOf, keptMs, textOf } from './leaders';
+
+/** Text of an election, in bytes of UTF-8. */
+const mostBytes = 4096;
+/** It is kept for an hour beyond the lifetime: a quarter of that is left for writing it again. */
+const againMs = 2_700_000;
+
+/** @internal */
+export const valueRule: Rule = {
+  expected: `well-formed text of at most ${mostBytes} bytes`,
+  kind: (value) => typeof value === 'string',
+  possible: (value: string) => Buffer.byteLength(value) <= mostBytes && value.isWellFormed(),
+};
+
+/** What the function of a leader is given. */
+export interface Term {
+  /** The candidate that leads. */
+  readonly id: string;
+  /** The number of the term, larger with each one: the fencing token for what the leader writes to. */
+  readonly fence: number;
+  /** When the term began: ms of the epoch, by our own clock. */
+  readonly since: number;
+  /**
+   * Aborts when leading should end: with a LockLostError when the leadership may be lost (stop writing), or with the reason of
+   * the signal given to `lead`, or because of `resign()` or `close()`; then the lock is held and renewed until the function has settled.
+   */
+  readonly signal: AbortSignal;
+  /**
+   * Changes the value that `leader` and observers see.
+   *
+   * @param value Text of at most 4 KiB.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: no such text. Nothing changed.
+   * @throws {LockLostError} the term is over. Nothing changed.
+   * @throws {LockBackendError} no answer: it may be seen, or not.
+   */
+  proclaim(value: string): Promise<void>;
+}
+
+/** @internal */
+export class HeldTerm implements Term {
+  readonly id: string;
+  readonly since = Date.now();
+  readonly #held: HeldLock;
+  readonly #aborter = new AbortController();
+  #value: string;
+  #timer: NodeJS.Timeout | undefined;
+  #isOver = false;
+
+  constructor(held: HeldLock, id: string, value: string) {
+    this.#held = held;
+    this.id = id;
+    this.#value = value;
+    void this.#writeAndKeep();
+  }
+
+  get fence(): number {
+    return this.#held.fence;
+  }
+
+  get signal(): AbortSignal {
+    return this.#aborter.signal;
+  }
+
+  async proclaim(value: string): Promise<void> {
+    if (!valueRule.kind(value)) throw optionError('value', valueRule.expected, typeof value);
+    if (!valueRule.possible(value)) {
+      throw optionError('value', valueRule.expected, `${Buffer.byteLength(value)} bytes`, 'range');
+    }
+    if (this.#isOver || !this.#held.check()) throw this.#over();
+    this.#value = value;
+    if (!(await this.#write(this.#text()))) throw this.#over();
+  }
+
+  /** @internal Tells the function that leading should end. */
+  abort(reason: unknown): void {
+    this.#aborter.abort(reason);
+  }
+
+  /** @internal The function has settled: what is written down is taken back, in front of the release in the same tick. */
+  end(): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#write('').catch(() => {});
+  }
+
+  /** The beginning of a term does not wait for it. */
+  async #writeAndKeep(): Promise<void> {
+    const { lifetimeMs } = this.#held.context.settings;
+    const againInMs = await this.#write(this.#text()).then(
+      () => againMs,
+      (error) => {
+        const message = `who leads ${describe(this.#held.key)} could not be written down; it is being tried again`;
+        if (!this.#isOver) warn({ ...eventOf(this.#held), code: 'proclaim-failed', message, error });
+        return lifetimeMs! / 3;
+      },
+    );
+    if (this.#isOver || this.#held.ended) return;
+    this.#timer = setTimeout(() => void this.#writeAndKeep(), timerMs(againInMs)).unref();
+  }
+
+  #write(text: string): Promise<boolean> {
+    const { keys, token, context } = this.#held;
+    const key = keys as string;
+    const { commandTimeoutMs, lifetimeMs } = context.settings;
+    const ttlMs = lifetimeMs! + keptMs;
+    return context.store.proclaim({ key, token, text, ttlMs, channel: channelOf(key), commandTimeoutMs });
+  }
+
+  #text(): string {
+    const { id, fence: term, since } = this;
+    return textOf({ id, value: this.#value, term, since }, this.#held.token);
+  }
+
+  #over(): LockLostError {
+    const { key, loss } = this.#held;
+    return loss ?? new LockLostError(`this term of ${describe(key)} is over`, { key, reason: 'missing' });
+  }
+}

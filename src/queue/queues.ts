@@ -1,0 +1,211 @@
+// The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
+// here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
+// released at once.
+import { noLock, warn, warningsWanted } from '../core/events';
+import { newNonce, newToken } from '../core/token';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  clockOf,
+  type GrantSource,
+  type Holder,
+  type Moment,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Store,
+  yieldMs,
+} from '../store/contract';
+import { pollEveryMs } from '../store/embedded/mutex-queue';
+import {
+  type Answer,
+  type Entry,
+  Queue,
+  type QueueKey,
+  type QueuePort,
+  type ReleaseAndRequest,
+  type Waiter,
+  type WakeUp,
+} from './queue';
+import { type Alarm, SharedTimers } from './shared-timers';
+import { SharedGrants } from './shared-waiter';
+import { WakeUps } from './wake-ups';
+
+/** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
+const mostRequestsPerSecond = 1250;
+/**
+ * Its entries expire after twice as long without a request, but after 10 s at most: Redis accepts no deadline that is further away by its
+ * clock, which may be set. So there is time for one request that is lost to be made again before they do.
+ */
+const mostPollMs = 8000;
+
+const queuesOfStores = new WeakMap<Store, Queues>(); // H75c
+/** Stores of which it was said that they have no wake-ups. */
+const warned = new WeakSet<Store>();
+
+/** The queues of a store; undefined where it has no wake-ups, so that waiting means polling. */
+export function queuesOf(store: Store): Queues | undefined {
+  if (store.listen === undefined) {
+    if (warningsWanted() && !warned.has(store)) {
+      warned.add(store);
+      const message = 'waiting polls: this client (a pool, GLIDE) has no messages to give';
+      warn({ code: 'no-wake-ups', message, ...noLock(store.kind) });
+    }
+    return undefined;
+  }
+  let queues = queuesOfStores.get(store);
+  if (queues === undefined) {
+    queues = new Queues(store, store.listen);
+    queuesOfStores.set(store, queues);
+  }
+  return queues;
+}
+
+export class Queues implements QueuePort {
+  readonly wakeUps: WakeUps;
+  /** Where grants of keys that several may hold come from. */
+  readonly shared: GrantSource;
+  /** Called when an operator has taken a lock away: its key, and the SHA-1 of its holder's token. */
+  onFreed: ((key: string, hash: string) => void) | undefined;
+  readonly #store: Store;
+  readonly #timers: SharedTimers;
+  readonly #queues = new Map<string, Queue>();
+  /** The last queue used; skips building the map key. */
+  #last: Queue | undefined;
+  /** Queues whose entries are on their way, or in Redis's queue. */
+  readonly #entries = new Map<string, Queue>();
+  /** Entries that were given up, with what releases them. */
+  readonly #abandoned = new Map<string, ReleaseRequest>();
+
+  constructor(store: Store, listen: NonNullable<Store['listen']>) {
+    this.#store = store;
+    this.#timers = new SharedTimers(clockOf(store));
+    this.wakeUps = new WakeUps(listen, store.listensAlone === true, {
+      wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
+      freed: (key, hash) => this.onFreed?.(key, hash),
+      gap: () => {
+        for (const queue of this.#queues.values()) queue.gap();
+      },
+    });
+    this.shared = new SharedGrants(store, this.wakeUps);
+  }
+
+  queue(key: QueueKey): Queue {
+    if (this.#last !== undefined && isSame(this.#last.key, key)) return this.#last; // S17
+    const name = nameOf(key);
+    let queue = this.#queues.get(name);
+    if (queue === undefined) {
+      queue = new Queue(key, this);
+      this.#queues.set(name, queue);
+    }
+    this.#last = queue;
+    return queue;
+  }
+
+  empty(queue: Queue): void {
+    const name = nameOf(queue.key);
+    if (this.#queues.get(name) === queue) this.#queues.delete(name);
+    if (this.#last === queue) this.#last = undefined;
+  }
+
+  nowMs(): number {
+    return clockOf(this.#store).nowMs();
+  }
+
+  now(): Moment {
+    return now(clockOf(this.#store));
+  }
+
+  random(): number {
+    return Math.random();
+  }
+
+  setTimer(work: () => void, ms: number): Alarm {
+    return this.#timers.set(work, ms);
+  }
+
+  clearTimer(timer: unknown): void {
+    this.#timers.clear(timer as Alarm);
+  }
+
+  get leastPollMs(): number {
+    return Math.min((this.#entries.size * 1000) / mostRequestsPerSecond, mostPollMs);
+  }
+
+  newEntry(owner: string | undefined): Entry {
+    const id = this.wakeUps.newId();
+    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
+  }
+
+  newNonce(): string {
+    return newNonce();
+  }
+
+  request(queue: Queue, entry: Entry, commandTimeoutMs: number, { resolve, reject }: Answer<AcquireReply>): void {
+    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(resolve, reject);
+  }
+
+  release(held: Holder, { resolve, reject }: Answer<ReleaseReply>): void {
+    this.#store.release(held.releaseRequest()).then(resolve, reject);
+  }
+
+  releaseAndRequest(
+    queue: Queue,
+    token: string,
+    entry: Entry,
+    waiter: Waiter,
+    answer: Answer<ReleaseAndRequest>,
+  ): void {
+    const { commandTimeoutMs, retryTimeoutMs } = waiter;
+    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
+    const request = this.#requestOf(queue, entry, commandTimeoutMs);
+    this.#store
+      .releaseAndAcquire(release, request)
+      .then(([result, next]) => answer.resolve({ result, next }), answer.reject);
+  }
+
+  granted(entry: Entry): void {
+    this.#entries.delete(entry.id);
+  }
+
+  abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: Entry, commandTimeoutMs: number): void {
+    const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || -1 };
+    this.#entries.delete(id);
+    this.#abandoned.set(id, request);
+    void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
+  }
+
+  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: Entry, commandTimeoutMs: number): AcquireRequest {
+    const { key, lifetimeMs, fencing } = queue.key;
+    this.#entries.set(id, queue);
+    const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;
+    return {
+      keys: key,
+      token,
+      lifetimeMs,
+      fencing,
+      fences,
+      minReplicas: 0,
+      commandTimeoutMs,
+      // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
+      begin: () => !this.#abandoned.has(id),
+      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, silenceMs },
+    };
+  }
+
+  #wake(id: string, key: string, wakeUp: WakeUp): void {
+    const queue = this.#entries.get(id);
+    if (queue?.key.key === key && queue.wake(id, wakeUp)) return;
+    const request = this.#abandoned.get(id);
+    if (request !== undefined) this.#store.release(request).catch(() => {}); // H83g
+  }
+}
+
+function isSame(one: QueueKey, other: QueueKey): boolean {
+  const { key, lifetimeMs, fencing, owner } = other;
+  return one.key === key && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H75d
+}
+
+function nameOf({ key, lifetimeMs, fencing, owner }: QueueKey): string {
+  return `${lifetimeMs} ${fencing} ${owner?.length} ${owner} ${key}`; // H75e
+}

@@ -1,0 +1,262 @@
+// Readers of one process that share a member. The first one fetches it: one entry in Redis's queue, one holder there. Those that
+// come within the window join it, before the grant or after; the last one that leaves releases it. Its end is one lifetime after the
+// last extension, which counts for all of them; what wants another end, or to write, gets a member of its own first.
+//
+// Invariant: no reader joins a member that is being released, that was lost, or whose window has closed; each has a validity of its
+// own, which never ends later than what Redis confirmed for the member.
+import type { LockBackendError, LossReason } from '../core/errors';
+import { LinkedList } from '../core/linked-list';
+import { newToken } from '../core/token';
+import type { Member, Sharer } from '../hold/shared-member';
+import {
+  type ExtendReply,
+  type ExtendRequest,
+  type Grant,
+  type Held,
+  type Moment,
+  type ReleaseReply,
+  trustedMs,
+} from '../store/contract';
+import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } from './group';
+
+/**
+ * So long after the first of them came, and again after the grant, others join; at most a third of the lifetime. While the first
+ * request has no answer, it is too early to be queued behind anybody: then they join, too.
+ */
+export const windowMs = 2;
+/** The same after a grant that they had to wait for: a turn of readers, between two writers. */
+export const turnMs = 6;
+/** So many join before the grant, and again after it. */
+export const mostJoins = 64; // S27
+
+/** Readers that wait for one member, or have it. */
+export class Readers implements Place, Fetcher {
+  readonly terms: MemberTerms;
+  readonly #port: MemberPort;
+  readonly #positions = new LinkedList<SharePosition>();
+  readonly #startedMs: number;
+  #fetch: Fetch | undefined;
+  #member: ReadersMember | undefined;
+  #joinsLeft = mostJoins;
+  #hasWaited = false;
+  #isClosed = false;
+
+  constructor(terms: MemberTerms, port: MemberPort) {
+    this.terms = terms;
+    this.#port = port;
+    this.#startedMs = port.nowMs();
+  }
+
+  accepts(): boolean {
+    if (this.#isClosed) return false;
+    if (this.#member !== undefined) return this.#member.isOpen;
+    const isOpen = !this.#hasWaited || this.#port.nowMs() - this.#startedMs < windowOf(this.terms, windowMs);
+    return isOpen && this.#joinsLeft > 0;
+  }
+
+  join(position: SharePosition): void {
+    if (this.#member !== undefined) return this.#member.join(position);
+    this.#joinsLeft -= 1;
+    this.#positions.add(position);
+    this.#fetch ??= position.waiter.fetch(this);
+  }
+
+  leave(position: SharePosition): void {
+    if (!this.#positions.delete(position) || this.#positions.size > 0) return;
+    this.#isClosed = true;
+    const fetch = this.#fetch;
+    this.#fetch = undefined;
+    fetch?.giveUp(undefined);
+  }
+
+  /**
+   * A writer of this process waits, or others want the key on other terms. Those that had to wait have their turn all the same: what
+   * was granted to them stays open for its window, as it does where the writer waits in another process.
+   */
+  close(): void {
+    this.#isClosed ||= this.#member === undefined || !this.#hasWaited;
+  }
+
+  granted(fetch: Fetch, grant: Grant): void {
+    if (fetch !== this.#fetch) return;
+    this.#fetch = undefined;
+    const first = this.#positions.first!;
+    // An attempt of its token may still execute: its release has to be seen to, by one holder alone.
+    if (grant.mayExecuteUntilMs > 0) {
+      this.#positions.delete(first);
+      first.waiter.granted(grant);
+      this.#fetch = this.#positions.first?.waiter.fetch(this);
+      return;
+    }
+    this.#member = new ReadersMember(grant, this.terms, this.#port);
+    for (let each = this.#positions.first; each !== undefined; each = this.#positions.first) {
+      this.#positions.delete(each);
+      this.#member.give(each);
+    }
+    this.#member.open(this.#hasWaited ? turnMs : windowMs);
+  }
+
+  failed(fetch: Fetch, error: LockBackendError): void {
+    if (fetch !== this.#fetch) return;
+    this.#fetch = undefined;
+    this.#isClosed = true;
+    for (let each = this.#positions.first; each !== undefined; each = this.#positions.first) {
+      this.#positions.delete(each);
+      each.waiter.failed(error);
+    }
+  }
+
+  busy(error: LockBackendError | undefined): void {
+    this.#hasWaited = true;
+    for (const position of this.#positions) {
+      position.hasWaited ||= error === undefined;
+      position.waiter.troubled(error);
+    }
+  }
+}
+
+function windowOf({ lifetimeMs }: MemberTerms, mostMs: number): number {
+  return Math.min(mostMs, lifetimeMs / 3);
+}
+
+export class ReadersMember implements Member {
+  readonly token: string;
+  readonly fence: number;
+  readonly #terms: MemberTerms;
+  readonly #port: MemberPort;
+  readonly #holders = new Set<Sharer>();
+  #closesMs = 0;
+  /** Before the send of what Redis last confirmed. */
+  #sent: Moment;
+  #joinsLeft = mostJoins;
+  #isClosed = false;
+  /** Tokens that one that parts cannot have. */
+  readonly #spent: Set<string>;
+  /** The extension that has not been sent yet. */
+  #extension: Promise<ExtendReply> | undefined;
+
+  constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort) {
+    this.token = token;
+    this.fence = fence;
+    this.#terms = terms;
+    this.#port = port;
+    this.#sent = sent;
+    this.#spent = new Set([token]);
+  }
+
+  /** The first of them have it, which takes many of them a while: from now on others join. */
+  open(forMs: number): void {
+    const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
+    this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms, forMs), thirdMs);
+  }
+
+  get isOpen(): boolean {
+    return !this.#isClosed && this.#joinsLeft > 0 && this.#port.nowMs() < this.#closesMs;
+  }
+
+  join(position: SharePosition): void {
+    this.#joinsLeft -= 1; // H84b
+    this.give(position);
+  }
+
+  /** It is held by one more, under a token of its own. */
+  give({ waiter }: SharePosition): void {
+    const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
+    const grant = { token, fence: this.fence, sent: this.#sent, mayExecuteUntilMs: 0, member: this }; // H84d
+    this.#holders.add(waiter.granted(grant) as Sharer);
+  }
+
+  release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
+    const wasHeld = this.#holders.delete(held);
+    // One that was dropped is noticed here.
+    for (const other of this.#holders) if (other.check()) return wasHeld ? 'released' : 'missing'; // H84
+    this.#isClosed = true; // H84e
+    return send();
+  }
+
+  lost(held: Sharer): void {
+    this.#holders.delete(held);
+    this.#isClosed ||= this.#holders.size === 0; // H84f
+  }
+
+  /** All that ask in one turn are served by one extension. */
+  extend({ commandTimeoutMs }: ExtendRequest): Promise<ExtendReply> {
+    if (this.#extension === undefined) {
+      const extension = this.#extend(commandTimeoutMs).finally(() => this.#sentOut(extension));
+      this.#extension = extension;
+    }
+    return this.#extension;
+  }
+
+  async #extend(commandTimeoutMs: number): Promise<ExtendReply> {
+    const { key, lifetimeMs } = this.#terms;
+    const begin = (): boolean => {
+      this.#sentOut(this.#extension);
+      return this.#holders.size > 0;
+    };
+    const validUntilMs = this.#sent.monoMs + trustedMs(lifetimeMs);
+    const terms = { keys: key, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
+    const reply = await this.#port.extend({ ...terms, token: this.token, held: this.#held, begin });
+    if (reply.outcome === 'extended') this.#extended(reply.sent);
+    else if (reply.outcome !== 'late') this.#lose(reply.outcome);
+    return reply;
+  }
+
+  /** What is asked for from now on comes too late for this one. */
+  #sentOut(extension: Promise<ExtendReply> | undefined): void {
+    if (this.#extension === extension) this.#extension = undefined;
+  }
+
+  async part(held: Sharer): Promise<void> {
+    if (!this.#holders.has(held)) return;
+    if (this.#holders.size > 1) return this.#admit(held);
+    this.#isClosed = true;
+    this.#holders.delete(held);
+    held.parted(this.token, this.fence, this.#sent);
+  }
+
+  /** A member for one that parts: beside this one there is room, even while others wait. */
+  async #admit(held: Sharer): Promise<void> {
+    const { key, lifetimeMs, fencing, owner, mode } = this.#terms;
+    // The token of this member stays with those that stay; one that was abandoned is never used again.
+    const token = this.#spent.has(held.token) ? newToken(owner) : held.token;
+    this.#spent.add(token);
+    const { commandTimeoutMs } = held.releaseRequest();
+    const beside = { token: this.token, held: this.#held };
+    const begin = (): boolean => this.#holders.has(held);
+    const request = { keys: key, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
+    const untilMs = this.#port.nowMs() + commandTimeoutMs;
+    const abandon = (which: string): void => this.#abandon(which, commandTimeoutMs, untilMs);
+    const reply = await this.#port.acquire(request).catch((error) => {
+      abandon(token);
+      throw error;
+    });
+    if (!reply.granted) return this.#lose('missing'); // there was no such member any more
+    // It was released or lost meanwhile.
+    if (!this.#holders.delete(held)) return abandon(token);
+    held.parted(token, reply.fence, reply.sent);
+    if (this.#holders.size > 0) return;
+    this.#isClosed = true;
+    abandon(this.token);
+  }
+
+  #extended(sent: Moment): void {
+    this.#sent = sent;
+    for (const held of [...this.#holders]) held.check();
+  }
+
+  /** The loss of the member is that of all that have it. */
+  #lose(reason: LossReason): void {
+    this.#isClosed = true;
+    for (const held of [...this.#holders]) if (held.check()) held.lose(reason); // H84g
+  }
+
+  get #held(): Held {
+    return { mode: this.#terms.mode, fence: this.fence };
+  }
+
+  #abandon(token: string, commandTimeoutMs: number, untilMs: number): void {
+    const { key, mode } = this.#terms;
+    this.#port.abandon({ keys: key, token, commandTimeoutMs, held: { mode, fence: -1 } }, untilMs);
+  }
+}

@@ -1,0 +1,70 @@
+// The timers of many queues as few. What is due soon is called when it is due. What is due later is called with all else of its
+// twentieth of a second, up to that much early: then the requests of thousands of queues leave in full batches, and a queue at
+// rest keeps a link in a list instead of a timer.
+import type { Clock } from '../core/clock';
+import { type Linked, LinkedList } from '../core/linked-list';
+
+/** Later than this is not soon. */
+const soonMs = 250;
+const gridMs = 50;
+
+/** What is to be called, until it was. */
+export interface Alarm extends Linked<Alarm> {
+  readonly slot: Slot;
+  readonly work: () => void;
+}
+
+interface Slot {
+  readonly dueMs: number;
+  readonly alarms: LinkedList<Alarm>;
+  readonly timer: NodeJS.Timeout;
+}
+
+export class SharedTimers {
+  readonly #clock: Clock;
+  /** By the monotonic ms at which they are due. */
+  readonly #slots = new Map<number, Slot>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Calls `work` in `ms`. */
+  set(work: () => void, ms: number): Alarm {
+    const exactMs = this.#clock.nowMs() + ms;
+    const dueMs = ms < soonMs ? Math.ceil(exactMs) : Math.floor(exactMs / gridMs) * gridMs; // S26
+    const slot = this.#slot(dueMs);
+    const alarm = { slot, work, before: undefined, after: undefined };
+    slot.alarms.add(alarm);
+    return alarm;
+  }
+
+  /** It is not called any more. */
+  clear(alarm: Alarm): void {
+    const { slot } = alarm;
+    if (!slot.alarms.delete(alarm) || slot.alarms.size > 0) return;
+    clearTimeout(slot.timer);
+    // While it is being called, there may be another one of the same time.
+    if (this.#slots.get(slot.dueMs) === slot) this.#slots.delete(slot.dueMs);
+  }
+
+  #slot(dueMs: number): Slot {
+    let slot = this.#slots.get(dueMs);
+    if (slot === undefined) {
+      const timer = this.#clock.later(() => this.#ring(dueMs), dueMs - this.#clock.nowMs());
+      slot = { dueMs, alarms: new LinkedList(), timer };
+      this.#slots.set(dueMs, slot);
+    }
+    return slot;
+  }
+
+  #ring(dueMs: number): void {
+    const { alarms } = this.#slots.get(dueMs)!;
+    // What is set meanwhile is in another slot.
+    this.#slots.delete(dueMs);
+    for (let alarm = alarms.first; alarm !== undefined; alarm = alarms.first) {
+      alarms.delete(alarm);
+      alarm.work();
+    }
+  }
+}

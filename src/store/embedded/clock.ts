@@ -1,0 +1,115 @@
+// The clock that all processes of this host share: microseconds since its kernel started, sleep included, which nobody can set.
+//
+// `process.hrtime` is that clock in Node, but counts from each process's own start in Bun and Deno. What all of them can read
+// is /proc/uptime, in ticks of 10 ms. So each process counts by its own fine clock, and each reading of the coarse one bounds
+// the difference of the two: from below by the tick that was read, from above by the next one. The first reading waits for a
+// tick to begin (10 ms at most), which makes the bounds narrow at once.
+//
+// Invariant: the lower bound counts, so this clock never runs ahead of another process's. How far it may lag behind is
+// `lagMs`, which is taken off the validity of a holder.
+import { readFileSync } from 'node:fs';
+import { LockBackendError } from '../../core/errors';
+
+export interface Clocks {
+  /** Ms of the clock that all share, rounded down to a tick. */
+  shared(): number;
+  /** Monotonic ms of this process. */
+  fine(): number;
+  /** Ms of the wall clock. */
+  wall(): number;
+}
+
+export const tickMs = 10;
+/** Bounds this near to one another are near enough. */
+const narrowMs = 0.1;
+/** Longer is not searched for them: a machine this busy has its own delays. */
+const longestSearchMs = 3 * tickMs;
+const mostTries = 3;
+/** A sleep of the host shows within this, or at once as a jump of the wall clock against the fine one. */
+const checkEveryMs = 1000;
+const jumpMs = 5;
+
+export class HostClock {
+  readonly #clocks: Clocks;
+  /** Bounds of the shared clock less the fine one. */
+  #leastMs = Number.NEGATIVE_INFINITY;
+  #mostMs = Number.POSITIVE_INFINITY;
+  #checkAtMs = 0;
+  #wallLeadMs = 0;
+
+  constructor(clocks: Clocks) {
+    this.#clocks = clocks;
+    this.#calibrate();
+  }
+
+  /** Microseconds, `lagMs` late at most. */
+  micros(): number {
+    const fineMs = this.#clocks.fine();
+    if (fineMs >= this.#checkAtMs || Math.abs(this.#clocks.wall() - fineMs - this.#wallLeadMs) > jumpMs) this.#check();
+    return Math.floor((fineMs + this.#leastMs) * 1000); // H89b
+  }
+
+  get lagMs(): number {
+    return this.#mostMs - this.#leastMs; // H89c
+  }
+
+  /** Bounds that exclude one another: the host slept, and only one of the clocks went on. */
+  #check(): void {
+    this.#narrow();
+    if (this.lagMs < 0) this.#calibrate();
+    this.#checkAtMs = this.#clocks.fine() + checkEveryMs;
+    this.#wallLeadMs = this.#clocks.wall() - this.#clocks.fine();
+  }
+
+  #calibrate(): void {
+    for (let tries = 0; tries < mostTries; tries++) {
+      this.#leastMs = Number.NEGATIVE_INFINITY;
+      this.#mostMs = Number.POSITIVE_INFINITY;
+      const untilMs = this.#clocks.fine() + longestSearchMs;
+      do this.#narrow();
+      while (this.lagMs > narrowMs && this.#clocks.fine() < untilMs);
+      if (this.lagMs >= 0) return; // else it slept just now
+    }
+    this.#mostMs = this.#leastMs + tickMs;
+  }
+
+  #narrow(): void {
+    const beforeMs = this.#clocks.fine();
+    const readMs = this.#clocks.shared();
+    const afterMs = this.#clocks.fine();
+    this.#leastMs = Math.max(this.#leastMs, readMs - afterMs);
+    this.#mostMs = Math.min(this.#mostMs, readMs + tickMs - beforeMs);
+  }
+}
+
+let clock: Pick<HostClock, 'micros' | 'lagMs'> | undefined;
+
+/** @throws {LockBackendError} this runtime has no clock that other processes share. */
+export function hostClock(): Pick<HostClock, 'micros' | 'lagMs'> {
+  clock ??= process.platform === 'linux' ? new HostClock(linuxClocks) : nodeClock();
+  return clock;
+}
+
+// The real ones, whatever a test puts in their place later.
+const linuxClocks: Clocks = {
+  shared: () => Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000, // H89
+  fine: performance.now.bind(performance),
+  wall: Date.now.bind(Date),
+};
+
+/** Elsewhere only Node's own clock is one that processes share. */
+function nodeClock(): Pick<HostClock, 'micros' | 'lagMs'> {
+  const { bun, deno } = process.versions as Record<string, string | undefined>;
+  if (bun !== undefined || deno !== undefined) {
+    const message = `shared memory needs a clock that all processes share: on ${process.platform} only Node has one, on Linux Bun and Deno have it too`;
+    throw new LockBackendError(message, { redisCode: 'PLATFORM', retryable: false });
+  }
+  const { hrtime } = process;
+  return {
+    micros() {
+      const [seconds, nanos] = hrtime();
+      return seconds * 1_000_000 + Math.floor(nanos / 1000);
+    },
+    lagMs: 0,
+  };
+}

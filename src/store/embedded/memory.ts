@@ -1,0 +1,175 @@
+// The memory store: the machine with a clock, for all locks of one process. No other process sees it.
+//
+// Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
+import { type Clock, leapingClock } from '../../core/clock';
+import { lockKey } from '../../core/keys';
+import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
+import { nextTick } from '../../core/real-timers';
+import type { EmbeddedStore } from '../../core/redis-like';
+import type { Listening } from '../contract';
+import { neverMs } from './inspection';
+import { Machine } from './mutex-machine';
+import { limits } from './mutex-queue';
+import { RenewedLocks } from './renewed';
+import { isSpare, MemoryRows } from './row';
+import { closedStore, standFor } from './store';
+import type { Table } from './table';
+
+export interface MemoryStoreOptions {
+  /**
+   * Monotonic ms: the clock of this store. Waits, leases and expiry go by it alone; it may leap, and what is due then happens
+   * within some 10 ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too.
+   */
+  now?: (() => number) | undefined;
+}
+
+/**
+ * Locks of this process alone. A lock that is renewed is lost by `expire`, `seize`, `maxHold` or `close` only: while the event loop
+ * is blocked it cannot be renewed, but nobody else can take it either. The last two methods are for tests: they do what a server or an
+ * operator may do to a lock.
+ */
+export interface MemoryStore extends EmbeddedStore {
+  readonly kind: 'memory';
+  /**
+   * Ends the lock on a key as its lifetime would have: the first in its queue is granted it. The holder learns of it at
+   * its next extension, as with Redis. True: it was held.
+   *
+   * @param key The whole key, `prefix` included.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key.
+   */
+  expire(key: string): boolean;
+  /**
+   * A stranger takes the key from its holder, if it has one, for `lifetime` ms (default: for ever). `expire` ends that.
+   *
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or lifetime.
+   */
+  seize(key: string, lifetime?: number): void;
+}
+
+/** The holder after `seize`. */
+const stranger = 'a stranger';
+/** A command reads the clock before renewals that are late, and begins after them: not much later. */
+const mostOverlapMs = 1000;
+/** Fewer rows are not worth a look at which of them are spare. */
+const smallestSweep = 4096;
+
+/**
+ * A place for locks that only this process uses: no server, no package, nothing to connect. Each call makes another place.
+ *
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ */
+export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
+  const { now } = optionsOf<MemoryStoreOptions>(options, {
+    now: functionRule('a function that gives monotonic milliseconds'),
+  });
+  return handleOf(new MemoryTable(now, now && leapingClock));
+}
+
+/** @internal Another way in to the same table. */
+export function handleOf(table: MemoryTable): MemoryStore {
+  const handle: MemoryStore = {
+    kind: 'memory',
+    close: async () => table.close(),
+    expire: (key) => table.expire(lockKey(key, '')),
+    seize(key, lifetime) {
+      const full = lockKey(key, '');
+      if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime);
+      table.run((machine, micros) => machine.put(full, stranger, Math.floor(micros / 1000) + (lifetime ?? neverMs)));
+    },
+  };
+  return standFor(handle, table);
+}
+
+/** @internal */
+export class MemoryTable implements Table {
+  readonly clock: Clock | undefined;
+  readonly renewed = new RenewedLocks();
+  readonly #rows = new MemoryRows();
+  readonly #machine: Machine;
+  readonly #channels = new Map<string, Set<(text: string) => void>>();
+  readonly #now: (() => number) | undefined;
+  readonly #startMs = Date.now();
+  #readMs: number;
+  #passedMs = 0;
+  #sweepAt = smallestSweep;
+  #closed = false;
+
+  /** @param clockOver Makes the clock for all that waits or is held here, out of one that never goes back. */
+  constructor(now?: () => number, clockOver?: (nowMs: () => number) => Clock) {
+    this.#now = now;
+    this.#readMs = now?.() ?? performance.now();
+    this.clock = clockOver?.(() => this.#micros(undefined) / 1000);
+    this.#machine = new Machine((channel, id, key) => this.#tell(channel, `${id} ${key}`), limits, this.#rows);
+  }
+
+  run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T {
+    if (this.#closed) throw closedStore();
+    const micros = this.#micros(monoMs);
+    if (this.#rows.size >= this.#sweepAt) this.#sweep(micros);
+    return work(this.#machine, micros);
+  }
+
+  async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
+    if (this.#closed) throw closedStore();
+    const listeners = this.#channels.get(channel) ?? new Set();
+    this.#channels.set(channel, listeners.add(onMessage));
+    const close = (): void => {
+      listeners.delete(onMessage);
+      if (listeners.size === 0 && this.#channels.get(channel) === listeners) this.#channels.delete(channel);
+    };
+    return { close };
+  }
+
+  expire(key: string): boolean {
+    this.renewed.check(key);
+    return this.run((machine, micros) => {
+      const token = machine.holder(key, micros);
+      if (token === undefined) return false;
+      machine.release({ keys: [key], token, ticket: 0, yieldMs: 0 }, micros);
+      return true;
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#channels.clear();
+  }
+
+  keys(): string[] {
+    return [...this.#rows.keys()];
+  }
+
+  /**
+   * Forgets what is spare whenever there are twice as many rows as were left the last time: a constant for each. Never in the
+   * middle of a command, which may have its hand on a row that is spare as yet.
+   */
+  #sweep(micros: number): void {
+    this.#sweepAt = Number.POSITIVE_INFINITY;
+    this.renewed.checkAll();
+    for (const [key, row] of this.#rows) if (isSpare(row, micros)) this.#rows.delete(key);
+    this.#sweepAt = Math.max(smallestSweep, 2 * this.#rows.size);
+  }
+
+  /** A clock that was put back, or replaced by another, goes on from here. */
+  #micros(monoMs: number | undefined): number {
+    const readMs = this.#now?.() ?? monoMs ?? performance.now();
+    const passedMs = readMs - this.#readMs;
+    // A reading that was taken before the last one, because a renewal came in between: time does not pass twice.
+    if (this.#now === undefined && monoMs !== undefined && passedMs < 0 && passedMs > -mostOverlapMs)
+      return this.#nowMicros();
+    if (passedMs > 0) this.#passedMs += passedMs;
+    this.#readMs = readMs;
+    return this.#nowMicros();
+  }
+
+  #nowMicros(): number {
+    return Math.floor((this.#startMs + this.#passedMs) * 1000);
+  }
+
+  /** Later, never within the call that granted it. */
+  #tell(channel: string, text: string): void {
+    nextTick(() => {
+      for (const hear of [...(this.#channels.get(channel) ?? [])]) hear(text);
+    });
+  }
+}

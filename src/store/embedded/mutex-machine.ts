@@ -1,0 +1,258 @@
+// What the scripts do, as plain TypeScript over a table of rows: the executable specification. The simulation runs the
+// waiting protocol against it, random commands must give the same replies here and in Redis, and the memory store is this
+// with a clock. The steps are those of the .lua files, in the same order. Nothing here waits; time comes with each command, as
+// Redis's own clock does.
+//
+// Here are the verbs of a mutex, and the way in to those of locks that several may hold (shared-machine.ts).
+
+import { hashOf } from '../../core/token';
+import { type Mode, type Slots, slotAt } from '../contract';
+import { freedChannel } from '../operator';
+import type { AcquireCommand, Acquired, Extended, LockRequest, Publish, ReleaseCommand, Released } from './command';
+import { LockTable } from './lock-table';
+import {
+  enqueue,
+  front,
+  hasQueue,
+  type Limits,
+  limits,
+  markPoll,
+  mostSilenceMs,
+  mustYield,
+  pollEveryMs,
+} from './mutex-queue';
+import { MemoryRows, newShared, type Row, type Rows } from './row';
+import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
+
+/** A fence counter that is further ahead of the clock was damaged. */
+const mostFenceAheadMicros = 86_400_000_000;
+const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
+
+interface Handing {
+  /** The token of the caller of this command: it needs no message, and no confirmation. */
+  readonly mine: string | undefined;
+  readonly yieldMs: number;
+  /** From one holder to the next, without being free. */
+  readonly isHandOff: boolean;
+}
+
+export class Machine extends LockTable {
+  readonly #limits: Limits;
+
+  constructor(publish: Publish, most: Limits = limits, rows: Rows = new MemoryRows()) {
+    super(publish, rows);
+    this.#limits = most;
+  }
+
+  acquire(command: AcquireCommand, micros: number): Acquired {
+    const { keys, token, queueAs, mode } = command;
+    if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
+    if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
+    const nowMs = Math.floor(micros / 1000);
+    if (nowMs > command.notAfterMs) return { outcome: 'late' }; // H3g
+    const rows = keys.map((key) => this.row(key, nowMs));
+    for (const { shared } of rows) if (shared !== undefined && isHeld(shared, nowMs)) throw new Error(notMutex); // H79e
+    let untilMs = -1;
+    for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
+    if (untilMs >= 0) {
+      if (queueAs === undefined) markPoll(rows, command.pauseMs, nowMs);
+      return this.#busy(rows[0]!, untilMs, command, micros);
+    }
+    for (const row of rows) {
+      if (row.token !== undefined || !hasQueue(row)) continue;
+      if (queueAs) enqueue(row, command, queueAs, micros, this.#limits);
+      const whose = this.#grant(row, micros, { mine: queueAs && token, yieldMs: 0, isHandOff: false });
+      if (whose === 'mine') return this.#granted(row, command.fences);
+      if (whose === 'given') {
+        if (queueAs === undefined) markPoll(rows, command.pauseMs, nowMs);
+        return this.#busy(row, row.endMs, command, micros);
+      }
+      if (queueAs) return this.#busy(row, row.yieldUntilMs, command, micros);
+    }
+    return this.#take(rows, command, command.leastFence ?? 0, micros);
+  }
+
+  /** Lets the last fence of locks that are still `token`'s be at least so large. */
+  raise(keys: readonly string[], token: string, least: number, micros: number, mode?: Mode): boolean {
+    const nowMs = Math.floor(micros / 1000);
+    checkFence(least, nowMs);
+    const rows = keys.map((key) => this.row(key, nowMs));
+    const mine = mode && this.holders(keys[0]!, micros).find((each) => each.token === token);
+    if (mode === undefined ? rows.some((row) => row.token !== token) : mine === undefined) return false;
+    // What readers share after a downgrade.
+    if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
+    this.rows.fence = Math.max(this.rows.fence, least);
+    return true;
+  }
+
+  extend(
+    keys: readonly string[],
+    token: string,
+    lifetimeMs: number,
+    exact: boolean,
+    notAfterMs: number,
+    micros: number,
+    mode?: Mode,
+    strictly = false,
+  ): Extended {
+    const nowMs = Math.floor(micros / 1000);
+    if (mode !== undefined) {
+      const shared = this.shared(keys[0]!, nowMs);
+      const isWriter = mode.kind === 'exclusive';
+      return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, isWriter, strictly && isWriter);
+    }
+    const rows = keys.map((key) => this.row(key, nowMs));
+    if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken'; // H48b
+    if (rows.some((row) => row.token === undefined)) return 'missing';
+    if (nowMs > notAfterMs) return 'late'; // H13i
+    for (const row of rows) if (exact || row.endMs < nowMs + lifetimeMs) row.endMs = nowMs + lifetimeMs;
+    return 'extended';
+  }
+
+  release(command: ReleaseCommand, micros: number): { results: Released[]; next: Acquired | undefined } {
+    const { keys, token, ticket, yieldMs, next, mode } = command;
+    const nowMs = Math.floor(micros / 1000);
+    if (mode !== undefined) {
+      const notify = notifyEach(this.publish, keys[0]!);
+      const shared = this.shared(keys[0]!, nowMs);
+      const result = releaseShared(shared, token, ticket, micros, mode.kind === 'exclusive', notify);
+      return { results: [result], next: undefined };
+    }
+    let answer: Acquired | undefined;
+    const results = keys.map((key): Released => {
+      const row = this.row(key, nowMs);
+      const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
+      if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
+      if (next) enqueue(row, next, next.queueAs!, micros, this.#limits);
+      if (result === 'taken') {
+        if (next) answer = this.#busy(row, row.endMs, next, micros);
+        return result;
+      }
+      row.token = undefined;
+      const whose = this.#grant(row, micros, { mine: next?.token, yieldMs, isHandOff: result === 'released' });
+      if (whose === 'mine') answer = this.#granted(row, next!.fences);
+      else if (next) answer = this.#busy(row, whose === 'given' ? row.endMs : row.yieldUntilMs, next, micros);
+      return result;
+    });
+    return { results, next: answer };
+  }
+
+  #acquireShared(command: AcquireCommand & { readonly mode: Mode }, micros: number): Acquired {
+    const key = command.keys[0]!;
+    const row = this.row(key, Math.floor(micros / 1000));
+    row.shared ??= newShared();
+    if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
+    const silenceMs = (before: number, wantedMs: number | undefined): number =>
+      Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
+    return acquireShared(
+      row.shared,
+      (count, least) => this.#mint(count, micros, least),
+      command,
+      micros,
+      notifyEach(this.publish, key),
+      silenceMs,
+    );
+  }
+
+  /** As `acquire`, unless the job of the slot that it is has run. */
+  #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): Acquired {
+    const nowMs = Math.floor(micros / 1000);
+    if (nowMs > command.notAfterMs) return { outcome: 'late' };
+    const row = this.row(command.keys[0]!, nowMs);
+    const slot = slotAt(nowMs, slots);
+    const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start; // H85
+    if (row.token !== command.token && isMarked) return { outcome: 'done' };
+    const acquired = this.acquire(command, micros);
+    if (acquired.outcome === 'granted' && slots.marks) row.slot = { startMs: slot.start, endMs: slot.end };
+    return acquired;
+  }
+
+  /** Takes a lock away from the holder whose id begins so, and serves the next in its queue. False: nothing was changed. */
+  free(key: string, id: string, micros: number): boolean {
+    const row = this.row(key, Math.floor(micros / 1000));
+    if (row.token === undefined) return this.#freeShared(row, id, micros);
+    const hash = hashOf(row.token);
+    if (!hash.startsWith(id)) return false;
+    this.publish(freedChannel, `!${hash}`, key);
+    row.token = undefined;
+    row.handOffs = row.yieldUntilMs = 0;
+    this.#grant(row, micros, { mine: undefined, yieldMs: 0, isHandOff: true });
+    return true;
+  }
+
+  #freeShared({ key, shared }: Row, id: string, micros: number): boolean {
+    if (shared === undefined) return false;
+    const isMeant = (token: string): boolean => hashOf(token).startsWith(id);
+    const lost = (token: string): void => this.publish(freedChannel, `!${hashOf(token)}`, key);
+    return freeShared(shared, isMeant, lost, micros, notifyEach(this.publish, key));
+  }
+
+  /** Grants a free lock to the first live entry of its queue. Says whether there was one, and whether that is `mine`. */
+  #grant(row: Row, micros: number, { mine, yieldMs, isHandOff }: Handing): 'mine' | 'given' | 'yielding' | 'none' {
+    const nowMs = Math.floor(micros / 1000);
+    const first = front(row, nowMs, this.#limits);
+    if (first === undefined) return 'none';
+    if (row.yieldUntilMs > nowMs) return 'yielding';
+    const handOffs = isHandOff && row.yieldUntilMs === 0 ? row.handOffs : 0;
+    row.yieldUntilMs = 0;
+    if (isHandOff && yieldMs > 0 && mustYield(row, handOffs, yieldMs, nowMs, this.#limits)) {
+      if (first.token !== mine) this.publish(first.channel, first.id, row.key);
+      return 'yielding';
+    }
+    row.handOffs = isHandOff ? handOffs + 1 : 0;
+    row.queue.shift();
+    const lifetimeMs = first.token === mine ? first.lifetimeMs : Math.min(first.lifetimeMs, this.#limits.provisionalMs);
+    this.#take([row], { token: first.token, lifetimeMs, fences: first.fences }, 0, micros);
+    if (first.token === mine) return 'mine';
+    const fence = first.fences === 0 ? 0 : this.rows.fence - first.fences + 1;
+    this.publish(first.channel, `${first.id}=${fence}`, row.key);
+    return 'given';
+  }
+
+  #busy(row: Row, untilMs: number, request: LockRequest, micros: number): Acquired {
+    const leftMs = Math.max(untilMs - Math.floor(micros / 1000), 0);
+    return {
+      outcome: 'busy',
+      leftMs,
+      position: request.queueAs && enqueue(row, request, request.queueAs, micros, this.#limits),
+    };
+  }
+
+  /**
+   * Free locks become ours under one fence; what is ours already only ever lives longer. Of locks that are all ours already no
+   * later holder has a fence: the last ones minted are as good as those minted then.
+   */
+  #take(
+    rows: readonly Row[],
+    { token, lifetimeMs, fences, queueAs }: LockRequest,
+    least: number,
+    micros: number,
+  ): Acquired {
+    const nowMs = Math.floor(micros / 1000);
+    const areOurs = rows.every((row) => row.token === token);
+    if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
+    for (const row of rows) {
+      row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
+      row.token = token;
+    }
+    // Only a caller that can be queued hears of the others.
+    return this.#granted(rows[0]!, fences, queueAs === undefined ? 0 : rows[0]!.queue.length);
+  }
+
+  /** Mints so many fences after the last one, none below `least`, and returns the first. */
+  #mint(count: number, micros: number, least = 0): number {
+    checkFence(Math.max(this.rows.fence, least), Math.floor(micros / 1000));
+    const first = Math.max(this.rows.fence + 1, micros, least);
+    this.rows.fence = first + count - 1;
+    return first;
+  }
+
+  #granted(row: Row, fences: number, others = row.queue.length): Acquired {
+    return { outcome: 'granted', fence: fences === 0 ? 0 : this.rows.fence - fences + 1, others };
+  }
+}
+
+function checkFence(fence: number, nowMs: number): void {
+  if (fence <= nowMs * 1000 + mostFenceAheadMicros) return;
+  throw new Error('FENCE the fence counter of this table is more than a day ahead of the clock');
+}

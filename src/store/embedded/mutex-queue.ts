@@ -1,0 +1,110 @@
+// The queue of a row, and the turns of callers outside it: what queue.lua does, in the same order.
+
+import { isOurs } from '../../core/token';
+import type { QueueEntry, QueuePosition } from '../contract';
+import type { LockRequest } from './command';
+import type { Entry, Row } from './row';
+
+export interface Limits {
+  /** A grant that was not confirmed yet lasts no longer. */
+  readonly provisionalMs: number;
+  /** A queued process polls after this long at the latest; twice that without a sign, and its entry has expired. */
+  readonly pollMs: number;
+  /** So many are queued at that pace; those behind them poll more rarely, each in proportion to its position. */
+  readonly pollers: number;
+  /** But no more rarely than this: entries that died, however many, have expired after twice as long. */
+  readonly mostPollMs: number;
+  /** How many expired entries one grant takes out. */
+  readonly mostExpired: number;
+  /** After so many hand-offs in a row the key yields. */
+  readonly handOffs: number;
+  /** The same is due once callers have polled in vain for so many of their pauses. */
+  readonly pollsInVain: number;
+}
+
+/** The same numbers are in queue.lua. */
+export const limits: Limits = {
+  provisionalMs: 2000,
+  pollMs: 1000,
+  pollers: 8,
+  mostPollMs: 2000,
+  mostExpired: 2048,
+  handOffs: 64,
+  pollsInVain: 8,
+};
+
+/** The key yields no longer, however long the pauses of those that poll: callers with longer ones leave no mark. */
+const mostYieldMs = 1000;
+/** A caller that polls may be late by so much, and is then still on time. */
+const pollLatenessMs = 20;
+/** No entry's deadline is further away; a queue ends so long after the last entry was written. */
+export const mostSilenceMs = 10_000;
+
+/** How often a queued process polls that has `before` others before it. */
+export function pollEveryMs(before: number, { pollMs, pollers, mostPollMs }: Limits = limits): number {
+  return Math.min(pollMs * Math.max(1, (before + 1) / pollers), mostPollMs);
+}
+
+/** Writes down the position of a token, under the first ticket that it was given. */
+export function enqueue(
+  row: Row,
+  { token, lifetimeMs, fences }: LockRequest,
+  { channel, id, ticket, silenceMs = 0 }: QueueEntry,
+  micros: number,
+  most: Limits,
+): QueuePosition {
+  const old = row.queue.find((entry) => entry.token === token);
+  const last = row.queue.at(-1)?.ticket ?? 0;
+  const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
+  const others = row.queue.filter((entry) => entry !== old);
+  const before = others.filter((entry) => entry.ticket < mine).length;
+  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, most), Math.min(silenceMs, mostSilenceMs));
+  const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
+  others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
+  row.queue = others;
+  row.queueEndMs = Math.floor(micros / 1000) + mostSilenceMs;
+  return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
+}
+
+/** The first live entry. Takes those in front of it out, and what has expired of the marks. */
+export function front(row: Row, nowMs: number, { mostExpired }: Limits): Entry | undefined {
+  const live = row.queue.slice(0, mostExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
+  row.queue.splice(0, live < 0 ? mostExpired : live);
+  if (row.poll !== undefined && row.poll.untilMs < nowMs) row.poll = undefined;
+  if (live < 0 && row.queue.length === 0) forgetQueue(row);
+  return live < 0 ? undefined : row.queue[0];
+}
+
+/** After so many hand-offs in a row, or once callers have polled in vain for long enough: from now on the key yields. */
+export function mustYield(row: Row, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
+  const { poll } = row;
+  const yieldMs = Math.max(Math.min(windowMs, mostYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
+  const inVain = poll !== undefined && nowMs - poll.sinceMs >= most.pollsInVain * yieldMs; // H80b
+  if (handOffs < most.handOffs && !inVain) return false;
+  row.yieldUntilMs = nowMs + yieldMs;
+  row.handOffs = 0;
+  row.poll = undefined;
+  return true;
+}
+
+/** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller polls. */
+export function markPoll(rows: readonly Row[], pauseMs: number | undefined, nowMs: number): void {
+  if (pauseMs === undefined) return; // H80f
+  const ms = Math.max(Math.ceil(pauseMs), 1);
+  for (const row of rows) {
+    if (ms > mostYieldMs || !hasQueue(row)) continue;
+    const old = row.poll !== undefined && row.poll.untilMs >= nowMs ? row.poll : undefined;
+    if (old !== undefined && old.pauseMs > ms) continue;
+    row.poll = { pauseMs: ms, sinceMs: old?.sinceMs ?? nowMs, untilMs: nowMs + 2 * ms + 100 };
+  }
+}
+
+export function hasQueue(row: Row): boolean {
+  return row.queue.length > 0 || row.handOffs > 0 || row.yieldUntilMs > 0 || row.poll !== undefined;
+}
+
+export function forgetQueue(row: Row): void {
+  row.queue = [];
+  row.handOffs = row.yieldUntilMs = 0;
+  row.poll = undefined;
+}

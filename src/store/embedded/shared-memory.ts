@@ -1,0 +1,185 @@
+// The shared-memory store: the machine on a table that all processes of this host share, a file of SQLite.
+//
+// A command is one write transaction: one connection at a time runs one, and what a process or thread had half done when it
+// was killed nobody ever sees. Each boot has a file of its own, so that nothing of the last one is ever read.
+//
+// A table whose file was deleted underneath is noticed by the next command, which goes on in a new one, as after a FLUSHALL:
+// whatever was held is gone, its holders learn of it at their next extension, and fences still rise.
+//
+// Invariant: a row is dropped only when nobody would miss it. A full table refuses.
+import { createHash } from 'node:crypto';
+import { readdirSync, unlinkSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { LockBackendError, optionError } from '../../core/errors';
+import type { EmbeddedStore } from '../../core/redis-like';
+import type { Listening } from '../contract';
+import { changedChannel, freedChannel } from '../operator';
+import { hostClock } from './clock';
+import { bootId, privateFolder } from './host';
+import { Machine } from './mutex-machine';
+import { limits } from './mutex-queue';
+import { WakeUps } from './sockets';
+import { missingEngine } from './sqlite';
+import { closedStore, standFor } from './store';
+import type { Table } from './table';
+import { TableFile } from './table-file';
+
+const longestName = 128;
+const suffix = '.sqlite';
+
+/** Open tables of this thread, by file. */
+const open = new Map<string, SharedTable>();
+
+/**
+ * A place for locks that all processes of this host share which belong to the same user and give the same name. Each call is
+ * a way in of its own, to be closed by its owner. A command blocks its thread while another one writes: microseconds, and a
+ * second at most.
+ *
+ * @param name 1 to 128 characters; it must not be able to lead anywhere else.
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: no such name.
+ * @throws {LockBackendError} this runtime has no SQLite, or the table cannot be opened: the message says what to do.
+ */
+export function sharedMemoryStore(name: string): EmbeddedStore {
+  checkName(name);
+  const table = openTable(name);
+  let way: Table | undefined = table;
+  let closing: Promise<void> | undefined;
+  const through = (): Table => {
+    if (way === undefined) throw closedStore();
+    return way;
+  };
+  const handle: EmbeddedStore = {
+    kind: 'shared-memory',
+    close() {
+      way = undefined;
+      closing ??= table.part();
+      return closing;
+    },
+  };
+  return standFor(handle, {
+    run: (work) => through().run(work),
+    lagMs: () => table.lagMs(),
+    listen: async (channel, onMessage) => through().listen(channel, onMessage),
+    listensAlone: true,
+    keys: () => through().keys(),
+  });
+}
+
+function checkName(name: unknown): asserts name is string {
+  const expected = `a name of 1 to ${longestName} characters that stays where it is put: no slash, no control character, not "." or ".."`;
+  if (typeof name !== 'string') throw optionError('name', expected, name);
+  const leads = /[\p{Cc}/\\]/u.test(name) || name === '.' || name === '..' || !name.isWellFormed();
+  if (name === '' || name.length > longestName || leads) throw optionError('name', expected, name, 'range');
+}
+
+function openTable(name: string): SharedTable {
+  const missing = missingEngine();
+  if (missing !== undefined) throw missing;
+  const path = join(privateFolder(), fileOf(name));
+  let table = open.get(path);
+  if (table === undefined) {
+    table = new SharedTable(path);
+    open.set(path, table);
+  }
+  table.join();
+  return table;
+}
+
+/** The hash tells names apart that look alike in a file system; the boot id, tables of this boot from older ones. */
+function fileOf(name: string): string {
+  const hash = createHash('sha256').update(name).digest('hex').slice(0, 16);
+  return `${name.replace(/[^\w-]/g, '_').slice(0, 40)}-${hash}.${bootId()}${suffix}`;
+}
+
+class SharedTable implements Table {
+  readonly #path: string;
+  readonly #wakeUps: WakeUps;
+  #file: TableFile | undefined;
+  #machine: Machine | undefined;
+  #baseMicros: number | undefined;
+  #messages: [channel: string, text: string][] = [];
+  #users = 0;
+
+  constructor(path: string) {
+    this.#path = path;
+    removeOfOtherBoots(dirname(path));
+    this.#open();
+    this.#wakeUps = new WakeUps(dirname(path));
+  }
+
+  join(): void {
+    this.#users += 1;
+  }
+
+  async part(): Promise<void> {
+    this.#users -= 1;
+    if (this.#users > 0) return;
+    open.delete(this.#path);
+    this.#wakeUps.close();
+    this.#file?.close();
+  }
+
+  run<T>(work: (machine: Machine, micros: number) => T): T {
+    const file = this.#present();
+    this.#messages = [];
+    const done = file.write((micros) => work(this.#machine!, micros));
+    // Only now can a process that is notified of a grant see it.
+    for (const [channel, text] of this.#messages) {
+      if (channel === freedChannel) this.#wakeUps.tellAll(text);
+      else if (channel !== changedChannel) this.#wakeUps.tell(channel, text);
+    }
+    return done;
+  }
+
+  lagMs(): number {
+    return hostClock().lagMs;
+  }
+
+  listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
+    return this.#wakeUps.listen(channel, onMessage);
+  }
+
+  keys(): string[] {
+    return this.#present().rows.keys();
+  }
+
+  /** The table that every process finds under this name now. */
+  #present(): TableFile {
+    if (this.#file?.isThere()) return this.#file;
+    this.#file?.close();
+    this.#file = undefined;
+    privateFolder(); // it may be gone as well
+    const file = this.#open();
+    this.#wakeUps.renew();
+    return file;
+  }
+
+  #open(): TableFile {
+    try {
+      const file = new TableFile(this.#path, this.#baseMicros);
+      const publish = (channel: string, id: string, key: string) => this.#messages.push([channel, `${id} ${key}`]);
+      this.#machine = new Machine(publish, limits, file.rows);
+      this.#baseMicros = file.baseMicros;
+      this.#file = file;
+      return file;
+    } catch (error) {
+      throw cannotBeOpened(this.#path, error);
+    }
+  }
+}
+
+function cannotBeOpened(path: string, cause: unknown): LockBackendError {
+  if (cause instanceof LockBackendError) return cause;
+  return new LockBackendError(`the table ${path} cannot be opened: ${(cause as Error).message}`, { cause });
+}
+
+/** Their kernel is gone, and with it every process that used them. */
+function removeOfOtherBoots(folder: string): void {
+  const ours = `.${bootId()}${suffix}`;
+  for (const file of readdirSync(folder)) {
+    if (!file.includes(suffix) || file.includes(ours)) continue;
+    try {
+      unlinkSync(join(folder, file));
+    } catch {} // another process was faster
+  }
+}

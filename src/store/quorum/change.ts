@@ -1,0 +1,95 @@
+// A change in place by a majority: a reader that becomes the writer, or a writer that becomes a reader, under the token that it
+// has. A node that is not asked, or has no room, keeps the token as it was: so an extension of a writer counts only the nodes
+// where it is one, and a node that goes on excluding others for a reader only makes these wait longer.
+//
+// A change that a minority has made stays until it is made everywhere, or reverted by the caller under a later number.
+import { type AcquireReply, type AcquireRequest, earlier, type Mode, type Moment } from '../contract';
+import type { QuorumNode } from './node';
+import type { Nodes, Tally } from './nodes';
+
+export type ChangeRequest = AcquireRequest & { readonly mode: Mode };
+
+/** How many nodes say what. */
+interface Count {
+  readonly granted: ReadonlyMap<QuorumNode, number>;
+  readonly deadlock: number;
+  readonly gone: number;
+  readonly leftMs: number;
+}
+
+/**
+ * @param longestMs The largest lifetime in use: a node that may have forgotten others in a restart has no vote for a writer.
+ */
+export async function changeInPlace(
+  nodes: Nodes,
+  request: ChangeRequest,
+  longestMs: number,
+  sent: Moment,
+): Promise<AcquireReply> {
+  const votes = await nodes.ask(
+    (node) => voteOf(node, request, longestMs),
+    (tally) => decide(nodes, request, tally),
+  );
+  if ('granted' in votes) return votes;
+  if (request.mode.kind === 'exclusive' && request.fencing) await writeBack(nodes, request, votes); // H65d
+  return { granted: true, fence: Math.max(...votes.values()), sent: earlier(sent, 1) };
+}
+
+async function voteOf(node: QuorumNode, request: ChangeRequest, longestMs: number): Promise<AcquireReply> {
+  const identified = node.identify(request.commandTimeoutMs);
+  identified?.catch(() => {});
+  const reply = await node.store.acquire(request);
+  if (!reply.granted || request.mode.kind === 'shared') return reply;
+  await node.confirm(identified, request.commandTimeoutMs);
+  // It did change it, and will say so again when it has a vote.
+  const hasVote = node.restartGuard(longestMs, request.keys) === undefined;
+  return hasVote ? reply : { granted: false, leftMs: 0 };
+}
+
+function decide(
+  nodes: Nodes,
+  { keys }: ChangeRequest,
+  tally: Tally<AcquireReply>,
+): ReadonlyMap<QuorumNode, number> | AcquireReply | undefined {
+  const { granted, deadlock, gone, leftMs } = count(tally.replies);
+  const failed = tally.errors.length;
+  if (granted.size >= nodes.majority) return granted;
+  if (nodes.isMinority(gone)) return refused('gone');
+  if (deadlock > 0 && nodes.isMinority(gone + deadlock + failed)) return refused('deadlock');
+  if (tally.open > 0) return undefined;
+  if (nodes.isMinority(gone + failed)) throw nodes.noMajority(tally.errors, keys, true);
+  return { granted: false, leftMs };
+}
+
+function count(replies: ReadonlyMap<QuorumNode, AcquireReply>): Count {
+  const granted = new Map<QuorumNode, number>();
+  const impossible = { deadlock: 0, gone: 0 };
+  let leftMs = Number.POSITIVE_INFINITY;
+  for (const [node, reply] of replies) {
+    if (reply.granted) granted.set(node, reply.fence);
+    else if (reply.impossible !== undefined) impossible[reply.impossible] += 1;
+    else leftMs = Math.min(leftMs, reply.leftMs);
+  }
+  return { granted, ...impossible, leftMs };
+}
+
+function refused(impossible: 'deadlock' | 'gone'): AcquireReply {
+  return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible };
+}
+
+/** As with any grant: before it counts, a majority will mint no fence that is not larger. */
+async function writeBack(nodes: Nodes, request: ChangeRequest, votes: ReadonlyMap<QuorumNode, number>): Promise<void> {
+  const { keys, token, mode, commandTimeoutMs } = request;
+  const fence = Math.max(...votes.values());
+  const raise = (node: QuorumNode): Promise<boolean> =>
+    votes.get(node) === fence
+      ? Promise.resolve(true)
+      : node.store.raise({ keys, token, mode, fence, commandTimeoutMs });
+  const isKnown = ({ replies, errors, open }: Tally<boolean>): true | undefined => {
+    const known = [...replies.values()].filter((isOurs) => isOurs).length;
+    if (known >= nodes.majority) return true;
+    if (open > 0) return undefined;
+    throw nodes.noMajority(errors, keys, true);
+  };
+  await nodes.ask(raise, isKnown, [...votes.keys()]);
+}

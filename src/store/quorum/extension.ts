@@ -1,0 +1,55 @@
+// An extension by a majority: it counts only the nodes that have held the token all the time, and of a writer only those where it
+// is one.
+import type { LockBackendError } from '../../core/errors';
+import type { ExtendReply, ExtendRequest, Moment } from '../contract';
+import type { Clock, QuorumNode } from './node';
+import type { Nodes, Tally } from './nodes';
+
+export interface Extension {
+  readonly outcome: ExtendReply['outcome'];
+  /** Nodes that have replied that the token is not there. */
+  readonly missing: readonly QuorumNode[];
+}
+
+/** @throws {LockBackendError} (rejects) no majority replied: it may have been extended. */
+export async function extendByMajority(
+  nodes: Nodes,
+  request: ExtendRequest,
+  sent: Moment,
+  clock: Clock,
+): Promise<Extension> {
+  const { exact, commandTimeoutMs } = request;
+  // An end that was set by hand must not be set late, behind a renewal that another majority confirms: we wait for all, and
+  // none can run any more once we do not.
+  const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
+  const each = { ...request, validUntilMs, strictly: true };
+  return nodes.ask(
+    ({ store }) => (exact ? orTooLate(store.extend(each), validUntilMs, clock) : store.extend(each)),
+    (tally) => decide(nodes, request, tally),
+  );
+}
+
+/** Where a connection broke, what was on its way may still execute: it has failed once it cannot. */
+function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: Clock): Promise<ExtendReply> {
+  return reply.catch(async (error: LockBackendError) => {
+    const leftMs = untilMs - clock.now().monoMs;
+    if (error.unknown && leftMs > 0) await new Promise<void>((resolve) => clock.setTimer(resolve, leftMs));
+    throw error;
+  });
+}
+
+function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>): Extension | undefined {
+  const { replies, errors, open } = tally;
+  if (request.exact && open > 0) return undefined;
+  const count = { extended: 0, missing: 0, taken: 0, late: 0 };
+  const missing: QuorumNode[] = [];
+  for (const [node, { outcome }] of replies) {
+    count[outcome] += 1;
+    if (outcome === 'missing') missing.push(node);
+  }
+  if (count.extended >= nodes.majority) return { outcome: 'extended', missing }; // H64
+  if (nodes.isMinority(count.missing + count.taken)) return { outcome: count.taken > 0 ? 'taken' : 'missing', missing }; // H64b
+  if (open > 0) return undefined;
+  if (count.late > 0 && (errors.length === 0 || !request.begin())) return { outcome: 'late', missing };
+  throw nodes.noMajority(errors, request.keys, true);
+}

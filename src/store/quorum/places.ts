@@ -1,0 +1,102 @@
+// A semaphore on a quorum: so many places, each with one holder at a node, and held by the caller that a majority names. Counting votes would
+// not do: three nodes with two permits each would admit three holders. Several permits are several places, or none.
+//
+// So a caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
+// different ones; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
+import { nextTick } from '../../core/real-timers';
+import { type AcquireRequest, type Mode, placesText } from '../contract';
+import type { Nodes, Tally } from './nodes';
+
+export type PlacesRequest = AcquireRequest & { readonly mode: Mode };
+
+/** A request that is sent after all callers that share its reply have come. */
+interface SharedRead {
+  /** The places that are free, best first; a caller that chooses some removes them. */
+  readonly free: Promise<number[]>;
+  isSent: boolean;
+}
+
+export class Places {
+  readonly #nodes: Nodes;
+  /** By key: the request that is not sent yet, or the last one. */
+  readonly #reads = new Map<string, SharedRead>();
+
+  constructor(nodes: Nodes) {
+    this.#nodes = nodes;
+  }
+
+  /**
+   * The same request for places that are free, as far as a majority knows; undefined: there are not enough. One permit is not
+   * queued for, because to be the first at a majority at once, and to find a place free there, comes together too seldom. Several
+   * are: else those who want one would always pass.
+   */
+  async choose(request: PlacesRequest): Promise<PlacesRequest | undefined> {
+    const { permits } = request.mode;
+    const free = await this.#ask(request);
+    const isQueued = permits > 1 && request.queueAs !== undefined;
+    if (free.length < permits && !isQueued) return undefined;
+    const wanted = free.splice(0, permits);
+    for (let place = 0; wanted.length < permits; place++) if (!wanted.includes(place)) wanted.push(place);
+    const group = placesText(wanted.sort((a, b) => a - b));
+    return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...request.mode, group } };
+  }
+
+  /** One read is under way at most. What was sent before a caller came would not know what was released for it. */
+  #ask(request: PlacesRequest): Promise<number[]> {
+    const { keys, mode, commandTimeoutMs } = request;
+    const what = `${mode.most} ${commandTimeoutMs} ${keys}`;
+    const last = this.#reads.get(what);
+    if (last !== undefined && !last.isSent) return last.free;
+    const before = last === undefined ? new Promise<void>((resolve) => nextTick(resolve)) : last.free;
+    const send = (): Promise<number[]> => {
+      read.isSent = true;
+      return freePlaces(this.#nodes, request).finally(() => {
+        if (this.#reads.get(what) === read) this.#reads.delete(what);
+      });
+    };
+    const read: SharedRead = { isSent: false, free: before.then(send, send) };
+    this.#reads.set(what, read);
+    return read.free;
+  }
+}
+
+/** Those of which a majority can be had, first those that fewer nodes know as taken; in no order where as many do. */
+async function freePlaces(nodes: Nodes, request: PlacesRequest): Promise<number[]> {
+  const { keys, mode, commandTimeoutMs } = request;
+  const taken = await nodes.ask(
+    ({ store }) => store.readPlaces(keys as string, commandTimeoutMs),
+    (tally) => (tally.replies.size >= nodes.majority ? countOf(tally) : orFail(nodes, request, tally)),
+  );
+  const places = Array.from({ length: mode.most }, (_, place) => ({ place, count: taken.get(place) ?? 0 }));
+  return places
+    .filter(({ count }) => !nodes.isMinority(count)) // H67b
+    .map(({ place, count }) => ({ place, key: count + Math.random() }))
+    .sort((a, b) => a.key - b.key)
+    .map(({ place }) => place);
+}
+
+/** How many places are taken by so many nodes that no majority is left for another. */
+export async function placesOut(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<number> {
+  return nodes.ask(
+    ({ store }) => store.readPlaces(key, commandTimeoutMs),
+    (tally) => {
+      if (tally.open > 0) return undefined;
+      const { size } = tally.replies;
+      if (size < nodes.majority) return orFail(nodes, { keys: key }, tally);
+      return [...countOf(tally).values()].filter((count) => count > size - nodes.majority).length;
+    },
+  );
+}
+
+function countOf({ replies }: Tally<number[][]>): ReadonlyMap<number, number> {
+  const taken = new Map<number, number>();
+  for (const holders of replies.values()) {
+    for (const place of holders.flat()) taken.set(place, (taken.get(place) ?? 0) + 1);
+  }
+  return taken;
+}
+
+function orFail(nodes: Nodes, { keys }: Pick<AcquireRequest, 'keys'>, { errors }: Tally<unknown>): undefined {
+  if (!nodes.isMinority(errors.length)) return undefined;
+  throw nodes.noMajority(errors, keys);
+}

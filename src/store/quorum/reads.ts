@@ -1,0 +1,34 @@
+// What a majority says of a lock, without changing it.
+import type { HolderState, LockState } from '../../core/lock-state';
+import type { Nodes } from './nodes';
+
+/** Held where so many hold it, for as long as so many will, under the last fence that so many know. */
+export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<LockState> {
+  const states = await nodes.ask(
+    ({ store }) => store.inspect(key, commandTimeoutMs),
+    ({ replies, errors, open }) => {
+      if (open > 0) return undefined;
+      const all = [...replies.values()];
+      const locked = all.filter((state) => state.locked).length;
+      const isFree = nodes.isMinority(all.length - locked);
+      if (locked < nodes.majority && !isFree) throw nodes.noMajority(errors, key);
+      return all;
+    },
+  );
+  const locked = states.filter((state) => state.locked).sort((a, b) => b.remaining - a.remaining);
+  const fences = states.map((state) => state.fence).sort((a, b) => b - a);
+  const fence = fences[states.length < nodes.size ? 0 : nodes.majority - 1]!;
+  const last = locked[nodes.majority - 1];
+  const holders = holdersOf(states, nodes.majority);
+  if (last !== undefined) return { ...last, fence, holders };
+  return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null, holders, queue: [] };
+}
+
+/** Those that so many nodes know, each for as long as so many will. */
+function holdersOf(states: readonly LockState[], majority: number): HolderState[] {
+  const byId = new Map<string, HolderState[]>();
+  for (const holder of states.flatMap((state) => state.holders)) {
+    byId.set(holder.id, [...(byId.get(holder.id) ?? []), holder]);
+  }
+  return [...byId.values()].flatMap((same) => same.sort((a, b) => b.remaining - a.remaining)[majority - 1] ?? []);
+}

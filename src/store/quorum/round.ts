@@ -1,0 +1,285 @@
+// One attempt to get the votes of a majority, from before it is sent until the last node has answered. Its caller may have had
+// the lock, and released it, long before that: then a grant that comes later is released too.
+//
+// It asks, and then is granted; or it failed, and releases what it has while it learns why; or it is over: its token was
+// released, or its caller gave up.
+//
+// It asks a bare majority first: nearly always that is enough, and a lock that is released at once costs the others nothing. They
+// are asked when one of the first refuses, or after a moment, because one is slow or because the lock is held: then also a
+// majority that loses a node holds it.
+import type { LockBackendError } from '../../core/errors';
+import type { Linked } from '../../core/linked-list';
+import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../contract';
+import { FenceVotes } from './fence-votes';
+import type { Clock, QuorumNode } from './node';
+import { NodeMap } from './node-map';
+import type { Nodes } from './nodes';
+import { Reserve, type Reserves } from './reserve';
+
+/** How it ended. `wroteBack`: the nodes had minted different fences. */
+export type Verdict =
+  | { readonly is: 'granted'; readonly fence: number; readonly wroteBack: boolean }
+  | { readonly is: 'busy'; readonly leftMs: number }
+  | { readonly is: 'failed'; readonly errors: readonly LockBackendError[] }
+  | { readonly is: 'over' };
+
+/** The reply to the release at a node, if one was sent there. */
+export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
+
+/** Nobody else has it. */
+type Own<T> = { -readonly [name in keyof T]: T[name] };
+
+export class Round implements Linked<Round> {
+  before: Round | undefined = undefined;
+  after: Round | undefined = undefined;
+  readonly token: string;
+  readonly #request: AcquireRequest;
+  readonly #nodes: Nodes;
+  readonly #longestMs: number;
+  readonly #clock: Clock;
+  readonly #onVerdict: (verdict: Verdict) => void;
+  readonly #onDone: () => void;
+  #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
+  /** Of the nodes that voted for us. */
+  readonly #fences = new FenceVotes();
+  /** Nodes that have not answered yet. */
+  readonly #open = new NodeMap<true>();
+  readonly #reserve: Reserve;
+  /** Where the token may be, and until when a lost request may still bring it there. */
+  readonly #holders = new NodeMap<number>();
+  /** Nodes that had no room: the caller may be queued there. */
+  readonly #queued = new NodeMap<true>();
+  /** What was queued has what it waited for, and may have released it since. */
+  #isServed = false;
+  readonly #lefts: number[] = [];
+  readonly #errors: LockBackendError[] = [];
+  #votes = 0;
+  #writing = 0;
+  #mayExecuteUntilMs = 0;
+  #releases: Releases | undefined;
+
+  /**
+   * @param request   Becomes the round's own: its `begin` is replaced.
+   * @param longestMs The largest lifetime in use.
+   * @param onDone    Called when the last node has answered.
+   * @param onVerdict Called once; absent for an acquire that only adds nodes to a lock that is held.
+   */
+  constructor(
+    request: Own<AcquireRequest>,
+    nodes: Nodes,
+    longestMs: number,
+    clock: Clock,
+    reserves: Reserves,
+    onDone: () => void,
+    onVerdict?: (verdict: Verdict) => void,
+  ) {
+    // A holder of the lock wants it at the other nodes too; before the grant, the caller may have given up.
+    const { begin } = request;
+    request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
+    this.token = request.token;
+    this.#request = request;
+    this.#nodes = nodes;
+    this.#longestMs = longestMs;
+    this.#clock = clock;
+    this.#reserve = new Reserve(reserves);
+    this.#onDone = onDone;
+    this.#onVerdict = onVerdict ?? (() => {});
+    this.#isServed = onVerdict === undefined;
+    if (this.#isServed) this.#phase = 'granted';
+  }
+
+  /** `rest` is asked at `restDueMs`, or when one of the first refuses; `skipped` says why others are not asked. */
+  start(
+    first: readonly QuorumNode[],
+    rest: readonly QuorumNode[],
+    skipped: readonly LockBackendError[],
+    restDueMs: number,
+  ): void {
+    for (const error of skipped) this.#errors.push(error);
+    this.#reserve.keep(rest, restDueMs, () => this.#onLate());
+    this.#ask(first);
+  }
+
+  /** Asks those that are not asked yet. */
+  askAll(): void {
+    if (this.#reserve.size > 0) this.#ask(this.#reserve.take());
+  }
+
+  #onLate(): void {
+    const nowMs = this.#clock.now().monoMs;
+    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(nowMs);
+    this.askAll();
+  }
+
+  #ask(nodes: readonly QuorumNode[]): void {
+    const { commandTimeoutMs } = this.#request;
+    this.#mayExecuteUntilMs = this.#clock.now().monoMs + commandTimeoutMs;
+    for (const node of nodes) this.#open.set(node, true);
+    for (const node of nodes) {
+      const identified = node.identify(commandTimeoutMs);
+      // Awaited with a grant; without one it is not needed.
+      identified?.catch(() => {});
+      node.store.acquire(this.#request).then(
+        (reply) => {
+          if (!reply.granted) return this.#busy(node, reply.leftMs);
+          const confirmed = node.confirm(identified, commandTimeoutMs);
+          if (confirmed === undefined) return this.#granted(node, reply.fence);
+          confirmed.then(
+            () => this.#granted(node, reply.fence),
+            (error) => this.#failed(node, error),
+          );
+        },
+        (error) => this.#failed(node, error),
+      );
+    }
+  }
+
+  /** Whether the node's reply is still to come. */
+  awaits(node: QuorumNode): boolean {
+    return this.#open.has(node);
+  }
+
+  /** The nodes that were not asked, and will not be. */
+  settle(): readonly QuorumNode[] {
+    const rest = this.#reserve.take();
+    this.#checkDone();
+    return rest;
+  }
+
+  /** The token was released, with these replies to come; or it is given up, and released here. */
+  end(releases?: Releases): void {
+    const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
+    this.#phase = 'over';
+    this.#releases = releases;
+    if (releases === undefined) this.#releaseAll();
+    if (wasAsking) this.#onVerdict({ is: 'over' });
+    this.#checkDone();
+  }
+
+  #granted(node: QuorumNode, fence: number): void {
+    this.#holders.set(node, 0);
+    const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
+    if (guard) {
+      this.#errors.push(guard);
+      node.wasLate(this.#clock.now().monoMs);
+    } else {
+      this.#votes += 1;
+      this.#fences.set(node, fence);
+    }
+    this.#answered(node);
+  }
+
+  #busy(node: QuorumNode, leftMs: number): void {
+    this.#votes += 1;
+    this.#lefts.push(leftMs);
+    if (this.#isServed) this.#leaveQueue(node);
+    else this.#queued.set(node, true);
+    this.#answered(node);
+  }
+
+  #failed(node: QuorumNode, error: LockBackendError): void {
+    // A request that was not sent, because its caller gave up, says nothing about the node.
+    if (error.unknown || this.#request.begin()) node.failed(error);
+    this.#errors.push(error);
+    this.#holders.set(node, this.#mayExecuteUntilMs); // H63c
+    this.#answered(node);
+  }
+
+  #answered(node: QuorumNode): void {
+    this.#open.delete(node);
+    if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(node); // H62d
+    this.#decide();
+  }
+
+  #decide(): void {
+    if (this.#phase === 'asking') {
+      if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
+      else if (this.#fences.size + this.#open.size + this.#reserve.size < this.#nodes.majority) {
+        this.#phase = 'failed';
+        this.#releaseAll(); // H62c
+      }
+    }
+    if (this.#phase === 'failed') this.#explain();
+    // Undecided: the first do not do.
+    const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
+    if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
+    this.#checkDone();
+  }
+
+  #checkDone(): void {
+    if (this.#phase === 'over') this.#reserve.take();
+    if (this.#open.size + this.#writing + this.#reserve.size === 0) this.#onDone();
+  }
+
+  /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
+  #agreeOnFence(): void {
+    const { fence } = this.#fences;
+    // H65
+    if (!this.#fences.isKnownTo(this.#nodes.majority)) {
+      for (const node of this.#fences.takeBehind()) this.#raise(node, fence);
+      return;
+    }
+    this.#phase = 'granted';
+    this.#isServed = true;
+    const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
+    // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
+    const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
+    for (const node of mayQueue) this.#leaveQueue(node);
+    this.#onVerdict({ is: 'granted', fence, wroteBack: this.#fences.wroteBack });
+  }
+
+  #raise(node: QuorumNode, fence: number): void {
+    const { keys, token, mode, commandTimeoutMs } = this.#request;
+    this.#writing += 1;
+    const raised = (isOurs: boolean): void => {
+      this.#writing -= 1;
+      // H65c
+      if (isOurs) this.#fences.set(node, fence);
+      else this.#fences.delete(node);
+      this.#decide();
+    };
+    node.store.raise({ keys, token, mode, fence, commandTimeoutMs }).then(raised, (error) => {
+      node.failed(error);
+      this.#errors.push(error);
+      this.#votes -= 1;
+      raised(false);
+    });
+  }
+
+  /** There will be no majority for us; whether the key is busy, or no majority could be asked, may not be known yet. */
+  #explain(): void {
+    const isBusy = this.#votes >= this.#nodes.majority;
+    if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;
+    this.#phase = 'over';
+    const leftMs = this.#lefts.length > 0 ? Math.min(...this.#lefts) : 0;
+    this.#onVerdict(isBusy ? { is: 'busy', leftMs } : { is: 'failed', errors: this.#errors });
+  }
+
+  #releaseAll(): void {
+    for (const node of this.#holders.keys()) this.#release(node);
+  }
+
+  #releaseLate(node: QuorumNode): void {
+    if (!this.#holders.has(node)) return;
+    const release = this.#holders.get(node) === 0 ? this.#releases?.(node) : undefined;
+    // A release that was sent behind the request has found the token there.
+    if (release === undefined) return this.#release(node);
+    release.then(
+      (reply) => reply !== 'released' && this.#release(node),
+      () => {},
+    );
+  }
+
+  #release(node: QuorumNode): void {
+    node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node)!);
+  }
+
+  #leaveQueue(node: QuorumNode): void {
+    const whose = this.#request.queueAs?.token;
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1), 0);
+  }
+}
+
+function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
+  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+}

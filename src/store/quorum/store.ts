@@ -1,0 +1,312 @@
+// A store made of stores, each a Redis that knows nothing of the others: a lock is held while a majority of them holds our
+// token. A round asks all in one tick and is decided as soon as it can be; a node that replies later is heard in the background.
+//
+// What makes it exclusive: two majorities have a node in common, and a node grants one token at a time. So a grant counts from
+// before its own round was sent; each attempt has a token of its own, because the releases of a failed one may still be on
+// their way; an extension counts only nodes that have held the token all the time; and a node that may have forgotten a grant
+// in a restart does not vote until every lifetime given before has passed.
+//
+// What makes the fences rise: before a grant returns, a majority that still holds our token has a last fence at least as large
+// as ours. The next majority has one of them in it, and that one mints a larger fence. Each round proposes a fence just ahead
+// of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
+import { LockBackendError, optionError } from '../../core/errors';
+import { noLock, warn } from '../../core/events';
+import { describe, type Key, listOf } from '../../core/keys';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  ExtendReply,
+  ExtendRequest,
+  HolderText,
+  LockState,
+  Moment,
+  Node,
+  ProclaimRequest,
+  ReleaseReply,
+  ReleaseRequest,
+  Store,
+  ValueRequest,
+} from '../contract';
+import { earlier, now } from '../contract';
+import { givenUp } from '../redis/replies';
+import { type ChangeRequest, changeInPlace } from './change';
+import { extendByMajority } from './extension';
+import { type Clock, QuorumNode } from './node';
+import { Nodes } from './nodes';
+import { QuorumOperator } from './operator';
+import { Places, placesOut } from './places';
+import { inspectMajority } from './reads';
+import { releaseByMajority } from './release';
+import { Reserves } from './reserve';
+import { Round, type Verdict } from './round';
+import { Rounds } from './rounds';
+
+const realClock: Clock = {
+  now,
+  setTimer: (work, ms) => setTimeout(work, ms).unref(),
+  clearTimer: (timer) => clearTimeout(timer),
+};
+
+/** The timeout of one node, as a share of the lifetime. */
+const timeoutShare = 1 / 8;
+const leastTimeoutMs = 10;
+/** After how long those are asked that were not asked first: four times what a grant takes, within these bounds. */
+const leastRestMs = 5;
+const mostRestMs = 100;
+/** How far ahead of all clocks a fence is proposed: further after nodes minted different ones, nearer while they agree. */
+const nearestLeadMs = 1;
+const farthestLeadMs = 100;
+
+export class Quorum implements Store {
+  readonly kind = 'quorum';
+  readonly keyPrefix: string;
+  readonly listen = undefined;
+  readonly isQuorum = true;
+  readonly operator: QuorumOperator;
+  readonly #nodes: Nodes;
+  readonly #clock: Clock;
+  readonly #reserves: Reserves;
+  readonly #places: Places;
+  /** By token: rounds in which a node has not replied yet. */
+  readonly #rounds = new Rounds();
+  #identifying: Promise<unknown> | undefined;
+  #isIdentified = false;
+  #longestMs = 0;
+  #leadMs = 2 * nearestLeadMs;
+  /** The last fence that was proposed. */
+  #proposed = 0;
+  /** How long a grant takes, on average. */
+  #tookMs = 0;
+  #fencing = false;
+  #scopes = 0;
+  #onIdle: (() => void) | undefined;
+
+  constructor(stores: readonly Node[], clock: Clock = realClock) {
+    this.keyPrefix = stores[0]!.keyPrefix;
+    this.#clock = clock;
+    this.#reserves = new Reserves(clock);
+    this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    this.#places = new Places(this.#nodes);
+    this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
+    const { size, majority } = this.#nodes;
+    if (size > 2 && size % 2 === 1) return;
+    const survives = size - majority;
+    const message = `a quorum of ${size} survives the loss of ${survives}, as one of ${2 * survives + 1} does; use 3, 5 or 7`;
+    warn({ code: 'quorum-size', message, ...noLock('quorum') });
+  }
+
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    return placesOut(this.#nodes, key, commandTimeoutMs);
+  }
+
+  readValue(key: string): Promise<string | null> {
+    return Promise.reject(notBeside(key, 'a cached value'));
+  }
+
+  writeValue({ key }: ValueRequest): Promise<boolean> {
+    return Promise.reject(notBeside(key, 'a cached value'));
+  }
+
+  proclaim({ key }: ProclaimRequest): Promise<boolean> {
+    return Promise.reject(notBeside(key, 'an election'));
+  }
+
+  readHolder(key: string): Promise<HolderText | null> {
+    return Promise.reject(notBeside(key, 'an election'));
+  }
+
+  acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const { lifetimeMs } = request;
+    if (lifetimeMs === null) {
+      return Promise.reject(optionError('lifetime', 'a number: a node of a quorum may forget', lifetimeMs));
+    }
+    this.#longestMs = Math.max(this.#longestMs, lifetimeMs);
+    this.#fencing ||= request.fencing;
+    if (this.#isIdentified) return this.#attempt(request, lifetimeMs);
+    this.#identifying ??= this.#identifyAll(nodeTimeout(lifetimeMs, request.commandTimeoutMs));
+    return this.#identifying.then(() => this.#attempt(request, lifetimeMs));
+  }
+
+  #attempt(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
+    const { mode } = request;
+    if (mode === undefined) return this.#round(request, lifetimeMs);
+    if (mode.step > 0) return this.#change({ ...request, mode }, lifetimeMs);
+    if (mode.kind !== 'counted') return this.#round(request, lifetimeMs); // H67
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    return this.#places.choose({ ...request, mode, commandTimeoutMs }).then((chosen) => {
+      if (chosen === undefined) return { granted: false, leftMs: 0 };
+      return this.#round({ ...request, queueAs: chosen.queueAs, mode: chosen.mode }, lifetimeMs);
+    });
+  }
+
+  #change(request: ChangeRequest, lifetimeMs: number): Promise<AcquireReply> {
+    const sent = this.#clock.now();
+    if (!request.begin()) return Promise.reject(givenUp(request.keys));
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    const leastFence = this.#leastFence(sent);
+    this.#rounds.get(request.token)?.settle();
+    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, leastFence }, this.#longestMs, sent);
+  }
+
+  async #identifyAll(timeoutMs: number): Promise<void> {
+    await Promise.all(this.#nodes.all.map((node) => node.identify(timeoutMs)?.catch((error) => node.failed(error))));
+    this.#isIdentified = true;
+  }
+
+  #round(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
+    const duplicate = this.#nodes.review(this.#longestMs, request.keys);
+    if (duplicate !== undefined) return Promise.reject(duplicate);
+    const sent = this.#clock.now();
+    if (!request.begin()) return Promise.reject(givenUp(request.keys));
+    return new Promise((resolve, reject) => {
+      const onVerdict = (verdict: Verdict): void => {
+        if (verdict.is === 'over') reject(givenUp(request.keys));
+        else if (verdict.is === 'failed') reject(this.#nodes.noMajority(verdict.errors, request.keys));
+        else if (verdict.is === 'busy') resolve({ granted: false, leftMs: verdict.leftMs });
+        else {
+          this.#leadMs = nextLeadMs(this.#leadMs, verdict.wroteBack);
+          this.#tookMs += (this.#clock.now().monoMs - sent.monoMs - this.#tookMs) / 16;
+          resolve(grantOf(request, verdict.fence, sent));
+        }
+      };
+      const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
+      const [first, rest] = request.asksAll ? [[...some, ...others], []] : [some, others];
+      this.#start(request, lifetimeMs, sent, first, rest, onVerdict);
+    });
+  }
+
+  #start(
+    request: AcquireRequest,
+    lifetimeMs: number,
+    sent: Moment,
+    first: readonly QuorumNode[],
+    rest: readonly QuorumNode[],
+    onVerdict?: (verdict: Verdict) => void,
+  ): void {
+    const { fencing } = request;
+    const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
+    const leastFence = fencing || request.mode ? this.#leastFence(sent) : undefined;
+    const onDone = (): void => {
+      this.#rounds.delete(round);
+      if (this.#rounds.size === 0) this.#onIdle?.();
+    };
+    const round = new Round(
+      { ...request, commandTimeoutMs, leastFence },
+      this.#nodes,
+      this.#longestMs,
+      this.#clock,
+      this.#reserves,
+      onDone,
+      onVerdict,
+    );
+    this.#rounds.add(round);
+    const isWhole = onVerdict === undefined || first.length + rest.length === this.#nodes.size;
+    const skipped = isWhole ? [] : this.#nodes.skipped([...first, ...rest]);
+    const restAfterMs = Math.min(Math.max(leastRestMs, 4 * this.#tookMs), mostRestMs, lifetimeMs * timeoutShare);
+    round.start(first, rest, skipped, sent.monoMs + restAfterMs);
+  }
+
+  /** Ahead of every clock by the time it gets there, if all goes well. */
+  #leastFence({ monoMs }: Moment): number {
+    let offsetMs = Number.NEGATIVE_INFINITY;
+    for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.serverOffsetMs);
+    // Each round its own: where many are sent together, not all nodes are sent all of them.
+    this.#proposed = Math.max(this.#proposed + 1, Math.floor((monoMs + offsetMs + this.#leadMs) * 1000));
+    return this.#proposed;
+  }
+
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    const { keys, token, lifetimeMs, held } = request;
+    if (!request.begin()) return { outcome: 'late' };
+    this.#longestMs = Math.max(this.#longestMs, lifetimeMs!);
+    const sent = this.#clock.now();
+    const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
+    const each = { ...request, commandTimeoutMs };
+    this.#rounds.get(token)?.askAll();
+    const { outcome, missing } = await extendByMajority(this.#nodes, each, sent, this.#clock);
+    if (outcome === 'late') return { outcome };
+    if (outcome !== 'extended') {
+      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs); // H64c
+      return { outcome };
+    }
+    // After a change in place a late request may still say otherwise: those nodes come back with the next lock.
+    const isFirst = (held?.mode.step ?? 0) === 0;
+    if (missing.length > 0 && isFirst && this.#rounds.get(token) === undefined) this.#addNodes(each, missing, sent);
+    return { outcome, sent: held === undefined ? sent : earlier(sent, 1) };
+  }
+
+  /**
+   * Nodes that had no vote, or have forgotten it, get our token too, while a majority is known to hold it. They
+   * count only from the next extension on: that they hold it now does not prove that no other token held it a moment ago.
+   */
+  #addNodes(
+    { keys, token, lifetimeMs, commandTimeoutMs, begin, held }: ExtendRequest,
+    missing: readonly QuorumNode[],
+    sent: Moment,
+  ): void {
+    const fencing = this.#fencing;
+    const request = { keys, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode: held?.mode };
+    this.#start(request, lifetimeMs!, sent, missing, []);
+  }
+
+  release(request: ReleaseRequest): Promise<ReleaseReply> {
+    return releaseByMajority(this.#nodes, request, this.#rounds.get(request.token));
+  }
+
+  async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
+    return [await this.release(release), await this.acquire(acquire)];
+  }
+
+  async abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
+    const round = this.#rounds.get(request.token);
+    const unasked = round?.settle() ?? [];
+    for (const node of this.#nodes.all) {
+      if (!round?.awaits(node) && !unasked.includes(node)) node.abandon(request, untilMs);
+    }
+    round?.end(() => undefined);
+  }
+
+  inspect(key: string, commandTimeoutMs: number): Promise<LockState> {
+    return inspectMajority(this.#nodes, key, commandTimeoutMs);
+  }
+
+  join(): void {
+    this.#scopes += 1;
+    for (const { store } of this.#nodes.all) store.join();
+  }
+
+  async leave(): Promise<void> {
+    this.#scopes -= 1;
+    if (this.#rounds.size > 0) {
+      await new Promise<void>((resolve) => {
+        const before = this.#onIdle;
+        this.#onIdle = () => {
+          this.#onIdle = undefined;
+          before?.();
+          resolve();
+        };
+      });
+    }
+    if (this.#scopes === 0) for (const node of this.#nodes.all) node.reset();
+    await Promise.all(this.#nodes.all.map(({ store }) => store.leave()));
+  }
+}
+
+function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
+  return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
+}
+
+/** Further ahead after fences that differed, and slowly nearer again. */
+function nextLeadMs(leadMs: number, wroteBack: boolean): number {
+  return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
+}
+
+function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): AcquireReply {
+  if (mode === undefined) return { granted: true, fence, sent };
+  return { granted: true, fence, sent: earlier(sent, 1), mode };
+}
+
+function notBeside(keys: Key, what: string): LockBackendError {
+  const message = `${describe(keys)}: ${what} cannot be had on a quorum, which keeps nothing beside a lock; use a single Redis`;
+  return new LockBackendError(message, { key: keys, retryable: false });
+}

@@ -1,0 +1,179 @@
+// ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
+import { slotOf } from '../../../core/keys';
+import type { DedicatedClient, Readiness, ScriptClient } from '../client';
+import { countOf, type Foreign, hasMethods, policyIn } from './shape';
+import { type OpenSubscriber, subscribeOver } from './subscriptions';
+
+/** A pipeline has the same methods, and no state. */
+export function isIORedis(client: unknown): client is Foreign {
+  return hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof (client as Foreign).status === 'string';
+}
+
+export function ioredis(client: Foreign): ScriptClient {
+  const commands = plain(client);
+  const clustered = client.isCluster === true;
+  const { stringNumbers = client.options.redisOptions?.stringNumbers } = client.options;
+  const send = sender(client);
+  const asNumbers = stringNumbers === true ? (reply: Promise<unknown>) => reply.then(numbers) : same;
+  return {
+    keyPrefix: String(client.options.keyPrefix ?? ''),
+    clustered,
+    readiness: () => readinessOf(client.status),
+    evalsha: (sha, keys, args) => asNumbers(send('evalsha', [sha, String(keys.length), ...keys, ...args])),
+    eval: (lua, keys, args) => asNumbers(send('eval', [lua, String(keys.length), ...keys, ...args])),
+    async evictionPolicy() {
+      return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
+    },
+    async serverInfo() {
+      return String(await (clustered ? anyNode(client) : commands).info('server'));
+    },
+    async masters() {
+      const nodes: Foreign[] = clustered ? client.nodes('master').map((node: Foreign) => plain(node)) : [commands];
+      return nodes.map((node) => (words) => node.call(...words));
+    },
+    generation: clustered ? undefined : countOf(client, 'ready'),
+    nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
+    relocate: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
+    dedicate(key) {
+      if (!clustered) return dedicated(client);
+      const name = nodeOf(client, key);
+      const node = client.nodes('master').find(({ options }: Foreign) => `${options.host}:${options.port}` === name);
+      return dedicated(node ?? anyNode(client));
+    },
+    subscribe: subscribeOver(
+      subscriberOn(client, clustered ? () => anyNode(client) : () => client),
+      () => readinessOf(client.status) === 'closed',
+    ),
+  };
+}
+
+/**
+ * The same client, whose commands are made without `keyPrefix`, which would go before each key by itself, inside or outside of
+ * the braces, and without its own pipelining, which would put our calls behind those of a later tick. ioredis reads both from
+ * the object that a command is called on; everything else, sending included, stays with the client itself.
+ */
+function plain(client: Foreign, sends: (command: object) => void = () => {}): Foreign {
+  const options = Object.create(client.options, { keyPrefix: { value: '' }, enableAutoPipelining: { value: false } });
+  return Object.create(client, {
+    options: { value: options },
+    sendCommand: {
+      value: (command: object, ...others: unknown[]) => {
+        sends(command);
+        return client.sendCommand(command, ...others);
+      },
+    },
+  });
+}
+
+/**
+ * Sends scripts, whose arguments are all text. The client's own methods flatten and check the arguments of any command: a quarter of
+ * what two `EVALSHA` take, and more of a batch. The first command that they make shows what it is made of.
+ */
+function sender(client: Foreign): (name: 'eval' | 'evalsha', args: string[]) => Promise<unknown> {
+  let Command: any;
+  const commands = plain(client, (command) => {
+    Command = command.constructor;
+  });
+  return (name, args) => {
+    if (Command === undefined) return commands[name](...args); // S31
+    const command = new Command(name, [], utf8);
+    command.args = args;
+    return client.sendCommand(command);
+  };
+}
+
+const utf8 = { replyEncoding: 'utf8' };
+
+function same<T>(value: T): T {
+  return value;
+}
+
+/** With `stringNumbers` integers come as text. */
+function numbers(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(numbers);
+  return typeof reply === 'string' && /^-?\d{1,16}$/.test(reply) ? Number(reply) : reply;
+}
+
+function readinessOf(status: string): Readiness {
+  if (status === 'ready') return 'ready';
+  return status === 'wait' || status === 'end' || status === 'disconnecting' ? 'closed' : 'soon';
+}
+
+function nodeOf(cluster: Foreign, key: string): string {
+  return cluster.slots[slotOf(key)]?.[0] ?? '';
+}
+
+/** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
+function anyNode(cluster: Foreign): Foreign {
+  const nodes = cluster.nodes('master');
+  const ready = nodes.filter(({ status }: Foreign) => status === 'ready');
+  const some = ready.length > 0 ? ready : nodes;
+  return some[Math.floor(Math.random() * some.length)];
+}
+
+/**
+ * For a connection of our own. Offline queueing, resending and subscribing again are ours to decide; channels have no prefix. While no
+ * sentinel answers, ioredis asks them all again for ever, on a timer that keeps the process alive.
+ */
+const ownOptions = {
+  lazyConnect: true,
+  sentinelRetryStrategy: null,
+  keyPrefix: '',
+  enableAutoPipelining: false,
+  autoResubscribe: false,
+  autoResendUnfulfilledCommands: false,
+};
+
+function dedicated(client: Foreign): DedicatedClient {
+  const retryStrategy = (times: number): number | null =>
+    readinessOf(client.status) === 'closed' ? null : Math.min(times * 50, 500);
+  // The database may have been selected since the client was made.
+  const db = client.condition?.select ?? client.options.db;
+  const connection = client.duplicate({ ...ownOptions, db, retryStrategy });
+  let generation = 0;
+  connection.on('error', () => {});
+  connection.on('ready', () => {
+    generation += 1;
+    // Our own connection must not keep a process alive whose own work is done.
+    connection.stream.unref();
+  });
+  const opened: Promise<unknown> = connection.connect();
+  // It would go on reconnecting, with nothing left that could close it.
+  opened.catch(() => end(connection));
+  return {
+    opened,
+    script: ioredis(connection),
+    wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs).then(Number),
+    generation: () => generation,
+    close: () => end(connection),
+  };
+}
+
+function subscriberOn(client: Foreign, node: () => Foreign): OpenSubscriber {
+  return async (onMessage, onEnd) => {
+    // Each try of a sentinel's client leaves timers of two seconds behind.
+    if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
+    const connection = node().duplicate({ ...ownOptions, retryStrategy: null });
+    connection.on('error', () => {});
+    connection.on('end', onEnd);
+    connection.on('message', onMessage);
+    await connection.connect().catch((error: unknown) => {
+      end(connection);
+      throw error;
+    });
+    connection.stream.unref();
+    return {
+      subscribe: (channel) => connection.subscribe(channel),
+      unsubscribe: (channel) => connection.unsubscribe(channel),
+      ping: () => connection.ping(),
+      close: () => end(connection),
+    };
+  };
+}
+
+/** At once: ioredis waits two seconds for a server that stands still, or for the end of what has ended, and keeps the process alive. */
+function end(connection: Foreign): void {
+  if (connection.status === 'end') return;
+  connection.disconnect();
+  connection.stream?.destroy();
+}

@@ -1,0 +1,303 @@
+// node-redis 4, 5 and 6: client, cluster, sentinel and pool. They run scripts alike; the rest differs by kind and major.
+
+import { slotOf } from '../../../core/keys';
+import type { DedicatedClient, Readiness, ScriptClient } from '../client';
+import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type OpenSubscriber, type Subscriber, subscribeOver } from './subscriptions';
+
+/** A client has a state; the objects of multi() and legacy() have the same methods, and none. */
+export function isNodeRedis(client: unknown): client is Foreign {
+  if (!hasMethods(client, 'evalSha', 'eval')) return false;
+  const { isReady, isOpen } = client as Foreign;
+  return typeof isReady === 'boolean' || typeof isOpen === 'boolean';
+}
+
+type Kind = 'client' | 'cluster' | 'sentinel' | 'pool';
+
+function kindOf(client: Foreign): Kind {
+  if (hasMethods(client, 'nodeClient')) return 'cluster';
+  if (hasMethods(client, 'getMasterNode')) return 'sentinel';
+  return typeof client.totalClients === 'number' ? 'pool' : 'client';
+}
+
+export function nodeRedis(client: Foreign): ScriptClient {
+  const kind = kindOf(client);
+  const commands = plain(client);
+  const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
+  const openSubscriber = subscriberOf(client, kind);
+  const readiness = readinessOf(client, kind);
+  const relocate = kind === 'cluster' ? relocator(commands) : undefined;
+  return {
+    keyPrefix,
+    clustered: kind === 'cluster',
+    readiness,
+    ...(relocate || keyPrefix !== '' ? rawScripts(client, commands, kind, relocate) : scripts(client, commands, kind)),
+    async evictionPolicy() {
+      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
+      return policyIn(await node.configGet('maxmemory-policy'));
+    },
+    async serverInfo() {
+      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
+      return String(await node.info('server'));
+    },
+    masters: () => mastersOf(client, commands, kind),
+    generation: kind === 'client' ? countOf(client, 'ready') : undefined,
+    nodeOf: (key) => nodeOf(client, kind, key),
+    relocate,
+    dedicate(key) {
+      if (kind === 'sentinel' && hasMethods(client, '_execute')) return dedicatedToMaster(client);
+      const node = kind === 'cluster' ? (masterOf(client, key)?.client ?? {}) : client;
+      if (!hasMethods(node, 'duplicate', 'wait')) throw noDedicated(client);
+      return dedicated(node);
+    },
+    subscribe: openSubscriber && subscribeOver(openSubscriber, () => readiness() === 'closed'),
+  };
+}
+
+/**
+ * The same client without the options that its owner chose for commands: deadlines are ours (and an AbortSignal for each
+ * command costs a lot), and a mapping of types must not change our replies. 4 has no such options, but a legacy mode
+ * whose methods take callbacks.
+ */
+function plain(client: Foreign): Foreign {
+  if (client.options?.legacyMode) return client.v4;
+  return client.withCommandOptions?.(ourOptions) ?? client;
+}
+
+async function mastersOf(
+  client: Foreign,
+  commands: Foreign,
+  kind: Kind,
+): Promise<((words: readonly string[]) => Promise<unknown>)[]> {
+  if (kind === 'pool')
+    return [(words) => client.execute((each: Foreign) => plain(each).sendCommand(words, ourOptions))];
+  if (kind === 'sentinel') return [(words) => commands.sendCommand(false, words, ourOptions)];
+  if (kind === 'client') return [(words) => commands.sendCommand(words, ourOptions)];
+  const nodes: Foreign[] = await Promise.all(client.masters.map((master: Foreign) => client.nodeClient(master)));
+  return nodes.map((node) => (words) => plain(node).sendCommand(words, ourOptions));
+}
+
+/** Named, because what is not named stays as the owner has it. */
+const ourOptions = { timeout: undefined, typeMapping: undefined };
+
+type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
+
+/** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a quarter less CPU for a sequential pair, none for a batched one. */
+function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
+  const raw = rawScripts(client, commands, kind);
+  const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode; // S23
+  const named = (): Foreign | undefined => {
+    if (isNamed) return commands;
+    return client.evalSha === Object.getPrototypeOf(client).evalSha ? undefined : client;
+  };
+  return {
+    evalsha: (sha, keys, args) => named()?.evalSha(sha, { keys, arguments: args }) ?? raw.evalsha(sha, keys, args),
+    eval: (lua, keys, args) => named()?.eval(lua, { keys, arguments: args }) ?? raw.eval(lua, keys, args),
+  };
+}
+
+/**
+ * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
+ * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
+ */
+function rawScripts(client: Foreign, commands: Foreign, kind: Kind, relocate?: Relocate): Scripts {
+  const isServed = relocate && servedCheck(client, relocate);
+  const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
+    const words = [name, script, String(keys.length), ...keys, ...args];
+    if (isServed?.(keys[0]!) === false) return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
+    // In 5 the options of `commands` are not those of its sendCommand.
+    if (kind === 'cluster') return commands.sendCommand(keys[0], false, words, ourOptions);
+    return kind === 'sentinel'
+      ? commands.sendCommand(false, words, ourOptions)
+      : commands.sendCommand(words, ourOptions);
+  };
+  return {
+    evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
+    eval: (lua, keys, args) => send('EVAL', lua, keys, args),
+  };
+}
+
+const relocatePauseMs = 100;
+
+/**
+ * Whether the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that replies MOVED, which a
+ * dead one never does; 6 checks after some seconds. So nothing is left to the offline queue of a dead node, and any node is asked
+ * for the key: the client goes from one to the next, and reads the slot map again, until one has it.
+ */
+function servedCheck(client: Foreign, relocate: Relocate): (key: string) => boolean {
+  return (key) => {
+    if (masterOf(client, key)?.client?.isReady !== false) return true;
+    relocate(key);
+    return false;
+  };
+}
+
+type Relocate = (key: string) => void;
+
+/** Asks any node for the key: one that does not have it redirects, and the client reads the slot map again. One command is enough for many keys. */
+function relocator(commands: Foreign): Relocate {
+  let againMs = 0;
+  return (key) => {
+    if (performance.now() < againMs) return;
+    againMs = performance.now() + relocatePauseMs;
+    commands.sendCommand(undefined, false, ['PTTL', key], ourOptions).catch(() => {});
+  };
+}
+
+/** Of sentinels the master, which is another one after a failover. */
+function nodeOf(client: Foreign, kind: Kind, key: string): string {
+  if (kind === 'cluster') return masterOf(client, key)?.address ?? '';
+  const master = kind === 'sentinel' && client.getMasterNode();
+  return master ? `${master.host}:${master.port}` : '';
+}
+
+function masterOf(cluster: Foreign, key: string): Foreign | undefined {
+  return cluster.slots[slotOf(key)]?.master;
+}
+
+function readinessOf(client: Foreign, kind: Kind): () => Readiness {
+  const isReady = (): boolean => {
+    if (kind === 'pool') return client.isOpen && !client.isClosing;
+    // A cluster of 4 or 5 is open while it is still asking for the slots, and would fail on them.
+    if (kind === 'cluster') return (client.isReady ?? client.isOpen) && client.masters.length > 0;
+    return client.isReady ?? client.isOpen;
+  };
+  return () => {
+    if (isReady()) return 'ready';
+    return client.isOpen === false || client.isClosing === true ? 'closed' : 'soon';
+  };
+}
+
+/** A connection of our own. Without a listener of ours a dropped socket of it would crash the process. */
+function duplicateOf(client: Foreign, options?: object): Foreign {
+  const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
+  // Nothing of ours is cached, and the end of our connection would clear a cache that it shared.
+  const connection = client.duplicate({ clientSideCache: undefined, ...legacy, ...options });
+  connection.on('error', () => {});
+  return connection;
+}
+
+/** `destroy` is new in 5; 4 calls it `disconnect`, whose promise may reject. Either may throw when it is closed already. */
+function destroy(connection: Foreign): void {
+  try {
+    if (typeof connection.destroy === 'function') connection.destroy();
+    else connection.disconnect().catch(() => {});
+  } catch {
+    // closed already
+  }
+}
+
+function dedicated(client: Foreign): DedicatedClient {
+  const connection = duplicateOf(client);
+  const commands = plain(connection);
+  let generation = 0;
+  connection.on('ready', () => {
+    generation += 1;
+    // Our own connection must not keep a process alive whose own work is done.
+    connection.unref();
+  });
+  // Nor may its attempts to connect again, once the owner has closed the client.
+  connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
+  const opened = openLike(client, connection);
+  // It would go on reconnecting, with nothing left that could close it.
+  opened.catch(() => destroy(connection));
+  return {
+    opened,
+    script: nodeRedis(connection),
+    wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
+    generation: () => generation,
+    close: () => destroy(connection),
+  };
+}
+
+/** The client of sentinels sends over connections of its own: that to the present master is duplicated. */
+function dedicatedToMaster(sentinel: Foreign): DedicatedClient {
+  let made: DedicatedClient | undefined;
+  let isClosed = false;
+  const opened = sentinel._execute(false, async (master: Foreign) => {
+    made = dedicated(master);
+    if (isClosed) made.close();
+  });
+  return {
+    opened: opened.then(() => made!.opened),
+    get script() {
+      return made!.script;
+    },
+    wait: (replicas, timeoutMs) => made!.wait(replicas, timeoutMs),
+    generation: () => made!.generation(),
+    close() {
+      isClosed = true;
+      made?.close();
+    },
+  };
+}
+
+/** A duplicate begins in the database of the options; another one may have been selected since. */
+async function openLike(client: Foreign, connection: Foreign): Promise<void> {
+  await connection.connect();
+  const database = await databaseOf(client);
+  if (database !== (client.options?.database ?? 0)) await connection.select(database);
+}
+
+/** That of the options where CLIENT INFO is not permitted. */
+async function databaseOf(client: Foreign): Promise<number> {
+  try {
+    return (await plain(client).clientInfo()).db;
+  } catch {
+    return client.options?.database ?? 0;
+  }
+}
+
+function subscriberOf(client: Foreign, kind: Kind): OpenSubscriber | undefined {
+  if (kind === 'sentinel') return sentinelSubscriber(client);
+  if (kind === 'cluster') return subscriberOn(() => client.nodeClient(anyOf(client.masters)));
+  return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? subscriberOn(() => client) : undefined;
+}
+
+/** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
+function anyOf<T>(nodes: readonly T[]): T {
+  return nodes[Math.floor(Math.random() * nodes.length)]!;
+}
+
+function subscriberOn(node: () => Foreign | Promise<Foreign>): OpenSubscriber {
+  return async (onMessage, onEnd) => {
+    const client = await node();
+    const connection = duplicateOf(client, { socket: { ...client.options?.socket, reconnectStrategy: false } });
+    // It does not reconnect, so an error is its end; closed by us it ends without one.
+    connection.on('error', onEnd);
+    await connection.connect();
+    connection.unref();
+    return {
+      subscribe: (channel) => connection.subscribe(channel, (message: string) => onMessage(channel, message)),
+      unsubscribe: (channel) => connection.unsubscribe(channel),
+      ping: () => connection.ping(),
+      close: () => destroy(connection),
+    };
+  };
+}
+
+/**
+ * A sentinel client's own subscriber, which it moves along with the master; it reports only that there was an error.
+ * A new subscription is confirmed once that connection is up again.
+ */
+function sentinelSubscriber(sentinel: Foreign): OpenSubscriber {
+  return async (onMessage, onEnd): Promise<Subscriber> => {
+    const listeners = new Map<string, (message: string) => void>();
+    const unsubscribe = (channel: string): Promise<unknown> => sentinel.unsubscribe(channel, listeners.get(channel));
+    sentinel.on('error', onEnd);
+    sentinel.on('topology-change', onEnd);
+    return {
+      subscribe(channel) {
+        const listener = (message: string): void => onMessage(channel, message);
+        listeners.set(channel, listener);
+        return sentinel.subscribe(channel, listener);
+      },
+      unsubscribe,
+      close() {
+        sentinel.removeListener('error', onEnd);
+        sentinel.removeListener('topology-change', onEnd);
+        for (const channel of listeners.keys()) unsubscribe(channel).catch(() => {});
+      },
+    };
+  };
+}

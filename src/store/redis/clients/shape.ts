@@ -1,0 +1,44 @@
+// What the kinds of clients have in common: they are recognized by their methods.
+import { optionError } from '../../../core/errors';
+
+/** A client of another package, which is not there at compile time. */
+export type Foreign = Record<string, any>;
+
+/** A value whose properties throw has none. */
+export function hasMethods(value: unknown, ...names: string[]): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  try {
+    return names.every((name) => typeof (value as any)[name] === 'function');
+  } catch {
+    return false;
+  }
+}
+
+/** For `minReplicas`: WAIT speaks of one connection only, and this client has none of its own to give. */
+export function noDedicated(client: unknown): TypeError | RangeError {
+  const expected =
+    '0 for this client: it needs connections that can be duplicated (node-redis createClient, createCluster, createSentinel; ioredis)';
+  return optionError('minReplicas', expected, client);
+}
+
+/** The reply to CONFIG GET: a list, a map or an object, depending on client and protocol. */
+export function policyIn(answer: any): string {
+  const name = 'maxmemory-policy';
+  if (Array.isArray(answer)) return String(answer[1]);
+  return String(answer instanceof Map ? answer.get(name) : answer[name]);
+}
+
+/** How often the client has emitted an event since the first call; undefined where it emits none. */
+export function countOf(client: Foreign, event: string): (() => number) | undefined {
+  if (!hasMethods(client, 'on')) return undefined;
+  let count: number | undefined;
+  return () => {
+    if (count === undefined) {
+      count = 0;
+      client.on(event, () => {
+        count! += 1;
+      });
+    }
+    return count;
+  };
+}

@@ -1,0 +1,309 @@
+// What the verbs of the store are in Redis's words: each request as a call of its script, and what its reply says. No state,
+// no I/O.
+import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../core/keys';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type ExtendReply,
+  type ExtendRequest,
+  earlier,
+  type Held,
+  type HolderText,
+  type Mode,
+  type Moment,
+  newsOf,
+  type ProclaimRequest,
+  placesOf,
+  type QueueEntry,
+  type RaiseRequest,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Slot,
+  type Slots,
+  slotAt,
+  type ValueRequest,
+} from '../contract';
+import { PlainCall } from './plain';
+import { integers, strangeReply } from './replies';
+import * as scripts from './scripts/generated';
+import type { Call, ScriptCall } from './scripts/script';
+import type { ServerClock } from './server-clock';
+
+/** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
+export const probationMs = 10_000; // H2d
+/** Integers in the reply of an acquire, and in that to a queued one. */
+const acquireLength = 4;
+const queuedLength = 6;
+
+const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
+
+const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
+
+/** The counter that their fences come from: one for the server, in a cluster one for each slot. */
+export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boolean }): string {
+  return clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
+}
+
+/** @param fence The counter that the fence is minted from. */
+export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
+  const { keys, token, lifetimeMs, queueAs, fences = 1, leastFence, pauseMs } = request;
+  if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
+  if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
+  const isUsual = queueAs === undefined && pauseMs === undefined && fences === 1;
+  if (isUsual && typeof keys === 'string')
+    return new PlainCall(keys, token, fence, {
+      verb: 'acquire',
+      lifetimeMs: lifetimeMs ?? probationMs,
+      notAfter: Math.ceil(notAfter), // H3b
+      fences: fencesOf(request),
+      leastFence: leastFence ?? 0,
+    });
+  const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
+  const until = Math.ceil(notAfter);
+  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+}
+
+function acquireOnceCall(
+  request: AcquireRequest,
+  { everyMs, offsetMs, marks }: Slots,
+  fence: string,
+  notAfter: number,
+): Call {
+  const key = listOf(request.keys)[0]!;
+  return scripts.acquireOnce(
+    key,
+    fence,
+    companionOf(key, 'queue'),
+    companionOf(key, 'slot'),
+    request.token,
+    request.lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request),
+    everyMs,
+    offsetMs,
+    marks ? 1 : 0,
+  );
+}
+
+export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): Call {
+  const key = listOf(keys)[0]!;
+  return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
+}
+
+/** What the script wants of a caller that is not queued. */
+function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
+  if (pauseMs !== undefined) return [leastFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
+  return leastFence > 0 ? [leastFence.toFixed(0)] : [];
+}
+
+export function releaseCall(
+  { keys, token, ticket = 0, yieldMs = 0, held, isConfirmed }: ReleaseRequest,
+  fence: string,
+  next?: AcquireRequest,
+): Call {
+  if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
+  if (isConfirmed && typeof keys === 'string' && ticket === 0)
+    return new PlainCall(keys, token, fence, { verb: 'release', yieldMs });
+  return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
+}
+
+function nextOf(request: AcquireRequest): string[] {
+  return [request.token, String(request.lifetimeMs), String(fencesOf(request)), ...entryOf(request.queueAs!)];
+}
+
+/** In the queue of a mutex. */
+function entryOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
+  const entry = [channel, id, String(ticket)];
+  return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
+}
+
+function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
+  return fencing ? fences : 0;
+}
+
+/** The locks and their queues. */
+function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
+  if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
+  return [keys, keys.map((key) => companionOf(key, 'queue'))];
+}
+
+/** For a key that several may hold. */
+function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
+  const { keys, token, lifetimeMs } = request;
+  const key = listOf(keys)[0]!;
+  return scripts.acquireShared(
+    key,
+    fence,
+    companionOf(key, 'queue'),
+    companionOf(key, 'limit'),
+    token,
+    lifetimeMs ?? probationMs,
+    Math.ceil(notAfter),
+    fencesOf(request),
+    letters[mode.kind],
+    mode.prefer[0]!,
+    mode.permits,
+    mode.most,
+    mode.step,
+    mode.group,
+    placeOf(request),
+  );
+}
+
+/** Where it is queued if there is no room; for one of a quorum also as whom, and the least fence. */
+function placeOf({ queueAs, leastFence, token, beside }: AcquireRequest): string[] {
+  if (beside !== undefined) return [memberOf(beside.token, beside.held)];
+  if (queueAs === undefined && leastFence === undefined) return [];
+  const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
+  const place = [channel, id, String(ticket), String(silenceMs)];
+  return leastFence === undefined ? place : [...place, whose, leastFence.toFixed(0)];
+}
+
+function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
+  const key = listOf(keys)[0]!;
+  const queue = companionOf(key, 'queue');
+  return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
+}
+
+/** The holder's member of the sorted set, so that the script need not search for it; '' where we do not know all of it. */
+function memberOf(token: string, { mode, fence }: Held): string {
+  if (fence < 0) return '';
+  const { kind, permits, step, group } = mode;
+  return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
+}
+
+export function extendCall(
+  { keys, token, lifetimeMs, exact, held, strictly }: ExtendRequest,
+  fence: string,
+  notAfter: number,
+): Call {
+  const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
+  if (held !== undefined) {
+    const key = listOf(keys)[0]!;
+    const known = memberOf(token, held);
+    const as = strictly && held.mode.kind === 'exclusive' ? [letters.exclusive] : [];
+    const life = lifetimeMs ?? 0;
+    return scripts.extendShared(key, companionOf(key, 'limit'), token, known, life, exact ? 1 : 0, limit, as);
+  }
+  if (!exact && lifetimeMs !== null && typeof keys === 'string')
+    return new PlainCall(keys, token, fence, { verb: 'renew', lifetimeMs, notAfter: limit });
+  return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
+}
+
+export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): Call {
+  if (mode !== undefined) return scripts.raiseShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
+  return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
+}
+
+export function permitsOutCall(key: string): Call {
+  return scripts.countPermits(key);
+}
+
+export function readPlacesCall(key: string): ScriptCall {
+  return scripts.readPlaces(key);
+}
+
+/** Of each holder, the places that it has. */
+export function readPlacesReply(reply: unknown, key: string): number[][] {
+  if (!Array.isArray(reply)) throw strangeReply(reply, key);
+  return reply.map((each) => placesOf(String(each)));
+}
+
+export function readValueCall(key: string): ScriptCall {
+  return readTextCall(companionOf(key, 'value'));
+}
+
+export function readTextCall(key: string): ScriptCall {
+  return scripts.readValue(key);
+}
+
+export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): Call {
+  return scripts.proclaim(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
+}
+
+export function readHolderCall(key: string): ScriptCall {
+  return scripts.readHolder(key, companionOf(key, 'value'));
+}
+
+export function readHolderReply(reply: unknown, key: string): HolderText | null {
+  if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
+  const [token, leftMs, text] = reply as [unknown, number, unknown];
+  if (token === null || !Number.isSafeInteger(leftMs)) return null;
+  const left = leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
+  return { token: String(token), leftMs: left, text: text === null ? null : String(text) };
+}
+
+export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): ScriptCall {
+  return scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
+}
+
+/** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
+export function acquireReply(
+  reply: unknown,
+  { keys, queueAs, mode, slots, fencing }: AcquireRequest,
+  sent: Moment,
+  clock: ServerClock,
+): AcquireReply | undefined {
+  const micros = microsOf(reply);
+  if (micros !== undefined && mode === undefined && slots === undefined) {
+    clock.learn(Math.floor(micros / 1000), sent.monoMs);
+    return { granted: true, fence: fencing ? micros : 0, sent, others: 0 };
+  }
+  const isLong = Array.isArray(reply) && reply.length > acquireLength;
+  const mayBeLong = queueAs !== undefined || mode !== undefined;
+  const numbers = integers(reply, isLong && mayBeLong ? queuedLength : acquireLength, keys);
+  const [status, value, third, serverMs, before, outside] = numbers as [number, number, number, number, number, number];
+  if (serverMs > 0) clock.learn(serverMs, sent.monoMs);
+  const slot = slots && slotAt(serverMs, slots); // H85c
+  if (status === 1)
+    return { granted: true, fence: value, sent: mode === undefined ? sent : earlier(sent, 1), others: third, slot };
+  if (status === -1) return undefined;
+  if (slots !== undefined && status === -4) return { granted: false, leftMs: 0, slot, isDone: true };
+  if (mode !== undefined && (status === -2 || status === -3)) {
+    return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible: status === -2 ? 'deadlock' : 'gone' };
+  }
+  if (status !== 0) throw strangeReply(reply, keys);
+  const position = isLong && queueAs ? { ticket: third, before, outside: outside === 1 } : undefined;
+  const leftMs = value < 0 ? Number.POSITIVE_INFINITY : value;
+  return { granted: false, leftMs, position, sent: position && sent, slot };
+}
+
+/** In the year 2001; no fence and no clock is before it. */
+const leastMicros = 1e15;
+
+/** The server's time in µs, where that is all of a reply: a lock was free, and is ours. */
+function microsOf(reply: unknown): number | undefined {
+  const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
+  return Number.isSafeInteger(only) && (only as number) > leastMicros ? (only as number) : undefined; // H5b
+}
+
+/** Whether a reply to an acquire says that it was granted. */
+export function isGrant(reply: unknown): boolean {
+  return microsOf(reply) !== undefined || (Array.isArray(reply) && reply[0] === 1);
+}
+
+/** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */
+export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment, clock: ServerClock): ExtendReply {
+  const [result, serverMs] = integers(reply, 2, request.keys) as [number, number];
+  clock.learn(serverMs, sent.monoMs);
+  if (result === 1) return { outcome: 'extended', sent: request.held === undefined ? sent : earlier(sent, 1) };
+  if (result === 0) return { outcome: 'missing' };
+  if (result === -1) return { outcome: 'taken' };
+  if (result !== -2) throw strangeReply(reply, request.keys);
+  return { outcome: 'late' };
+}
+
+export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest['counted']): ReleaseReply {
+  if (reply === 1 && typeof keys === 'string') return 'released'; // H5d
+  const results = integers(reply, listOf(keys).length, keys);
+  if (results.every((result) => result === 1)) return 'released';
+  counted?.(results.filter((result) => result === 1).length);
+  return results.includes(-1) ? 'taken' : 'missing';
+}
+
+/** The replies to a release and to the acquire that went with it. */
+export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acquire: unknown[]] {
+  if (!Array.isArray(reply)) throw strangeReply(reply, keys);
+  const count = listOf(keys).length;
+  return [reply.slice(0, count), reply.slice(count)];
+}

@@ -1,0 +1,127 @@
+// The short way to locks that nobody else wants, for callers that make one attempt at a time, as the shims do: one small script call,
+// which goes at once. Whatever is not as usual (somebody is queued, the lock is ours already, the fence counter is ahead of the
+// clock, a right is missing) changes nothing, and goes the store's way. Likewise many calls at once: the store sends them together.
+import type { LockBackendError } from '../../core/errors';
+import { companionOf, type Key, listOf } from '../../core/keys';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  now,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Store,
+} from '../contract';
+import type { ScriptClient } from './client';
+import { fenceKeyOf } from './commands';
+import { PendingRequest } from './deadlines';
+import { strangeReply } from './replies';
+import * as scripts from './scripts/generated';
+import type { ScriptCall } from './scripts/script';
+import { Sender } from './sender';
+import { ServerClock } from './server-clock';
+
+/** What it does in place of the store. */
+export type Direct = Pick<Store, 'acquire' | 'release'>;
+
+const mostPending = 8;
+/** Where somebody was queued, the store's way is the shorter one for so long. */
+const detourMs = 100;
+/** In the year 2001. */
+const leastMicros = 1e15;
+
+const askStore = -1;
+const busy: AcquireReply = Object.freeze({ granted: false, leftMs: 0 });
+
+export class DirectStore implements Direct {
+  readonly #store: Store;
+  readonly #client: ScriptClient;
+  readonly #sender: Sender;
+  readonly #clock = new ServerClock();
+  #pending = 0;
+  /** Monotonic ms. Infinity: a right is missing. */
+  #storeUntilMs = 0;
+  /** The store looks at a server first. */
+  #hasAcquired = false;
+
+  constructor(store: Store, client: ScriptClient) {
+    this.#store = store;
+    this.#client = client;
+    this.#sender = new Sender(client);
+  }
+
+  acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const sent = now();
+    if (!this.#hasAcquired || this.#isUnusual(sent.monoMs)) {
+      this.#hasAcquired = true;
+      return this.#store.acquire(request);
+    }
+    const { keys, token, lifetimeMs, commandTimeoutMs } = request;
+    const notAfter = Math.ceil(this.#clock.serverMs(sent.monoMs + commandTimeoutMs)) * 1000;
+    const call = scripts.take(
+      listOf(keys),
+      queuesOf(keys),
+      fenceKeyOf(keys, this.#client),
+      token,
+      lifetimeMs!,
+      notAfter,
+    );
+    const read = (reply: unknown): AcquireReply | undefined => {
+      if (reply === 0) return busy;
+      if (!Number.isSafeInteger(reply) || (reply as number) < leastMicros) return undefined;
+      this.#clock.learn(Math.floor((reply as number) / 1000), sent.monoMs);
+      return { granted: true, fence: request.fencing ? (reply as number) : 0, sent };
+    };
+    return this.#send(call, request, sent.monoMs, read, askStore, () => this.#store.acquire(request));
+  }
+
+  release(request: ReleaseRequest): Promise<ReleaseReply> {
+    const sentMs = performance.now();
+    if (!request.isConfirmed || this.#isUnusual(sentMs)) return this.#store.release(request);
+    const { keys, token } = request;
+    const call = scripts.drop(listOf(keys), queuesOf(keys), token);
+    return this.#send(call, request, sentMs, readRelease, 0, () => this.#store.release(request));
+  }
+
+  #isUnusual(nowMs: number): boolean {
+    return nowMs < this.#storeUntilMs || this.#pending >= mostPending || this.#client.readiness() !== 'ready';
+  }
+
+  /** One promise. `detour` is the reply to which, as to a missing right, the store has to be asked. */
+  #send<T>(
+    call: ScriptCall,
+    { keys, commandTimeoutMs }: { readonly keys: Key; readonly commandTimeoutMs: number },
+    sentMs: number,
+    read: (reply: unknown) => T | undefined,
+    detour: number,
+    ask: () => Promise<T>,
+  ): Promise<T> {
+    this.#pending += 1;
+    return new Promise((resolve, reject) => {
+      const onReply = (reply: unknown): void => {
+        this.#pending -= 1;
+        const known = read(reply);
+        if (known !== undefined) return resolve(known);
+        if (reply !== detour) return reject(strangeReply(reply, keys));
+        this.#storeUntilMs = performance.now() + detourMs;
+        resolve(ask());
+      };
+      const onError = (error: LockBackendError): void => {
+        this.#pending -= 1;
+        // In a cluster, a client does not notice that the key's node hangs.
+        if (error.unknown) this.#client.relocate?.(listOf(keys)[0]!);
+        if (error.redisCode !== 'NOPERM') return reject(error);
+        this.#storeUntilMs = Number.POSITIVE_INFINITY;
+        resolve(ask());
+      };
+      this.#sender.send(call, new PendingRequest(keys, commandTimeoutMs, false, onReply, onError, sentMs));
+    });
+  }
+}
+
+function readRelease(reply: unknown): ReleaseReply | undefined {
+  return reply === 1 ? 'released' : undefined;
+}
+
+function queuesOf(keys: Key): readonly string[] {
+  return typeof keys === 'string' ? [companionOf(keys, 'queue')] : keys.map((key) => companionOf(key, 'queue'));
+}

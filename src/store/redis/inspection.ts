@@ -1,0 +1,116 @@
+// What the reply of inspect.lua says: holders and waiters, by their members of the sorted sets, as holders.lua, queue.lua and
+// waiters.lua write them. Tokens end here: outside, a holder is an id and a label.
+import type { LockBackendError } from '../../core/errors';
+import { asForeign, type HolderState, type HoldKind, type LockState, type WaiterState } from '../../core/lock-state';
+import { idOf, isOurs, ownerOf } from '../../core/token';
+import { refusal, strangeReply } from './replies';
+
+/** One lock. */
+export interface Seen {
+  readonly state: LockState;
+  /** Of the holder that ends last. */
+  readonly token: string | undefined;
+}
+
+const kinds: Readonly<Record<string, HoldKind>> = {
+  m: 'exclusive',
+  r: 'read',
+  w: 'write',
+  u: 'write',
+  p: 'permits',
+};
+
+/** Of the first keys that were asked for, in their order, one at least. @throws {LockBackendError} it is not one that the script gives. */
+export function inspectReply(reply: unknown, keys: readonly string[]): (Seen | LockBackendError)[] {
+  const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
+  if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
+  const [micros, last, ...locks] = reply as [number, unknown, ...unknown[]];
+  const fence = last === null ? 0 : Number(last);
+  return locks.map((lock, n) => {
+    if (typeof lock === 'string') return refusal(new Error(lock), keys[n]!);
+    if (!Array.isArray(lock) || lock.length !== 6) throw strangeReply(reply, keys);
+    return stateOf(lock as Lock, fence, micros);
+  });
+}
+
+type Lock = [token: unknown, leftMs: number, waiters: number, kind: unknown, holders: unknown[], queue: unknown[]];
+
+function stateOf([holder, leftMs, waiters, kind, held, queued]: Lock, fence: number, micros: number): Seen {
+  const token = holder === null ? undefined : String(holder);
+  const mode = kinds[String(kind)]!;
+  const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
+  const sole = token === undefined ? [] : [soleHolderOf(token, remaining)];
+  const queue = pairs(queued).map(([entry, score]) => waiterOf(entry, score, micros));
+  const state = {
+    locked: token !== undefined,
+    owner: ownerOf(holder),
+    remaining,
+    waiters,
+    fence,
+    mode: token === undefined ? null : mode,
+    holders: mode === 'exclusive' ? sole : pairs(held).flatMap(([text, ends]) => memberOf(text, ends, micros) ?? []),
+    queue: queue.filter((waiter) => waiter !== undefined),
+  };
+  return { token, state };
+}
+
+function pairs(flat: unknown[]): [string, number][] {
+  const all: [string, number][] = [];
+  for (let n = 0; n + 1 < flat.length; n += 2) all.push([String(flat[n]), scoreOf(flat[n + 1])]);
+  return all;
+}
+
+function scoreOf(text: unknown): number {
+  return text === 'inf' ? Number.POSITIVE_INFINITY : Number(text);
+}
+
+function soleHolderOf(token: string, remaining: number): HolderState {
+  const holder = holderOf(token, 'exclusive', 1, remaining);
+  return isOurs(token) ? holder : asForeign(holder);
+}
+
+function holderOf(token: string, kind: HoldKind, permits: number, remaining: number): HolderState {
+  return { id: idOf(token), owner: ownerOf(token), kind, permits, remaining };
+}
+
+const holder = /^1 ([rwp]) (\d+) \d+ \d+ (\d+) (.*)$/s;
+
+function memberOf(text: string, endMs: number, micros: number): HolderState | undefined {
+  const [, kind, permits, length, rest] = holder.exec(text) ?? [];
+  if (kind === undefined) return undefined;
+  return holderOf(firstBytes(rest!, Number(length)), kinds[kind]!, Number(permits), endMs - Math.floor(micros / 1000));
+}
+
+const mutexEntry = /^1 (\d+) \S+ \d+ \d+ \S+ (.+)$/s;
+const sharedEntry = /^2 (\d+) \d+ ([rwpu]) \d+ ([wrf]) \S+ (\d+) (.+)$/s;
+
+/** undefined: it expired, or is damaged. */
+function waiterOf(entry: string, score: number, micros: number): WaiterState | undefined {
+  const [, deadline, token] = mutexEntry.exec(entry) ?? [];
+  if (token !== undefined) return aliveWaiter(token, 'exclusive', score, Number(deadline), micros);
+  const [, end, kind, prefer, length, rest] = sharedEntry.exec(entry) ?? [];
+  if (kind === undefined) return undefined;
+  const ticket = kind === 'u' ? micros : score + shiftOf(kind, prefer!);
+  return aliveWaiter(firstBytes(rest!, Number(length)), kinds[kind]!, ticket, Number(end), micros);
+}
+
+/** How far the scores of its band lie below its tickets: those of waiters.lua. */
+function shiftOf(kind: string, prefer: string): number {
+  if (kind === 'r' && prefer === 'r') return 1e15;
+  return kind === 'w' && prefer === 'w' ? 5e14 : 0;
+}
+
+function aliveWaiter(
+  token: string,
+  kind: HoldKind,
+  ticket: number,
+  deadlineMs: number,
+  micros: number,
+): WaiterState | undefined {
+  if (deadlineMs < Math.floor(micros / 1000)) return undefined;
+  return { owner: ownerOf(token), kind, waitingMs: Math.max(Math.floor((micros - ticket) / 1000), 0) };
+}
+
+function firstBytes(text: string, length: number): string {
+  return Buffer.from(text).subarray(0, length).toString();
+}

@@ -1,0 +1,157 @@
+// What an operator does, on one Redis: many locks in one command, and a few keys at a time in a scan.
+import type { LockBackendError } from '../../core/errors';
+import { companionOf, fenceKey, fenceKeyBeside, mayBeLock } from '../../core/keys';
+import type { LockState } from '../../core/lock-state';
+import {
+  changedChannel,
+  freedChannel,
+  isOfRegistry,
+  mostShown,
+  type Operator,
+  type Processes,
+  processesKey,
+  processKey,
+  type Registration,
+} from '../operator';
+import type { ScriptClient } from './client';
+import { withDeadline } from './deadlines';
+import { inspectReply, type Seen } from './inspection';
+import { integers, strangeReply } from './replies';
+import { scanKeys } from './scan';
+import * as scripts from './scripts/generated';
+import type { ScriptCall } from './scripts/script';
+import type { Transport } from './transport';
+
+/** Keys in one command: none takes longer than a millisecond. */
+const keysInCommand = 100;
+const longText = 2 ** 15;
+/** Records that are read at once: at least so many, and more of them when they are short. */
+const leastTexts = 4;
+const lengthAtOnce = 2 ** 19;
+export class RedisOperator implements Operator {
+  readonly isLocal = false;
+  readonly keys: Operator['keys'];
+  readonly #client: ScriptClient;
+  readonly #transport: Transport;
+  readonly #offsetMs: () => number;
+
+  constructor(client: ScriptClient, transport: Transport, offsetMs: () => number) {
+    this.#client = client;
+    this.#transport = transport;
+    this.#offsetMs = offsetMs;
+    this.keys = client.masters && ((...args) => this.#keys(...args));
+  }
+
+  get offsetMs(): number {
+    return this.#offsetMs();
+  }
+
+  async inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]> {
+    const all = await this.see(keys, commandTimeoutMs);
+    return all.map((seen) => ('state' in seen ? seen.state : seen));
+  }
+
+  /** The same with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
+  async see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+    const count = this.#client.clustered ? 1 : keysInCommand;
+    const parts: Promise<(Seen | LockBackendError)[]>[] = [];
+    for (let n = 0; n < keys.length; n += count) parts.push(this.#see(keys.slice(n, n + count), commandTimeoutMs));
+    return (await Promise.all(parts)).flat();
+  }
+
+  /** The script stops early where the locks have very many holders and waiters, so that others do not wait for it. */
+  async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+    const all: (Seen | LockBackendError)[] = [];
+    while (all.length < keys.length) {
+      const some = keys.slice(all.length);
+      const queues = some.map((key) => companionOf(key, 'queue'));
+      const call = scripts.inspect(some, queues, this.#fenceKey(some[0]!), mostShown);
+      all.push(...inspectReply(await this.#transport.requestAlone(call, some, commandTimeoutMs), some));
+    }
+    return all;
+  }
+
+  async free(key: string, id = '', commandTimeoutMs: number): Promise<boolean> {
+    const queue = companionOf(key, 'queue');
+    const call = scripts.free(key, queue, this.#fenceKey(key), id, freedChannel);
+    const [freed] = integers(await this.#transport.requestAlone(call, key, commandTimeoutMs), 1, key);
+    if (freed !== -1) return freed === 1;
+    const shared = scripts.freeShared(key, queue, companionOf(key, 'limit'), id, freedChannel);
+    return this.#transport.send(shared, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]! > 0);
+  }
+
+  /** Two commands, which leave together: in a cluster the two keys lie on different nodes. */
+  async register({ id, text, ttlMs }: Registration, commandTimeoutMs: number): Promise<boolean> {
+    const channel = text === undefined ? '' : changedChannel;
+    const [isThere] = await Promise.all([
+      this.#write(processKey(id), text, ttlMs, commandTimeoutMs),
+      this.#quietly(scripts.enlist(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
+    ]);
+    return isThere;
+  }
+
+  /** A text of megabytes goes by a plain SET: a script copies it three times. */
+  async #write(key: string, text: string | undefined, ttlMs: number, commandTimeoutMs: number): Promise<boolean> {
+    if (!text || text.length < longText || !this.#isSingle) {
+      return (await this.#quietly(scripts.register(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
+    }
+    await this.#send(['SET', key, text, 'PX', String(ttlMs)], commandTimeoutMs);
+    return true;
+  }
+
+  async processes(commandTimeoutMs: number): Promise<Processes> {
+    const reply = await this.#transport.requestAlone(scripts.processes(processesKey), processesKey, commandTimeoutMs);
+    if (!Array.isArray(reply)) throw strangeReply(reply, processesKey);
+    const [atMs, ...ids] = reply as [number, ...string[]];
+    return { atMs, texts: await this.#texts(ids, commandTimeoutMs) };
+  }
+
+  /** So many at once that the server is not blocked by their length, nor we wait for one after the other. */
+  async #texts(ids: readonly string[], commandTimeoutMs: number): Promise<string[]> {
+    const texts: string[] = [];
+    for (let n = 0, count = leastTexts; n < ids.length; ) {
+      const some = ids.slice(n, n + count).map((id) => this.#read(processKey(String(id)), commandTimeoutMs));
+      n += some.length;
+      const read = (await Promise.all(some)).filter((text) => typeof text === 'string');
+      for (const text of read) texts.push(text);
+      const length = read.reduce((sum, text) => sum + text.length, 0);
+      count = Math.max(leastTexts, Math.floor((count * lengthAtOnce) / Math.max(length, 1)));
+    }
+    return texts;
+  }
+
+  #read(key: string, commandTimeoutMs: number): Promise<unknown> {
+    if (this.#isSingle) return this.#send(['GET', key], commandTimeoutMs);
+    return this.#transport.requestAlone(scripts.readProcess(key), key, commandTimeoutMs);
+  }
+
+  /** Commands need not be sent to the node of their key. */
+  get #isSingle(): boolean {
+    return !this.#client.clustered && this.#client.masters !== undefined;
+  }
+
+  async #send(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
+    const ready = this.#transport.ready(words[1]!, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const [send] = await this.#client.masters!();
+    return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
+  }
+
+  async *#keys(prefix: string, commandTimeoutMs: number, isPaced = true): AsyncGenerator<readonly string[], void> {
+    for (const send of await this.#client.masters!()) {
+      for await (const keys of scanKeys(send, prefix, commandTimeoutMs, isPaced)) {
+        yield keys.filter((key) => mayBeLock(key) && !isOfRegistry(key));
+      }
+    }
+  }
+
+  /** No process stays alive for it. */
+  async #quietly(call: ScriptCall, commandTimeoutMs: number): Promise<number> {
+    const key = call.keys[0]!;
+    return integers(await this.#transport.requestAlone(call, key, commandTimeoutMs, false), 1, key)[0]!;
+  }
+
+  #fenceKey(key: string): string {
+    return this.#client.clustered ? fenceKeyBeside(key) : fenceKey;
+  }
+}

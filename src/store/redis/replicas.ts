@@ -1,0 +1,99 @@
+// A grant that replicas must acknowledge: the script and WAIT in one go on a connection of our own. WAIT speaks of what its
+// own connection wrote, so a reconnect between the two makes its answer worthless, and both are done again (the token makes
+// that harmless).
+import { LockBackendError } from '../../core/errors';
+import { describe, type Key, listOf } from '../../core/keys';
+import type { AcquireRequest } from '../contract';
+import { sendTogether } from './batch';
+import type { DedicatedClient, ScriptClient } from './client';
+import { isGrant, readValueCall } from './commands';
+import { withDeadline } from './deadlines';
+import { asUnknown, notReady } from './replies';
+import type { Call } from './scripts/script';
+import type { Transport } from './transport';
+
+export class Replicas {
+  readonly #client: ScriptClient;
+  readonly #transport: Transport;
+  /** One for each node. */
+  readonly #connections = new Map<string, DedicatedClient>();
+
+  constructor(client: ScriptClient, transport: Transport) {
+    this.#client = client;
+    this.#transport = transport;
+  }
+
+  /** The connection to the node that has the key. @throws {LockBackendError} It cannot be used in time. */
+  async open(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
+    const [key] = listOf(keys) as [string];
+    const connection = this.#connectionFor(key);
+    await withDeadline(connection.opened, keys, timeoutMs).catch((error) => {
+      throw new LockBackendError(error.message, { key: keys, cause: error });
+    });
+    const readiness = connection.script.readiness();
+    if (readiness === 'ready') return connection;
+    // It has given up, as during a failover one of ioredis does when no sentinel can name a master.
+    if (readiness === 'closed') this.#drop(connection);
+    this.#relocate(connection, key, timeoutMs);
+    throw notReady(keys, 'soon');
+  }
+
+  /** The reply to the script, once so many replicas have what it wrote. @throws {LockBackendError} Too few have, or it is not known. */
+  async acquire(connection: DedicatedClient, call: Call, request: AcquireRequest): Promise<unknown> {
+    const { keys, minReplicas, commandTimeoutMs } = request;
+    const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
+    for (;;) {
+      const generation = connection.generation();
+      const both = Promise.all([written(connection, call), connection.wait(minReplicas, waitMs)]);
+      const [reply, replicas] = await withDeadline(both, keys, commandTimeoutMs).catch((error) => {
+        this.#relocate(connection, listOf(keys)[0]!, commandTimeoutMs);
+        throw asUnknown(error);
+      });
+      if (connection.generation() !== generation) continue; // H59f
+      // H59d
+      if (isGrant(reply) && replicas < minReplicas) {
+        const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
+        throw new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS', unknown: true });
+      }
+      return reply;
+    }
+  }
+
+  /** At once. */
+  close(): void {
+    for (const connection of this.#connections.values()) connection.close();
+    this.#connections.clear();
+  }
+
+  #connectionFor(key: string): DedicatedClient {
+    const node = this.#client.nodeOf(key);
+    const open = this.#connections.get(node);
+    if (open !== undefined) return open;
+    if (!this.#client.clustered) this.close(); // another master, after a failover
+    const opening = this.#client.dedicate(key);
+    opening.opened.catch(() => this.#drop(opening));
+    this.#connections.set(node, opening);
+    return opening;
+  }
+
+  #drop(connection: DedicatedClient): void {
+    for (const [node, each] of this.#connections) if (each === connection) this.#connections.delete(node);
+  }
+
+  /** In a cluster the key may have moved: any request makes the client find its node again. */
+  #relocate(connection: DedicatedClient, key: string, timeoutMs: number): void {
+    if (!this.#client.clustered) return;
+    this.#drop(connection);
+    connection.close();
+    this.#transport.requestAlone(readValueCall(key), key, timeoutMs).catch(() => {});
+  }
+}
+
+/** Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
+function written({ script: client }: DedicatedClient, call: Call): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    sendTogether([{ call, resolve, reject }], ({ script, keys, args }, handler) => {
+      client.eval(script.lua, keys, args).then(handler.resolve, handler.reject); // H59e
+    });
+  });
+}

@@ -1,0 +1,72 @@
+// The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
+
+import type { ScriptClient } from './client';
+import type { ReplyHandler } from './handlers';
+import { codeOf, isNoScript } from './replies';
+import type { ScriptCall } from './scripts/script';
+
+/** Errors of a slot on the move that the client does not follow any further; and the pause before the call is sent again. */
+const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
+const movingPauseMs = 20;
+
+export class Sender {
+  readonly #client: ScriptClient;
+  /** By SHA, scripts whose text this server has had. */
+  readonly #known = new Set<string>();
+
+  constructor(client: ScriptClient) {
+    this.#client = client;
+  }
+
+  send(call: ScriptCall, handler: ReplyHandler): void {
+    const { script, keys, args } = call;
+    try {
+      if (!this.#known.has(script.sha)) return this.#sendText(call, handler); // S13
+      this.#client.evalsha(script.sha, keys, args).then(
+        (reply) => handler.resolve(reply),
+        (error) => {
+          // H53
+          if (isNoScript(error)) this.#sendText(call, handler);
+          else this.#refused(error, call, handler);
+        },
+      );
+    } catch (error) {
+      handler.reject(error); // a client that throws instead of rejecting
+    }
+  }
+
+  #sendText(call: ScriptCall, handler: ReplyHandler): void {
+    const { script, keys, args } = call;
+    this.#client.eval(script.lua, keys, args).then(
+      (reply) => {
+        this.#known.add(script.sha);
+        handler.resolve(reply);
+      },
+      (error) => this.#refused(error, call, handler),
+    );
+  }
+
+  /** In a cluster, while a slot is on the move: its keys are divided between two nodes, or its node died. Nothing ran. */
+  #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
+    const { deadlineMs = 0 } = handler;
+    if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
+    const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
+    if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
+    setTimeout(() => this.send(call, handler), movingPauseMs).unref(); // H56
+  }
+}
+
+/** A server that is no part of a cluster knows no slots. */
+function isOfCluster(error: unknown): boolean {
+  const code = codeOf(String((error as Error).message));
+  return code === 'CROSSSLOT' || code === 'MOVED';
+}
+
+/** Locks and the fence counter of their slot are only found by a client that knows the cluster. */
+function noClusterClient(cause: Error): Error {
+  const advice = 'use a cluster client (node-redis createCluster, ioredis Cluster, GlideClusterClient)';
+  return new Error(
+    `CROSSSLOT this server is a node of a Redis Cluster, and the client is not one for clusters: ${advice}`,
+    { cause },
+  );
+}

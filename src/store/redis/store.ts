@@ -1,0 +1,314 @@
+// One Redis (a server, or a cluster behind one client): the verbs of the contract. A request becomes a call (commands), the
+// call goes to Redis and its reply comes back (transport), and the reply is read (commands). What is not known for certain is
+// reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
+import { LockBackendError } from '../../core/errors';
+import { noLock, warn, warningsWanted } from '../../core/events';
+import { describe, type Key, newServerKey, slotOf } from '../../core/keys';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type ExtendReply,
+  type ExtendRequest,
+  type HolderText,
+  type Identity,
+  type LockState,
+  type Moment,
+  type Node,
+  now,
+  type ProclaimRequest,
+  type RaiseRequest,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Slot,
+  type Store,
+  type ValueRequest,
+} from '../contract';
+import { Abandoned } from './abandoned';
+import type { ScriptClient } from './client';
+import { scriptClient } from './clients/script-client';
+import * as commands from './commands';
+import { withDeadline } from './deadlines';
+import { type Direct, DirectStore } from './direct';
+import { RedisOperator } from './operator';
+import { Replicas } from './replicas';
+import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
+import { ServerClock } from './server-clock';
+import { Transport } from './transport';
+
+/** Of a server that has run for longer than any lifetime it is of no interest whether it was new. */
+const newMs = 86_400_000;
+
+const stores = new WeakMap<object, RedisStore>();
+
+/**
+ * The store of a client; always the same one for the same client.
+ *
+ * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is not a client that we know.
+ */
+export function redisStore(client: object): Store & Node {
+  let store = stores.get(client);
+  if (store === undefined) {
+    store = new RedisStore(scriptClient(client));
+    stores.set(client, store);
+  }
+  return store;
+}
+
+/** The short way to the store of a client. */
+export function directStore(client: object): Direct {
+  return (redisStore(client) as RedisStore).direct;
+}
+
+class RedisStore implements Store, Node {
+  readonly kind = 'redis';
+  readonly listen: Store['listen'];
+  readonly keyPrefix: string;
+  readonly generation: Node['generation'];
+  readonly direct: Direct;
+  readonly #client: ScriptClient;
+  readonly #transport: Transport;
+  readonly #replicas: Replicas;
+  readonly #clock = new ServerClock();
+  readonly #abandoned = new Abandoned((request) => this.release(request));
+  #isEvictionChecked = false;
+  #scopes = 0;
+  #operator: RedisOperator | undefined;
+
+  constructor(client: ScriptClient) {
+    this.#client = client;
+    this.listen = client.subscribe;
+    this.keyPrefix = client.keyPrefix;
+    this.generation = client.generation;
+    this.#transport = new Transport(client);
+    this.#replicas = new Replicas(client, this.#transport);
+    this.direct = new DirectStore(this, client);
+  }
+
+  refuses(keys: Key): LockBackendError | undefined {
+    if (typeof keys === 'string' || !this.#client.clustered || new Set(keys.map(slotOf)).size === 1) return undefined; // H57b
+    const message =
+      `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
+      'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
+    return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
+  }
+
+  get serverOffsetMs(): number {
+    return this.#clock.offsetMs;
+  }
+
+  /** A plain acquire goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */
+  acquire(request: AcquireRequest): Promise<AcquireReply> {
+    const { keys, commandTimeoutMs } = request;
+    const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null; // S12
+    if (!isPlain || !this.#transport.isReady || !request.begin()) return this.#acquireSlowly(request, false);
+    const sent = this.#transport.sentAt(request.mode === undefined);
+    const call = commands.acquireCall(
+      request,
+      this.#fenceKey(keys),
+      this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
+    );
+    return this.#transport.send(call, keys, commandTimeoutMs, (reply) => {
+      return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true); // H6
+    });
+  }
+
+  /** Waits for a client that is not ready yet, and for replicas; tries once more when the server's clock was known badly. */
+  async #acquireSlowly(request: AcquireRequest, wasLate: boolean): Promise<AcquireReply> {
+    const { keys, lifetimeMs, commandTimeoutMs, minReplicas } = request;
+    for (let resent = wasLate; ; resent = true) {
+      const ready = this.#transport.ready(keys, commandTimeoutMs);
+      if (ready !== undefined) await ready;
+      const dedicated = minReplicas > 0 ? await this.#replicas.open(keys, commandTimeoutMs) : undefined;
+      if (!request.begin()) throw givenUp(keys);
+      const sent = now();
+      const call = commands.acquireCall(
+        request,
+        this.#fenceKey(keys),
+        this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
+      );
+      const reply = dedicated
+        ? await this.#replicas.acquire(dedicated, call, request)
+        : await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
+      const acquired = this.#acquired(reply, request, sent);
+      if (acquired !== undefined) {
+        if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request, acquired.fence);
+        return acquired;
+      }
+      // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
+      if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
+    }
+  }
+
+  /** undefined: it ran after the last moment at which it was of use. */
+  #acquired(reply: unknown, request: AcquireRequest, sent: Moment): AcquireReply | undefined {
+    const acquired = commands.acquireReply(reply, request, sent, this.#clock);
+    if (acquired?.granted && !this.#isEvictionChecked && warningsWanted()) this.#checkEviction(); // H60
+    return acquired;
+  }
+
+  async #makePermanent({ keys, token, commandTimeoutMs, mode }: AcquireRequest, fence: number): Promise<void> {
+    const validUntilMs = now().monoMs + commands.probationMs;
+    const begin = (): boolean => true;
+    const held = mode && { mode, fence };
+    const request = { keys, token, lifetimeMs: null, exact: true, validUntilMs, commandTimeoutMs, begin, held };
+    const { outcome } = await this.extend(request).catch((error) => {
+      throw asUnknown(error);
+    });
+    if (outcome === 'extended') return;
+    const message = `${describe(keys)} was ${outcome} before it could be made permanent`;
+    throw new LockBackendError(message, { key: keys, unknown: true });
+  }
+
+  async extend(request: ExtendRequest): Promise<ExtendReply> {
+    const { keys, commandTimeoutMs, validUntilMs } = request;
+    for (let resent = false; ; resent = true) {
+      const ready = this.#transport.ready(keys, commandTimeoutMs);
+      if (ready !== undefined) await ready;
+      if (!request.begin()) return { outcome: 'late' };
+      const sent = now();
+      const call = commands.extendCall(request, this.#fenceKey(keys), this.#clock.serverMs(validUntilMs));
+      const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs, false);
+      const extended = commands.extendReply(reply, request, sent, this.#clock);
+      if (extended.outcome !== 'late' || resent || now().monoMs >= validUntilMs) return extended; // H19
+    }
+  }
+
+  release(request: ReleaseRequest): Promise<ReleaseReply> {
+    if (request.done !== undefined) return this.#markAndRelease(request, request.done);
+    const { keys, commandTimeoutMs } = request;
+    const call = commands.releaseCall(request, this.#fenceKey(keys));
+    return this.#transport.request(call, keys, commandTimeoutMs, (reply) =>
+      commands.releaseReply(reply, keys, request.counted),
+    );
+  }
+
+  /** In one command: both leave in one tick, in this order. */
+  async #markAndRelease(request: ReleaseRequest, slot: Slot): Promise<ReleaseReply> {
+    const { keys, commandTimeoutMs } = request;
+    await this.#transport.ready(keys, commandTimeoutMs);
+    const call = commands.markSlotCall(request, slot);
+    const marked = this.#transport.send(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys));
+    const released = this.release({ ...request, done: undefined });
+    const [reply] = await Promise.all([released, marked]);
+    return reply;
+  }
+
+  async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
+    const { keys, commandTimeoutMs } = release;
+    const ready = this.#transport.ready(keys, commandTimeoutMs);
+    if (ready !== undefined) await ready;
+    const sent = now();
+    const call = commands.releaseCall(release, this.#fenceKey(keys), acquire);
+    const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
+    const [forRelease, forAcquire] = commands.bothReplies(reply, keys);
+    const acquired = this.#acquired(forAcquire, acquire, sent);
+    if (acquired === undefined) throw strangeReply(reply, keys);
+    return [commands.releaseReply(forRelease, keys), acquired];
+  }
+
+  raise(request: RaiseRequest): Promise<boolean> {
+    const { keys, commandTimeoutMs } = request;
+    const call = commands.raiseCall(request, this.#fenceKey(keys));
+    return this.#transport.request(call, keys, commandTimeoutMs, (reply) => integers(reply, 1, keys)[0] === 1);
+  }
+
+  async identify(timeoutMs: number): Promise<Identity> {
+    const readiness = this.#client.readiness();
+    if (readiness !== 'ready') throw notReady('', readiness, this.#client.advice);
+    // No process stays alive for it.
+    const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
+    const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
+    // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
+    const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);
+    const runId = /run_id:(\w+)/.exec(text)?.[1] ?? '';
+    return { runId, uptimeMs, isNew: uptimeMs < newMs && (await this.#isMarkedNew(runId, timeoutMs)) };
+  }
+
+  /** A cluster has no one server of which that could be said. */
+  async #isMarkedNew(runId: string, timeoutMs: number): Promise<boolean> {
+    if (this.#client.clustered || runId === '') return false;
+    const call = commands.readTextCall(newServerKey);
+    return this.#transport.requestAlone(call, newServerKey, timeoutMs).then(
+      (reply) => reply === runId,
+      () => false,
+    );
+  }
+
+  abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
+    return this.#abandoned.add(request, untilMs);
+  }
+
+  get operator(): RedisOperator {
+    this.#operator ??= new RedisOperator(this.#client, this.#transport, () => this.#clock.offsetMs);
+    return this.#operator;
+  }
+
+  async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
+    const [seen] = await this.operator.see([key], commandTimeoutMs);
+    if (seen instanceof LockBackendError) throw seen;
+    const { token: holder, state } = seen!;
+    return token === undefined ? state : { ...state, owned: holder === token };
+  }
+
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    const call = commands.permitsOutCall(key);
+    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);
+  }
+
+  async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
+    const reply = await this.#transport.requestAlone(commands.readPlacesCall(key), key, commandTimeoutMs);
+    return commands.readPlacesReply(reply, key);
+  }
+
+  async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {
+    const reply = await this.#transport.requestAlone(commands.readValueCall(key), key, commandTimeoutMs);
+    return reply === null ? null : String(reply);
+  }
+
+  async writeValue(request: ValueRequest): Promise<boolean> {
+    const { key, commandTimeoutMs } = request;
+    const reply = await this.#transport.requestAlone(commands.writeValueCall(request), key, commandTimeoutMs);
+    return integers(reply, 1, key)[0] === 1;
+  }
+
+  proclaim(request: ProclaimRequest): Promise<boolean> {
+    const { key, commandTimeoutMs } = request;
+    const call = commands.proclaimCall(request);
+    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
+  }
+
+  async readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null> {
+    const reply = await this.#transport.requestAlone(commands.readHolderCall(key), key, commandTimeoutMs);
+    return commands.readHolderReply(reply, key);
+  }
+
+  join(): void {
+    this.#scopes += 1;
+  }
+
+  leave(): Promise<void> {
+    this.#scopes -= 1;
+    if (this.#scopes === 0) this.#replicas.close();
+    return this.#abandoned.settled();
+  }
+
+  #fenceKey(keys: Key): string {
+    return commands.fenceKeyOf(keys, this.#client);
+  }
+
+  #checkEviction(): void {
+    this.#isEvictionChecked = true; // H60b
+    this.#client.evictionPolicy().then(
+      (policy) => {
+        if (policy === 'noeviction') return;
+        const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
+        warn({ code: 'eviction', message, ...noLock('redis') });
+      },
+      () => {},
+    );
+  }
+}
+
+function asItIs(reply: unknown): unknown {
+  return reply;
+}

@@ -1,0 +1,133 @@
+// The way of a call to Redis and of its reply back. Every call has our own deadline and goes out only when the client is
+// ready: nothing is left to a client's offline queue, time-out or abort. Calls of one tick leave together.
+
+import type { LockBackendError } from '../../core/errors';
+import { type Key, listOf } from '../../core/keys';
+import { nextTick, setImmediate } from '../../core/real-timers';
+import type { Moment } from '../contract';
+import { Batch } from './batch';
+import type { ScriptClient } from './client';
+import { PendingCall, PendingRequest } from './deadlines';
+import type { Send } from './handlers';
+import { PlainCall } from './plain';
+import { notReady } from './replies';
+import type { Call, ScriptCall } from './scripts/script';
+import { Sender } from './sender';
+
+/** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
+const mostInBatch = 128; // S10
+/** Calls on keys that several may hold cost several times as much each, and no other command should wait for long. */
+const mostSharedInBatch = 64; // S11
+/** How often a client that is connecting is checked. */
+const readinessPollMs = 5;
+
+export class Transport {
+  readonly #client: ScriptClient;
+  readonly #sender: Sender;
+  readonly #batch: Batch;
+  /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
+  readonly #sharedBatch: Batch;
+  #turnEnds: Promise<void> | undefined;
+
+  constructor(client: ScriptClient) {
+    this.#client = client;
+    this.#sender = new Sender(client);
+    const send: Send = (call, handler) => this.#sender.send(call, handler);
+    this.#batch = new Batch(mostInBatch, client.clustered, send, nextTick);
+    this.#sharedBatch = new Batch(mostSharedInBatch, client.clustered, send, setImmediate);
+  }
+
+  get isReady(): boolean {
+    return this.#client.readiness() === 'ready'; // H3c
+  }
+
+  /** A moment before any call that is requested in this tick is sent; the same for all that leave together. */
+  sentAt(isMutex: boolean): Moment {
+    return (isMutex ? this.#batch : this.#sharedBatch).sentAt;
+  }
+
+  /** As `send`, once the client is ready. */
+  request<T>(call: Call, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
+    const ready = this.ready(keys, timeoutMs);
+    if (ready === undefined) return this.send(call, keys, timeoutMs, read);
+    return ready.then(() => this.send(call, keys, timeoutMs, read));
+  }
+
+  /**
+   * What `read` makes of the reply to one call, which goes alone or with others of the same tick. The client is ready. One
+   * promise, because every lock pays for each.
+   *
+   * @param keepsAlive The process stays alive for the reply.
+   */
+  send<T>(
+    call: Call,
+    keys: Key,
+    timeoutMs: number,
+    read: (reply: unknown) => T | Promise<T>,
+    keepsAlive = true,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const onReply = (reply: unknown): void => {
+        try {
+          resolve(read(reply));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const batch = call instanceof PlainCall || 'lua' in call.script ? this.#batch : this.#sharedBatch;
+      const onError = this.#onError(keys, reject);
+      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentMs));
+    });
+  }
+
+  /**
+   * The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. What was
+   * requested before it leaves before it: a caller that has given up is in no queue that it inspects then.
+   */
+  async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
+    const ready = this.ready(keys, timeoutMs);
+    if (ready !== undefined) await ready;
+    this.#batch.flush();
+    this.#sharedBatch.flush();
+    return new Promise((resolve, reject) => {
+      this.#sender.send(call, new PendingRequest(keys, timeoutMs, keepsAlive, resolve, reject));
+    });
+  }
+
+  /** In a cluster, clients do not notice a node that hangs: a request without a reply makes the client find the key's node again. */
+  #onError(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
+    const { relocate } = this.#client;
+    if (relocate === undefined) return reject;
+    return (error) => {
+      if (error.unknown) relocate(listOf(keys)[0]!);
+      reject(error);
+    };
+  }
+
+  /** undefined: ready now, without a turn of the event loop. Otherwise waits a while for the client to connect. */
+  ready(keys: Key, timeoutMs: number): Promise<void> | undefined {
+    return this.isReady ? undefined : this.#waitUntilReady(keys, timeoutMs);
+  }
+
+  async #waitUntilReady(keys: Key, timeoutMs: number): Promise<void> {
+    const deadlineMs = performance.now() + timeoutMs;
+    for (;;) {
+      const readiness = this.#client.readiness();
+      if (readiness === 'ready') return this.#endOfTurn();
+      if (readiness === 'closed' || performance.now() >= deadlineMs)
+        throw notReady(keys, readiness, this.#client.advice);
+      await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
+    }
+  }
+
+  /** Those that waited as well are ready by then, and leave in the same tick. */
+  #endOfTurn(): Promise<void> {
+    this.#turnEnds ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.#turnEnds = undefined;
+        resolve();
+      });
+    });
+    return this.#turnEnds;
+  }
+}

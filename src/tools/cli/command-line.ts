@@ -1,0 +1,120 @@
+// What was typed: one table of all options, parsed by node:util, and checked before anything is connected.
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { lockKeys } from '../../core/keys';
+import { usage } from './exit';
+import { durationOf } from './text';
+
+const globals = {
+  url: { type: 'string' },
+  prefix: { type: 'string' },
+  store: { type: 'string' },
+  'shared-memory': { type: 'string' },
+  quiet: { type: 'boolean', short: 'q' },
+  verbose: { type: 'boolean', short: 'v' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean' },
+} as const;
+
+const own = {
+  wait: { type: 'string', short: 'w' },
+  'no-wait': { type: 'boolean', short: 'n' },
+  ttl: { type: 'string' },
+  shared: { type: 'boolean' },
+  permits: { type: 'string' },
+  'busy-code': { type: 'string', short: 'E' },
+  'kill-after': { type: 'string' },
+  foreground: { type: 'boolean' },
+  every: { type: 'string' },
+  offset: { type: 'string' },
+  scan: { type: 'boolean' },
+  json: { type: 'boolean' },
+  id: { type: 'string' },
+  yes: { type: 'boolean' },
+  force: { type: 'boolean' },
+  port: { type: 'string' },
+  actions: { type: 'boolean' },
+} as const;
+
+const all = { ...globals, ...own } satisfies ParseArgsConfig['options'];
+
+export type OptionName = keyof typeof own;
+
+/** What a command takes. */
+export interface Shape {
+  readonly options: readonly OptionName[];
+  /** How many operands, at least and at most. */
+  readonly operands: readonly [least: number, most: number];
+  /** Whether the operands are keys of locks. */
+  readonly keys: boolean;
+  /** Whether a command to run follows `--`. */
+  readonly runs: boolean;
+}
+
+export interface CommandLine {
+  /** undefined: none was named. */
+  readonly name: string | undefined;
+  readonly operands: readonly string[];
+  /** What follows `--`; undefined: there is none. */
+  readonly command: readonly string[] | undefined;
+  readonly values: Values;
+}
+
+type Values = { readonly [name in keyof typeof all]?: (typeof all)[name]['type'] extends 'string' ? string : boolean };
+
+/** @throws {Exit} an option that there is not, or without its value. */
+export function parse(argv: readonly string[]): CommandLine {
+  const end = argv.indexOf('--');
+  const args = end < 0 ? [...argv] : argv.slice(0, end);
+  try {
+    const { values, positionals } = parseArgs({ args, options: all, allowPositionals: true });
+    const [name, ...operands] = positionals;
+    return { name, operands, command: end < 0 ? undefined : argv.slice(end + 1), values };
+  } catch (error) {
+    throw usage((error as Error).message.split(/[\n.]/)[0]!);
+  }
+}
+
+/** @throws {Exit | TypeError | RangeError} what the command does not take, or does not do without; what can be no key. */
+export function check(line: CommandLine, shape: Shape): void {
+  for (const name of Object.keys(line.values)) {
+    const isOurs = name in globals || shape.options.includes(name as OptionName);
+    if (!isOurs) throw usage(`${line.name} has no option --${name}`);
+  }
+  const [least, most] = shape.operands;
+  const count = line.operands.length;
+  if (count < least) throw usage(`${line.name}: a ${line.name === 'elect' ? 'name' : 'key'} is missing`);
+  if (count > most) throw usage(`${line.name}: too many operands: ${JSON.stringify(line.operands[most])}`);
+  if (shape.runs && !line.command?.length) throw usage(`${line.name}: no command to run: … -- command args…`);
+  if (!shape.runs && line.command !== undefined) throw usage(`${line.name} runs no command`);
+  if (shape.keys) lockKeys(line.operands, line.values.prefix ?? '');
+}
+
+/** Ms. */
+export function msOf(
+  { values }: CommandLine,
+  name: 'wait' | 'ttl' | 'kill-after' | 'every' | 'offset',
+): number | undefined {
+  const text = values[name];
+  const ms = text === undefined ? undefined : durationOf(text);
+  if (text !== undefined && ms === undefined)
+    throw usage(`--${name}: a duration such as 500ms, 30s, 5m, 3h, 1d; not ${JSON.stringify(text)}`);
+  return ms;
+}
+
+export function integerOf({ values }: CommandLine, name: 'busy-code' | 'port', most: number): number | undefined {
+  const text = values[name];
+  if (text === undefined) return undefined;
+  if (!/^\d{1,5}$/.test(text) || Number(text) > most)
+    throw usage(`--${name}: a whole number, 0 to ${most}; not ${JSON.stringify(text)}`);
+  return Number(text);
+}
+
+/** `2/5`: two of five. */
+export function permitsOf({ values }: CommandLine): readonly [wanted: number, most: number] | undefined {
+  if (values.permits === undefined) return undefined;
+  const [, wanted = '', most = ''] = /^(\d{1,9})\/(\d{1,9})$/.exec(values.permits) ?? [];
+  if (Number(wanted) < 1 || Number(most) < Number(wanted)) {
+    throw usage(`--permits: how many of how many, such as 1/3; not ${JSON.stringify(values.permits)}`);
+  }
+  return [Number(wanted), Number(most)];
+}

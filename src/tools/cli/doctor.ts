@@ -1,0 +1,250 @@
+// doctor: what may go wrong with locks on this server, and what to do about it. Changes nothing.
+import { LockBackendError } from '../../core/errors';
+import { isOurs } from '../../core/token';
+import type { Store } from '../../store/contract';
+import { isOfRegistry } from '../../store/operator';
+import type { CommandLine } from './command-line';
+import { Exit } from './exit';
+import type { Finding, Send } from './finding';
+import { checkRights } from './rights';
+import { type Session, withSession } from './session';
+import { duration, json, paint, plain, print, table } from './text';
+
+const silentMs = 2000;
+const pings = 50;
+const mostSkewMs = 1000;
+const slowMs = 500;
+/** Looking for locks without an end stops after this. */
+const searchMs = 5000;
+const styles = { ok: 'green', warn: 'yellow', fail: 'red' } as const;
+
+/** @returns 0: all is well; 1: something should be changed; 2: locks do not work as they should. */
+export async function doctor(line: CommandLine): Promise<number> {
+  let findings: Finding[];
+  try {
+    findings = await withSession(line, {}, examine);
+  } catch (error) {
+    if (error instanceof Exit && error.code === 64) throw error;
+    findings = [fail('reachable', (error as Error).message)];
+  }
+  if (line.values.json) for (const finding of findings) await json(finding);
+  else await show(findings);
+  const has = (status: Finding['status']): boolean => findings.some((each) => each.status === status);
+  return has('fail') ? 2 : has('warn') ? 1 : 0;
+}
+
+async function show(findings: readonly Finding[]): Promise<void> {
+  const rows = table(findings.map(({ status, check, remedy }) => [status, plain(check), plain(remedy)]));
+  for (const [n, text] of rows.entries()) {
+    const { status } = findings[n]!;
+    await print(paint(process.stdout, styles[status], status.padEnd(4)) + text.slice(status.length).padStart(0));
+  }
+}
+
+function ok(check: string, remedy = ''): Finding {
+  return { check, status: 'ok', remedy };
+}
+
+function warn(check: string, remedy: string): Finding {
+  return { check, status: 'warn', remedy };
+}
+
+function fail(check: string, remedy: string): Finding {
+  return { check, status: 'fail', remedy };
+}
+
+async function examine(session: Session): Promise<Finding[]> {
+  const { connection, store, prefix } = session;
+  if (connection.masters === undefined) {
+    return [ok('reachable', connection.name), await withoutEnd(store, prefix)];
+  }
+  const masters = await connection.masters();
+  const said: Said[] = [];
+  for (const send of masters) {
+    const bounded: Send = (words) => inTime(send(words));
+    const { findings, isSilent } = await ofMaster(bounded, prefix);
+    const port = masters.length > 1 && !isSilent ? (await infoOf(bounded))?.('tcp_port') : undefined;
+    said.push({ findings, port });
+    if (isSilent) return [ok('reachable', connection.name), ...together(said)];
+  }
+  return [ok('reachable', connection.name), ...together(said), await withoutEnd(store, prefix)];
+}
+
+/** What one of the servers of a cluster said; undefined: its port is not known, or there is but one. */
+interface Said {
+  readonly findings: readonly Finding[];
+  readonly port: string | undefined;
+}
+
+/** What all servers of a cluster have in common is said once; the rest with the port of its server. */
+function together(said: readonly Said[]): Finding[] {
+  const counts = new Map<string, number>();
+  const nameOf = (finding: Finding): string => JSON.stringify(finding);
+  for (const finding of said.flatMap(({ findings }) => findings)) {
+    counts.set(nameOf(finding), (counts.get(nameOf(finding)) ?? 0) + 1);
+  }
+  const all = said.flatMap(({ findings, port }) =>
+    findings.map((each) => {
+      const isCommon = port === undefined || counts.get(nameOf(each)) === said.length;
+      return isCommon ? each : { ...each, remedy: `at port ${port}: ${each.remedy}` };
+    }),
+  );
+  return [...new Map(all.map((finding) => [nameOf(finding), finding])).values()];
+}
+
+async function ofMaster(send: Send, prefix: string): Promise<{ findings: Finding[]; isSilent: boolean }> {
+  const { findings, isSilent } = await roundTrips(send);
+  if (isSilent) return { findings, isSilent };
+  findings.push(...(await ofServer(send)), await skew(send));
+  findings.push(...(await checkRights(send, prefix)), ...(await foreignTypes(send, prefix)));
+  return { findings, isSilent };
+}
+
+function inTime<T>(work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no reply within ${silentMs} ms`)), silentMs);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+async function roundTrips(send: Send): Promise<{ findings: Finding[]; isSilent: boolean }> {
+  const times: number[] = [];
+  try {
+    for (let n = 0; n < pings; n += 1) {
+      const startMs = performance.now();
+      await send(['PING']);
+      times.push(performance.now() - startMs);
+    }
+  } catch (error) {
+    return { findings: [fail('round trip', `${(error as Error).message}: the server is silent`)], isSilent: true };
+  }
+  times.sort((a, b) => a - b);
+  const at = (share: number): string => `${times[Math.ceil(times.length * share) - 1]!.toFixed(2)} ms`;
+  const text = `p50 ${at(0.5)}, p99 ${at(0.99)}`;
+  const isSlow = times[Math.ceil(times.length * 0.5) - 1]! > slowMs;
+  const finding = isSlow ? warn('round trip', `${text}: choose lifetimes well above it`) : ok('round trip', text);
+  return { findings: [finding], isSilent: false };
+}
+
+async function ofServer(send: Send): Promise<Finding[]> {
+  const info = await infoOf(send);
+  if (info === undefined)
+    return [ok('version', 'INFO is not permitted: version, persistence and replicas are not known')];
+  return [version(info), await eviction(send, info), persistence(info), replicas(info), await cluster(send, info)];
+}
+
+type Info = (name: string) => string | undefined;
+
+async function infoOf(send: Send): Promise<Info | undefined> {
+  try {
+    const text = String(await send(['INFO']));
+    return (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(text)?.[1];
+  } catch {
+    return undefined;
+  }
+}
+
+function version(info: Info): Finding {
+  const text = info('redis_version') ?? '';
+  const [major = 0, minor = 0] = text.split('.').map(Number);
+  const isNew = major > 6 || (major === 6 && minor >= 2);
+  return isNew ? ok('version', text) : fail('version', `${text} is too old: Redis 6.2 or later, or Valkey`);
+}
+
+async function eviction(send: Send, info: Info): Promise<Finding> {
+  const policy =
+    info('maxmemory_policy') ??
+    String(((await send(['CONFIG', 'GET', 'maxmemory-policy']).catch(() => [])) as string[])[1] ?? '');
+  if (policy === 'noeviction') return ok('eviction policy', policy);
+  if (policy === '') return ok('eviction policy', 'not known: it may not be read');
+  return warn('eviction policy', `${policy} may evict held locks: CONFIG SET maxmemory-policy noeviction`);
+}
+
+function persistence(info: Info): Finding {
+  if (info('aof_enabled') === '1') return ok('persistence', 'append-only file');
+  const text =
+    'no append-only file: a restart may forget held locks; fences rise all the same (appendonly yes, appendfsync always)';
+  return ok('persistence', text);
+}
+
+function replicas(info: Info): Finding {
+  const count = Number(info('connected_slaves') ?? 0);
+  if (info('role') === 'slave') return fail('replicas', 'this server is a replica: locks need the master');
+  return ok(
+    'replicas',
+    count === 0 ? 'none' : `${count}: a failover may lose the last grants; minReplicas narrows that`,
+  );
+}
+
+async function cluster(send: Send, info: Info): Promise<Finding> {
+  if (info('cluster_enabled') !== '1') return ok('cluster slots', 'not a cluster');
+  const text = String(await send(['CLUSTER', 'INFO']).catch(() => ''));
+  if (text === '') return ok('cluster slots', 'CLUSTER INFO is not permitted');
+  const count = Number(/cluster_slots_ok:(\d+)/.exec(text)?.[1] ?? 0);
+  if (/cluster_state:ok/.test(text) && count === 16_384) return ok('cluster slots', 'all 16384 are served');
+  return fail('cluster slots', `${count} of 16384 are served: redis-cli --cluster check`);
+}
+
+async function skew(send: Send): Promise<Finding> {
+  try {
+    const before = Date.now();
+    const [seconds, micros] = (await send(['TIME'])) as [unknown, unknown];
+    const serverMs = Number(seconds) * 1000 + Number(micros) / 1000;
+    const skewMs = Math.round(serverMs - (before + Date.now()) / 2);
+    const text = `${skewMs} ms against this host`;
+    if (Math.abs(skewMs) <= mostSkewMs) return ok('clock skew', text);
+    return warn('clock skew', `${text}: locks do not mind, but its jumps end them early or late; keep it with NTP`);
+  } catch {
+    return fail('clock skew', 'TIME is not permitted: ACL SETUSER <user> +time');
+  }
+}
+
+/** Keys under the prefix that are no locks: a lock with such a key fails. Without a prefix they are simply others' keys. */
+async function foreignTypes(send: Send, prefix: string): Promise<Finding[]> {
+  if (prefix === '') return [ok('foreign types', 'not checked without --prefix')];
+  const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
+  const endMs = performance.now() + searchMs;
+  for (const type of ['hash', 'list', 'set', 'stream']) {
+    let cursor = '0';
+    do {
+      const reply = await send(['SCAN', cursor, 'MATCH', match, 'COUNT', '500', 'TYPE', type]).catch(() => undefined);
+      if (!Array.isArray(reply)) return [ok('foreign types', 'SCAN is not permitted')];
+      const [found] = reply[1] as string[];
+      if (found !== undefined) {
+        return [
+          warn('foreign types', `${found} is a ${type}: no lock can have this key; give locks a prefix of their own`),
+        ];
+      }
+      cursor = String(reply[0]);
+    } while (cursor !== '0' && performance.now() < endMs);
+  }
+  return [ok('foreign types', 'none')];
+}
+
+/** Locks that nothing but a release ends. Without a prefix only tokens as ours are tell a lock from other text. */
+async function withoutEnd(store: Store, prefix: string): Promise<Finding> {
+  const { operator } = store;
+  if (operator.keys === undefined) return ok('locks without end', 'this client cannot look for them');
+  const endMs = performance.now() + searchMs;
+  const found: string[] = [];
+  try {
+    for await (const keys of operator.keys(prefix, silentMs)) {
+      const states = await operator.inspect(
+        keys.filter((key) => !isOfRegistry(key)),
+        silentMs,
+      );
+      for (const [n, state] of states.entries()) {
+        if (state instanceof LockBackendError || state.remaining !== Number.POSITIVE_INFINITY) continue;
+        const holder = prefix === '' ? await store.readHolder(keys[n]!, silentMs) : undefined;
+        if (holder === undefined || isOurs(holder?.token ?? '')) found.push(keys[n]!);
+      }
+      if (performance.now() > endMs) break;
+    }
+  } catch (error) {
+    return ok('locks without end', `not checked: ${(error as Error).message}`);
+  }
+  if (found.length === 0)
+    return ok('locks without end', `none, after ${duration(Math.round(performance.now() - endMs + searchMs))}`);
+  const [first] = found;
+  return warn('locks without end', `${found.length}, such as ${first}: see show, then release, or redis-cli PEXPIRE`);
+}

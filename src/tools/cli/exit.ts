@@ -1,0 +1,38 @@
+// How a command ends other than well: each with its exit code, and one line that says why.
+import { LockBackendError, LockBusyError, LockLostError } from '../../core/errors';
+
+export const exitCodes = {
+  failed: 1,
+  usage: 64,
+  unreachable: 69,
+  software: 70,
+  busy: 75,
+  lost: 76,
+  notExecutable: 126,
+  notFound: 127,
+} as const;
+
+/** What ends the program: the message goes to stderr, unless it is empty. */
+export class Exit extends Error {
+  readonly code: number;
+
+  constructor(code: number, message = '') {
+    super(message);
+    this.code = code;
+  }
+}
+
+export function usage(message: string): Exit {
+  return new Exit(exitCodes.usage, `${message} (try --help)`);
+}
+
+/** @param busyCode What `-E` says. */
+export function exitOf(error: unknown, busyCode: number = exitCodes.busy): Exit {
+  if (error instanceof Exit) return error;
+  const { message, code } = error as Error & { code?: unknown };
+  if (error instanceof LockBusyError) return new Exit(busyCode, message);
+  if (error instanceof LockLostError) return new Exit(exitCodes.lost, message);
+  if (error instanceof LockBackendError) return new Exit(exitCodes.unreachable, message);
+  if (code === 'ERR_LOCK_OPTION') return usage(message);
+  return new Exit(exitCodes.software, message ?? String(error));
+}

@@ -1,0 +1,226 @@
+// ls, show, top, release: what there is, and taking a lock away.
+import { createInterface } from 'node:readline';
+import { setTimeout as pause } from 'node:timers/promises';
+import { LockBackendError } from '../../core/errors';
+import { lockKey } from '../../core/keys';
+import type { LockState } from '../../core/lock-state';
+import { type Coverage, type Listed, listLocks } from '../../inspect/snapshot';
+import type { CommandLine } from './command-line';
+import { Exit, exitCodes, usage } from './exit';
+import { type Session, withSession } from './session';
+import { codeOf } from './signals';
+import { cut, duration, fitted, json, note, paint, plain, print, table } from './text';
+
+export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
+/** So that rows that come one by one are aligned. */
+const leastWidths = [32, 9, 20, 8, 8, 8, 7];
+/** The columns of ID, OWNER and KIND, as they go on a narrow terminal. */
+const lessUseful = [3, 2, 1];
+const topMs = 1000;
+const notifyMs = 250;
+
+function cells({ lock, heldMs }: Listed): string[] {
+  const [first, ...others] = lock.holders;
+  const many = others.length > 0 ? ` +${others.length}` : '';
+  return [
+    plain(lock.key),
+    lock.mode ?? '-',
+    plain(lock.owner ?? '-') + many,
+    first?.id ?? '-',
+    duration(heldMs),
+    lock.locked ? duration(lock.remaining) : '-',
+    String(lock.waiters),
+  ];
+}
+
+/** What JSON says of a lock: what never ends has a remaining of null. */
+function row({ lock, fence }: Listed): object {
+  const { key, mode: kind, owner, holders, remaining, waiters: waiting } = lock;
+  const id = holders[0]?.id ?? null;
+  return { key, kind, owner, id, remaining, waiting, ...(fence !== null && { fence }) };
+}
+
+function coverageText({ processes, scanned }: Coverage, count: number): string {
+  const locks = `${count} ${count === 1 ? 'lock' : 'locks'}`;
+  const registered = `${processes} ${processes === 1 ? 'process' : 'processes'} registered`;
+  return `${locks}; ${registered}, ${scanned ? 'every key scanned' : 'other keys not scanned (--scan does)'}`;
+}
+
+function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly Listed[], void> {
+  const prefix = session.store.keyPrefix + session.prefix + (line.operands[0] ?? '');
+  const search = { prefix, scan: line.values.scan === true, commandTimeoutMs: session.commandTimeoutMs };
+  return listLocks(session.store.operator, search, coverage);
+}
+
+export function ls(line: CommandLine): Promise<number> {
+  return withSession(line, {}, async (session) => {
+    const coverage: Coverage = { processes: 0, scanned: false };
+    const widths = [...leastWidths];
+    let count = 0;
+    const textOf = (some: readonly Listed[]): string[] => {
+      if (line.values.json) return some.map((each) => JSON.stringify(row(each)));
+      return table(count === 0 ? [header, ...some.map(cells)] : some.map(cells), widths);
+    };
+    for await (const some of locksOf(session, line, coverage)) {
+      if (!(await print(textOf(some).join('\n')))) return 0;
+      count += some.length;
+    }
+    if (count === 0 && !line.values.json) await print(textOf([]).join('\n'));
+    if (line.values.json) await json({ coverage });
+    else await print(paint(process.stdout, 'dim', coverageText(coverage, count)));
+    return 0;
+  });
+}
+
+export function show(line: CommandLine): Promise<number> {
+  const [key] = line.operands as [string];
+  return withSession(line, {}, async (session) => {
+    const state = await session.withLock.inspect(key);
+    const listed = await known(session, key, state);
+    if (line.values.json) {
+      await json({ ...row(listed), holders: state.holders, queue: state.queue });
+      return 0;
+    }
+    for (const text of table([header, cells(listed)], [...leastWidths])) await print(text);
+    await section('HOLDERS', ['ID', 'OWNER', 'KIND', 'PERMITS', 'TTL'], state.holders.map(holderCells));
+    await section('QUEUE', ['OWNER', 'KIND', 'WAITING-FOR'], state.queue.map(waiterCells));
+    return 0;
+  });
+}
+
+/** With what the holder's process has written down. */
+async function known(session: Session, key: string, state: LockState): Promise<Listed> {
+  const full = lockKey(key, session.store.keyPrefix + session.prefix);
+  const search = { prefix: full, scan: false, commandTimeoutMs: session.commandTimeoutMs };
+  const ids = new Set(state.holders.map(({ id }) => id));
+  const lock = { key: full, ...state };
+  for await (const some of listLocks(session.store.operator, search, { processes: 0, scanned: false })) {
+    for (const { lock: listed, heldMs, fence } of some) {
+      if (listed.key === full && listed.holders.some(({ id }) => ids.has(id))) return { lock, heldMs, fence };
+    }
+  }
+  return { lock, heldMs: null, fence: null };
+}
+
+function holderCells({ id, owner, kind, permits, remaining }: LockState['holders'][number]): string[] {
+  return [id, plain(owner ?? '-'), kind, String(permits), duration(remaining)];
+}
+
+function waiterCells({ owner, kind, waitingMs }: LockState['queue'][number]): string[] {
+  return [plain(owner ?? '-'), kind, duration(waitingMs)];
+}
+
+async function section(title: string, names: string[], rows: string[][]): Promise<void> {
+  if (rows.length === 0) return;
+  await print(`\n${paint(process.stdout, 'bold', title)}`);
+  for (const text of table([names, ...rows])) await print(text);
+}
+
+/** Sorted by trouble; until `q` or a signal. In a pipe: one picture after the other. */
+export function top(line: CommandLine): Promise<number> {
+  return withSession(line, {}, async (session) => {
+    const { stdin, stdout } = process;
+    const isScreen = stdout.isTTY && process.env.TERM !== 'dumb';
+    let next: (() => void) | undefined;
+    let isOver = false;
+    let hasBegun = false; // from then on the server may go away, and come back
+    const stop = (): void => {
+      isOver = true;
+      next?.();
+    };
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, stop);
+    if (stdin.isTTY && isScreen) {
+      stdin.setRawMode(true);
+      stdin.on('data', (data) => [...'q\u0003\u0004'].some((each) => String(data).includes(each)) && stop());
+    }
+    try {
+      while (!isOver) {
+        const text = await picture(session, line, stdout.isTTY ? (stdout.rows ?? 24) : Number.POSITIVE_INFINITY).catch(
+          (error: unknown) => {
+            if (!hasBegun || !(error instanceof LockBackendError)) throw error;
+            return `${session.connection.name}: ${error.message}`;
+          },
+        );
+        hasBegun = true;
+        if (!(await print(isScreen ? `\x1b[H\x1b[2J${text}` : text))) break;
+        if (isOver) break;
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, topMs);
+          next = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+        });
+      }
+    } finally {
+      if (stdin.isTTY && isScreen) stdin.setRawMode(false);
+      stdin.pause();
+    }
+    return 0;
+  });
+}
+
+async function picture(session: Session, line: CommandLine, height: number): Promise<string> {
+  const coverage: Coverage = { processes: 0, scanned: false };
+  const all: Listed[] = [];
+  for await (const some of locksOf(session, line, coverage)) for (const each of some) all.push(each);
+  const waits = ({ lock }: Listed): number => lock.queue.reduce((most, { waitingMs }) => Math.max(most, waitingMs), 0);
+  all.sort((a, b) => waits(b) - waits(a) || (b.heldMs ?? 0) - (a.heldMs ?? 0) || (a.lock.key < b.lock.key ? -1 : 1));
+  const waiting = all.reduce((sum, { lock }) => sum + lock.waiters, 0);
+  const oldest = all.reduce<number | null>(
+    (most, { heldMs }) => (heldMs === null ? most : Math.max(most ?? 0, heldMs)),
+    null,
+  );
+  const head = `${session.connection.name}: ${all.length} held, ${waiting} waiting, oldest hold ${duration(oldest)}`;
+  const rows = [header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)];
+  const { columns } = process.stdout;
+  const shown = columns ? fitted(rows, columns, lessUseful) : table(rows, [...leastWidths]);
+  const foot = paint(process.stdout, 'dim', cut(coverageText(coverage, all.length), columns || Infinity));
+  return [paint(process.stdout, 'bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
+}
+
+/** @returns 0: freed; 1: it was not held by that holder. */
+export async function release(line: CommandLine): Promise<number> {
+  const { id, yes, force } = line.values;
+  const [key] = line.operands as [string];
+  if ((id === undefined) === (force !== true)) throw usage('release: --id ID of the holder (see show), or --force');
+  if (id !== undefined && !/^[0-9a-f]{8}$/.test(id))
+    throw usage('release: --id takes the 8 hex digits that show prints');
+  if (!yes && !force) await confirm(key);
+  return withSession(line, {}, async ({ connection, withLock }) => {
+    const [holder] = force ? (await withLock.inspect(key)).holders : [];
+    const released = await withLock.free(key, force ? { force: true } : { id });
+    // Without a server this process itself tells the holder.
+    if (released && connection.masters === undefined) await pause(notifyMs);
+    await json({ key, id: id ?? holder?.id ?? null, released });
+    if (!released && !line.values.quiet)
+      note(id === undefined ? `${key} is free` : `${key} is not held by ${id} (any more)`);
+    return released ? 0 : exitCodes.failed;
+  });
+}
+
+async function confirm(key: string): Promise<void> {
+  if (!process.stdin.isTTY || !process.stderr.isTTY)
+    throw usage('release: prompts at a terminal; without one it needs --yes');
+  const typed = await answerTo(`Type the key to take it away from its holder (${plain(key)}): `);
+  if (typed !== key) throw new Exit(exitCodes.failed, 'not the key: nothing was changed');
+}
+
+/** '' at the end of the input. @throws {Exit} an interrupt. */
+async function answerTo(question: string): Promise<string> {
+  const prompt = createInterface({ input: process.stdin, output: process.stderr });
+  let hasLine = false;
+  try {
+    return await new Promise((resolve, reject) => {
+      prompt.once('SIGINT', () => reject(new Exit(codeOf('SIGINT'))));
+      prompt.once('close', () => resolve(''));
+      prompt.question(question, (typed) => {
+        hasLine = true;
+        resolve(typed);
+      });
+    });
+  } finally {
+    if (!hasLine) process.stderr.write('\n');
+    prompt.close();
+  }
+}

@@ -1,0 +1,160 @@
+// What is measured of all locks of this process: made once from the events, for whatever keeps the figures (otel.ts, prometheus.ts).
+//
+// Invariant: what is counted up is counted down once, under the same labels, at the latest when the metering ends; and no key is
+// in a label.
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { AcquireEvent, LockEvent, LostEvent, WarningEvent } from '../core/events';
+import type { Hold, HoldMessage } from '../hold/observation';
+
+const waitBuckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60];
+const acquireLabels = ['lock.name', 'lock.kind', 'outcome', 'contended', 'error.type'];
+const holdLabels = ['lock.name', 'lock.kind', 'outcome'];
+const lockLabels = ['lock.name', 'lock.kind'];
+
+/** One metric, in OpenTelemetry's words. */
+export interface Metric {
+  readonly name: string;
+  readonly type: 'histogram' | 'upDownCounter' | 'counter';
+  /** `s`, or what is counted, in braces. */
+  readonly unit: string;
+  readonly description: string;
+  readonly labels: readonly string[];
+  /** Of a histogram: the upper bounds, in seconds. */
+  readonly buckets?: readonly number[];
+}
+
+export const metrics = {
+  acquireDuration: {
+    name: 'redis_exp_lock.acquire.duration',
+    type: 'histogram',
+    unit: 's',
+    description: 'Time from the call to its outcome.',
+    labels: acquireLabels,
+    buckets: waitBuckets,
+  },
+  holdDuration: {
+    name: 'redis_exp_lock.hold.duration',
+    type: 'histogram',
+    unit: 's',
+    description: 'Time from the grant to the release or the loss.',
+    labels: holdLabels,
+    buckets: [...waitBuckets, 300, 1800],
+  },
+  held: {
+    name: 'redis_exp_lock.held',
+    type: 'upDownCounter',
+    unit: '{lock}',
+    description: 'Locks that this process holds.',
+    labels: lockLabels,
+  },
+  waiting: {
+    name: 'redis_exp_lock.waiting',
+    type: 'upDownCounter',
+    unit: '{acquire}',
+    description: 'Calls of this process that have no answer yet.',
+    labels: lockLabels,
+  },
+  lost: {
+    name: 'redis_exp_lock.lost',
+    type: 'counter',
+    unit: '{lock}',
+    description: 'Locks that were lost while they were held.',
+    labels: ['reason'],
+  },
+  warnings: {
+    name: 'redis_exp_lock.warnings',
+    type: 'counter',
+    unit: '{warning}',
+    description: 'Warnings, by code.',
+    labels: ['code'],
+  },
+} as const satisfies Record<string, Metric>;
+
+export type MetricName = keyof typeof metrics;
+export type Labels = Record<string, string | boolean>;
+/** Adds to a counter, or puts a duration in seconds into a histogram. */
+export type Recorder = (metric: MetricName, value: number, labels: Labels) => void;
+
+/** Hands every measurement to `record` until the function that is returned is called: that takes back what is still open. */
+export function meterLocks(record: Recorder): () => void {
+  const waiting = new Counted<AcquireEvent>((by, labels) => record('waiting', by, labels));
+  const held = new Counted<Hold>((by, labels) => record('held', by, labels));
+  const stop = listen({
+    'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) => waiting.add(event),
+    'tracing:redis-exp-lock:acquire:asyncEnd': (event: AcquireEvent) => {
+      if (waiting.remove(event)) record('acquireDuration', event.waitedMs! / 1000, acquireLabelsOf(event));
+    },
+    'redis-exp-lock:hold': ({ phase, hold }: HoldMessage) => {
+      if (phase === 'granted') held.add(hold);
+      else if (phase === 'changed' && held.remove(hold)) held.add(hold);
+      else if (phase === 'ended' && held.remove(hold) && hold.outcome !== 'detached') {
+        record('holdDuration', hold.heldMs! / 1000, { ...labelsOf(hold), outcome: hold.outcome! });
+      }
+    },
+    'redis-exp-lock:lost': ({ reason }: LostEvent) => record('lost', 1, { reason }),
+    'redis-exp-lock:warning': ({ code }: WarningEvent) => record('warnings', 1, { code }),
+  });
+  return () => {
+    stop();
+    waiting.clear();
+    held.clear();
+  };
+}
+
+/** What there is of something now, each with the labels that it was counted under. */
+class Counted<T extends LockEvent> {
+  readonly #labels = new Map<T, Labels>();
+  readonly #count: (by: 1 | -1, labels: Labels) => void;
+
+  constructor(count: (by: 1 | -1, labels: Labels) => void) {
+    this.#count = count;
+  }
+
+  add(event: T): void {
+    const labels = labelsOf(event);
+    this.#labels.set(event, labels);
+    this.#count(1, labels);
+  }
+
+  /** False: it was not counted. */
+  remove(event: T): boolean {
+    const labels = this.#labels.get(event);
+    if (labels === undefined) return false;
+    this.#labels.delete(event);
+    this.#count(-1, labels);
+    return true;
+  }
+
+  clear(): void {
+    for (const event of [...this.#labels.keys()]) this.remove(event);
+  }
+}
+
+function labelsOf({ name, kind }: LockEvent): Labels {
+  return { 'lock.name': name, 'lock.kind': kind };
+}
+
+function acquireLabelsOf(event: AcquireEvent): Labels {
+  const { outcome, queued, attempts, error } = event;
+  // What is aborted after an attempt was waiting, for a pause to end or for an answer.
+  const waited = queued! || attempts! > 1 || (outcome === 'aborted' && attempts! > 0);
+  const contended = waited || outcome === 'busy' || outcome === 'timeout';
+  const labels = { ...labelsOf(event), outcome: outcome!, contended };
+  return error === undefined ? labels : { ...labels, 'error.type': errorType(error) };
+}
+
+/** @internal The code of an error, or its name where that has none. */
+export function errorType(error: unknown): string {
+  const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
+  if (typeof code === 'string') return code;
+  return typeof name === 'string' ? name : 'Error';
+}
+
+/** @internal Calls these listeners, by channel, until the function that is returned is called. */
+export function listen(listeners: Record<string, (message: any) => void>): () => void {
+  const entries = Object.entries(listeners);
+  for (const [name, listener] of entries) subscribe(name, listener);
+  return () => {
+    for (const [name, listener] of entries) unsubscribe(name, listener);
+  };
+}

@@ -1,0 +1,71 @@
+// What processes have written down, remembered beyond the time they are heard of: since when each holder holds, what they have lost,
+// and which holders' processes have fallen silent without having released their locks.
+
+import { type RegisteredHold, recordsOf } from '../../inspect/process-record';
+import type { Processes } from '../../store/operator';
+
+/** A holder that lost its lock. */
+export interface Loss {
+  readonly key: string;
+  readonly id: string;
+  readonly agoMs: number;
+}
+
+export class Records {
+  /** By process, what it said last. */
+  #holds = new Map<string, readonly RegisteredHold[]>();
+  /** By key, the ids of holders whose processes are silent. */
+  readonly #silent = new Map<string, Set<string>>();
+  /** By holder. */
+  #since = new Map<string, number>();
+  #losses: readonly Loss[] = [];
+  #atMs = 0;
+
+  update(processes: Processes): void {
+    const { atMs } = processes;
+    const records = recordsOf(processes);
+    const reported = new Map(records.map(({ id, held }) => [id, held]));
+    for (const [process, held] of this.#holds) if (!reported.has(process)) this.#fellSilent(held);
+    this.#holds = reported;
+    this.#atMs = atMs;
+    const held = [...reported.values()].flat();
+    for (const { key, id } of held) this.#silent.get(key)?.delete(id);
+    const silent = new Set([...this.#silent.values()].flatMap((ids) => [...ids]));
+    const kept = [...this.#since].filter(([id]) => silent.has(id));
+    this.#since = new Map([...kept, ...held.map(({ id, since }) => [id, since] as const)]);
+    this.#losses = records.flatMap(({ lost = [] }) => lost.map(({ at, ...loss }) => ({ ...loss, agoMs: atMs - at })));
+  }
+
+  get losses(): readonly Loss[] {
+    return this.#losses;
+  }
+
+  /** Keys that nobody tells of any more, although nobody said that they were released. */
+  orphans(): Iterable<string> {
+    return this.#silent.keys();
+  }
+
+  isSilent(key: string, id: string): boolean {
+    return this.#silent.get(key)?.has(id) ?? false;
+  }
+
+  /** Who holds a lock now: of silent processes only those that still do are remembered. */
+  settle(key: string, holders: readonly { readonly id: string }[]): void {
+    const silent = this.#silent.get(key);
+    if (silent !== undefined && !holders.some(({ id }) => silent.has(id))) this.#silent.delete(key);
+  }
+
+  /** For how long a holder has held; undefined: nobody said. */
+  heldMs(id: string): number | undefined {
+    const since = this.#since.get(id);
+    return since === undefined ? undefined : Math.max(0, this.#atMs - since);
+  }
+
+  #fellSilent(held: readonly RegisteredHold[]): void {
+    for (const { key, id } of held) {
+      const ids = this.#silent.get(key);
+      if (ids === undefined) this.#silent.set(key, new Set([id]));
+      else ids.add(id);
+    }
+  }
+}

@@ -1,0 +1,57 @@
+// `redis-exp-lock/prometheus`: the locks of this process as metrics of prom-client, which is loaded when `collect` is called. Names are those
+// that OpenTelemetry's own exporters give to the metrics of otel.ts, so that one dashboard serves both.
+import type { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { optionError } from '../core/errors';
+import { type Labels, type Metric, type MetricName, meterLocks, metrics } from './metering';
+import { loadPeer } from './peer';
+
+type PromClient = typeof import('prom-client');
+
+/**
+ * Measures all locks of this process, whatever factory they are from, into `registry`, until the function that it returns is called: that
+ * one takes the metrics out of the registry again.
+ *
+ * @throws {Error} `MODULE_NOT_FOUND`: prom-client is not installed; or this registry has these metrics already. Nothing is measured.
+ * @throws {TypeError} `ERR_LOCK_OPTION`: no registry.
+ */
+export function collect(registry: Registry<any>): () => void {
+  if (typeof registry?.registerMetric !== 'function') {
+    throw optionError('registry', 'a Registry of prom-client', registry);
+  }
+  const client = loadPeer<PromClient>(() => require('prom-client'), 'redis-exp-lock/prometheus', 'prom-client@15');
+  const recorders = new Map<string, (value: number, labels: Labels) => void>();
+  for (const [name, metric] of Object.entries(metrics)) recorders.set(name, recorderOf(client, metric, registry));
+  const stop = meterLocks((metric: MetricName, value, labels) => recorders.get(metric)!(value, labels));
+  return () => {
+    stop();
+    for (const metric of Object.values(metrics)) registry.removeSingleMetric(prometheusName(metric));
+  };
+}
+
+/** @internal What Prometheus calls it: the unit and the type are part of the name. */
+export function prometheusName({ name, unit, type }: Metric): string {
+  return `${underscored(name)}${unit === 's' ? '_seconds' : ''}${type === 'counter' ? '_total' : ''}`;
+}
+
+function recorderOf(client: PromClient, metric: Metric, registry: Registry): (value: number, labels: Labels) => void {
+  const config = {
+    name: prometheusName(metric),
+    help: metric.description,
+    labelNames: metric.labels.map(underscored),
+    registers: [registry],
+  };
+  if (metric.type === 'histogram') {
+    const histogram: Histogram = new client.Histogram({ ...config, buckets: [...metric.buckets!] });
+    return (value, labels) => histogram.observe(labelsOf(labels), value);
+  }
+  const counter: Counter | Gauge = metric.type === 'counter' ? new client.Counter(config) : new client.Gauge(config);
+  return (value, labels) => counter.inc(labelsOf(labels), value);
+}
+
+function labelsOf(labels: Labels): Record<string, string> {
+  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [underscored(name), String(value)]));
+}
+
+function underscored(name: string): string {
+  return name.replaceAll('.', '_');
+}
