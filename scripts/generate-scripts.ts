@@ -50,7 +50,7 @@ export function generate(edit: (file: string, text: string) => string = (_, text
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     '// biome-ignore-all lint/style/useTemplate: the text between two parts may be a line end only',
-    "import { type Call, inBatch, type Script, type ScriptCall } from './script';",
+    "import { type BatchableCall, inBatch, type Script, type ScriptCall } from './script';",
     [...parts].map(([name, text]) => `const ${name}Part = ${literal(text)};`).join('\n'),
     ...sources.map((source) => emit(source, parts)),
     `export const scripts: readonly Script[] = [${sources
@@ -237,7 +237,7 @@ function emit(source: Source, parts: ReadonlyMap<string, string>): string {
     ...docs,
     ` * @returns the call; its reply: ${source.reply}`,
     ' */',
-    `export function ${source.name}(${parameters.join(', ')}): ${source.within ? 'Call' : 'ScriptCall'} {`,
+    `export function ${source.name}(${parameters.join(', ')}): ${source.within ? 'BatchableCall' : 'ScriptCall'} {`,
     `  return { script: ${source.name}Script, keys: ${list(source.keys, false)}, args: ${list(source.args, true)} };`,
     '}',
   ].join('\n');

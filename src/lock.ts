@@ -17,7 +17,7 @@ import {
 import { runWithin } from './hold/enclosing';
 import { heldLockOf, type Lease } from './hold/lease';
 import { Scope } from './hold/scope';
-import { beginTaking, runAs, Taken, takenHere } from './hold/taken';
+import { beginTaking, runAs, TakenLock, takenHere } from './hold/taken';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 
@@ -36,7 +36,7 @@ export class Lock {
   readonly #settings: Settings;
   readonly #scope: Scope;
   /** What was granted last. */
-  #taken: Taken | undefined;
+  #taken: TakenLock | undefined;
 
   /**
    * @param key     Redis key of 1 to 1024 bytes, or several: all or nothing.
@@ -145,7 +145,7 @@ export class Lock {
   async synchronize<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
     const settings = this.#settle(options);
-    const taken = new Taken(this);
+    const taken = new TakenLock(this);
     const lease = await this.#take(taken, () => acquireLease(this.key, settings, this.#scope));
     try {
       return (await runAs(taken, () => runWithin(heldLockOf(lease), () => fn(lease.retries + 1)))) as T;
@@ -171,7 +171,7 @@ export class Lock {
     return settings;
   }
 
-  async #take<L extends Lease | null>(taken: Taken, acquire: () => Promise<L>): Promise<L> {
+  async #take<L extends Lease | null>(taken: TakenLock, acquire: () => Promise<L>): Promise<L> {
     try {
       const lease = await acquire();
       if (lease === null) taken.end();
@@ -183,7 +183,7 @@ export class Lock {
     }
   }
 
-  #keep(taken: Taken, lease: Lease): void {
+  #keep(taken: TakenLock, lease: Lease): void {
     taken.lease = lease;
     this.#taken = taken;
   }
@@ -193,7 +193,7 @@ export class Lock {
     throw new AlreadyAcquiredLockError(`this object holds ${describe(this.key)} already`, { key: this.key });
   }
 
-  #forget(taken: Taken): void {
+  #forget(taken: TakenLock): void {
     taken.end();
     if (this.#taken === taken) this.#taken = undefined;
   }

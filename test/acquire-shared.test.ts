@@ -1,7 +1,7 @@
 // One acquisition where several may hold the key, over a store whose answers are the test's, by its clock.
 import { expect } from 'chai';
 import { wait } from '../src/acquire/acquisition';
-import type { Wanted } from '../src/acquire/spec';
+import type { AcquireSpec } from '../src/acquire/spec';
 import type { Settings } from '../src/core/options';
 import type { HeldLock } from '../src/hold/held-lock';
 import { fencesInBlock } from '../src/queue/queue';
@@ -304,7 +304,7 @@ describe('an acquisition where several may hold the key', () => {
 
   describe('as a change of what is held', () => {
     const ended = new Error('it has ended');
-    let change: { -readonly [K in keyof NonNullable<Wanted['change']>]: NonNullable<Wanted['change']>[K] };
+    let change: { -readonly [K in keyof NonNullable<AcquireSpec['change']>]: NonNullable<AcquireSpec['change']>[K] };
     let reverted: string[];
     let held: HeldLock;
 
@@ -331,7 +331,7 @@ describe('an acquisition where several may hold the key', () => {
         store: here.store,
         mode: { ...writer, step: 1 },
       };
-      return outcomeOf(wait({ ...wanted, kind: undefined, trace: undefined, change } as Wanted, (each) => each));
+      return outcomeOf(wait({ ...wanted, kind: undefined, trace: undefined, change } as AcquireSpec, (each) => each));
     }
 
     it('resolves with what is held, which is in its scope already', async () => {

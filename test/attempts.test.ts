@@ -2,7 +2,7 @@
 // for it was sent, and nothing left behind by those that were given up.
 import { expect } from 'chai';
 import { type SinonStub, stub, useFakeTimers } from 'sinon';
-import { Attempts, type Target } from '../src/acquire/attempts';
+import { type AttemptSpec, Attempts } from '../src/acquire/attempts';
 import type { LockBackendError } from '../src/core/errors';
 import type { AcquireReply, AcquireRequest, Mode } from '../src/store/contract';
 import { uncaught } from './contract/outcomes';
@@ -50,10 +50,10 @@ describe('the attempts of one caller', () => {
 
   afterEach(() => timers.restore());
 
-  function attempts(more: Partial<Omit<Target, 'settings'>> & { settings?: object } = {}): Attempts {
+  function attempts(more: Partial<Omit<AttemptSpec, 'settings'>> & { settings?: object } = {}): Attempts {
     const all = { ...settings, ...more.settings };
     const target = { key: 'k', keys: 'full:k', store, mode: undefined, change: undefined, ...more, settings: all };
-    return new Attempts(target as Target, caller);
+    return new Attempts(target as AttemptSpec, caller);
   }
   const answered = (): Promise<unknown> => timers.tickAsync(0);
   const grants = (): { fence: number; token: string }[] =>

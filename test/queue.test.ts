@@ -3,17 +3,17 @@
 import { expect } from 'chai';
 import { LockBackendError } from '../src/core/errors';
 import {
-  type Answer,
-  type Entry,
   fencesAtFirst,
   fencesInBlock,
   handOffsAlone,
   handOffsAmongOthers,
+  type OwnEntry,
   type Position,
   Queue,
   type QueueKey,
   type QueuePort,
   type ReleaseAndRequest,
+  type ReplyCallbacks,
   tooLate,
   type Waiter,
 } from '../src/queue/queue';
@@ -25,13 +25,13 @@ const lifetimeMs = 9000;
 const provisionalMs = 2000;
 
 interface Request {
-  readonly entry: Entry;
+  readonly entry: OwnEntry;
   /** As it was when it was sent. */
   readonly nonce: string;
   readonly fences: number;
   readonly ticket: number;
   readonly commandTimeoutMs: number;
-  readonly answer: Answer<AcquireReply>;
+  readonly answer: ReplyCallbacks<AcquireReply>;
   readonly sent: Moment;
 }
 
@@ -43,11 +43,11 @@ class Surroundings implements QueuePort {
   /** What is random. */
   share = 1;
   readonly requests: Request[] = [];
-  readonly releases: { held: Holder; answer: Answer<ReleaseReply> }[] = [];
+  readonly releases: { held: Holder; answer: ReplyCallbacks<ReleaseReply> }[] = [];
   /** Releases with a request behind them. */
-  readonly swaps: { token: string; waiter: Waiter; answer: Answer<ReleaseAndRequest> }[] = [];
+  readonly swaps: { token: string; waiter: Waiter; answer: ReplyCallbacks<ReleaseAndRequest> }[] = [];
   readonly abandoned: { token: string; untilMs: number; commandTimeoutMs: number }[] = [];
-  readonly grants: Entry[] = [];
+  readonly grants: OwnEntry[] = [];
   empties = 0;
   #timer: { work: () => void; ms: number } | undefined;
   #count = 0;
@@ -92,7 +92,7 @@ class Surroundings implements QueuePort {
     this.wallMs += ms;
   }
 
-  newEntry(owner: string | undefined): Entry {
+  newEntry(owner: string | undefined): OwnEntry {
     this.#count += 1;
     const token = `${owner}${this.#count}`;
     return {
@@ -111,32 +111,32 @@ class Surroundings implements QueuePort {
     return `nonce${this.#count}`;
   }
 
-  request(_queue: Queue, entry: Entry, timeoutMs: number, answer: Answer<AcquireReply>): void {
+  request(_queue: Queue, entry: OwnEntry, timeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void {
     const { nonce, fences, ticket } = entry;
     this.requests.push({ entry, nonce, fences, ticket, commandTimeoutMs: timeoutMs, answer, sent: this.now() });
   }
 
-  release(held: Holder, answer: Answer<ReleaseReply>): void {
+  release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void {
     this.releases.push({ held, answer });
   }
 
   releaseAndRequest(
     queue: Queue,
     token: string,
-    entry: Entry,
+    entry: OwnEntry,
     waiter: Waiter,
-    answer: Answer<ReleaseAndRequest>,
+    answer: ReplyCallbacks<ReleaseAndRequest>,
   ): void {
     this.swaps.push({ token, waiter, answer });
     const resolve = (next: AcquireReply): void => answer.resolve({ result: 'released', next });
     this.request(queue, entry, waiter.commandTimeoutMs, { resolve, reject: answer.reject });
   }
 
-  granted(entry: Entry): void {
+  granted(entry: OwnEntry): void {
     this.grants.push(entry);
   }
 
-  abandon(_queue: Queue, { token, mayExecuteUntilMs }: Entry, timeoutMs: number): void {
+  abandon(_queue: Queue, { token, mayExecuteUntilMs }: OwnEntry, timeoutMs: number): void {
     this.abandoned.push({ token, untilMs: mayExecuteUntilMs, commandTimeoutMs: timeoutMs });
   }
 

@@ -1,6 +1,6 @@
 // How long readers of one lock object join each other, by a clock that the test sets.
 import { expect } from 'chai';
-import type { Granted, Sharer } from '../src/hold/shared-member';
+import type { Granted, SharingHolder } from '../src/hold/shared-member';
 import type { Fetch, SharePosition, ShareWaiter } from '../src/queue/group';
 import { mostJoins, Readers, turnMs, windowMs } from '../src/queue/readers';
 import type { Grant, Mode } from '../src/store/contract';
@@ -12,7 +12,7 @@ const never = (): never => expect.fail('nothing is sent');
 class Scene {
   nowMs = 1000;
   readonly granted: Granted[] = [];
-  readonly held: Sharer[] = [];
+  readonly held: SharingHolder[] = [];
   readonly readers: Readers;
 
   constructor(prefer: Mode['prefer'], lifetimeMs = 10_000) {
@@ -23,10 +23,10 @@ class Scene {
 
   /** To hold it takes each of them `eachMs`. */
   join(eachMs = 0): void {
-    const granted = (grant: Granted): Sharer => {
+    const granted = (grant: Granted): SharingHolder => {
       this.nowMs += eachMs;
       this.granted.push(grant);
-      const held = { check: () => true, parted: () => {} } as unknown as Sharer;
+      const held = { check: () => true, parted: () => {} } as unknown as SharingHolder;
       this.held.push(held);
       return held;
     };
@@ -78,7 +78,7 @@ describe('readers that join', () => {
       });
 
       it('H84: not what the last of them is releasing, has lost, or has for itself, however soon', async () => {
-        const ends: ((scene: Scene, held: Sharer, n: number) => unknown)[] = [
+        const ends: ((scene: Scene, held: SharingHolder, n: number) => unknown)[] = [
           (scene, held, n) => void scene.granted[n]!.member!.release(held, () => new Promise(() => {})),
           (scene, held, n) => scene.granted[n]!.member!.lost(held),
           (scene, held, n) => scene.granted[n]!.member!.part(held),
@@ -88,7 +88,7 @@ describe('readers that join', () => {
           scene.join();
           scene.grant();
           scene.join();
-          const [first, last] = scene.held as [Sharer, Sharer];
+          const [first, last] = scene.held as [SharingHolder, SharingHolder];
           await scene.granted[0]!.member!.release(first, never);
           expect(scene.readers.accepts(), 'one of them still reads').to.equal(true);
           await end(scene, last, 1);

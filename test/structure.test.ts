@@ -162,6 +162,15 @@ describe('structure', () => {
     expect(longClasses).to.deep.equal(unfinished.longClasses);
   });
 
+  it('no two types have one name', () => {
+    const declaration = /^(?:export )?(?:declare )?(?:abstract )?(?:interface|class|type|enum) (\w+)/gm;
+    // `index.mts` names the types of `index.ts` again.
+    const declaring = files.filter((file) => file !== 'index.mts');
+    const names = declaring.flatMap((file) => [...textOf(file).matchAll(declaration)].map(([, name]) => name!));
+    expect(names.length).to.be.above(300);
+    expect(names.filter((name, n) => names.indexOf(name) !== n)).to.deep.equal([]);
+  });
+
   it('nothing is imported but Node’s own modules and uuid, and no client of Redis, not even its types', () => {
     expect(foreign(files.filter((file) => !peers.some(([own]) => own === file)))).to.deep.equal(['uuid']);
   });

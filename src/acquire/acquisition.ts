@@ -21,6 +21,7 @@ import { type AcquireReply, type Clock, clockOf, type GrantSource, type Mode, tr
 import { type Attempting, Attempts, type Once } from './attempts';
 import { Deadline, noDeadline } from './deadline';
 import {
+  type AcquireSpec,
   abortReason,
   deadlock,
   enclosingLock,
@@ -31,11 +32,10 @@ import {
   refusalOf,
   timedOut,
   tooMany,
-  type Wanted,
 } from './spec';
 
 /** What is to be acquired. */
-export interface Terms {
+export interface AcquireCall {
   readonly settings: Settings;
   readonly scope: Scope;
   /** How the key is to be held, where several may hold it. */
@@ -58,7 +58,7 @@ export interface Terms {
  * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
  * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
  */
-export function acquire<T>(key: Key, terms: Terms, wrap: (held: HeldLock) => T): Promise<T> {
+export function acquire<T>(key: Key, terms: AcquireCall, wrap: (held: HeldLock) => T): Promise<T> {
   const { settings, scope, mode, once, kind, isTry = false } = terms;
   const store = scope.store(settings.redis);
   const given = ownKey(key);
@@ -68,13 +68,13 @@ export function acquire<T>(key: Key, terms: Terms, wrap: (held: HeldLock) => T):
 }
 
 /** @internal As `wait`, published on `redis-exp-lock:acquire`. */
-export function tracedWait<T>(wanted: Wanted, wrap: (held: HeldLock) => T, isTry: boolean): Promise<T> {
+export function tracedWait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T, isTry: boolean): Promise<T> {
   const trace = new AcquireTrace(wanted, wanted.settings.signal, isTry);
   return trace.run(() => wait({ ...wanted, trace }, wrap));
 }
 
 /** @internal Resolves with what `wrap` makes of what is held then. */
-export function wait<T>(wanted: Wanted, wrap: (held: HeldLock) => T): Promise<T> {
+export function wait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T): Promise<T> {
   const { trace } = wanted;
   return new Promise((resolve, reject) => {
     const refusal = refusalOf(wanted);
@@ -107,7 +107,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   readonly commandTimeoutMs: number;
   readonly retryTimeoutMs: number;
   isSettled = false;
-  readonly awaited: Wanted;
+  readonly awaited: AcquireSpec;
   readonly #clock: Clock;
   readonly #resolve: (held: HeldLock) => void;
   readonly #reject: (error: unknown) => void;
@@ -123,7 +123,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   #isDeaf = false;
   #stopOpening: (() => void) | undefined;
 
-  constructor(wanted: Wanted, resolve: (held: HeldLock) => void, reject: (error: unknown) => void) {
+  constructor(wanted: AcquireSpec, resolve: (held: HeldLock) => void, reject: (error: unknown) => void) {
     this.commandTimeoutMs = wanted.settings.commandTimeoutMs;
     this.retryTimeoutMs = wanted.settings.retryTimeoutMs;
     this.awaited = wanted;
@@ -353,7 +353,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 }
 
 /** An acquisition that belongs to no caller: its grant goes to the callers that wait together. */
-function fetchFor(wanted: Wanted, fetcher: Fetcher): Fetch {
+function fetchFor(wanted: AcquireSpec, fetcher: Fetcher): Fetch {
   const settings = {
     ...wanted.settings,
     timeoutMs: undefined,
@@ -367,7 +367,7 @@ function fetchFor(wanted: Wanted, fetcher: Fetcher): Fetch {
   return fetch;
 }
 
-function warnOfPolling(wanted: Wanted, error: unknown): void {
+function warnOfPolling(wanted: AcquireSpec, error: unknown): void {
   const message = `${describe(wanted.key)} is polled for: no message can be heard`;
   warn({ ...lockEvent(wanted), code: 'no-wake-ups', message, error });
 }

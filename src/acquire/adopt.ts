@@ -36,7 +36,7 @@ export async function adopt(given: unknown, settings: Settings, scope: Scope): P
   return leaseOf(held, settings.autoExtend ?? false, takenAt);
 }
 
-interface Wanted {
+interface Adoption {
   readonly key: Key;
   readonly keys: Key;
   readonly token: string;
@@ -45,7 +45,7 @@ interface Wanted {
 }
 
 /** From when its lifetime counts; null where it is no longer held. */
-async function extendOnce(store: Store, { key, keys, token, settings, scope }: Wanted): Promise<Moment | null> {
+async function extendOnce(store: Store, { key, keys, token, settings, scope }: Adoption): Promise<Moment | null> {
   const { lifetimeMs, commandTimeoutMs, signal } = settings;
   const refuseEnded = (): void => {
     if (scope.closed) throw closedError(key);

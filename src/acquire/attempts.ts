@@ -22,7 +22,7 @@ import {
 import { pauses } from './backoff';
 
 /** What the attempts are for. */
-export interface Target {
+export interface AttemptSpec {
   readonly key: Key;
   /** In Redis's words, prefix included. */
   readonly keys: Key;
@@ -61,7 +61,7 @@ export class Attempts {
   count = 0;
   /** Monotonic ms until which an attempt of this token, of unknown outcome, may still execute; 0: none. */
   mayExecuteUntilMs = 0;
-  readonly #target: Target;
+  readonly #target: AttemptSpec;
   readonly #caller: Attempting;
   /** Made at the first attempt: a caller that is queued from the beginning makes none. */
   #request: AcquireRequest | undefined;
@@ -76,7 +76,7 @@ export class Attempts {
   #ticket = -1;
   #pause: NodeJS.Timeout | undefined;
 
-  constructor(target: Target, caller: Attempting) {
+  constructor(target: AttemptSpec, caller: Attempting) {
     this.#target = target;
     this.#caller = caller;
   }

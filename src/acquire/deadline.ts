@@ -3,7 +3,7 @@
 import { type Clock, systemClock } from '../core/clock';
 import { longestTimerMs } from '../core/options';
 
-interface Ending {
+interface TimedWait {
   timeIsOver(): void;
 }
 
@@ -23,7 +23,7 @@ export class Deadline {
   }
 
   /** Tells `wait` when nothing is left; a second call before that changes nothing. */
-  arm(wait: Ending): void {
+  arm(wait: TimedWait): void {
     if (this.#endMs === Number.POSITIVE_INFINITY || this.#timer !== undefined) return;
     const check = (): void => {
       this.#timer = undefined;

@@ -24,7 +24,7 @@ export function optionsThenFunction(
 }
 
 /** What a face adds to an acquire. */
-interface Kind {
+interface LeaseVariant {
   /** Whether to renew where `autoExtend` was not given. */
   readonly autoExtend?: boolean;
   /** How the key is to be held, where several may held it. */
@@ -40,7 +40,7 @@ interface Kind {
 }
 
 /** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Renewed if wanted. */
-export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: Kind = {}): Promise<Lease> {
+export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: LeaseVariant = {}): Promise<Lease> {
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
   const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, kind.methods);
@@ -52,7 +52,12 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: K
 }
 
 /** One attempt, whatever the settings say of waiting: null when it is busy. Throws, or rejects, as `acquireLease` does. */
-export async function tryLease(key: Key, settings: Settings, scope: Scope, kind: Kind = {}): Promise<Lease | null> {
+export async function tryLease(
+  key: Key,
+  settings: Settings,
+  scope: Scope,
+  kind: LeaseVariant = {},
+): Promise<Lease | null> {
   try {
     return await acquireLease(key, forOneAttempt(settings), scope, { ...kind, isTry: true });
   } catch (error) {

@@ -12,10 +12,10 @@ import type { Granted } from '../hold/shared-member';
 import type { Fetcher, MemberTerms, SharePosition, ShareWaiter } from '../queue/group';
 import type { Queues } from '../queue/queues';
 import type { AcquireReply, GrantSource, Mode } from '../store/contract';
-import type { KeptToken, Target } from './attempts';
+import type { AttemptSpec, KeptToken } from './attempts';
 
 /** All that an acquisition is for. */
-export interface Wanted extends Target {
+export interface AcquireSpec extends AttemptSpec {
   readonly scope: Scope;
   readonly kind: LockKind | undefined;
   readonly change: Change | undefined;
@@ -36,7 +36,7 @@ export interface Change extends KeptToken {
 }
 
 /** Why it is not even tried. */
-export function refusalOf({ key, keys, settings, scope, store, mode }: Wanted): unknown {
+export function refusalOf({ key, keys, settings, scope, store, mode }: AcquireSpec): unknown {
   if (scope.closed) return closedError(key);
   if (settings.signal?.aborted) return abortReason(settings.signal); // H36
   return forKey(store.refuses?.(keys, mode), key);
@@ -48,20 +48,20 @@ export function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, si
 }
 
 /** The lock of the code that waits here, if that is in its own way. */
-export function enclosingLock({ change, keys, mode, store }: Wanted): HeldLock | undefined {
+export function enclosingLock({ change, keys, mode, store }: AcquireSpec): HeldLock | undefined {
   if (change !== undefined) return undefined;
   return enclosingLocks().find((held) => excludes(held, store, keys, mode));
 }
 
 /** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
-export function queuesOf({ keys, scope, settings, store }: Wanted): Queues | undefined {
+export function queuesOf({ keys, scope, settings, store }: AcquireSpec): Queues | undefined {
   const { queued, lifetimeMs, minReplicas } = settings;
   const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
   return isQueued ? scope.queues(store) : undefined;
 }
 
 /** Where it waits together with others of its lock object; undefined: it goes its own way. */
-export function placeFor(wanted: Wanted, waiter: ShareWaiter): SharePosition | undefined {
+export function placeFor(wanted: AcquireSpec, waiter: ShareWaiter): SharePosition | undefined {
   const { keys, mode, scope, store } = wanted;
   if (mode?.kind === 'exclusive') scope.sharing(store).close(keys as string);
   const terms = memberTerms(wanted);
@@ -69,7 +69,7 @@ export function placeFor(wanted: Wanted, waiter: ShareWaiter): SharePosition | u
 }
 
 /** What those have in common that this wait may be shared with; undefined: it goes its own way. */
-function memberTerms({ keys, settings, store, mode, change, fetcher }: Wanted): MemberTerms | undefined {
+function memberTerms({ keys, settings, store, mode, change, fetcher }: AcquireSpec): MemberTerms | undefined {
   const { queued, lifetimeMs, minReplicas, fencing, owner } = settings;
   const isShared = queued && lifetimeMs !== null && minReplicas === 0 && store.kind === 'redis';
   if (!isShared || change !== undefined || fetcher !== undefined) return undefined;
@@ -78,7 +78,7 @@ function memberTerms({ keys, settings, store, mode, change, fetcher }: Wanted): 
 }
 
 /** What a grant is held as. */
-export function heldLock(wanted: Wanted, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
+export function heldLock(wanted: AcquireSpec, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
   const { key, keys, kind, scope, settings, store } = wanted;
   const shared = mode !== undefined && store.listen !== undefined;
   const context = scope.context(settings, store, shared ? scope.queues(store)?.shared : source, kind);
@@ -91,14 +91,14 @@ interface GrantedAs {
   readonly retries: number;
 }
 
-export function timedOut(wanted: Wanted, how: string): LockTimeoutError {
+export function timedOut(wanted: AcquireSpec, how: string): LockTimeoutError {
   const { key, settings } = wanted;
   const message = `${describe(key)} was not free within ${settings.timeoutMs} ms (${how})`;
   return new LockTimeoutError(message + ownFault(wanted), { key }); // H70b
 }
 
 /** Names what is in the way, where that is the caller's own. */
-function ownFault(wanted: Wanted): string {
+function ownFault(wanted: AcquireSpec): string {
   const own = enclosingLock(wanted);
   if (own !== undefined) {
     return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;

@@ -16,32 +16,33 @@ import {
   type Store,
   trustedMs,
 } from '../store/contract';
-import { Lock, type LockOptions } from './redis-semaphore/lock';
+import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquirePermits, refreshPermits, releasePermits } from './redis-semaphore/permits';
-import { type Outcome, Turn, wakeNext } from './redis-semaphore/turns';
-import { commandTimeoutMs, connectIfLazy, nodeFor, type Place, placeOf } from './stores';
+import { Turn, type TurnOutcome, wakeNext } from './redis-semaphore/turns';
+import { type ClientStores, commandTimeoutMs, connectIfLazy, nodeFor, placeOf } from './stores';
 
 export {
   defaultTimeoutOptions,
   type LockLostCallback,
-  type LockOptions,
   LostLockError,
+  type PeerLockOptions as LockOptions,
   TimeoutError,
   type TimeoutOptions,
 } from './redis-semaphore/lock';
+export { PeerSemaphore as Semaphore };
 
 /** A client of Redis: ioredis, as with redis-semaphore, or any other that this library knows. */
 export type RedisClient = RedisLike;
 
 /** A lock of one holder. Its key is `mutex:<key>`. */
-export class Mutex extends Lock {
+export class Mutex extends PeerLock {
   protected _kind = 'mutex';
   protected _key: string;
   protected _client: RedisClient;
-  #knownPlace: Place | undefined;
+  #knownPlace: ClientStores | undefined;
 
   /** @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key. */
-  constructor(client: RedisClient, key: string, options?: LockOptions) {
+  constructor(client: RedisClient, key: string, options?: PeerLockOptions) {
     super(options);
     if (!client) throw new Error('"client" is required');
     this._key = keyOf('mutex', key);
@@ -71,11 +72,11 @@ export class Mutex extends Lock {
   }
 
   /** @internal */
-  _ask(): Promise<Outcome> {
+  _ask(): Promise<TurnOutcome> {
     return this._oneByOne(this._mayBeOurs ? () => this.#askAnew() : () => this.#ask());
   }
 
-  get #place(): Place {
+  get #place(): ClientStores {
     this.#knownPlace ??= placeOf(this._client);
     return this.#knownPlace;
   }
@@ -88,24 +89,24 @@ export class Mutex extends Lock {
     return this.#store.keyPrefix + this._key;
   }
 
-  #ask(): Promise<Outcome> {
+  #ask(): Promise<TurnOutcome> {
     return this.#place.direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
   }
 
   /** What is ours already is not granted again. */
-  async #askAnew(): Promise<Outcome> {
+  async #askAnew(): Promise<TurnOutcome> {
     const { owned } = await this.#store.inspect(this.#keys, commandTimeoutMs, this._identifier);
     return owned ? { granted: false } : this.#ask();
   }
 }
 
 /** At most `limit` holders. Its key is `semaphore:<key>`. */
-export class Semaphore extends Mutex {
+class PeerSemaphore extends Mutex {
   protected override _kind = 'semaphore';
   protected _limit: number;
 
   /** @throws {Error} no client, key or limit; `ERR_LOCK_OPTION` for an impossible key. */
-  constructor(client: RedisClient, key: string, limit: number, options?: LockOptions) {
+  constructor(client: RedisClient, key: string, limit: number, options?: PeerLockOptions) {
     super(client, key, options);
     this._key = keyOf('semaphore', key);
     this._limit = count('limit', limit);
@@ -121,7 +122,7 @@ export class Semaphore extends Mutex {
   }
 
   /** @internal */
-  override async _ask(): Promise<Outcome> {
+  override async _ask(): Promise<TurnOutcome> {
     const sent = now();
     const { lockTimeout } = this._acquireOptions;
     const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
@@ -135,12 +136,12 @@ export class Semaphore extends Mutex {
 }
 
 /** At most `limit` permits out, of which each holder has `permits`. Its key is `semaphore:<key>`. */
-export class MultiSemaphore extends Semaphore {
+export class MultiSemaphore extends PeerSemaphore {
   protected override _kind = 'multi-semaphore';
   protected _permits: number;
 
   /** @throws {Error} no client, key, limit or permits; `ERR_LOCK_OPTION` for an impossible key. */
-  constructor(client: RedisClient, key: string, limit: number, permits: number, options?: LockOptions) {
+  constructor(client: RedisClient, key: string, limit: number, permits: number, options?: PeerLockOptions) {
     super(client, key, limit, options);
     this._permits = count('permits', permits);
   }
@@ -151,13 +152,13 @@ export class MultiSemaphore extends Semaphore {
 }
 
 /** A lock of one holder on a majority of independent servers. Its key there is `mutex:<key>`. */
-export class RedlockMutex extends Lock {
+export class RedlockMutex extends PeerLock {
   protected _kind = 'redlock-mutex';
   protected _key: string;
   protected _clients: RedisClient[];
 
   /** @throws {Error} no clients or no key; `ERR_LOCK_OPTION` for an impossible key. */
-  constructor(clients: RedisClient[], key: string, options?: LockOptions) {
+  constructor(clients: RedisClient[], key: string, options?: PeerLockOptions) {
     super(options);
     if (!clients || !Array.isArray(clients)) throw new Error('"clients" array is required');
     this._key = keyOf('mutex', key);
@@ -193,7 +194,7 @@ export class RedlockMutex extends Lock {
   }
 
   /** @internal */
-  _ask(): Promise<Outcome> {
+  _ask(): Promise<TurnOutcome> {
     return this._oneByOne(() => this.#ask());
   }
 
@@ -239,7 +240,7 @@ export class RedlockMutex extends Lock {
     return answers.filter(Boolean).length;
   }
 
-  async #ask(): Promise<Outcome> {
+  async #ask(): Promise<TurnOutcome> {
     if (this._mayBeOurs && (await this.#isOurs())) return { granted: false };
     const sent = now();
     const fences = new Map<Node, number>();

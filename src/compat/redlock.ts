@@ -15,8 +15,8 @@ import {
   driftMs,
   ExecutionError,
   pauseMs,
+  type RedlockSettings,
   refuseScripts,
-  type Settings,
 } from './redlock/attempts';
 import {
   type Ballot,
@@ -27,10 +27,10 @@ import {
   type RedlockAbortSignal,
   ResourceLockedError,
 } from './redlock/ballot';
-import type { Value } from './redlock/electorate';
-import { extendOnce, type Hold, leftMs, releaseOnce, sentOf, signalOf } from './redlock/held';
+import type { HeldValue } from './redlock/electorate';
+import { extendOnce, leftMs, type RedlockHold, releaseOnce, sentOf, signalOf } from './redlock/held';
 import { yieldMs } from './redlock/queued';
-import { Renewal } from './redlock/renewal';
+import { RedlockRenewal } from './redlock/renewal';
 import { after, Tenure } from './redlock/tenure';
 import { wakeFor } from './several';
 import { quit } from './stores';
@@ -42,16 +42,17 @@ export {
   type ExecutionResult,
   type ExecutionStats,
   type RedlockAbortSignal,
+  RedlockLock as Lock,
+  type RedlockSettings as Settings,
   ResourceLockedError,
-  type Settings,
 };
 
 /** What a Lock is held by; undefined for one that was made by hand. */
-let holdIn: (lock: Lock) => Hold | undefined;
-let keepIn: (lock: Lock, hold: Hold) => void;
+let holdIn: (lock: RedlockLock) => RedlockHold | undefined;
+let keepIn: (lock: RedlockLock, hold: RedlockHold) => void;
 
 /** A lock that is held. `redlock.acquire` and `extend` make it; made by hand, it releases and extends what `value` holds. */
-export class Lock {
+class RedlockLock {
   readonly redlock: Redlock;
   readonly resources: string[];
   /** What the keys hold in Redis. A secret: it is all that releasing the lock takes. */
@@ -59,7 +60,7 @@ export class Lock {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** Ms of the epoch until which it is held; 0 after `release`, and after `extend`, whose result replaces it. */
   expiration: number;
-  #hold: Hold | undefined;
+  #hold: RedlockHold | undefined;
 
   static {
     holdIn = (lock) => lock.#hold;
@@ -98,7 +99,7 @@ export class Lock {
   }
 
   /** As `redlock.extend(lock, duration)`. */
-  extend(duration: number): Promise<Lock> {
+  extend(duration: number): Promise<RedlockLock> {
     return this.redlock.extend(this, duration);
   }
 }
@@ -111,7 +112,7 @@ export class Redlock extends Asking {
    * @throws {Error} no client.
    * @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here, or a script.
    */
-  constructor(clients: Iterable<Client>, settings: Partial<Settings> = {}, scripts: object = {}) {
+  constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings> = {}, scripts: object = {}) {
     super(clients, settings);
     refuseScripts(scripts);
   }
@@ -128,7 +129,7 @@ export class Redlock extends Asking {
    * @throws {ExecutionError} no majority in any attempt. Nothing is held, and what a minority granted is released.
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible resource.
    */
-  async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+  async acquire(resources: string[], duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
     checkDuration(duration);
     const keys = this.#keysOf(resources);
     const { attempts, result, call } = await this._ask(resources, keys, duration, settings);
@@ -147,7 +148,7 @@ export class Redlock extends Asking {
    * @throws {ExecutionError} a majority says that they are not all its own any more, or could not be asked. It may be tried
    *                          again; at worst they end by themselves.
    */
-  async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
+  async release(lock: RedlockLock, settings?: Partial<RedlockSettings>): Promise<ExecutionResult> {
     lock.expiration = 0;
     const hold = holdOf(lock);
     const release =
@@ -165,7 +166,7 @@ export class Redlock extends Asking {
    *
    * @throws {ExecutionError} it has ended, or no majority in any attempt: then the old lock is what it was.
    */
-  async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
+  async extend(existing: RedlockLock, duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
     const hold = holdOf(existing);
@@ -194,7 +195,7 @@ export class Redlock extends Asking {
   async using<T>(
     resources: string[],
     duration: number,
-    settings: Partial<Settings>,
+    settings: Partial<RedlockSettings>,
     routine?: (signal: RedlockAbortSignal) => Promise<T>,
   ): Promise<T>;
   async using<T>(
@@ -205,7 +206,7 @@ export class Redlock extends Asking {
   async using<T>(
     resources: string[],
     duration: number,
-    settingsOrRoutine?: Partial<Settings> | ((signal: RedlockAbortSignal) => Promise<T>),
+    settingsOrRoutine?: Partial<RedlockSettings> | ((signal: RedlockAbortSignal) => Promise<T>),
     optionalRoutine?: (signal: RedlockAbortSignal) => Promise<T>,
   ): Promise<T> {
     checkDuration(duration);
@@ -223,12 +224,12 @@ export class Redlock extends Asking {
     // The attempts to extend it that failed.
     const failed: Promise<ExecutionStats>[] = [];
     const signal = signalOf(hold, failed);
-    const renewal = new Renewal(acquired, {
+    const renewal = new RedlockRenewal(acquired, {
       thresholdMs: settings.automaticExtensionThreshold,
       pauseMs: () => pauseMs(settings),
       isHeld: () => leftMs(hold) > 0,
       watch: () => hold instanceof Tenure && hold.watch(),
-      extend: (lock: Lock) =>
+      extend: (lock: RedlockLock) =>
         this.extend(lock, duration, { ...settings, retryCount: 0 }).catch((error) => {
           if (error instanceof ExecutionError) failed.push(...error.attempts);
           throw error;
@@ -253,22 +254,22 @@ export class Redlock extends Asking {
     resources: string[],
     value: string,
     attempts: Promise<ExecutionStats>[],
-    hold: Hold,
+    hold: RedlockHold,
     sent: Moment,
     duration: number,
-    settings: Partial<Settings> | undefined,
-  ): Lock {
+    settings: Partial<RedlockSettings> | undefined,
+  ): RedlockLock {
     const expiration = Math.floor(sent.wallMs) + duration - this.#driftMs(duration, settings);
-    const lock = new Lock(this, resources, value, attempts, expiration);
+    const lock = new RedlockLock(this, resources, value, attempts, expiration);
     keepIn(lock, hold);
     return lock;
   }
 
-  #endOf(sent: Moment, duration: number, settings: Partial<Settings> | undefined): Moment {
+  #endOf(sent: Moment, duration: number, settings: Partial<RedlockSettings> | undefined): Moment {
     return after(sent, Math.min(duration - this.#driftMs(duration, settings), trustedMs(duration)));
   }
 
-  #driftMs(duration: number, settings: Partial<Settings> | undefined): number {
+  #driftMs(duration: number, settings: Partial<RedlockSettings> | undefined): number {
     return driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
   }
 
@@ -280,7 +281,7 @@ export class Redlock extends Asking {
     return this._isAlone ? this._attemptAlone(resources, ask) : this._attempt(resources, ask);
   }
 
-  #releaseValue(lock: Lock, tenure: Tenure): () => Promise<Attempt<true>> {
+  #releaseValue(lock: RedlockLock, tenure: Tenure): () => Promise<Attempt<true>> {
     tenure.release();
     const value = this.#valueOf(lock, tenure);
     const release = (ballot?: Ballot): Promise<true | number> => {
@@ -291,13 +292,13 @@ export class Redlock extends Asking {
     return () => this.#attempt(lock.resources, release);
   }
 
-  async #released(value: Value, ballot: Ballot | undefined): Promise<true | number> {
+  async #released(value: HeldValue, ballot: Ballot | undefined): Promise<true | number> {
     const released = await this._electorate.release(value, yieldMs, ballot);
     if (released === true && typeof value.keys !== 'string') wakeFor(this._electorate.store, value.keys);
     return released;
   }
 
-  #valueOf({ resources, value }: Lock, tenure: Tenure): Value {
+  #valueOf({ resources, value }: RedlockLock, tenure: Tenure): HeldValue {
     const isConfirmed = this._isAlone && tenure.fence > 0 && tenure.request === undefined;
     return { keys: tenure.keys ?? this.#keysOf(resources), token: value, isConfirmed };
   }
@@ -315,7 +316,7 @@ function retract({ request }: Tenure): void {
 }
 
 /** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
-function holdOf(lock: Lock): Hold {
+function holdOf(lock: RedlockLock): RedlockHold {
   let hold = holdIn(lock);
   if (hold === undefined) {
     hold = new Tenure(lock.resources, 0, after(now(), lock.expiration - Date.now()));

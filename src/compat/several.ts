@@ -2,7 +2,7 @@
 // that another call for the same keys has just heard, and a release in this process wakes it.
 
 import { Turn, wakeNext } from './redis-semaphore/turns';
-import type { Grant } from './redlock/electorate';
+import type { VotedGrant } from './redlock/electorate';
 
 /** What a call for the same keys in this process waits by. */
 function nameOf(keys: readonly string[]): string {
@@ -11,10 +11,10 @@ function nameOf(keys: readonly string[]): string {
 
 export class SeveralKeysCall {
   readonly #turn: Turn;
-  readonly #ask: () => Promise<Grant | 0>;
+  readonly #ask: () => Promise<VotedGrant | 0>;
   #pauseMs = 0;
 
-  constructor(client: object, keys: readonly string[], ask: () => Promise<Grant | 0>) {
+  constructor(client: object, keys: readonly string[], ask: () => Promise<VotedGrant | 0>) {
     this.#turn = new Turn(client, nameOf(keys), true);
     this.#ask = ask;
   }
@@ -30,7 +30,7 @@ export class SeveralKeysCall {
   }
 
   /** The pause between two attempts: resolves with the grant if a release meanwhile makes one, with undefined after `ms`. */
-  async pause(ms: number): Promise<Grant | undefined> {
+  async pause(ms: number): Promise<VotedGrant | undefined> {
     this.#pauseMs = ms;
     const endMs = performance.now() + ms;
     while (await this.#turn.pause(Math.max(endMs - performance.now(), 0), undefined)) {

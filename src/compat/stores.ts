@@ -19,15 +19,15 @@ export const commandTimeoutMs = 1000;
 const readinessPollMs = 5;
 
 /** The store of one client, and the short way to it, for one attempt at a time. */
-export interface Place {
+export interface ClientStores {
   readonly store: Store;
   readonly direct: Pick<Store, 'acquire' | 'release'>;
 }
 
-const places = new WeakMap<object, Place>();
+const places = new WeakMap<object, ClientStores>();
 
 /** @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function placeOf(client: RedisLike): Place {
+export function placeOf(client: RedisLike): ClientStores {
   let place = places.get(client);
   if (place === undefined) {
     const store = storeOf(client);

@@ -2,8 +2,8 @@
 // never look alike. What is still held afterwards stands with each class. Messages carry keys and numbers, never tokens.
 import { inspect } from 'node:util';
 
-/** One key, or several: spelled out here, because keys.ts is built on this file. */
-type Key = string | readonly string[];
+/** One key, or several: all or nothing. */
+export type Key = string | readonly string[];
 
 /** What an error carries besides its message. */
 export interface LockErrorDetails {

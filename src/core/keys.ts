@@ -1,9 +1,8 @@
 // The keys of one lock in Redis's words: the lock keys themselves and their companions. A companion lives in the same
 // cluster slot as its lock (same hash tag), so that one script may touch both, and no lock key can be mistaken for one.
-import { optionError } from './errors';
+import { type Key, optionError } from './errors';
 
-/** One key, or several: all or nothing. */
-export type Key = string | readonly string[];
+export type { Key };
 
 /** Names that follow a lock key: refused at the end of a lock key. */
 const companions = ['queue', 'value', 'limit', 'slot'] as const;

@@ -5,11 +5,11 @@
 // be kept from the collector.
 import { type Settings, settle } from './options';
 
-type Values = Readonly<Record<string, unknown>>;
+type OptionValues = Readonly<Record<string, unknown>>;
 
 export class LastOptions {
   readonly #base: Settings;
-  #last: Values = {};
+  #last: OptionValues = {};
   #count = 0;
   #settings: Settings;
 
@@ -41,7 +41,7 @@ export class LastOptions {
     return settings;
   }
 
-  #isLast(options: Values, names: readonly string[]): boolean {
+  #isLast(options: OptionValues, names: readonly string[]): boolean {
     if (names.length !== this.#count) return false;
     for (const name of names) {
       if (!Object.hasOwn(this.#last, name) || options[name] !== this.#last[name]) return false;
@@ -51,7 +51,7 @@ export class LastOptions {
 }
 
 /** Without an inherited option. */
-function isPlain(options: unknown): options is Values {
+function isPlain(options: unknown): options is OptionValues {
   return typeof options === 'object' && options !== null && Object.getPrototypeOf(options) === Object.prototype;
 }
 

@@ -6,12 +6,12 @@ import type { HeldLock } from './held-lock';
 import { observedRun } from './observation';
 
 /** A held lock, and those around it. */
-interface Flow {
+interface EnclosingFrame {
   readonly held: HeldLock;
-  readonly outer: Flow | undefined;
+  readonly outer: EnclosingFrame | undefined;
 }
 
-const storage = new AsyncLocalStorage<Flow>();
+const storage = new AsyncLocalStorage<EnclosingFrame>();
 let running = 0;
 
 /** Runs `fn` as code that `held` encloses. */

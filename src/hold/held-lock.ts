@@ -10,7 +10,7 @@ import {
   type Clock,
   clockOf,
   type GrantSource,
-  type Held,
+  type HeldMode,
   type Mode,
   type Moment,
   type ReleaseReply,
@@ -19,18 +19,18 @@ import {
   type Store,
   yieldMs,
 } from '../store/contract';
-import { type Kept, Upkeep } from './keeper';
+import { Keeper, type KeptLock } from './keeper';
 import {
   eventOf,
   holdsAreObserved,
   Observation,
-  type Observed,
+  type ObservedLock,
   tellChanged,
   tellEnd,
   tellLost,
   tellRelease,
 } from './observation';
-import type { Granted, Member, Sharer } from './shared-member';
+import type { Granted, Member, SharingHolder } from './shared-member';
 import { type Validity, validFrom } from './validity';
 
 /** What held locks on the same terms have in common. One object for many: a held lock should not cost much. */
@@ -55,7 +55,7 @@ export interface GrantDetails {
 }
 
 /** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
-class Particulars {
+class RareState {
   readonly key: Key | undefined;
   readonly retries: number;
   readonly mayExecuteUntilMs: number;
@@ -76,7 +76,7 @@ function isParticular({ mayExecuteUntilMs, member }: Granted, { key, retries, mo
   return typeof key !== 'string' || retries > 0 || mayExecuteUntilMs > 0 || mode !== undefined || member !== undefined;
 }
 
-class Ending {
+class HoldEnd {
   how: 'released' | 'lost';
   loss: LockLostError | undefined;
   releasing: Promise<boolean> | undefined;
@@ -90,7 +90,7 @@ class Ending {
 }
 
 /** @internal */
-export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
+export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
   /** Another one where it has left a member that others share. */
@@ -102,9 +102,9 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   /** The slot whose job is done, which the release will say. Only of a job that runs once a slot: others have no such property. */
   declare done: Slot | undefined;
   #validity: Validity;
-  #particulars: Particulars | undefined;
-  #upkeep: Upkeep | undefined;
-  #ending: Ending | undefined;
+  #particulars: RareState | undefined;
+  #upkeep: Keeper | undefined;
+  #ending: HoldEnd | undefined;
 
   constructor(grant: Granted, details: GrantDetails) {
     this.token = grant.token;
@@ -112,7 +112,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     this.keys = details.keys;
     this.context = details.context;
     this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
-    if (isParticular(grant, details)) this.#particulars = new Particulars(grant, details);
+    if (isParticular(grant, details)) this.#particulars = new RareState(grant, details);
     if (!this.isConfirmed) this.upkeep.confirm();
   }
 
@@ -189,7 +189,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     if (observation.hold !== undefined) this.upkeep.watch();
   }
 
-  held(): Held | undefined {
+  held(): HeldMode | undefined {
     const { mode, member = this } = this;
     return mode && { mode, fence: member.fence };
   }
@@ -239,7 +239,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   }
 
   lose(reason: LossReason): void {
-    this.#ending = new Ending('lost');
+    this.#ending = new HoldEnd('lost');
     this.#upkeep?.stop();
     this.context.onEnd(this);
     (this.member ?? this.context.source).lost(this);
@@ -250,7 +250,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   release(): Promise<boolean> {
     if (this.#ending?.releasing !== undefined) return this.#ending.releasing; // H22
     this.check();
-    this.#ending ??= new Ending('released');
+    this.#ending ??= new HoldEnd('released');
     this.#upkeep?.released();
     const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
     const reply = this.member === undefined ? send() : this.member.release(this, send);
@@ -262,7 +262,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
   letGo(): void {
     this.#upkeep?.letGo();
-    this.#ending = new Ending('released', Promise.resolve(false));
+    this.#ending = new HoldEnd('released', Promise.resolve(false));
     this.context.onEnd(this);
     this.context.source.lost(this);
     tellEnd(this, 'detached');
@@ -290,14 +290,14 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
     return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
   }
 
-  get #ownParticulars(): Particulars {
-    this.#particulars ??= new Particulars();
+  get #ownParticulars(): RareState {
+    this.#particulars ??= new RareState();
     return this.#particulars;
   }
 
   /** Extensions, renewal and signal; made when first needed. */
-  get upkeep(): Upkeep {
-    this.#upkeep ??= new Upkeep(this);
+  get upkeep(): Keeper {
+    this.#upkeep ??= new Keeper(this);
     return this.#upkeep;
   }
 
@@ -341,7 +341,7 @@ export class HeldLock implements Sharer, Kept, Observed, Linked<HeldLock> {
   }
 }
 
-function noteLoss(held: HeldLock, ending: Ending, reason: LossReason): void {
+function noteLoss(held: HeldLock, ending: HoldEnd, reason: LossReason): void {
   const { key } = held;
   const message = `${describe(key)} may belong to somebody else now (${reason})`;
   ending.loss = new LockLostError(message, { key, reason });

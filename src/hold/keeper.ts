@@ -5,10 +5,10 @@ import { forKey, LockBackendError, type LockLostError, type LossReason } from '.
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
-import { type Clock, earlier, type Held, type Moment, now, type Store } from '../store/contract';
-import { type Observed, tellExtension } from './observation';
+import { type Clock, earlier, type HeldMode, type Moment, now, type Store } from '../store/contract';
+import { type ObservedLock, tellExtension } from './observation';
 import { Renewal, shortestMs, timerMs } from './renewal';
-import type { Member, Sharer } from './shared-member';
+import type { Member, SharingHolder } from './shared-member';
 
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
 const stallMs = 50;
@@ -16,10 +16,10 @@ const stallMs = 50;
 const wallCheckMs = 1000;
 
 /** What is looked after: a held lock. */
-export interface Kept extends Observed, Sharer {
+export interface KeptLock extends ObservedLock, SharingHolder {
   readonly key: Key;
   readonly keys: Key;
-  readonly context: Observed['context'] & { readonly settings: Settings; readonly store: Store };
+  readonly context: ObservedLock['context'] & { readonly settings: Settings; readonly store: Store };
   readonly clock: Clock;
   /** Whether it was released or is known to be lost; the clocks are not read. */
   readonly ended: boolean;
@@ -28,7 +28,7 @@ export interface Kept extends Observed, Sharer {
   /** False: it was granted by message, and that is not confirmed yet. */
   readonly isConfirmed: boolean;
   /** How it is held, where several may hold the key. */
-  held(): Held | undefined;
+  held(): HeldMode | undefined;
   /** What it shares with others, and is extended together with them. */
   readonly member: Member | undefined;
   /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
@@ -38,7 +38,7 @@ export interface Kept extends Observed, Sharer {
   releaseQuietly(): Promise<unknown>;
 }
 
-interface Extension {
+interface ExtensionPlan {
   readonly lifetimeMs: number | null;
   /** Set this end even if it is sooner. */
   readonly exact: boolean;
@@ -48,8 +48,8 @@ interface Extension {
   readonly commandTimeoutMs: number;
 }
 
-export class Upkeep {
-  readonly #held: Kept;
+export class Keeper {
+  readonly #held: KeptLock;
   #extending: Promise<boolean> | undefined;
   /** Whether that one sets an end that was asked for by hand. */
   #isExact = false;
@@ -61,7 +61,7 @@ export class Upkeep {
   #confirmation: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
 
-  constructor(held: Kept) {
+  constructor(held: KeptLock) {
     this.#held = held;
   }
 
@@ -252,7 +252,7 @@ export class Upkeep {
     return extended;
   }
 
-  async #extend({ asked, ...extension }: Extension): Promise<boolean> {
+  async #extend({ asked, ...extension }: ExtensionPlan): Promise<boolean> {
     const { key, keys, token, context } = this.#held;
     const { lifetimeMs, exact, validUntilMs } = extension;
     const begin = (): boolean => this.#held.check(); // H13d
@@ -295,7 +295,7 @@ export class Upkeep {
   }
 }
 
-async function part(held: Kept): Promise<boolean> {
+async function part(held: KeptLock): Promise<boolean> {
   await held.member?.part(held).catch((error) => {
     throw forKey(error, held.key);
   });

@@ -20,7 +20,7 @@ const lostChannel = channel('redis-exp-lock:lost');
 const holdChannel = channel('redis-exp-lock:hold');
 
 /** A held lock; the same object from `granted` to `ended`. */
-export interface Hold extends LockEvent {
+export interface ObservedHold extends LockEvent {
   fence: number;
   heldMs?: number;
   /** How it ended; `detached`: Redis keeps it for another process. */
@@ -29,12 +29,12 @@ export interface Hold extends LockEvent {
 
 /** `redis-exp-lock:hold`. */
 export type HoldMessage =
-  | { readonly phase: 'granted' | 'changed' | 'ended'; readonly hold: Hold }
+  | { readonly phase: 'granted' | 'changed' | 'ended'; readonly hold: ObservedHold }
   /** A function is about to run under it: what `run` is set to runs instead. */
-  | { readonly phase: 'run'; readonly hold: Hold; run: () => Promise<unknown> };
+  | { readonly phase: 'run'; readonly hold: ObservedHold; run: () => Promise<unknown> };
 
 /** A held lock, as it is published. */
-export interface Observed {
+export interface ObservedLock {
   readonly keys: Observable['keys'];
   readonly mode: Observable['mode'];
   readonly context: Omit<Observable, 'keys' | 'mode'>;
@@ -48,10 +48,10 @@ export interface Observed {
 export class Observation {
   readonly sinceMs = performance.now();
   /** Where our own instruments listened. */
-  readonly hold: Hold | undefined;
+  readonly hold: ObservedHold | undefined;
   endMs: number | undefined;
 
-  constructor(held: Observed) {
+  constructor(held: ObservedLock) {
     if (!holdChannel.hasSubscribers) return;
     this.hold = { ...eventOf(held), fence: held.fence };
     publish({ phase: 'granted', hold: this.hold });
@@ -64,7 +64,7 @@ export function holdsAreObserved(): boolean {
 }
 
 /** How it is held has changed. */
-export function tellChanged(held: Observed): void {
+export function tellChanged(held: ObservedLock): void {
   const hold = held.observation?.hold;
   if (hold === undefined || hold.outcome !== undefined) return;
   Object.assign(hold, eventOf(held), { fence: held.fence });
@@ -72,7 +72,7 @@ export function tellChanged(held: Observed): void {
 }
 
 /** A release was answered. */
-export function tellRelease(held: Observed, released: boolean): void {
+export function tellRelease(held: ObservedLock, released: boolean): void {
   tellEnd(held, 'released');
   if (!releaseChannel.hasSubscribers) return;
   const { fence } = held;
@@ -80,7 +80,7 @@ export function tellRelease(held: Observed, released: boolean): void {
   releaseChannel.publish(event);
 }
 
-export function tellLost(held: Observed, reason: LossReason): void {
+export function tellLost(held: ObservedLock, reason: LossReason): void {
   tellEnd(held, 'lost');
   if (!lostChannel.hasSubscribers) return;
   const { fence } = held;
@@ -89,14 +89,14 @@ export function tellLost(held: Observed, reason: LossReason): void {
 }
 
 /** An extension was answered. */
-export function tellExtension(held: Observed, extended: boolean, lifetime: number | null): void {
+export function tellExtension(held: ObservedLock, extended: boolean, lifetime: number | null): void {
   if (!extendChannel.hasSubscribers) return;
   const event: ExtendEvent = { ...eventOf(held), extended, lifetime };
   extendChannel.publish(event);
 }
 
 /** It ended; what comes later of it is no second end. */
-export function tellEnd({ observation }: Observed, outcome: NonNullable<Hold['outcome']>): void {
+export function tellEnd({ observation }: ObservedLock, outcome: NonNullable<ObservedHold['outcome']>): void {
   if (observation === undefined || observation.endMs !== undefined) return;
   observation.endMs = performance.now();
   const { hold, sinceMs, endMs } = observation;
@@ -107,7 +107,7 @@ export function tellEnd({ observation }: Observed, outcome: NonNullable<Hold['ou
 }
 
 /** What is to run in place of `fn`, under a held lock. */
-export function observedRun<T>(held: Observed, fn: () => Promise<T>): () => Promise<T> {
+export function observedRun<T>(held: ObservedLock, fn: () => Promise<T>): () => Promise<T> {
   const hold = held.observation?.hold;
   if (hold === undefined || !holdChannel.hasSubscribers) return fn;
   const message: HoldMessage = { phase: 'run', hold, run: fn };
@@ -116,12 +116,12 @@ export function observedRun<T>(held: Observed, fn: () => Promise<T>): () => Prom
 }
 
 /** @internal What an event says of a held lock. */
-export function eventOf({ keys, mode, context }: Pick<Observed, 'keys' | 'mode' | 'context'>): LockEvent {
+export function eventOf({ keys, mode, context }: Pick<ObservedLock, 'keys' | 'mode' | 'context'>): LockEvent {
   const { kind, settings, store } = context;
   return lockEvent({ keys, mode, kind, settings, store });
 }
 
-function heldMs({ observation, sentMs }: Observed): number {
+function heldMs({ observation, sentMs }: ObservedLock): number {
   return (observation?.endMs ?? performance.now()) - (observation?.sinceMs ?? sentMs);
 }
 

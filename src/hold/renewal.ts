@@ -7,13 +7,13 @@ import { describe, type Key } from '../core/keys';
 import { longestTimerMs, type Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
 import type { Clock } from '../store/contract';
-import { eventOf, type Observed } from './observation';
+import { eventOf, type ObservedLock } from './observation';
 
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
 export const shortestMs = 10;
 
 /** What extends it. */
-interface Extender {
+interface LockExtender {
   /** An extension is in flight; there is one at a time. */
   readonly isExtending: boolean;
   /** To its own lifetime. True: extended; false: no longer held. */
@@ -21,7 +21,7 @@ interface Extender {
 }
 
 /** What is renewed: a held lock. */
-interface Renewable extends Pick<Observed, 'keys' | 'mode' | 'context'> {
+interface RenewedLock extends Pick<ObservedLock, 'keys' | 'mode' | 'context'> {
   readonly key: Key;
   readonly clock: Clock;
   /** Whether it is still held. */
@@ -36,14 +36,14 @@ export class Renewal {
   isOn = true;
   /** Whether the last renewal got no answer. */
   hasFailed = false;
-  readonly #extender: Extender;
-  readonly #held: Renewable;
+  readonly #extender: LockExtender;
+  readonly #held: RenewedLock;
   readonly #lease: WeakRef<object>;
   readonly #lifetimeMs: number;
   readonly #commandTimeoutMs: number;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(extender: Extender, held: Renewable, lease: object, settings: Settings) {
+  constructor(extender: LockExtender, held: RenewedLock, lease: object, settings: Settings) {
     const { lifetimeMs, maxHoldMs, commandTimeoutMs } = settings;
     this.#extender = extender;
     this.#held = held;

@@ -8,8 +8,8 @@ import { longestTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
 import { hashOf } from '../core/token';
 import { WeakList } from '../core/weak-list';
-import { type Entry, holdsOf, type Registry, registryOf, waitsOf } from '../inspect/registry';
-import { Sharing } from '../queue/groups';
+import { holdsOf, type RecordEntry, type Registry, registryOf, waitsOf } from '../inspect/registry';
+import { WaitGroups } from '../queue/groups';
 import { type Queues, queuesOf } from '../queue/queues';
 import { clockOf, type GrantSource, type Holder, type Mode, type ReleaseReply, type Store } from '../store/contract';
 import { storeOf } from '../store/open';
@@ -49,7 +49,7 @@ export class Scope {
   readonly #queues = new WeakList<Queues>();
   readonly #registries = new WeakList<Registry>();
   readonly #storesOfClients = new WeakMap<object, Store>();
-  readonly #sharings = new WeakMap<Store, Sharing>();
+  readonly #sharings = new WeakMap<Store, WaitGroups>();
   /** The last one of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
@@ -97,10 +97,10 @@ export class Scope {
   }
 
   /** Where callers of this scope wait together for what several may hold. */
-  sharing(store: Store): Sharing {
+  sharing(store: Store): WaitGroups {
     let sharing = this.#sharings.get(store);
     if (sharing === undefined) {
-      sharing = new Sharing(store);
+      sharing = new WaitGroups(store);
       this.#sharings.set(store, sharing);
     }
     return sharing;
@@ -134,8 +134,8 @@ export class Scope {
     if (this.#since !== undefined) registryOf(wait.awaited.store).changed();
   }
 
-  holds(store: Store, offsetMs: number): Entry[] {
-    const entries: Entry[] = [];
+  holds(store: Store, offsetMs: number): RecordEntry[] {
+    const entries: RecordEntry[] = [];
     for (const held of this.#held) {
       const isHeld = held.context.store === store && !held.ended;
       if (isHeld) entries.push(holdsOf(held, this.#since!.get(held)!, offsetMs));
@@ -143,7 +143,7 @@ export class Scope {
     return entries;
   }
 
-  waits(store: Store, offsetMs: number): Entry[] {
+  waits(store: Store, offsetMs: number): RecordEntry[] {
     return [...this.#waiting]
       .filter(({ awaited }) => awaited.store === store)
       .map((wait) => waitsOf(wait, wait.awaited, this.#since!.get(wait)!, offsetMs));

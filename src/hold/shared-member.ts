@@ -12,9 +12,9 @@ export interface Member {
   readonly token: string;
   readonly fence: number;
   /** `held` ends. `send` releases the member in Redis: not while another holder has it. */
-  release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
+  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
   /** `held` was lost, and is not released: others may go on. */
-  lost(held: Sharer): void;
+  lost(held: SharingHolder): void;
   /** Extends it for all of them. */
   extend(request: ExtendRequest): Promise<ExtendReply>;
   /**
@@ -22,11 +22,11 @@ export interface Member {
    *
    * @throws {LockBackendError} (rejects) no answer. It shares this one as before.
    */
-  part(held: Sharer): Promise<void>;
+  part(held: SharingHolder): Promise<void>;
 }
 
 /** A held lock, as its member sees it. */
-export interface Sharer extends Holder {
+export interface SharingHolder extends Holder {
   /** Notices the end of its validity. True while it is held. */
   check(): boolean;
   lose(reason: LossReason): void;

@@ -8,11 +8,11 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Lease } from './lease';
 
 /** One `lock()` of one object, until its `unlock()`. */
-export class Taken {
+export class TakenLock {
   readonly by: object;
   lease: Lease | undefined;
   /** Taken later by what this flow called, which comes back here to unlock it. */
-  #later: Taken | undefined;
+  #later: TakenLock | undefined;
   #isOver = false;
 
   constructor(by: object) {
@@ -24,12 +24,12 @@ export class Taken {
     return this.#isOver;
   }
 
-  get last(): Taken {
+  get last(): TakenLock {
     const later = this.#later;
     return later === undefined || later.isOver || later.lease === undefined ? this : later.last;
   }
 
-  followedBy(later: Taken): void {
+  followedBy(later: TakenLock): void {
     this.#later = later;
   }
 
@@ -44,30 +44,30 @@ export class Taken {
 }
 
 /** What the running code took, the latest first. */
-interface Flow {
-  readonly taken: Taken;
-  readonly outer: Flow | undefined;
+interface TakenFrame {
+  readonly taken: TakenLock;
+  readonly outer: TakenFrame | undefined;
 }
 
-const storage = new AsyncLocalStorage<Flow>();
+const storage = new AsyncLocalStorage<TakenFrame>();
 let underWay = 0;
 
 /** The running code begins to take the lock of `by`. Called before anything is awaited: the caller's own flow goes on with it. */
-export function beginTaking(by: object): Taken {
+export function beginTaking(by: object): TakenLock {
   const before = takenHere(by);
-  const taken = new Taken(by);
+  const taken = new TakenLock(by);
   before?.followedBy(taken);
   storage.enterWith({ taken, outer: withoutOver(storage.getStore()) });
   return taken;
 }
 
 /** Runs `fn` as code that took this. */
-export function runAs<T>(taken: Taken, fn: () => T): T {
+export function runAs<T>(taken: TakenLock, fn: () => T): T {
   return storage.run({ taken, outer: withoutOver(storage.getStore()) }, fn);
 }
 
 /** What the running code took of `by`, and has not unlocked; undefined where that cannot be told. */
-export function takenHere(by: object): Taken | undefined {
+export function takenHere(by: object): TakenLock | undefined {
   if (underWay === 0) return undefined;
   for (let flow = storage.getStore(); flow !== undefined; flow = flow.outer) {
     if (flow.taken.by === by && !flow.taken.isOver) return flow.taken.last;
@@ -75,7 +75,7 @@ export function takenHere(by: object): Taken | undefined {
   return undefined;
 }
 
-function withoutOver(flow: Flow | undefined): Flow | undefined {
+function withoutOver(flow: TakenFrame | undefined): TakenFrame | undefined {
   if (flow === undefined) return undefined;
   const outer = withoutOver(flow.outer);
   if (flow.taken.isOver) return outer;

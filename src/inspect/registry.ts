@@ -36,12 +36,12 @@ interface Asked {
 
 /** Whose locks are written down. `offsetMs`: the store's time less the monotonic one. */
 export interface Registered {
-  holds(store: Store, offsetMs: number): Entry[];
-  waits(store: Store, offsetMs: number): Entry[];
+  holds(store: Store, offsetMs: number): RecordEntry[];
+  waits(store: Store, offsetMs: number): RecordEntry[];
 }
 
 /** What is written of one held lock, or of one wait. */
-export interface Entry {
+export interface RecordEntry {
   /** JSON of each of its keys, with commas. */
   readonly text: string;
   /** In which part of the record, by the remainder: always the same one. */
@@ -50,7 +50,7 @@ export interface Entry {
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
-interface Written extends Entry {
+interface Written extends RecordEntry {
   readonly since: number;
   readonly until?: number | null;
   readonly token?: string;
@@ -63,7 +63,7 @@ const written = new WeakMap<object, Written>();
 let waits = 0;
 
 /** What is held under each key. */
-export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Entry {
+export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): RecordEntry {
   const { clock, mode, token, fence } = held;
   const leftMs = held.leftMs();
   const last = written.get(held);
@@ -81,7 +81,7 @@ export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Entr
   return entry;
 }
 
-export function waitsOf(wait: object, { keys, mode, settings }: Asked, sinceMs: number, offsetMs: number): Entry {
+export function waitsOf(wait: object, { keys, mode, settings }: Asked, sinceMs: number, offsetMs: number): RecordEntry {
   const since = Math.round(sinceMs + offsetMs);
   const last = written.get(wait);
   if (last?.since === since) return last;
@@ -110,7 +110,7 @@ function partsFor(length: number, before: number): number {
   return parts;
 }
 
-function divided(entries: readonly Entry[], parts: number): string[] {
+function divided(entries: readonly RecordEntry[], parts: number): string[] {
   if (parts === 1) return [entries.map(({ text }) => text).join()];
   const all: string[][] = Array.from({ length: parts }, () => []);
   for (const { text, place } of entries) all[place % parts]!.push(text);

@@ -77,7 +77,7 @@ function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): Asyn
 }
 
 /** What processes say of one key. */
-class Entry {
+class KeyReports {
   readonly held: RegisteredHold[];
   readonly waiting: RegisteredWait[];
 
@@ -88,7 +88,7 @@ class Entry {
 }
 
 /** By key. What is held once, and not waited for, has no entry of its own: 100,000 of them would be kept alive. */
-type Known = Map<string, RegisteredHold | Entry>;
+type Known = Map<string, RegisteredHold | KeyReports>;
 
 function byKey(records: readonly ProcessRecord[], prefix: string): Known {
   const known: Known = new Map();
@@ -109,21 +109,21 @@ function addHold(known: Known, hold: RegisteredHold): void {
   if (!held.some(({ id }) => id === hold.id)) held.push(hold);
 }
 
-function entryIn(known: Known, key: string): Entry {
+function entryIn(known: Known, key: string): KeyReports {
   const before = known.get(key);
-  if (before instanceof Entry) return before;
+  if (before instanceof KeyReports) return before;
   const entry = entryOf(before);
   known.set(key, entry);
   return entry;
 }
 
-function entryOf(known: RegisteredHold | Entry | undefined): Entry {
-  if (known instanceof Entry) return known;
-  return new Entry(known === undefined ? [] : [known]);
+function entryOf(known: RegisteredHold | KeyReports | undefined): KeyReports {
+  if (known instanceof KeyReports) return known;
+  return new KeyReports(known === undefined ? [] : [known]);
 }
 
 /** A short lease may have been renewed since it was written down. */
-function isSettled({ held }: Entry, atMs: number): boolean {
+function isSettled({ held }: KeyReports, atMs: number): boolean {
   if (held.some(({ until }) => until !== null && until <= atMs)) return false;
   return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
 }
@@ -146,7 +146,7 @@ function* parts(keys: readonly string[]): Generator<readonly string[], void> {
   for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
 }
 
-function listedOf(key: string, { held, waiting }: Entry, atMs: number): Listed {
+function listedOf(key: string, { held, waiting }: KeyReports, atMs: number): Listed {
   const last = held.length === 1 ? held[0]! : held.reduce((a, b) => (endOf(a) >= endOf(b) ? a : b));
   const { owner, kind: mode } = last;
   const remaining = endOf(last) - atMs;
@@ -179,7 +179,7 @@ function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[
 function inspected(
   key: string,
   seen: LockState | LockBackendError,
-  { held, waiting }: Entry,
+  { held, waiting }: KeyReports,
   atMs: number,
 ): Listed | undefined {
   if (seen instanceof LockBackendError) return undefined;

@@ -23,7 +23,7 @@ export interface Won<Term> {
 }
 
 /** How a function ended. */
-type Outcome<T> = { readonly value: T } | { readonly error: unknown };
+type FunctionOutcome<T> = { readonly value: T } | { readonly error: unknown };
 
 export class Candidacy<Term> {
   readonly #campaign: (stop: AbortSignal) => Promise<Won<Term>>;
@@ -98,14 +98,14 @@ export class Candidacy<Term> {
   async #serve<T>(
     won: Won<Term>,
     fn: (term: Term) => T | PromiseLike<T>,
-  ): Promise<{ outcome: Outcome<T>; isLost: boolean }> {
+  ): Promise<{ outcome: FunctionOutcome<T>; isLost: boolean }> {
     const [lost, stopped] = [won.signal, this.#stop.signal];
     const onLost = (): void => won.abort(lost.reason);
     const onStop = (): void => won.abort(stopped.reason); // H86c
     lost.addEventListener('abort', onLost); // H86d
     stopped.addEventListener('abort', onStop);
     this.#won = won;
-    const outcome: Outcome<T> = await won // H86b
+    const outcome: FunctionOutcome<T> = await won // H86b
       .run(() => fn(won.term))
       .then(
         (value) => ({ value }),

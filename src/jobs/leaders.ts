@@ -45,7 +45,7 @@ export function leaderOf(holder: HolderText | null): Leader | null {
 }
 
 /** @internal */
-export interface Observed {
+export interface LeaderWatch {
   readonly store: Store;
   readonly key: string;
   /** Where nobody leads it is asked again after this. */
@@ -56,7 +56,13 @@ export interface Observed {
 }
 
 /** @internal The present leader at once, then each change: always the latest, and never two equal ones in a row. */
-export async function* changes({ store, key, lifetimeMs, signal, ask }: Observed): AsyncGenerator<Leader | null, void> {
+export async function* changes({
+  store,
+  key,
+  lifetimeMs,
+  signal,
+  ask,
+}: LeaderWatch): AsyncGenerator<Leader | null, void> {
   const bell = new Bell();
   const stop = hear(store, key, bell);
   const onAbort = (): void => bell.ring();

@@ -44,11 +44,11 @@ export interface Fetcher {
 export interface SharePosition extends Position {
   before: SharePosition | undefined;
   after: SharePosition | undefined;
-  readonly queue: Place;
+  readonly queue: WaitGroup;
   readonly waiter: ShareWaiter;
 }
 
-export interface Place {
+export interface WaitGroup {
   readonly terms: MemberTerms;
   /** Whether one more may join now. */
   accepts(): boolean;

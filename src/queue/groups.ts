@@ -4,13 +4,13 @@
 //
 // Not shared is what differs in lifetime, owner, fencing, group of readers or number of permits.
 import { clockOf, type Store } from '../store/contract';
-import type { MemberPort, MemberTerms, Place, SharePosition, ShareWaiter } from './group';
+import type { MemberPort, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from './group';
 import { Permits } from './permits';
 import { Readers } from './readers';
 
-export class Sharing {
+export class WaitGroups {
   readonly #port: MemberPort;
-  readonly #places = new Map<string, Place>();
+  readonly #places = new Map<string, WaitGroup>();
 
   constructor(store: Store) {
     const clock = clockOf(store);
@@ -33,7 +33,7 @@ export class Sharing {
     if (place?.terms.mode.prefer !== 'reader') place?.close();
   }
 
-  #place(terms: MemberTerms): Place {
+  #place(terms: MemberTerms): WaitGroup {
     const last = this.#places.get(terms.key);
     if (last !== undefined && isSame(last.terms, terms) && last.accepts()) return last;
     last?.close();

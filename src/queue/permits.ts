@@ -5,12 +5,12 @@
 // Where others of the same lock object wait on other terms, all queue in Redis, each with its own entry: so nobody is passed.
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
-import type { Member, Sharer } from '../hold/shared-member';
+import type { Member, SharingHolder } from '../hold/shared-member';
 import type { ExtendReply, ExtendRequest, Grant, ReleaseReply } from '../store/contract';
-import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } from './group';
+import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
 import { handOffsAlone, handOffsAmongOthers } from './queue';
 
-export class Permits implements Place, Fetcher {
+export class Permits implements WaitGroup, Fetcher {
   readonly terms: MemberTerms;
   readonly #port: MemberPort;
   readonly #positions = new LinkedList<SharePosition>();
@@ -76,7 +76,7 @@ export class Permits implements Place, Fetcher {
   give(grant: Grant, member: PermitsMember): void {
     const first = this.#positions.first!;
     this.#positions.delete(first);
-    member.holder = first.waiter.granted({ ...grant, member }) as Sharer;
+    member.holder = first.waiter.granted({ ...grant, member }) as SharingHolder;
     this.#giveUpSurplus();
   }
 
@@ -107,7 +107,7 @@ export class Permits implements Place, Fetcher {
 class PermitsMember implements Member {
   readonly token: string;
   readonly fence: number;
-  holder: Sharer | undefined;
+  holder: SharingHolder | undefined;
   readonly #permits: Permits;
   readonly #port: MemberPort;
   /** Until then it may be handed off. */
@@ -123,7 +123,7 @@ class PermitsMember implements Member {
     this.#handOffsLeft = handOffs;
   }
 
-  release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
+  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
     if (held !== this.holder) return send();
     this.holder = undefined;
     if (this.#handOff(held)) return 'released';
@@ -133,7 +133,7 @@ class PermitsMember implements Member {
     return reply;
   }
 
-  lost(held: Sharer): void {
+  lost(held: SharingHolder): void {
     if (held !== this.holder) return;
     this.holder = undefined;
     this.#permits.ended();
@@ -146,7 +146,7 @@ class PermitsMember implements Member {
   /** It has no other holder. */
   async part(): Promise<void> {}
 
-  #handOff(held: Sharer): boolean {
+  #handOff(held: SharingHolder): boolean {
     const sent = held.confirmed();
     const mayGo = sent !== undefined && this.#handOffsLeft > 0 && this.#port.nowMs() < this.#untilMs;
     if (!mayGo || !this.#permits.isAwaited) return false; // S28

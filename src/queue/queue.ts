@@ -54,7 +54,7 @@ export interface Position extends Linked<Position> {
 }
 
 /** What waits in Redis's queue for one of ours: a new one, with a new token, for every grant. */
-export interface Entry {
+export interface OwnEntry {
   readonly token: string;
   readonly id: string;
   /** Of the last request: another one each time, so that no message about an earlier grant of this token is taken for its own. */
@@ -87,22 +87,28 @@ export interface QueuePort {
   clearTimer(timer: unknown): void;
   /** Each queue requests no more often than this while it is at rest: there are many of them. */
   readonly leastPollMs: number;
-  newEntry(owner: string | undefined): Entry;
+  newEntry(owner: string | undefined): OwnEntry;
   newNonce(): string;
   /** Requests the lock, and queues the entry where it is busy. */
-  request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<AcquireReply>): void;
-  release(held: Holder, answer: Answer<ReleaseReply>): void;
+  request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void;
+  release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void;
   /** Releases the lock, and requests the next grant for `waiter`. */
-  releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<ReleaseAndRequest>): void;
+  releaseAndRequest(
+    queue: Queue,
+    token: string,
+    entry: OwnEntry,
+    waiter: Waiter,
+    answer: ReplyCallbacks<ReleaseAndRequest>,
+  ): void;
   /** The entry was granted, and its token is held from now on. */
-  granted(entry: Entry): void;
+  granted(entry: OwnEntry): void;
   /** Makes sure that the entry is neither queued nor holds anything, without a caller waiting for that. */
-  abandon(queue: Queue, entry: Entry, commandTimeoutMs: number): void;
+  abandon(queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void;
   /** The queue has neither waiters nor a holder any more. */
   empty(queue: Queue): void;
 }
 
-export interface Answer<T> {
+export interface ReplyCallbacks<T> {
   readonly resolve: (reply: T) => void;
   readonly reject: (error: LockBackendError) => void;
 }
@@ -127,7 +133,7 @@ export class Queue implements GrantSource {
   readonly key: QueueKey;
   readonly #port: QueuePort;
   readonly #positions = new LinkedList<Position>();
-  #entry: Entry;
+  #entry: OwnEntry;
   #isRequesting = false;
   /** Came while a request was on its way, which may have been answered before. */
   #wakeUp: WakeUp | undefined;
@@ -215,7 +221,7 @@ export class Queue implements GrantSource {
   }
 
   /** Releases the lock in Redis, and requests it for the next waiter in the same command. */
-  releaseAndRequest(held: Holder, answer: Answer<ReleaseReply>): void {
+  releaseAndRequest(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void {
     const next = this.#endHolder(held);
     // A request that is on its way queues us.
     if (next === undefined || this.#isRequesting) return this.#port.release(held, answer); // S25
@@ -249,7 +255,7 @@ export class Queue implements GrantSource {
     });
   }
 
-  #begin(head: Waiter): Entry {
+  #begin(head: Waiter): OwnEntry {
     this.#stopTimer();
     this.#commandTimeoutMs = head.commandTimeoutMs;
     this.#requestedMs = this.#port.nowMs();
@@ -263,7 +269,7 @@ export class Queue implements GrantSource {
     return this.#entry;
   }
 
-  #onReply(entry: Entry, reply: AcquireReply): void {
+  #onReply(entry: OwnEntry, reply: AcquireReply): void {
     if (entry !== this.#entry) return; // abandoned meanwhile: what it was granted is being released
     this.#isRequesting = false;
     const head = this.#positions.first;
@@ -297,7 +303,7 @@ export class Queue implements GrantSource {
     this.#give(this.#positions.first!, { token, fence, sent: answered, mayExecuteUntilMs, provisionalMs }); // H83d
   }
 
-  #onGrant(entry: Entry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
+  #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
     this.#port.granted(entry);
     this.#entry = this.#port.newEntry(this.key.owner);
     const tookMs = this.#port.nowMs() - sent.monoMs;
@@ -321,7 +327,7 @@ export class Queue implements GrantSource {
     if (this.#positions.size > 0) this.#requestLater(this.#holder);
   }
 
-  #onFailure(entry: Entry, error: LockBackendError): void {
+  #onFailure(entry: OwnEntry, error: LockBackendError): void {
     if (entry !== this.#entry) return;
     this.#isRequesting = false;
     const head = this.#positions.first;

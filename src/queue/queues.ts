@@ -18,12 +18,12 @@ import {
 } from '../store/contract';
 import { pollEveryMs } from '../store/embedded/mutex-queue';
 import {
-  type Answer,
-  type Entry,
+  type OwnEntry,
   Queue,
   type QueueKey,
   type QueuePort,
   type ReleaseAndRequest,
+  type ReplyCallbacks,
   type Waiter,
   type WakeUp,
 } from './queue';
@@ -132,7 +132,7 @@ export class Queues implements QueuePort {
     return Math.min((this.#entries.size * 1000) / mostRequestsPerSecond, mostPollMs);
   }
 
-  newEntry(owner: string | undefined): Entry {
+  newEntry(owner: string | undefined): OwnEntry {
     const id = this.wakeUps.newId();
     return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
   }
@@ -141,20 +141,25 @@ export class Queues implements QueuePort {
     return newNonce();
   }
 
-  request(queue: Queue, entry: Entry, commandTimeoutMs: number, { resolve, reject }: Answer<AcquireReply>): void {
+  request(
+    queue: Queue,
+    entry: OwnEntry,
+    commandTimeoutMs: number,
+    { resolve, reject }: ReplyCallbacks<AcquireReply>,
+  ): void {
     this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(resolve, reject);
   }
 
-  release(held: Holder, { resolve, reject }: Answer<ReleaseReply>): void {
+  release(held: Holder, { resolve, reject }: ReplyCallbacks<ReleaseReply>): void {
     this.#store.release(held.releaseRequest()).then(resolve, reject);
   }
 
   releaseAndRequest(
     queue: Queue,
     token: string,
-    entry: Entry,
+    entry: OwnEntry,
     waiter: Waiter,
-    answer: Answer<ReleaseAndRequest>,
+    answer: ReplyCallbacks<ReleaseAndRequest>,
   ): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
     const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
@@ -164,18 +169,18 @@ export class Queues implements QueuePort {
       .then(([result, next]) => answer.resolve({ result, next }), answer.reject);
   }
 
-  granted(entry: Entry): void {
+  granted(entry: OwnEntry): void {
     this.#entries.delete(entry.id);
   }
 
-  abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: Entry, commandTimeoutMs: number): void {
+  abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: OwnEntry, commandTimeoutMs: number): void {
     const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || -1 };
     this.#entries.delete(id);
     this.#abandoned.set(id, request);
     void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: Entry, commandTimeoutMs: number): AcquireRequest {
+  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
     const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;

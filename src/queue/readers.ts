@@ -7,17 +7,17 @@
 import type { LockBackendError, LossReason } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import { newToken } from '../core/token';
-import type { Member, Sharer } from '../hold/shared-member';
+import type { Member, SharingHolder } from '../hold/shared-member';
 import {
   type ExtendReply,
   type ExtendRequest,
   type Grant,
-  type Held,
+  type HeldMode,
   type Moment,
   type ReleaseReply,
   trustedMs,
 } from '../store/contract';
-import type { Fetch, Fetcher, MemberPort, MemberTerms, Place, SharePosition } from './group';
+import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
 
 /**
  * So long after the first of them came, and again after the grant, others join; at most a third of the lifetime. While the first
@@ -30,7 +30,7 @@ export const turnMs = 6;
 export const mostJoins = 64; // S27
 
 /** Readers that wait for one member, or have it. */
-export class Readers implements Place, Fetcher {
+export class Readers implements WaitGroup, Fetcher {
   readonly terms: MemberTerms;
   readonly #port: MemberPort;
   readonly #positions = new LinkedList<SharePosition>();
@@ -124,7 +124,7 @@ export class ReadersMember implements Member {
   readonly fence: number;
   readonly #terms: MemberTerms;
   readonly #port: MemberPort;
-  readonly #holders = new Set<Sharer>();
+  readonly #holders = new Set<SharingHolder>();
   #closesMs = 0;
   /** Before the send of what Redis last confirmed. */
   #sent: Moment;
@@ -163,10 +163,10 @@ export class ReadersMember implements Member {
   give({ waiter }: SharePosition): void {
     const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
     const grant = { token, fence: this.fence, sent: this.#sent, mayExecuteUntilMs: 0, member: this }; // H84d
-    this.#holders.add(waiter.granted(grant) as Sharer);
+    this.#holders.add(waiter.granted(grant) as SharingHolder);
   }
 
-  release(held: Sharer, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
+  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
     const wasHeld = this.#holders.delete(held);
     // One that was dropped is noticed here.
     for (const other of this.#holders) if (other.check()) return wasHeld ? 'released' : 'missing'; // H84
@@ -174,7 +174,7 @@ export class ReadersMember implements Member {
     return send();
   }
 
-  lost(held: Sharer): void {
+  lost(held: SharingHolder): void {
     this.#holders.delete(held);
     this.#isClosed ||= this.#holders.size === 0; // H84f
   }
@@ -207,7 +207,7 @@ export class ReadersMember implements Member {
     if (this.#extension === extension) this.#extension = undefined;
   }
 
-  async part(held: Sharer): Promise<void> {
+  async part(held: SharingHolder): Promise<void> {
     if (!this.#holders.has(held)) return;
     if (this.#holders.size > 1) return this.#admit(held);
     this.#isClosed = true;
@@ -216,7 +216,7 @@ export class ReadersMember implements Member {
   }
 
   /** A member for one that parts: beside this one there is room, even while others wait. */
-  async #admit(held: Sharer): Promise<void> {
+  async #admit(held: SharingHolder): Promise<void> {
     const { key, lifetimeMs, fencing, owner, mode } = this.#terms;
     // The token of this member stays with those that stay; one that was abandoned is never used again.
     const token = this.#spent.has(held.token) ? newToken(owner) : held.token;
@@ -251,7 +251,7 @@ export class ReadersMember implements Member {
     for (const held of [...this.#holders]) if (held.check()) held.lose(reason); // H84g
   }
 
-  get #held(): Held {
+  get #held(): HeldMode {
     return { mode: this.#terms.mode, fence: this.fence };
   }
 

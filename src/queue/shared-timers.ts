@@ -10,11 +10,11 @@ const gridMs = 50;
 
 /** What is to be called, until it was. */
 export interface Alarm extends Linked<Alarm> {
-  readonly slot: Slot;
+  readonly slot: TimerSlot;
   readonly work: () => void;
 }
 
-interface Slot {
+interface TimerSlot {
   readonly dueMs: number;
   readonly alarms: LinkedList<Alarm>;
   readonly timer: NodeJS.Timeout;
@@ -23,7 +23,7 @@ interface Slot {
 export class SharedTimers {
   readonly #clock: Clock;
   /** By the monotonic ms at which they are due. */
-  readonly #slots = new Map<number, Slot>();
+  readonly #slots = new Map<number, TimerSlot>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -48,7 +48,7 @@ export class SharedTimers {
     if (this.#slots.get(slot.dueMs) === slot) this.#slots.delete(slot.dueMs);
   }
 
-  #slot(dueMs: number): Slot {
+  #slot(dueMs: number): TimerSlot {
     let slot = this.#slots.get(dueMs);
     if (slot === undefined) {
       const timer = this.#clock.later(() => this.#ring(dueMs), dueMs - this.#clock.nowMs());

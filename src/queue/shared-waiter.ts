@@ -14,7 +14,7 @@ import {
   type Store,
 } from '../store/contract';
 import { pollEveryMs } from '../store/embedded/mutex-queue';
-import type { Subscription, Wake, WakeUps } from './wake-ups';
+import type { Wake, WakeUpSubscription, WakeUps } from './wake-ups';
 
 /** A waiter that polls may be late by so much, and by as much again as it pauses, before its entry has expired. */
 const latenessMs = 100;
@@ -28,7 +28,7 @@ export class SharedWaiter {
   hasWaited = false;
   /** Woken while an attempt was under way, which may have been answered before. */
   wasWoken = false;
-  #subscription: Subscription | undefined;
+  #subscription: WakeUpSubscription | undefined;
   #ticket = 0;
   #before = 0;
   #leftMs = 0;

@@ -21,13 +21,13 @@ const entryText = /^(\d+)\.([\w-]{22})(?:=(\d{1,16}))?$/;
 export type Wake = (isBehind: boolean) => boolean;
 
 /** A waiter for a key that several may hold, which is woken by its own name. */
-export interface Subscription {
+export interface WakeUpSubscription {
   readonly channel: string;
   readonly id: string;
   leave(): void;
 }
 
-interface Subscriber {
+interface WakeUpListener {
   readonly key: string;
   /** How much of the key it wants. */
   readonly takes: number;
@@ -48,7 +48,7 @@ export class WakeUps {
   readonly #listen: NonNullable<Store['listen']>;
   readonly #listensAlone: boolean;
   readonly #others: Others;
-  readonly #subscribers = new Map<string, Subscriber>();
+  readonly #subscribers = new Map<string, WakeUpListener>();
   /** How many wait for the channel to open, for each key. */
   readonly #awaited = new Map<string, number>();
   #opening: Promise<Listening> | undefined;
@@ -154,7 +154,7 @@ export class WakeUps {
   }
 
   /** From now on `wake` is called when `key`, of which it takes so much, may be had. */
-  subscribe(key: string, takes: number, wake: Wake): Subscription {
+  subscribe(key: string, takes: number, wake: Wake): WakeUpSubscription {
     const id = this.newId();
     this.#subscribers.set(id, { key, takes, wake });
     return { channel: this.channel, id, leave: () => this.#subscribers.delete(id) };

@@ -37,7 +37,7 @@ export interface Slots {
 }
 
 /** How a key is held that several may hold. */
-export interface Held {
+export interface HeldMode {
   readonly mode: Mode;
   /** -1 where it is not known. */
   readonly fence: number;
@@ -67,7 +67,7 @@ export interface AcquireRequest {
   /** Of a quorum: all nodes at once, not a bare majority first. */
   readonly asksAll?: boolean | undefined;
   /** Of a reader that shares a member: that member. While it is there, there is room beside it, even while others wait. */
-  readonly beside?: { readonly token: string; readonly held: Held } | undefined;
+  readonly beside?: { readonly token: string; readonly held: HeldMode } | undefined;
   /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
   readonly slots?: Slots | undefined;
 }
@@ -137,7 +137,7 @@ export interface ExtendRequest {
   /** Called just before it is sent: false when it was released or lost meanwhile, and then it must not be sent. */
   readonly begin: () => boolean;
   /** Not for a mutex. */
-  readonly held?: Held | undefined;
+  readonly held?: HeldMode | undefined;
   /** For one of a quorum: a writer that is not held as one there is `missing`. */
   readonly strictly?: boolean | undefined;
 }
@@ -158,7 +158,7 @@ export interface ReleaseRequest {
   /** The token was confirmed as the holder, and no acquire of it is on its way any more: the release may overtake others. */
   readonly isConfirmed?: boolean | undefined;
   /** Not for a mutex. */
-  readonly held?: Held | undefined;
+  readonly held?: HeldMode | undefined;
   /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */
   readonly done?: Slot | undefined;
   /** In Redis: called with how many of the keys were released, if not all of them. */

@@ -4,7 +4,7 @@
 // in a label.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { AcquireEvent, LockEvent, LostEvent, WarningEvent } from '../core/events';
-import type { Hold, HoldMessage } from '../hold/observation';
+import type { HoldMessage, ObservedHold } from '../hold/observation';
 
 const waitBuckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60];
 const acquireLabels = ['lock.name', 'lock.kind', 'outcome', 'contended', 'error.type'];
@@ -78,7 +78,7 @@ export type Recorder = (metric: MetricName, value: number, labels: Labels) => vo
 /** Hands every measurement to `record` until the function that is returned is called: that takes back what is still open. */
 export function meterLocks(record: Recorder): () => void {
   const waiting = new Counted<AcquireEvent>((by, labels) => record('waiting', by, labels));
-  const held = new Counted<Hold>((by, labels) => record('held', by, labels));
+  const held = new Counted<ObservedHold>((by, labels) => record('held', by, labels));
   const stop = listen({
     'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) => waiting.add(event),
     'tracing:redis-exp-lock:acquire:asyncEnd': (event: AcquireEvent) => {

@@ -100,7 +100,7 @@ export function currentLease(): Lease | undefined {
 }
 
 /** One call of a method under a lock. */
-type Call = (
+type GuardedCall = (
   withLock: WithLock,
   keyOfCall: (key: KeyOf) => Key,
   method: (lease: Lease) => Promise<unknown>,
@@ -109,7 +109,7 @@ type Call = (
 /** Nest injects the factory into each object of the class, where the method finds it. */
 const injected = Symbol('redis-exp-lock');
 
-function decorator(call: Call): MethodDecorator {
+function decorator(call: GuardedCall): MethodDecorator {
   return (target, name, descriptor) => {
     InjectLock()(target, injected);
     const method = descriptor.value as (...args: unknown[]) => unknown;

@@ -7,7 +7,7 @@ import type { Attributes, MeterProvider, Span, Tracer, TracerProvider } from '@o
 import type { AcquireEvent, LockEvent } from '../core/events';
 import type { Key } from '../core/keys';
 import { functionRule, optionsOf } from '../core/options';
-import type { Hold, HoldMessage } from '../hold/observation';
+import type { HoldMessage, ObservedHold } from '../hold/observation';
 import { errorType, type Labels, listen, type MetricName, meterLocks, metrics } from './metering';
 import { loadPeer } from './peer';
 
@@ -85,7 +85,7 @@ class LockSpans {
   readonly #tracer: Tracer;
   readonly #shownKey: InstrumentOptions['key'];
   readonly #acquires = new Map<AcquireEvent, Span>();
-  readonly #holds = new Map<Hold, HoldSpan>();
+  readonly #holds = new Map<ObservedHold, HoldSpan>();
 
   constructor(api: Api, tracer: Tracer, shownKey: InstrumentOptions['key']) {
     this.#api = api;
@@ -168,7 +168,7 @@ class LockSpans {
     };
   }
 
-  #endHalf(hold: Hold): void {
+  #endHalf(hold: ObservedHold): void {
     const open = this.#holds.get(hold);
     if (open === undefined) return;
     if (!open.isHalfOver) {

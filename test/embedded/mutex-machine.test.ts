@@ -3,10 +3,10 @@
 import { expect } from 'chai';
 import { hashOf, newToken } from '../../src/core/token';
 import type { Mode, QueueEntry, Slots } from '../../src/store/contract';
-import type { AcquireCommand, Acquired, Extended, ReleaseCommand } from '../../src/store/embedded/command';
+import type { AcquireCommand, CommandOutcome, Extended, ReleaseCommand } from '../../src/store/embedded/command';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import { type Limits, limits } from '../../src/store/embedded/mutex-queue';
-import { MemoryRows, type Row } from '../../src/store/embedded/row';
+import { type LockRow, MemoryRows } from '../../src/store/embedded/row';
 import { freedChannel } from '../../src/store/operator';
 
 const dayMicros = 86_400_000_000;
@@ -27,16 +27,16 @@ describe('the machine of the embedded stores', () => {
 
   /** Between two ms: what counts is the ms that has begun. */
   const micros = (): number => nowMs * 1000 + 900;
-  const row = (key = 'k'): Row => rows.get(key)!;
-  const acquire = (token: string, more: Partial<AcquireCommand> = {}): Acquired =>
+  const row = (key = 'k'): LockRow => rows.get(key)!;
+  const acquire = (token: string, more: Partial<AcquireCommand> = {}): CommandOutcome =>
     machine.acquire({ keys: ['k'], token, lifetimeMs, notAfterMs: nowMs, fences: 1, ...more }, micros());
   const queueAs = (id: string, ticket = 0): QueueEntry => ({ channel: `of ${id}`, id, ticket });
   /** Is queued, if it is busy. */
-  const queue = (token: string, more: Partial<AcquireCommand> = {}): Acquired =>
+  const queue = (token: string, more: Partial<AcquireCommand> = {}): CommandOutcome =>
     acquire(token, { queueAs: queueAs(token), ...more });
   const release = (token: string, more: Partial<ReleaseCommand> = {}): ReturnType<Machine['release']> =>
     machine.release({ keys: ['k'], token, ticket: 0, yieldMs: 0, ...more }, micros());
-  const fenceOf = (reply: Acquired | undefined): number => {
+  const fenceOf = (reply: CommandOutcome | undefined): number => {
     if (reply?.outcome !== 'granted') throw new Error(`it is ${reply?.outcome}`);
     return reply.fence;
   };
@@ -472,7 +472,7 @@ describe('the machine of the embedded stores', () => {
   });
 
   describe('what several may hold', () => {
-    const permits = (token: string, more: Partial<AcquireCommand> = {}): Acquired =>
+    const permits = (token: string, more: Partial<AcquireCommand> = {}): CommandOutcome =>
       acquire(token, { mode: mode('counted', { most: 1 }), ...more });
 
     it('has fences of the same counter, each with its own end', () => {

@@ -11,14 +11,14 @@ import {
   mustYield,
   pollEveryMs,
 } from '../../src/store/embedded/mutex-queue';
-import { type Entry, newRow, type Row } from '../../src/store/embedded/row';
+import { type LockRow, newRow, type QueuedRow } from '../../src/store/embedded/row';
 
 const nowMs = 1_000_000;
 const claim = (token: string) => ({ token, lifetimeMs: 1000, fences: 1 });
 const entry = (ticket: number) => ({ channel: 'c', id: 'i', ticket });
 
 describe('the queue of a row', () => {
-  let row: Row;
+  let row: LockRow;
 
   beforeEach(() => {
     row = newRow('k');
@@ -96,7 +96,7 @@ describe('the queue of a row', () => {
   it('an entry that has expired is taken out with those in front of it, one that expires this moment is not', () => {
     put('a', 0);
     put('b', 0);
-    const [a, b] = row.queue as [Entry, Entry];
+    const [a, b] = row.queue as [QueuedRow, QueuedRow];
     row.queue = [
       { ...a, deadlineMs: nowMs - 1 },
       { ...b, deadlineMs: nowMs },

@@ -7,7 +7,7 @@ import { idOf, newToken } from '../../src/core/token';
 import {
   type AcquireReply,
   type AcquireRequest,
-  type Held,
+  type HeldMode,
   type Mode,
   type ReleaseRequest,
   type Slots,
@@ -210,7 +210,7 @@ export class Run {
   /** How often each has asked for a change of what it holds. */
   readonly #steps = new Map<number, number>();
   /** What each of them holds of the key that several may hold. */
-  readonly #held = new Map<number, Held>();
+  readonly #held = new Map<number, HeldMode>();
   /** Of each key: of those that leave together, the answers come in any order. */
   readonly #fences: readonly Fences[];
   readonly #order = Array.from({ length: keyCount }, () => new Order());
@@ -324,7 +324,7 @@ export class Run {
   }
 
   /** A holder that asks again holds what it held; a change to a reader keeps the group. */
-  #holds({ who, changes }: Command & { do: 'acquire member' }, { mode, fence }: Held): void {
+  #holds({ who, changes }: Command & { do: 'acquire member' }, { mode, fence }: HeldMode): void {
     const before = this.#held.get(who);
     if (before !== undefined && !changes) return;
     const group = before !== undefined && mode.kind === 'shared' ? before.mode.group : mode.group;

@@ -12,7 +12,7 @@ import { shortened } from '../../scripts/shorten-lua';
 import { type Mode, placesText, type QueueEntry } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import * as scripts from '../../src/store/redis/scripts/generated';
-import type { Call } from '../../src/store/redis/scripts/script';
+import type { BatchableCall } from '../../src/store/redis/scripts/script';
 import { ownServer } from '../support/own-server';
 import { randomFactor, randomRuns } from '../support/random-runs';
 import type { Client } from '../support/redis';
@@ -56,7 +56,7 @@ async function start(): Promise<{ model: Model; real: Real }> {
 }
 
 interface Asked {
-  readonly call: Call;
+  readonly call: BatchableCall;
   readonly resolve: (reply: any) => void;
   readonly reject: (error: Error) => void;
 }
@@ -64,7 +64,7 @@ interface Asked {
 let asked: Asked[] = [];
 
 /** Calls of one tick go out as one batch, as they do in life. */
-function inRedis(call: Call, micros: number): Promise<any> {
+function inRedis(call: BatchableCall, micros: number): Promise<any> {
   return new Promise((resolve, reject) => {
     if (asked.length === 0) {
       process.nextTick(() => {

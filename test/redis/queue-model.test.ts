@@ -12,7 +12,7 @@ import { companionOf } from '../../src/core/keys';
 import { newToken } from '../../src/core/token';
 import redisExpLock from '../../src/index';
 import type { QueueEntry } from '../../src/store/contract';
-import type { Acquired } from '../../src/store/embedded/command';
+import type { CommandOutcome } from '../../src/store/embedded/command';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import { limits } from '../../src/store/embedded/mutex-queue';
 import * as generated from '../../src/store/redis/scripts/generated';
@@ -115,7 +115,12 @@ class Both {
   }
 
   /** Asks by place, with the token and the ticket of last time. */
-  async ask(process: Process, key: string, lifetimeMs = 30_000, notAfterMs = this.nowMs + 1_000): Promise<Acquired> {
+  async ask(
+    process: Process,
+    key: string,
+    lifetimeMs = 30_000,
+    notAfterMs = this.nowMs + 1_000,
+  ): Promise<CommandOutcome> {
     this.#micros += 7; // less than a block of fences: the clock is not always ahead of the last one
     const { token } = process;
     const queueAs = this.#placeOf(process);
@@ -137,7 +142,7 @@ class Both {
     lifetimeMs: number,
     fences: number,
     pauseMs?: number,
-  ): Promise<Acquired> {
+  ): Promise<CommandOutcome> {
     this.#micros += 7;
     const notAfterMs = this.nowMs;
     const expected = this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences, pauseMs }, this.#micros);
@@ -247,14 +252,14 @@ class Both {
     return { channel, id, ticket, silenceMs: this.silencesMs[this.#micros % this.silencesMs.length]! };
   }
 
-  #settle(process: Process, reply: Acquired): void {
+  #settle(process: Process, reply: CommandOutcome): void {
     if (reply.outcome === 'busy') process.ticket = reply.position!.ticket;
     if (reply.outcome !== 'granted') return;
     process.held = process.token;
     this.#renew(process);
   }
 
-  #inWords(reply: Acquired, placed: boolean): number[] {
+  #inWords(reply: CommandOutcome, placed: boolean): number[] {
     if (reply.outcome === 'late') return [-1, 0, 0, this.nowMs];
     if (reply.outcome === 'granted') return [1, reply.fence, placed ? reply.others : 0, this.nowMs];
     if (reply.outcome !== 'busy') throw new Error(`no mutex is ever ${reply.outcome}`);

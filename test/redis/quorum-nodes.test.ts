@@ -3,13 +3,13 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import { LockBackendError } from '../../src/core/errors';
 import type { Node } from '../../src/store/contract';
-import { type Clock, QuorumNode } from '../../src/store/quorum/node';
+import { type QuorumClock, QuorumNode } from '../../src/store/quorum/node';
 import { Nodes } from '../../src/store/quorum/nodes';
 import { releaseByMajority } from '../../src/store/quorum/release';
 import type { Round } from '../../src/store/quorum/round';
 
 describe('nodes of a quorum of which none can be asked', () => {
-  const clock = { setTimer: () => undefined } as unknown as Clock;
+  const clock = { setTimer: () => undefined } as unknown as QuorumClock;
   const three = ['a', 'b', 'c'].map((name) => new QuorumNode({} as Node, name, clock));
   const nodes = new Nodes(three);
 

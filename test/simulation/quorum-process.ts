@@ -6,14 +6,14 @@ import { LockBackendError } from '../../src/core/errors';
 import {
   type AcquireReply,
   type AcquireRequest,
-  type Held,
+  type HeldMode,
   type Mode,
   type Moment,
   type QueueEntry,
   type ReleaseRequest,
   trustedMs,
 } from '../../src/store/contract';
-import type { Clock } from '../../src/store/quorum/node';
+import type { QuorumClock } from '../../src/store/quorum/node';
 import type { Quorum } from '../../src/store/quorum/store';
 import { commandTimeoutMs, type Holder, key, mostDrift, type WorldOfProcesses } from './quorum';
 
@@ -31,7 +31,7 @@ export class Process {
   /** It asks to write where it reads. */
   upgrades = false;
   readonly name: string;
-  readonly clock: Clock;
+  readonly clock: QuorumClock;
   readonly #world: WorldOfProcesses;
   readonly #quorum: Quorum;
   readonly #rate: number;
@@ -253,7 +253,7 @@ export class Process {
     const exact = world.random() < 0.3;
     const leftMs = (holder.untilMs - world.nowMs) * this.#rate;
     const validUntilMs = this.clock.now().monoMs + (exact ? Math.min(leftMs, commandTimeoutMs) : leftMs);
-    const held: Held | undefined = holder.mode && { mode: holder.mode, fence: -1 };
+    const held: HeldMode | undefined = holder.mode && { mode: holder.mode, fence: -1 };
     const token = holder.name;
     const request = { keys: key, token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, begin: isHeld, held };
     this.pendingExact.clear();

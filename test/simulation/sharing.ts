@@ -3,9 +3,9 @@
  * members of several processes, the real machine as their Redis, and between them the network and the misfortunes of coordination.ts.
  * Each lease counts its own validity; one that is valid beside another that it must exclude breaks the world.
  */
-import type { Granted, Member, Sharer } from '../../src/hold/shared-member';
-import type { Fetch, Fetcher, MemberTerms, Place, SharePosition, ShareWaiter } from '../../src/queue/group';
-import { Sharing } from '../../src/queue/groups';
+import type { Granted, Member, SharingHolder } from '../../src/hold/shared-member';
+import type { Fetch, Fetcher, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from '../../src/queue/group';
+import { WaitGroups } from '../../src/queue/groups';
 import { fencesInBlock } from '../../src/queue/queue';
 import { Readers } from '../../src/queue/readers';
 import {
@@ -78,7 +78,7 @@ class Valid {
 class Sharers extends Process {
   readonly kind: Kind;
   readonly valid: Valid;
-  readonly sharing: Sharing;
+  readonly sharing: WaitGroups;
   #ids = 0;
 
   constructor(world: World, name: string, kind: Kind, valid: Valid) {
@@ -91,7 +91,7 @@ class Sharers extends Process {
       extend: this.extend,
       abandon: this.abandon,
     };
-    this.sharing = new Sharing(store as unknown as Store);
+    this.sharing = new WaitGroups(store as unknown as Store);
   }
 
   modeOf(kind: Mode['kind']): Mode {
@@ -238,7 +238,7 @@ class Request implements Fetch {
   }
 }
 
-const membersOf = new WeakMap<Place, Member>();
+const membersOf = new WeakMap<WaitGroup, Member>();
 
 /** A caller: waits, gives up now and then. */
 class User implements ShareWaiter {
@@ -309,7 +309,7 @@ class User implements ShareWaiter {
 const leasesOf = new WeakMap<Member, Lease[]>();
 
 /** What is held, as a held lock counts it. */
-class Lease implements Sharer {
+class Lease implements SharingHolder {
   readonly process: Sharers;
   readonly mode: Mode;
   readonly name: string;
@@ -448,8 +448,11 @@ class Lease implements Sharer {
 }
 
 /** Deliberate faults of the places: joins that come too late. The real rule otherwise. */
-export function breakJoins(accepts: (this: Place) => boolean, broken: Rules['broken']): (this: Place) => boolean {
-  return function (this: Place): boolean {
+export function breakJoins(
+  accepts: (this: WaitGroup) => boolean,
+  broken: Rules['broken'],
+): (this: WaitGroup) => boolean {
+  return function (this: WaitGroup): boolean {
     const member = membersOf.get(this)!;
     const leases = leasesOf.get(member) ?? [];
     if (broken === 'joins as long as one reads' && leases.some((each) => each.shares(member))) return true;

@@ -7,13 +7,13 @@
  */
 import { LockBackendError } from '../../src/core/errors';
 import {
-  type Answer,
-  type Entry,
   handOffsAlone,
   handOffsAmongOthers,
+  type OwnEntry,
   type Position,
   Queue,
   type QueuePort,
+  type ReplyCallbacks,
   type Waiter,
 } from '../../src/queue/queue';
 import {
@@ -387,7 +387,7 @@ class Process implements QueuePort {
     (timer as Event).gone = true;
   }
 
-  newEntry(): Entry {
+  newEntry(): OwnEntry {
     const id = `${this.channel}.${this.#ids++}`;
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
@@ -409,7 +409,7 @@ class Process implements QueuePort {
     return this.#world.rules.leastPollMs;
   }
 
-  request(queue: Queue, entry: Entry, commandTimeoutMs: number, answer: Answer<any>): void {
+  request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<any>): void {
     const sent = this.#moment();
     if (this.#waking && this.#world.rules.broken === 'no confirmation') {
       const fence = this.#world.machine.fence - entry.fences + 1;
@@ -424,7 +424,7 @@ class Process implements QueuePort {
     });
   }
 
-  releaseAndRequest(queue: Queue, token: string, entry: Entry, waiter: Waiter, answer: Answer<any>): void {
+  releaseAndRequest(queue: Queue, token: string, entry: OwnEntry, waiter: Waiter, answer: ReplyCallbacks<any>): void {
     const sent = this.#moment();
     const next = this.#requestOf(queue, entry);
     const command = { keys: [key], token, ticket: 0, yieldMs: waiter.retryTimeoutMs, next };
@@ -440,14 +440,14 @@ class Process implements QueuePort {
   }
 
   /** Confirms a grant, for as long as its holder counts on it. */
-  confirm(holder: Grantee, lifetimeMs: number, answer: Answer<any>): void {
+  confirm(holder: Grantee, lifetimeMs: number, answer: ReplyCallbacks<any>): void {
     const leftMs = holder.leftMs();
     const notAfterMs = Math.floor(this.#world.micros / 1000 + leftMs);
     const run = (): unknown => this.#world.extend(holder.token, lifetimeMs, notAfterMs, this.channel);
     this.#call(run, Math.max(leftMs / 2, 10), false, answer);
   }
 
-  release(held: Holder, { resolve, reject }: Answer<any>): void {
+  release(held: Holder, { resolve, reject }: ReplyCallbacks<any>): void {
     const { token, ticket = 0, yieldMs = 0, commandTimeoutMs } = held.releaseRequest();
     const run = (): unknown => this.#world.release({ keys: [key], token, ticket, yieldMs }, this.channel);
     this.#call(run, commandTimeoutMs, true, { resolve: (reply) => resolve(reply.results[0]), reject });
@@ -461,7 +461,7 @@ class Process implements QueuePort {
     else this.#releaseUntilAnswered(token, commandTimeoutMs, 0);
   }
 
-  abandon(_queue: Queue, entry: Entry, commandTimeoutMs: number): void {
+  abandon(_queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void {
     this.#releaseTwice(entry.token, entry.id, entry.mayExecuteUntilMs, commandTimeoutMs, entry.ticket || -1);
   }
 
@@ -486,7 +486,7 @@ class Process implements QueuePort {
     });
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: Entry) {
+  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry) {
     const { lifetimeMs } = queue.key;
     const silenceMs = 2 * this.leastPollMs;
     const queueAs = { channel: this.channel, id: `${id}/${nonce}`, ticket, silenceMs };
@@ -502,7 +502,7 @@ class Process implements QueuePort {
   }
 
   /** What is sent in one tick arrives together, in its order; so do the answers. Each may be lost, or its command run twice. */
-  #call(run: () => unknown, commandTimeoutMs: number, isRelease: boolean, answer: Answer<any>): void {
+  #call(run: () => unknown, commandTimeoutMs: number, isRelease: boolean, answer: ReplyCallbacks<any>): void {
     const world = this.#world;
     let settled = false;
     const once = (settle: () => void): void => {
@@ -539,7 +539,7 @@ class Process implements QueuePort {
   }
 }
 
-function acquired(reply: any, sent: Moment, { resolve, reject }: Answer<any>, shiftMs: number): void {
+function acquired(reply: any, sent: Moment, { resolve, reject }: ReplyCallbacks<any>, shiftMs: number): void {
   if (reply.outcome === 'late') return reject(new LockBackendError('too late'));
   if (reply.outcome === 'granted') resolve({ ...reply, granted: true, sent });
   else resolve({ ...reply, granted: false, sent: earlier(sent, -shiftMs) });

@@ -2,7 +2,7 @@
 // becomes of them.
 import { tracingChannel } from 'node:diagnostics_channel';
 import { useFakeTimers } from 'sinon';
-import { acquire, type Terms } from '../../src/acquire/acquisition';
+import { type AcquireCall, acquire } from '../../src/acquire/acquisition';
 import { LockBackendError } from '../../src/core/errors';
 import { defaults, type Settings } from '../../src/core/options';
 import type { HeldLock } from '../../src/hold/held-lock';
@@ -127,7 +127,7 @@ export class Acquisitions {
 
   readonly start = (
     settings: Partial<Settings> = {},
-    terms: Partial<Terms> = {},
+    terms: Partial<AcquireCall> = {},
     key: string | string[] = 'k',
   ): Outcome => outcomeOf(acquire(key, { settings: settled(settings), scope: this.scope, ...terms }, (held) => held));
 

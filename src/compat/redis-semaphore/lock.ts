@@ -6,7 +6,7 @@ import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } 
 import { after, Tenure } from '../redlock/tenure';
 import { commandTimeoutMs } from '../stores';
 import { Beat } from './beat';
-import { attempts, type Grant, type Outcome, oneByOne, type Turn } from './turns';
+import { attempts, oneByOne, type Turn, type TurnGrant, type TurnOutcome } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -27,9 +27,9 @@ export interface TimeoutOptions {
   refreshInterval?: number;
 }
 
-export type LockLostCallback = (this: Lock, err: LostLockError) => void;
+export type LockLostCallback = (this: PeerLock, err: LostLockError) => void;
 
-export interface LockOptions extends TimeoutOptions {
+export interface PeerLockOptions extends TimeoutOptions {
   /** @deprecated Use `identifier` and `acquiredExternally: true`. */
   externallyAcquiredIdentifier?: string;
   /** @deprecated Use `identifier`. */
@@ -68,7 +68,7 @@ function throwIt(error: LostLockError): never {
   throw error;
 }
 
-export abstract class Lock {
+export abstract class PeerLock {
   protected abstract _kind: string;
   protected abstract _key: string;
   protected _identifier: string;
@@ -85,7 +85,7 @@ export abstract class Lock {
   /** Calls of acquire() under way. */
   #acquiring = 0;
   /** The last attempt that was begun. */
-  #asking: Promise<Outcome> | undefined;
+  #asking: Promise<TurnOutcome> | undefined;
   #isReleasing = false;
   #retry: NodeJS.Timeout | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
@@ -105,7 +105,7 @@ export abstract class Lock {
     identifierSuffix,
     identifier,
     acquiredExternally,
-  }: LockOptions = {}) {
+  }: PeerLockOptions = {}) {
     checkIdentity({ externallyAcquiredIdentifier, identifier, acquiredExternally });
     const given = identifier || externallyAcquiredIdentifier;
     this.#isShared = given !== undefined && given !== '';
@@ -194,7 +194,7 @@ export abstract class Lock {
 
   protected abstract _refresh(): Promise<boolean>;
   /** @internal One attempt. */
-  abstract _ask(): Promise<Outcome>;
+  abstract _ask(): Promise<TurnOutcome>;
   /** @internal */
   abstract _newTurn(): Turn;
   /** @internal A client that connects with its first command does so. */
@@ -228,7 +228,7 @@ export abstract class Lock {
   }
 
   /** @internal What is asked for under our identifier, one after the other. */
-  protected _oneByOne(ask: () => Promise<Outcome>): Promise<Outcome> {
+  protected _oneByOne(ask: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
     if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
     const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
     this.#asking = asking;
@@ -262,18 +262,18 @@ export abstract class Lock {
     }
   }
 
-  async #adopt(): Promise<Grant | undefined> {
+  async #adopt(): Promise<TurnGrant | undefined> {
     const sent = now();
     return (await this._refresh()) ? { fence: 0, sent } : undefined;
   }
 
-  async #acquire(signal: AbortSignal | undefined): Promise<Grant | undefined> {
+  async #acquire(signal: AbortSignal | undefined): Promise<TurnGrant | undefined> {
     if (this.#retracting !== undefined) await this.#retracting;
     const { acquireTimeout, acquireAttemptsLimit } = this._acquireOptions;
     if (!(acquireTimeout > 0 && acquireAttemptsLimit >= 1)) return undefined;
     signal?.throwIfAborted();
     this.#acquiring += 1;
-    let grant: Grant | undefined;
+    let grant: TurnGrant | undefined;
     try {
       this._connect();
       grant = await attempts(this._acquireOptions, signal, this);

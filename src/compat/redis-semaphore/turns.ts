@@ -119,18 +119,18 @@ export interface AttemptOptions {
   readonly retryInterval: number;
 }
 
-export interface Grant {
+export interface TurnGrant {
   readonly fence: number;
   readonly sent: Moment;
 }
 
 /** Of one attempt. */
-export type Outcome = (Grant & { readonly granted: true }) | { readonly granted: false };
+export type TurnOutcome = (TurnGrant & { readonly granted: true }) | { readonly granted: false };
 
 /** What attempts are made for. */
 export interface Attempted {
   /** One attempt. */
-  _ask(): Promise<Outcome>;
+  _ask(): Promise<TurnOutcome>;
   /** Hears of each attempt that failed. */
   _failed(error: unknown): void;
   _newTurn(): Turn;
@@ -146,9 +146,9 @@ export async function attempts(
   options: AttemptOptions,
   signal: AbortSignal | undefined,
   attempted: Attempted,
-): Promise<Grant | undefined> {
+): Promise<TurnGrant | undefined> {
   const endMs = performance.now() + options.acquireTimeout;
-  let outcome: Outcome | undefined;
+  let outcome: TurnOutcome | undefined;
   let failure: unknown;
   try {
     outcome = await attempted._ask();
@@ -166,9 +166,9 @@ async function moreAttempts(
   { acquireAttemptsLimit, retryInterval }: AttemptOptions,
   signal: AbortSignal | undefined,
   attempted: Attempted,
-): Promise<Grant | undefined> {
+): Promise<TurnGrant | undefined> {
   let failure = first;
-  const attempt = async (): Promise<Grant | undefined> => {
+  const attempt = async (): Promise<TurnGrant | undefined> => {
     try {
       failure = undefined;
       turn.asks();

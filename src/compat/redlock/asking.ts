@@ -4,29 +4,29 @@ import type { Lease } from '../../hold/lease';
 import { redisExpLock } from '../../with-lock';
 import { SeveralKeysCall } from '../several';
 import { commandTimeoutMs, connectIfLazy } from '../stores';
-import { type Attempt, Attempts, ExecutionError, type Settings } from './attempts';
+import { type Attempt, ExecutionError, type RedlockSettings, VotingAttempts } from './attempts';
 import type { Ballot, Client, ExecutionStats } from './ballot';
-import { Electorate, type Grant, type ValueCall } from './electorate';
+import { Electorate, type ValueCall, type VotedGrant } from './electorate';
 import { askObserved, isObserved } from './held';
 import { ClientCalls, owner, QueuedCall } from './queued';
 
-type Given = Partial<Settings> | undefined;
+type Given = Partial<RedlockSettings> | undefined;
 
 /** @internal What was granted: by value, or by the queue. */
-export interface Acquired {
+export interface RedlockAcquisition {
   readonly attempts: Promise<ExecutionStats>[];
-  readonly result: Grant | Lease;
+  readonly result: VotedGrant | Lease;
   readonly call: ValueCall;
 }
 
 /** What makes the attempts of `acquire`. */
-export abstract class Asking extends Attempts {
+export abstract class Asking extends VotingAttempts {
   /** @internal */
   protected readonly _electorate: Electorate;
   /** Those that wait for one key of an only client; undefined where there are several. */
   readonly #calls: ClientCalls | undefined;
 
-  constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
+  constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings>) {
     super(clients, settings);
     this._electorate = new Electorate(this.clients);
     const [redis] = this.clients;
@@ -40,7 +40,7 @@ export abstract class Asking extends Attempts {
   }
 
   /** @internal @throws {ExecutionError} no majority in any attempt. Nothing is held. */
-  protected async _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+  protected async _ask(resources: string[], keys: Key, duration: number, given: Given): Promise<RedlockAcquisition> {
     const calls = this.#calls;
     if (calls === undefined) return this.#askAll(resources, keys, duration, given);
     const call = this._electorate.call(keys, duration);
@@ -58,18 +58,18 @@ export abstract class Asking extends Attempts {
     keys: Key,
     duration: number,
     given: Given,
-    made?: Attempt<Grant | Lease>,
-  ): Promise<Acquired> {
+    made?: Attempt<VotedGrant | Lease>,
+  ): Promise<RedlockAcquisition> {
     const key = typeof keys === 'string' ? resources[0]! : undefined;
     let waiting: QueuedCall | SeveralKeysCall | undefined = key === undefined ? undefined : calls.behind(key, duration);
-    const ask = (): Promise<Grant | Lease | 0> =>
+    const ask = (): Promise<VotedGrant | Lease | 0> =>
       key !== undefined && isObserved() ? askObserved(calls, key, duration) : call.ask();
-    const attempt = async (): Promise<Attempt<Grant | Lease>> => {
+    const attempt = async (): Promise<Attempt<VotedGrant | Lease>> => {
       if (waiting?.isKnownBusy) return this._refused(this._busy(resources));
       waiting?.requests();
       return this._attemptAlone(resources, ask);
     };
-    const pause = (ms: number): Promise<Grant | Lease | undefined> => {
+    const pause = (ms: number): Promise<VotedGrant | Lease | undefined> => {
       waiting ??=
         key === undefined
           ? new SeveralKeysCall(this._electorate.store, keys as readonly string[], () => call.ask())
@@ -90,13 +90,13 @@ export abstract class Asking extends Attempts {
     }
   }
 
-  async #askAll(resources: string[], keys: Key, duration: number, given: Given): Promise<Acquired> {
+  async #askAll(resources: string[], keys: Key, duration: number, given: Given): Promise<RedlockAcquisition> {
     this._electorate.uses(duration);
     const call = this._electorate.call(keys, duration);
     for (const client of this.clients) connectIfLazy(client);
     await this._electorate.ready();
     try {
-      const ask = (ballot: Ballot): Promise<Grant | 0> => call.ask(ballot);
+      const ask = (ballot: Ballot): Promise<VotedGrant | 0> => call.ask(ballot);
       const { attempts, result } = await this._repeat(given, () => this._attempt(resources, ask));
       return { attempts, result, call };
     } catch (error) {

@@ -6,7 +6,7 @@ import { connectIfLazy } from '../stores';
 import { Ballot, type Client, type ExecutionStats, type Refusal } from './ballot';
 import { errorOf } from './electorate';
 
-export interface Settings {
+export interface RedlockSettings {
   /** Share of a duration that is not trusted, since clocks run at different rates. Default 0.01. */
   readonly driftFactor: number;
   /** Further attempts after the first; -1: without end. Default 10. */
@@ -40,7 +40,7 @@ export interface Attempt<T extends object | true> {
   readonly result: T | number;
 }
 
-const defaultSettings: Settings = Object.freeze({
+const defaultSettings: RedlockSettings = Object.freeze({
   driftFactor: 0.01,
   retryCount: 10,
   retryDelay: 200,
@@ -49,12 +49,12 @@ const defaultSettings: Settings = Object.freeze({
 });
 
 /** @internal The settings that are numbers, over the defaults. */
-export function withDefaults(given: Partial<Settings>): Settings {
+export function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
   const settings: Record<string, number> = { ...defaultSettings };
-  for (const name of Object.keys(defaultSettings) as (keyof Settings)[]) {
+  for (const name of Object.keys(defaultSettings) as (keyof RedlockSettings)[]) {
     if (typeof given[name] === 'number') settings[name] = given[name];
   }
-  return settings as unknown as Settings;
+  return settings as unknown as RedlockSettings;
 }
 
 /** Redis expires with a precision of 1 ms; the other is redlock's own. */
@@ -66,7 +66,7 @@ export function driftMs(durationMs: number, driftFactor: number): number {
 }
 
 /** @internal The pause in ms before the next attempt. */
-export function pauseMs({ retryDelay, retryJitter }: Settings): number {
+export function pauseMs({ retryDelay, retryJitter }: RedlockSettings): number {
   return Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter));
 }
 
@@ -87,15 +87,15 @@ export function checkDuration(duration: number): void {
 }
 
 /** What makes the attempts of redlock's operations. Its 'error' events tell of every vote against. */
-export abstract class Attempts extends EventEmitter {
+export abstract class VotingAttempts extends EventEmitter {
   readonly clients: Set<Client>;
-  readonly settings: Settings;
+  readonly settings: RedlockSettings;
   /** Of an only client it is always the same. */
   #votesFor: Promise<ExecutionStats> | undefined;
   /** By the number of resources. */
   readonly #votesAgainst: Record<number, Refusal> = {};
 
-  constructor(clients: Iterable<Client>, settings: Partial<Settings>) {
+  constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings>) {
     super();
     // An 'error' event that nobody listens to would end the process.
     this.on('error', () => {});
@@ -106,7 +106,7 @@ export abstract class Attempts extends EventEmitter {
 
   /** @internal Attempts, after one that was `made`, until one succeeds, or `settings` allow no more. @throws {ExecutionError} */
   protected async _repeat<T extends object | true>(
-    given: Partial<Settings> | undefined,
+    given: Partial<RedlockSettings> | undefined,
     attempt: () => Promise<Attempt<T>>,
     pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
     made?: Attempt<T>,

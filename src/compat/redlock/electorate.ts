@@ -70,7 +70,7 @@ export class Electorate {
    * @param yieldMs How long the lock is left free, when it is the turn of callers that only poll.
    * @throws {LockBackendError} no usable answer of a majority.
    */
-  async release({ keys, token, isConfirmed }: Value, yieldMs: number, ballot?: Ballot): Promise<true | number> {
+  async release({ keys, token, isConfirmed }: HeldValue, yieldMs: number, ballot?: Ballot): Promise<true | number> {
     let released = 0;
     const counted = (count: number): void => {
       released = count;
@@ -87,7 +87,7 @@ export class Electorate {
    * @throws {LockBackendError} no usable answer of a majority.
    */
   async extend(
-    { keys, token }: Value,
+    { keys, token }: HeldValue,
     tenure: Tenure,
     lifetimeMs: number,
     endOf: (sent: Moment) => Moment,
@@ -117,14 +117,14 @@ export class Electorate {
 }
 
 /** Keys in Redis's words, and what they hold. */
-export interface Value {
+export interface HeldValue {
   readonly keys: Key;
   readonly token: string;
   /** It was granted, and no request for it is on its way any more. */
   readonly isConfirmed?: boolean | undefined;
 }
 
-export interface Grant {
+export interface VotedGrant {
   readonly token: string;
   readonly fence: number;
   /** Before the request was sent: from then on the duration counts. */
@@ -158,7 +158,7 @@ export class ValueCall {
   }
 
   /** One attempt: the grant, or 0 where somebody else holds a lock. @throws {LockBackendError} no usable answer. */
-  async ask(ballot?: Ballot): Promise<Grant | 0> {
+  async ask(ballot?: Ballot): Promise<VotedGrant | 0> {
     // The releases of a failed attempt of a quorum may still be on their way.
     if (this.#store.isQuorum) this.#token = newToken(owner);
     const token = this.#token;

@@ -10,13 +10,13 @@ import type { ExecutionStats, RedlockAbortSignal } from './ballot';
 import type { ClientCalls } from './queued';
 import { after, Tenure } from './tenure';
 
-export type Hold = Lease | Tenure;
+export type RedlockHold = Lease | Tenure;
 
 /** Leases that were released: another release finds nothing. */
 const released = new WeakSet<Lease>();
 
 /** The signal of `using`. `failed` is filled as extensions fail. */
-export function signalOf(hold: Hold, failed: Promise<ExecutionStats>[]): RedlockAbortSignal {
+export function signalOf(hold: RedlockHold, failed: Promise<ExecutionStats>[]): RedlockAbortSignal {
   const aborter = new AbortController();
   const signal: RedlockAbortSignal = aborter.signal;
   whenLost(hold, (loss) => {
@@ -26,7 +26,7 @@ export function signalOf(hold: Hold, failed: Promise<ExecutionStats>[]): Redlock
   return signal;
 }
 
-function whenLost(hold: Hold, onLoss: (loss: LockLostError) => void): void {
+function whenLost(hold: RedlockHold, onLoss: (loss: LockLostError) => void): void {
   if (hold instanceof Tenure) {
     hold.onLoss = onLoss;
     return;
@@ -36,7 +36,7 @@ function whenLost(hold: Hold, onLoss: (loss: LockLostError) => void): void {
   else signal.addEventListener('abort', () => onLoss(signal.reason));
 }
 
-export function leftMs(hold: Hold): number {
+export function leftMs(hold: RedlockHold): number {
   return hold instanceof Tenure ? hold.leftMs : hold.remaining();
 }
 

@@ -2,12 +2,12 @@
 // is tried again until the lock may have ended; meanwhile the holder watches its end.
 import { longestTimerMs } from '../../core/options';
 
-interface Held {
+interface ExpiringLock {
   /** Ms of the epoch. */
   readonly expiration: number;
 }
 
-export interface RenewalPlan<L extends Held> {
+export interface RenewalPlan<L extends ExpiringLock> {
   /** Extends when so many ms are left. */
   readonly thresholdMs: number;
   /** One attempt. Resolves with the lock that replaces it. */
@@ -23,7 +23,7 @@ export interface RenewalPlan<L extends Held> {
 /** The wall clock, which may be set, is checked this often. */
 const wallCheckMs = 1000;
 
-export class Renewal<L extends Held> {
+export class RedlockRenewal<L extends ExpiringLock> {
   readonly #plan: RenewalPlan<L>;
   #isStopped = false;
   #lock: L;

@@ -39,7 +39,7 @@ export interface ReleaseCommand {
 /** What is requested, by a command or by an entry of the queue. */
 export type LockRequest = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'queueAs'>;
 
-export type Acquired =
+export type CommandOutcome =
   | { readonly outcome: 'granted'; readonly fence: number; readonly others: number }
   | { readonly outcome: 'busy'; readonly leftMs: number; readonly position?: QueuePosition | undefined }
   | { readonly outcome: 'late' }

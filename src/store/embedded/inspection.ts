@@ -4,12 +4,12 @@ import type { HolderState, HoldKind, LockState, WaiterState } from '../../core/l
 import { idOf, ownerOf } from '../../core/token';
 import type { Mode } from '../contract';
 import { mostShown } from '../operator';
-import { newShared, type Row, type SharedEntry } from './row';
+import { type LockRow, newShared, type SharedEntry } from './row';
 
 /** An end so far away that it is none; finite, so that a table can keep it as text. */
 export const neverMs = 2 ** 53;
 
-export interface Seen extends LockState {
+export interface InspectedRow extends LockState {
   /** Of the holder that ends last. */
   readonly token: string | undefined;
   /** undefined: a mutex, or free. */
@@ -18,7 +18,7 @@ export interface Seen extends LockState {
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits', upgrade: 'write' } as const;
 
-export function inspectRow(row: Row, fence: number, micros: number): Seen {
+export function inspectRow(row: LockRow, fence: number, micros: number): InspectedRow {
   const nowMs = Math.floor(micros / 1000);
   const { holders: all, queue } = row.shared ?? newShared();
   const alive = all.filter((each) => each.endMs > nowMs).sort((a, b) => a.endMs - b.endMs);

@@ -2,9 +2,9 @@
 // know of it. The verbs are those of the machine (mutex-machine.ts).
 import { newsOf, type ProclaimRequest, type Slot } from '../contract';
 import type { Publish } from './command';
-import { inspectRow, type Seen } from './inspection';
+import { type InspectedRow, inspectRow } from './inspection';
 import { forgetQueue, hasQueue } from './mutex-queue';
-import { newRow, newShared, type Row, type Rows, type Shared } from './row';
+import { type LockRow, newRow, newShared, type Rows, type Shared } from './row';
 import { permitsOut } from './shared-machine';
 
 type ProclaimCommand = Omit<ProclaimRequest, 'commandTimeoutMs'>;
@@ -72,7 +72,7 @@ export class LockTable {
   }
 
   /** What there is to know of a key: of several holders, the one that ends last. */
-  inspect(key: string, micros: number): Seen {
+  inspect(key: string, micros: number): InspectedRow {
     return inspectRow(this.row(key, Math.floor(micros / 1000)), this.rows.fence, micros);
   }
 
@@ -93,7 +93,7 @@ export class LockTable {
   }
 
   /** The row of a key, without what has ended meanwhile. */
-  protected row(key: string, nowMs: number): Row {
+  protected row(key: string, nowMs: number): LockRow {
     let row = this.rows.get(key);
     if (row === undefined) {
       row = newRow(key);

@@ -8,7 +8,15 @@
 import { hashOf } from '../../core/token';
 import { type Mode, type Slots, slotAt } from '../contract';
 import { freedChannel } from '../operator';
-import type { AcquireCommand, Acquired, Extended, LockRequest, Publish, ReleaseCommand, Released } from './command';
+import type {
+  AcquireCommand,
+  CommandOutcome,
+  Extended,
+  LockRequest,
+  Publish,
+  ReleaseCommand,
+  Released,
+} from './command';
 import { LockTable } from './lock-table';
 import {
   enqueue,
@@ -21,7 +29,7 @@ import {
   mustYield,
   pollEveryMs,
 } from './mutex-queue';
-import { MemoryRows, newShared, type Row, type Rows } from './row';
+import { type LockRow, MemoryRows, newShared, type Rows } from './row';
 import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 
 /** A fence counter that is further ahead of the clock was damaged. */
@@ -44,7 +52,7 @@ export class Machine extends LockTable {
     this.#limits = most;
   }
 
-  acquire(command: AcquireCommand, micros: number): Acquired {
+  acquire(command: AcquireCommand, micros: number): CommandOutcome {
     const { keys, token, queueAs, mode } = command;
     if (mode !== undefined) return this.#acquireShared({ ...command, mode }, micros);
     if (command.slots !== undefined) return this.#acquireOnce({ ...command, slots: command.slots }, micros);
@@ -109,7 +117,7 @@ export class Machine extends LockTable {
     return 'extended';
   }
 
-  release(command: ReleaseCommand, micros: number): { results: Released[]; next: Acquired | undefined } {
+  release(command: ReleaseCommand, micros: number): { results: Released[]; next: CommandOutcome | undefined } {
     const { keys, token, ticket, yieldMs, next, mode } = command;
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
@@ -118,7 +126,7 @@ export class Machine extends LockTable {
       const result = releaseShared(shared, token, ticket, micros, mode.kind === 'exclusive', notify);
       return { results: [result], next: undefined };
     }
-    let answer: Acquired | undefined;
+    let answer: CommandOutcome | undefined;
     const results = keys.map((key): Released => {
       const row = this.row(key, nowMs);
       const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
@@ -137,7 +145,7 @@ export class Machine extends LockTable {
     return { results, next: answer };
   }
 
-  #acquireShared(command: AcquireCommand & { readonly mode: Mode }, micros: number): Acquired {
+  #acquireShared(command: AcquireCommand & { readonly mode: Mode }, micros: number): CommandOutcome {
     const key = command.keys[0]!;
     const row = this.row(key, Math.floor(micros / 1000));
     row.shared ??= newShared();
@@ -155,7 +163,7 @@ export class Machine extends LockTable {
   }
 
   /** As `acquire`, unless the job of the slot that it is has run. */
-  #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): Acquired {
+  #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): CommandOutcome {
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const row = this.row(command.keys[0]!, nowMs);
@@ -180,7 +188,7 @@ export class Machine extends LockTable {
     return true;
   }
 
-  #freeShared({ key, shared }: Row, id: string, micros: number): boolean {
+  #freeShared({ key, shared }: LockRow, id: string, micros: number): boolean {
     if (shared === undefined) return false;
     const isMeant = (token: string): boolean => hashOf(token).startsWith(id);
     const lost = (token: string): void => this.publish(freedChannel, `!${hashOf(token)}`, key);
@@ -188,7 +196,7 @@ export class Machine extends LockTable {
   }
 
   /** Grants a free lock to the first live entry of its queue. Says whether there was one, and whether that is `mine`. */
-  #grant(row: Row, micros: number, { mine, yieldMs, isHandOff }: Handing): 'mine' | 'given' | 'yielding' | 'none' {
+  #grant(row: LockRow, micros: number, { mine, yieldMs, isHandOff }: Handing): 'mine' | 'given' | 'yielding' | 'none' {
     const nowMs = Math.floor(micros / 1000);
     const first = front(row, nowMs, this.#limits);
     if (first === undefined) return 'none';
@@ -209,7 +217,7 @@ export class Machine extends LockTable {
     return 'given';
   }
 
-  #busy(row: Row, untilMs: number, request: LockRequest, micros: number): Acquired {
+  #busy(row: LockRow, untilMs: number, request: LockRequest, micros: number): CommandOutcome {
     const leftMs = Math.max(untilMs - Math.floor(micros / 1000), 0);
     return {
       outcome: 'busy',
@@ -223,11 +231,11 @@ export class Machine extends LockTable {
    * later holder has a fence: the last ones minted are as good as those minted then.
    */
   #take(
-    rows: readonly Row[],
+    rows: readonly LockRow[],
     { token, lifetimeMs, fences, queueAs }: LockRequest,
     least: number,
     micros: number,
-  ): Acquired {
+  ): CommandOutcome {
     const nowMs = Math.floor(micros / 1000);
     const areOurs = rows.every((row) => row.token === token);
     if (fences > 0 && (this.rows.fence === 0 || !areOurs)) this.#mint(fences, micros, least);
@@ -247,7 +255,7 @@ export class Machine extends LockTable {
     return first;
   }
 
-  #granted(row: Row, fences: number, others = row.queue.length): Acquired {
+  #granted(row: LockRow, fences: number, others = row.queue.length): CommandOutcome {
     return { outcome: 'granted', fence: fences === 0 ? 0 : this.rows.fence - fences + 1, others };
   }
 }

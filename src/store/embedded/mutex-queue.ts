@@ -3,7 +3,7 @@
 import { isOurs } from '../../core/token';
 import type { QueueEntry, QueuePosition } from '../contract';
 import type { LockRequest } from './command';
-import type { Entry, Row } from './row';
+import type { LockRow, QueuedRow } from './row';
 
 export interface Limits {
   /** A grant that was not confirmed yet lasts no longer. */
@@ -47,7 +47,7 @@ export function pollEveryMs(before: number, { pollMs, pollers, mostPollMs }: Lim
 
 /** Writes down the position of a token, under the first ticket that it was given. */
 export function enqueue(
-  row: Row,
+  row: LockRow,
   { token, lifetimeMs, fences }: LockRequest,
   { channel, id, ticket, silenceMs = 0 }: QueueEntry,
   micros: number,
@@ -67,7 +67,7 @@ export function enqueue(
 }
 
 /** The first live entry. Takes those in front of it out, and what has expired of the marks. */
-export function front(row: Row, nowMs: number, { mostExpired }: Limits): Entry | undefined {
+export function front(row: LockRow, nowMs: number, { mostExpired }: Limits): QueuedRow | undefined {
   const live = row.queue.slice(0, mostExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
   row.queue.splice(0, live < 0 ? mostExpired : live);
   if (row.poll !== undefined && row.poll.untilMs < nowMs) row.poll = undefined;
@@ -76,7 +76,7 @@ export function front(row: Row, nowMs: number, { mostExpired }: Limits): Entry |
 }
 
 /** After so many hand-offs in a row, or once callers have polled in vain for long enough: from now on the key yields. */
-export function mustYield(row: Row, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
+export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
   const { poll } = row;
   const yieldMs = Math.max(Math.min(windowMs, mostYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
   const inVain = poll !== undefined && nowMs - poll.sinceMs >= most.pollsInVain * yieldMs; // H80b
@@ -88,7 +88,7 @@ export function mustYield(row: Row, handOffs: number, windowMs: number, nowMs: n
 }
 
 /** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller polls. */
-export function markPoll(rows: readonly Row[], pauseMs: number | undefined, nowMs: number): void {
+export function markPoll(rows: readonly LockRow[], pauseMs: number | undefined, nowMs: number): void {
   if (pauseMs === undefined) return; // H80f
   const ms = Math.max(Math.ceil(pauseMs), 1);
   for (const row of rows) {
@@ -99,11 +99,11 @@ export function markPoll(rows: readonly Row[], pauseMs: number | undefined, nowM
   }
 }
 
-export function hasQueue(row: Row): boolean {
+export function hasQueue(row: LockRow): boolean {
   return row.queue.length > 0 || row.handOffs > 0 || row.yieldUntilMs > 0 || row.poll !== undefined;
 }
 
-export function forgetQueue(row: Row): void {
+export function forgetQueue(row: LockRow): void {
   row.queue = [];
   row.handOffs = row.yieldUntilMs = 0;
   row.poll = undefined;

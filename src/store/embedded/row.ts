@@ -1,12 +1,12 @@
 // A row is one lock: its holder and until when, and its queue. Plain data, so that a table may keep it as text.
 import type { Mode } from '../contract';
 
-export interface Row {
+export interface LockRow {
   readonly key: string;
   token: string | undefined;
   /** Infinity: never ends. */
   endMs: number;
-  queue: Entry[];
+  queue: QueuedRow[];
   queueEndMs: number;
   /** How often it was handed off in a row without being free. */
   handOffs: number;
@@ -21,7 +21,7 @@ export interface Row {
   slot: { readonly startMs: number; readonly endMs: number } | undefined;
 }
 
-export interface Entry {
+export interface QueuedRow {
   readonly ticket: number;
   readonly channel: string;
   readonly id: string;
@@ -75,18 +75,18 @@ export interface SharedEntry {
 
 /** The table. A row that was got or set may be changed in place until the command is done. */
 export interface Rows {
-  get(key: string): Row | undefined;
-  set(key: string, row: Row): void;
+  get(key: string): LockRow | undefined;
+  set(key: string, row: LockRow): void;
   /** The last fence minted for any row; 0: none is remembered. */
   fence: number;
 }
 
 /** A table in memory. */
-export class MemoryRows extends Map<string, Row> implements Rows {
+export class MemoryRows extends Map<string, LockRow> implements Rows {
   fence = 0;
 }
 
-export function newRow(key: string): Row {
+export function newRow(key: string): LockRow {
   return {
     key,
     token: undefined,
@@ -109,7 +109,7 @@ export function newShared(): Shared {
 /**
  * Whether nothing is lost with the row: it is free and not queued for, and nothing is cached. A table drops such rows, so that it does not grow with every key that was ever used.
  */
-export function isSpare(row: Row, micros: number): boolean {
+export function isSpare(row: LockRow, micros: number): boolean {
   const nowMs = Math.floor(micros / 1000);
   const isFree = row.token === undefined || row.endMs <= nowMs;
   if (!isFree || row.yieldUntilMs > nowMs) return false;

@@ -6,10 +6,10 @@
 // others that came after it, so each is passed once, and no stream of writers starves it. Readers that are preferred pass what has
 // waited for less than half a second, so no stream of readers starves a writer.
 import { type Mode, placesOf, type QueueEntry } from '../contract';
-import type { Acquired, Extended, Publish, Released } from './command';
+import type { CommandOutcome, Extended, Publish, Released } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
-type Kind = Mode['kind'] | 'upgrade';
+type HolderKind = Mode['kind'] | 'upgrade';
 
 export interface SharedCommand {
   readonly token: string;
@@ -27,7 +27,7 @@ export interface SharedCommand {
 interface Room {
   count: number;
   used: number;
-  kind: Kind | undefined;
+  kind: HolderKind | undefined;
   group: string;
   only: string | undefined;
 }
@@ -49,7 +49,7 @@ export function acquireShared(
   micros: number,
   notify: (channel: string, ids: string[]) => void,
   silenceMs: (before: number, wantedMs: number | undefined) => number,
-): Acquired {
+): CommandOutcome {
   const nowMs = Math.floor(micros / 1000);
   if (nowMs > notAfterMs) return { outcome: 'late' };
   const alive = all.holders.filter((each) => each.endMs > nowMs);

@@ -18,7 +18,7 @@ import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
 import { Machine } from './mutex-machine';
 import { limits } from './mutex-queue';
-import { WakeUps } from './sockets';
+import { SocketWakeUps } from './sockets';
 import { missingEngine } from './sqlite';
 import { closedStore, standFor } from './store';
 import type { Table } from './table';
@@ -93,7 +93,7 @@ function fileOf(name: string): string {
 
 class SharedTable implements Table {
   readonly #path: string;
-  readonly #wakeUps: WakeUps;
+  readonly #wakeUps: SocketWakeUps;
   #file: TableFile | undefined;
   #machine: Machine | undefined;
   #baseMicros: number | undefined;
@@ -104,7 +104,7 @@ class SharedTable implements Table {
     this.#path = path;
     removeOfOtherBoots(dirname(path));
     this.#open();
-    this.#wakeUps = new WakeUps(dirname(path));
+    this.#wakeUps = new SocketWakeUps(dirname(path));
   }
 
   join(): void {

@@ -16,7 +16,7 @@ const idleMs = 10_000;
 const mostUnsentBytes = 2 ** 16;
 const youngMs = 10_000;
 
-export class WakeUps {
+export class SocketWakeUps {
   readonly #folder: string;
   readonly #listeners = new Map<string, (text: string) => void>();
   readonly #servers = new Map<string, Server>();

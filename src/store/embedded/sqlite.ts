@@ -11,8 +11,8 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { LockBackendError } from '../../core/errors';
 
-export type Value = string | number | Uint8Array;
-export type Row = Readonly<Record<string, Value>>;
+export type SqlValue = string | number | Uint8Array;
+export type SqlRow = Readonly<Record<string, SqlValue>>;
 
 /** What is used of an engine. */
 interface Engine {
@@ -22,9 +22,9 @@ interface Engine {
 }
 
 interface EngineStatement {
-  run(...values: readonly Value[]): unknown;
-  get(...values: readonly Value[]): unknown;
-  all(...values: readonly Value[]): unknown[];
+  run(...values: readonly SqlValue[]): unknown;
+  get(...values: readonly SqlValue[]): unknown;
+  all(...values: readonly SqlValue[]): unknown[];
 }
 
 type Open = (file: string) => Engine;
@@ -121,16 +121,16 @@ export class Statement {
     this.#statement = statement;
   }
 
-  run(...values: readonly Value[]): void {
+  run(...values: readonly SqlValue[]): void {
     guarded(this.#file, () => this.#statement.run(...values));
   }
 
-  get(...values: readonly Value[]): Row | undefined {
-    return guarded(this.#file, () => this.#statement.get(...values)) as Row | undefined;
+  get(...values: readonly SqlValue[]): SqlRow | undefined {
+    return guarded(this.#file, () => this.#statement.get(...values)) as SqlRow | undefined;
   }
 
-  all(...values: readonly Value[]): Row[] {
-    return guarded(this.#file, () => this.#statement.all(...values)) as Row[];
+  all(...values: readonly SqlValue[]): SqlRow[] {
+    return guarded(this.#file, () => this.#statement.all(...values)) as SqlRow[];
   }
 }
 

@@ -23,7 +23,7 @@ import {
   type ValueRequest,
 } from '../contract';
 import { refusal } from '../redis/replies';
-import type { Acquired, Released } from './command';
+import type { CommandOutcome, Released } from './command';
 import { neverMs } from './inspection';
 import type { Machine } from './mutex-machine';
 import { EmbeddedOperator } from './operator';
@@ -217,7 +217,7 @@ function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
   return fencing ? fences : 0;
 }
 
-function replyOf(acquired: Acquired, sent: Moment): AcquireReply {
+function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
   if (acquired.outcome === 'granted') {
     return { granted: true, fence: acquired.fence, others: acquired.others, sent };
   }

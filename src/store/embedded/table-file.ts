@@ -6,7 +6,7 @@
 import { rmSync, statSync } from 'node:fs';
 import { LockBackendError } from '../../core/errors';
 import { hostClock } from './clock';
-import { isSpare, type Row, type Rows } from './row';
+import { isSpare, type LockRow, type Rows } from './row';
 import { Database, type Statement } from './sqlite';
 
 /** Of the rows' text. Another version's table is refused. */
@@ -178,7 +178,7 @@ class TextRows implements Rows {
   readonly #putFence: Statement;
   #fence: number | undefined;
   #isFenceNew = false;
-  readonly #touched = new Map<string, { readonly row: Row; readonly text: string | undefined }>();
+  readonly #touched = new Map<string, { readonly row: LockRow; readonly text: string | undefined }>();
 
   constructor(database: Database) {
     this.#get = database.prepare('SELECT row FROM locks WHERE key = ?');
@@ -206,7 +206,7 @@ class TextRows implements Rows {
     this.#isFenceNew = true;
   }
 
-  get(key: string): Row | undefined {
+  get(key: string): LockRow | undefined {
     const touched = this.#touched.get(key);
     if (touched !== undefined) return touched.row;
     const text = this.#get.get(Buffer.from(key))?.row as string | undefined;
@@ -216,7 +216,7 @@ class TextRows implements Rows {
     return row;
   }
 
-  set(key: string, row: Row): void {
+  set(key: string, row: LockRow): void {
     this.#touched.set(key, { row, text: undefined });
   }
 
@@ -253,6 +253,6 @@ class TextRows implements Rows {
   }
 }
 
-function rowOf(text: string): Row {
+function rowOf(text: string): LockRow {
   return { token: undefined, ...JSON.parse(text) };
 }

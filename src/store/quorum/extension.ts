@@ -2,10 +2,10 @@
 // is one.
 import type { LockBackendError } from '../../core/errors';
 import type { ExtendReply, ExtendRequest, Moment } from '../contract';
-import type { Clock, QuorumNode } from './node';
+import type { QuorumClock, QuorumNode } from './node';
 import type { Nodes, Tally } from './nodes';
 
-export interface Extension {
+export interface ExtensionVote {
   readonly outcome: ExtendReply['outcome'];
   /** Nodes that have replied that the token is not there. */
   readonly missing: readonly QuorumNode[];
@@ -16,8 +16,8 @@ export async function extendByMajority(
   nodes: Nodes,
   request: ExtendRequest,
   sent: Moment,
-  clock: Clock,
-): Promise<Extension> {
+  clock: QuorumClock,
+): Promise<ExtensionVote> {
   const { exact, commandTimeoutMs } = request;
   // An end that was set by hand must not be set late, behind a renewal that another majority confirms: we wait for all, and
   // none can run any more once we do not.
@@ -30,7 +30,7 @@ export async function extendByMajority(
 }
 
 /** Where a connection broke, what was on its way may still execute: it has failed once it cannot. */
-function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: Clock): Promise<ExtendReply> {
+function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: QuorumClock): Promise<ExtendReply> {
   return reply.catch(async (error: LockBackendError) => {
     const leftMs = untilMs - clock.now().monoMs;
     if (error.unknown && leftMs > 0) await new Promise<void>((resolve) => clock.setTimer(resolve, leftMs));
@@ -38,7 +38,7 @@ function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: Clock): 
   });
 }
 
-function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>): Extension | undefined {
+function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>): ExtensionVote | undefined {
   const { replies, errors, open } = tally;
   if (request.exact && open > 0) return undefined;
   const count = { extended: 0, missing: 0, taken: 0, late: 0 };

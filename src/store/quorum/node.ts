@@ -6,7 +6,7 @@ import type { Key } from '../../core/keys';
 import type { Moment, Node, ReleaseRequest } from '../contract';
 
 /** Time, handed in so that a simulation can own it. Timers keep no process alive. */
-export interface Clock {
+export interface QuorumClock {
   now(): Moment;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: any): void;
@@ -32,7 +32,7 @@ export class QuorumNode {
   isMarkedNew = false;
   /** It has nothing to forget: so was said of all nodes while they were young. */
   isFirstRun = false;
-  readonly #clock: Clock;
+  readonly #clock: QuorumClock;
   /** The latest moment at which this run can have begun. */
   #startedMs = Number.NEGATIVE_INFINITY;
   /** The connection over which that run was identified. */
@@ -43,7 +43,7 @@ export class QuorumNode {
   #pendingReleases = new Map<string, { request: ReleaseRequest; untilMs: number }>();
   #probe: unknown;
 
-  constructor(store: Node, name: string, clock: Clock) {
+  constructor(store: Node, name: string, clock: QuorumClock) {
     this.store = store;
     this.name = name;
     this.#clock = clock;

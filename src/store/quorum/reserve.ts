@@ -1,15 +1,15 @@
 // The nodes that a round has not asked yet, and the moment after which it does. One timer serves all rounds, because nearly all
 // are over before it is due.
 import { type Linked, LinkedList } from '../../core/linked-list';
-import type { Clock, QuorumNode } from './node';
+import type { QuorumClock, QuorumNode } from './node';
 
 export class Reserves {
-  readonly #clock: Clock;
+  readonly #clock: QuorumClock;
   readonly #waiting = new LinkedList<Reserve>();
   #timer: unknown;
   #timerDueMs = Number.POSITIVE_INFINITY;
 
-  constructor(clock: Clock) {
+  constructor(clock: QuorumClock) {
     this.#clock = clock;
   }
 

@@ -11,7 +11,7 @@ import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../contract';
 import { FenceVotes } from './fence-votes';
-import type { Clock, QuorumNode } from './node';
+import type { QuorumClock, QuorumNode } from './node';
 import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
 import { Reserve, type Reserves } from './reserve';
@@ -36,7 +36,7 @@ export class Round implements Linked<Round> {
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;
   readonly #longestMs: number;
-  readonly #clock: Clock;
+  readonly #clock: QuorumClock;
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
@@ -68,7 +68,7 @@ export class Round implements Linked<Round> {
     request: Own<AcquireRequest>,
     nodes: Nodes,
     longestMs: number,
-    clock: Clock,
+    clock: QuorumClock,
     reserves: Reserves,
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,

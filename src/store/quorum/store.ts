@@ -31,7 +31,7 @@ import { earlier, now } from '../contract';
 import { givenUp } from '../redis/replies';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
-import { type Clock, QuorumNode } from './node';
+import { type QuorumClock, QuorumNode } from './node';
 import { Nodes } from './nodes';
 import { QuorumOperator } from './operator';
 import { Places, placesOut } from './places';
@@ -41,7 +41,7 @@ import { Reserves } from './reserve';
 import { Round, type Verdict } from './round';
 import { Rounds } from './rounds';
 
-const realClock: Clock = {
+const realClock: QuorumClock = {
   now,
   setTimer: (work, ms) => setTimeout(work, ms).unref(),
   clearTimer: (timer) => clearTimeout(timer),
@@ -64,7 +64,7 @@ export class Quorum implements Store {
   readonly isQuorum = true;
   readonly operator: QuorumOperator;
   readonly #nodes: Nodes;
-  readonly #clock: Clock;
+  readonly #clock: QuorumClock;
   readonly #reserves: Reserves;
   readonly #places: Places;
   /** By token: rounds in which a node has not replied yet. */
@@ -81,7 +81,7 @@ export class Quorum implements Store {
   #scopes = 0;
   #onIdle: (() => void) | undefined;
 
-  constructor(stores: readonly Node[], clock: Clock = realClock) {
+  constructor(stores: readonly Node[], clock: QuorumClock = realClock) {
     this.keyPrefix = stores[0]!.keyPrefix;
     this.#clock = clock;
     this.#reserves = new Reserves(clock);

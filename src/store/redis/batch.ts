@@ -5,11 +5,11 @@
 import { slotOf } from '../../core/keys';
 import { setImmediate } from '../../core/real-timers';
 import { type Moment, now } from '../contract';
-import type { BatchedCall, Send } from './handlers';
+import type { BatchedCall, SendCall } from './handlers';
 import { arePlain, PlainCall, sendPlain } from './plain';
 import { codeOf, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
-import type { Call, ScriptCall } from './scripts/script';
+import type { BatchableCall, ScriptCall } from './scripts/script';
 
 /** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
 const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']); // H56b
@@ -25,7 +25,7 @@ export class Batch {
   readonly #most: number;
   readonly #bySlot: boolean;
   readonly #defer: (flush: () => void) => unknown;
-  readonly #send: Send;
+  readonly #send: SendCall;
 
   /**
    * @param most Calls in one batch.
@@ -33,7 +33,7 @@ export class Batch {
    * @param defer  When to send. nextTick runs when the microtasks of this tick are done: every caller that the last replies
    *               resumed has added its call by then. setImmediate: every caller whose timer is due has, too.
    */
-  constructor(most: number, bySlot: boolean, send: Send, defer: (flush: () => void) => unknown) {
+  constructor(most: number, bySlot: boolean, send: SendCall, defer: (flush: () => void) => unknown) {
     this.#most = most;
     this.#bySlot = bySlot;
     this.#send = send;
@@ -81,7 +81,7 @@ export class Batch {
 }
 
 /** Sends calls of one family now. A single call goes as it is, unless it is a part of a batch by its nature. */
-export function sendTogether(together: readonly BatchedCall[], send: Send): void {
+export function sendTogether(together: readonly BatchedCall[], send: SendCall): void {
   const [first] = together as [BatchedCall, ...BatchedCall[]];
   const isOwnScript = hasOwnScript(first.call);
   if (isOwnScript && together.length === 1) return send(first.call, first);
@@ -99,7 +99,7 @@ export function sendTogether(together: readonly BatchedCall[], send: Send): void
 }
 
 /** A call that may be sent by itself. */
-function hasOwnScript(call: Call): call is ScriptCall {
+function hasOwnScript(call: BatchableCall): call is ScriptCall {
   return 'lua' in call.script;
 }
 

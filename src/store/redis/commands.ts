@@ -7,7 +7,7 @@ import {
   type ExtendReply,
   type ExtendRequest,
   earlier,
-  type Held,
+  type HeldMode,
   type HolderText,
   type Mode,
   type Moment,
@@ -26,7 +26,7 @@ import {
 import { PlainCall } from './plain';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
-import type { Call, ScriptCall } from './scripts/script';
+import type { BatchableCall, ScriptCall } from './scripts/script';
 import type { ServerClock } from './server-clock';
 
 /** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
@@ -45,7 +45,7 @@ export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boole
 }
 
 /** @param fence The counter that the fence is minted from. */
-export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): Call {
+export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): BatchableCall {
   const { keys, token, lifetimeMs, queueAs, fences = 1, leastFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
@@ -68,7 +68,7 @@ function acquireOnceCall(
   { everyMs, offsetMs, marks }: Slots,
   fence: string,
   notAfter: number,
-): Call {
+): BatchableCall {
   const key = listOf(request.keys)[0]!;
   return scripts.acquireOnce(
     key,
@@ -85,7 +85,7 @@ function acquireOnceCall(
   );
 }
 
-export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): Call {
+export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Slot): BatchableCall {
   const key = listOf(keys)[0]!;
   return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
 }
@@ -100,7 +100,7 @@ export function releaseCall(
   { keys, token, ticket = 0, yieldMs = 0, held, isConfirmed }: ReleaseRequest,
   fence: string,
   next?: AcquireRequest,
-): Call {
+): BatchableCall {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
   if (isConfirmed && typeof keys === 'string' && ticket === 0)
     return new PlainCall(keys, token, fence, { verb: 'release', yieldMs });
@@ -128,7 +128,7 @@ function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] 
 }
 
 /** For a key that several may hold. */
-function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): Call {
+function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): BatchableCall {
   const { keys, token, lifetimeMs } = request;
   const key = listOf(keys)[0]!;
   return scripts.acquireShared(
@@ -159,14 +159,14 @@ function placeOf({ queueAs, leastFence, token, beside }: AcquireRequest): string
   return leastFence === undefined ? place : [...place, whose, leastFence.toFixed(0)];
 }
 
-function releaseSharedCall(keys: Key, token: string, ticket: number, held: Held): Call {
+function releaseSharedCall(keys: Key, token: string, ticket: number, held: HeldMode): BatchableCall {
   const key = listOf(keys)[0]!;
   const queue = companionOf(key, 'queue');
   return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
 }
 
 /** The holder's member of the sorted set, so that the script need not search for it; '' where we do not know all of it. */
-function memberOf(token: string, { mode, fence }: Held): string {
+function memberOf(token: string, { mode, fence }: HeldMode): string {
   if (fence < 0) return '';
   const { kind, permits, step, group } = mode;
   return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
@@ -176,7 +176,7 @@ export function extendCall(
   { keys, token, lifetimeMs, exact, held, strictly }: ExtendRequest,
   fence: string,
   notAfter: number,
-): Call {
+): BatchableCall {
   const limit = Math.min(Math.ceil(notAfter), Number.MAX_SAFE_INTEGER);
   if (held !== undefined) {
     const key = listOf(keys)[0]!;
@@ -190,12 +190,12 @@ export function extendCall(
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 
-export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): Call {
+export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): BatchableCall {
   if (mode !== undefined) return scripts.raiseShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
   return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
 }
 
-export function permitsOutCall(key: string): Call {
+export function permitsOutCall(key: string): BatchableCall {
   return scripts.countPermits(key);
 }
 
@@ -217,7 +217,7 @@ export function readTextCall(key: string): ScriptCall {
   return scripts.readValue(key);
 }
 
-export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): Call {
+export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): BatchableCall {
   return scripts.proclaim(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
 }
 

@@ -7,7 +7,7 @@ import type { Key } from '../../core/keys';
 import { clearTimeout as clearReal, setImmediate, setTimeout as setReal } from '../../core/real-timers';
 import type { ReplyHandler } from './handlers';
 import { refusal, silence } from './replies';
-import type { Call } from './scripts/script';
+import type { BatchableCall } from './scripts/script';
 
 /** Settled once: by Redis's reply, or by its own deadline. */
 export class PendingRequest implements ReplyHandler {
@@ -54,10 +54,10 @@ export class PendingRequest implements ReplyHandler {
 
 /** A pending request by script, which may go out with others of its tick. */
 export class PendingCall extends PendingRequest {
-  readonly call: Call;
+  readonly call: BatchableCall;
 
   constructor(
-    call: Call,
+    call: BatchableCall,
     keys: Key,
     timeoutMs: number,
     keepsAlive: boolean,

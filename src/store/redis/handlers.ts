@@ -1,5 +1,5 @@
 // How the reply to a call comes back to its caller.
-import type { Call, ScriptCall } from './scripts/script';
+import type { BatchableCall, ScriptCall } from './scripts/script';
 
 /** What happens with the reply to a call. By callbacks, because each promise on this way is paid for by every lock. */
 export interface ReplyHandler {
@@ -11,7 +11,7 @@ export interface ReplyHandler {
 
 /** A call, and the handler of its own reply. */
 export interface BatchedCall extends ReplyHandler {
-  readonly call: Call;
+  readonly call: BatchableCall;
 }
 
-export type Send = (call: ScriptCall, handler: ReplyHandler) => void;
+export type SendCall = (call: ScriptCall, handler: ReplyHandler) => void;

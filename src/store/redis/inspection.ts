@@ -6,7 +6,7 @@ import { idOf, isOurs, ownerOf } from '../../core/token';
 import { refusal, strangeReply } from './replies';
 
 /** One lock. */
-export interface Seen {
+export interface InspectedKey {
   readonly state: LockState;
   /** Of the holder that ends last. */
   readonly token: string | undefined;
@@ -21,7 +21,7 @@ const kinds: Readonly<Record<string, HoldKind>> = {
 };
 
 /** Of the first keys that were asked for, in their order, one at least. @throws {LockBackendError} it is not one that the script gives. */
-export function inspectReply(reply: unknown, keys: readonly string[]): (Seen | LockBackendError)[] {
+export function inspectReply(reply: unknown, keys: readonly string[]): (InspectedKey | LockBackendError)[] {
   const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
   if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
   const [micros, last, ...locks] = reply as [number, unknown, ...unknown[]];
@@ -29,13 +29,24 @@ export function inspectReply(reply: unknown, keys: readonly string[]): (Seen | L
   return locks.map((lock, n) => {
     if (typeof lock === 'string') return refusal(new Error(lock), keys[n]!);
     if (!Array.isArray(lock) || lock.length !== 6) throw strangeReply(reply, keys);
-    return stateOf(lock as Lock, fence, micros);
+    return stateOf(lock as InspectReply, fence, micros);
   });
 }
 
-type Lock = [token: unknown, leftMs: number, waiters: number, kind: unknown, holders: unknown[], queue: unknown[]];
+type InspectReply = [
+  token: unknown,
+  leftMs: number,
+  waiters: number,
+  kind: unknown,
+  holders: unknown[],
+  queue: unknown[],
+];
 
-function stateOf([holder, leftMs, waiters, kind, held, queued]: Lock, fence: number, micros: number): Seen {
+function stateOf(
+  [holder, leftMs, waiters, kind, held, queued]: InspectReply,
+  fence: number,
+  micros: number,
+): InspectedKey {
   const token = holder === null ? undefined : String(holder);
   const mode = kinds[String(kind)]!;
   const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c

@@ -15,7 +15,7 @@ import {
 } from '../operator';
 import type { ScriptClient } from './client';
 import { withDeadline } from './deadlines';
-import { inspectReply, type Seen } from './inspection';
+import { type InspectedKey, inspectReply } from './inspection';
 import { integers, strangeReply } from './replies';
 import { scanKeys } from './scan';
 import * as scripts from './scripts/generated';
@@ -52,16 +52,16 @@ export class RedisOperator implements Operator {
   }
 
   /** The same with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
-  async see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
+  async see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedKey | LockBackendError)[]> {
     const count = this.#client.clustered ? 1 : keysInCommand;
-    const parts: Promise<(Seen | LockBackendError)[]>[] = [];
+    const parts: Promise<(InspectedKey | LockBackendError)[]>[] = [];
     for (let n = 0; n < keys.length; n += count) parts.push(this.#see(keys.slice(n, n + count), commandTimeoutMs));
     return (await Promise.all(parts)).flat();
   }
 
   /** The script stops early where the locks have very many holders and waiters, so that others do not wait for it. */
-  async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(Seen | LockBackendError)[]> {
-    const all: (Seen | LockBackendError)[] = [];
+  async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedKey | LockBackendError)[]> {
+    const all: (InspectedKey | LockBackendError)[] = [];
     while (all.length < keys.length) {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));

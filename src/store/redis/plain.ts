@@ -2,7 +2,7 @@
 // read together, the released ones are deleted together, and all fences are minted at once. What is not as usual about a call, the
 // script notices, and runs it as the script that it would be by itself.
 import { companionOf } from '../../core/keys';
-import type { BatchedCall, Send } from './handlers';
+import type { BatchedCall, SendCall } from './handlers';
 import { strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 import type { Script, ScriptCall } from './scripts/script';
@@ -27,13 +27,13 @@ interface ReleaseTerms {
   readonly yieldMs: number;
 }
 
-type Terms = AcquireTerms | RenewTerms | ReleaseTerms;
+type PlainTerms = AcquireTerms | RenewTerms | ReleaseTerms;
 
 /**
  * The acquire of one mutex by a caller that is neither queued nor polls; or the renewal, or the release, of one that is surely
  * held.
  */
-export class PlainCall<T extends Terms = Terms> implements ScriptCall {
+export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall {
   readonly key: string;
   readonly token: string;
   readonly fence: string;
@@ -157,7 +157,7 @@ export function arePlain(together: readonly BatchedCall[]): boolean {
   let release: ReleaseTerms | undefined;
   for (const { call } of together) {
     if (!(call instanceof PlainCall)) return false;
-    const terms: Terms = call.terms;
+    const terms: PlainTerms = call.terms;
     if (terms.verb === 'release') {
       release ??= terms;
       if (terms.yieldMs !== release.yieldMs) return false;
@@ -174,7 +174,11 @@ export function arePlain(together: readonly BatchedCall[]): boolean {
 }
 
 /** @param refused Called with an error for all of them; true: they were sent in another way. */
-export function sendPlain(together: readonly BatchedCall[], send: Send, refused: (error: unknown) => boolean): void {
+export function sendPlain(
+  together: readonly BatchedCall[],
+  send: SendCall,
+  refused: (error: unknown) => boolean,
+): void {
   const batch = new PlainBatch(together);
   send(batch.asScript(), {
     resolve: (reply) => batch.distribute(reply),

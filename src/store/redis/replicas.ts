@@ -9,7 +9,7 @@ import type { DedicatedClient, ScriptClient } from './client';
 import { isGrant, readValueCall } from './commands';
 import { withDeadline } from './deadlines';
 import { asUnknown, notReady } from './replies';
-import type { Call } from './scripts/script';
+import type { BatchableCall } from './scripts/script';
 import type { Transport } from './transport';
 
 export class Replicas {
@@ -39,7 +39,7 @@ export class Replicas {
   }
 
   /** The reply to the script, once so many replicas have what it wrote. @throws {LockBackendError} Too few have, or it is not known. */
-  async acquire(connection: DedicatedClient, call: Call, request: AcquireRequest): Promise<unknown> {
+  async acquire(connection: DedicatedClient, call: BatchableCall, request: AcquireRequest): Promise<unknown> {
     const { keys, minReplicas, commandTimeoutMs } = request;
     const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
     for (;;) {
@@ -90,7 +90,7 @@ export class Replicas {
 }
 
 /** Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
-function written({ script: client }: DedicatedClient, call: Call): Promise<unknown> {
+function written({ script: client }: DedicatedClient, call: BatchableCall): Promise<unknown> {
   return new Promise((resolve, reject) => {
     sendTogether([{ call, resolve, reject }], ({ script, keys, args }, handler) => {
       client.eval(script.lua, keys, args).then(handler.resolve, handler.reject); // H59e

@@ -12,7 +12,7 @@ const serverShare = 0.015;
 const scanMicros = 1;
 const inspectMicros = 5;
 
-type Send = (words: readonly string[]) => Promise<unknown>;
+type SendScan = (words: readonly string[]) => Promise<unknown>;
 
 /**
  * Keys that begin so.
@@ -20,7 +20,7 @@ type Send = (words: readonly string[]) => Promise<unknown>;
  * @param isPaced Goes on only once the server had its rest from this step, and from the inspection of what it found.
  */
 export async function* scanKeys(
-  send: Send,
+  send: SendScan,
   prefix: string,
   timeoutMs: number,
   isPaced: boolean,
@@ -47,7 +47,7 @@ export async function* scanKeys(
 }
 
 /** What commands as ours have taken so far; undefined: that may not be asked. */
-async function microsOf(send: Send, timeoutMs: number): Promise<number | undefined> {
+async function microsOf(send: SendScan, timeoutMs: number): Promise<number | undefined> {
   try {
     const text = String(await withDeadline(send(['INFO', 'commandstats']), '', timeoutMs));
     const all = [...text.matchAll(/^cmdstat_(?:scan|eval|evalsha|info):calls=\d+,usec=(\d+)/gm)];

@@ -8,10 +8,10 @@ import type { Moment } from '../contract';
 import { Batch } from './batch';
 import type { ScriptClient } from './client';
 import { PendingCall, PendingRequest } from './deadlines';
-import type { Send } from './handlers';
+import type { SendCall } from './handlers';
 import { PlainCall } from './plain';
 import { notReady } from './replies';
-import type { Call, ScriptCall } from './scripts/script';
+import type { BatchableCall, ScriptCall } from './scripts/script';
 import { Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
@@ -32,7 +32,7 @@ export class Transport {
   constructor(client: ScriptClient) {
     this.#client = client;
     this.#sender = new Sender(client);
-    const send: Send = (call, handler) => this.#sender.send(call, handler);
+    const send: SendCall = (call, handler) => this.#sender.send(call, handler);
     this.#batch = new Batch(mostInBatch, client.clustered, send, nextTick);
     this.#sharedBatch = new Batch(mostSharedInBatch, client.clustered, send, setImmediate);
   }
@@ -47,7 +47,7 @@ export class Transport {
   }
 
   /** As `send`, once the client is ready. */
-  request<T>(call: Call, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
+  request<T>(call: BatchableCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
     const ready = this.ready(keys, timeoutMs);
     if (ready === undefined) return this.send(call, keys, timeoutMs, read);
     return ready.then(() => this.send(call, keys, timeoutMs, read));
@@ -60,7 +60,7 @@ export class Transport {
    * @param keepsAlive The process stays alive for the reply.
    */
   send<T>(
-    call: Call,
+    call: BatchableCall,
     keys: Key,
     timeoutMs: number,
     read: (reply: unknown) => T | Promise<T>,

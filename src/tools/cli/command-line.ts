@@ -56,10 +56,12 @@ export interface CommandLine {
   readonly operands: readonly string[];
   /** What follows `--`; undefined: there is none. */
   readonly command: readonly string[] | undefined;
-  readonly values: Values;
+  readonly values: FlagValues;
 }
 
-type Values = { readonly [name in keyof typeof all]?: (typeof all)[name]['type'] extends 'string' ? string : boolean };
+type FlagValues = {
+  readonly [name in keyof typeof all]?: (typeof all)[name]['type'] extends 'string' ? string : boolean;
+};
 
 /** @throws {Exit} an option that there is not, or without its value. */
 export function parse(argv: readonly string[]): CommandLine {

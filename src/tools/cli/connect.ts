@@ -8,7 +8,7 @@ import { scriptClient } from '../../store/redis/clients/script-client';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 
-export interface Connection {
+export interface CliConnection {
   readonly redis: RedisLike;
   /** Where it is, without a password. */
   readonly name: string;
@@ -17,7 +17,7 @@ export interface Connection {
   close(): void;
 }
 
-type Foreign = Record<string, any>;
+type LoadedClient = Record<string, any>;
 
 const connectMs = 5000;
 const longestPauseMs = 500;
@@ -55,7 +55,7 @@ function isDecodable(text: string): boolean {
 }
 
 /** @throws {Exit} it cannot be reached, or there is no client. */
-export async function connect(line: CommandLine): Promise<Connection> {
+export async function connect(line: CommandLine): Promise<CliConnection> {
   const place = placeOf(line);
   if ('table' in place) return openTable(place.table);
   const { url } = place;
@@ -69,13 +69,13 @@ export async function connect(line: CommandLine): Promise<Connection> {
   }
 }
 
-function openTable(table: string): Connection {
+function openTable(table: string): CliConnection {
   const store = sharedMemoryStore(table);
   return { redis: store, name: `shared memory ${table}`, masters: undefined, close: () => void store.close() };
 }
 
 interface Opened {
-  readonly redis: Foreign;
+  readonly redis: LoadedClient;
   close(): void;
 }
 
@@ -90,7 +90,7 @@ async function open(url: URL): Promise<Opened> {
 }
 
 /** Beside this package, or in the project where the command is run. Of node-redis only the part that all of it is made of: it loads faster. */
-function installed(): [name: string, module: Foreign] {
+function installed(): [name: string, module: LoadedClient] {
   for (const from of [__filename, join(process.cwd(), 'package.json')]) {
     for (const name of ['redis', 'ioredis', 'iovalkey']) {
       try {
@@ -103,7 +103,7 @@ function installed(): [name: string, module: Foreign] {
   throw new Exit(exitCodes.unreachable, 'no client of Redis is installed: npm install redis (or ioredis, or iovalkey)');
 }
 
-function loaded(name: string, from: NodeJS.Require): Foreign {
+function loaded(name: string, from: NodeJS.Require): LoadedClient {
   if (name === 'redis') {
     try {
       return createRequire(from.resolve(name))('@redis/client');
@@ -116,7 +116,7 @@ function again(times: number): number {
   return Math.min(times * 50, longestPauseMs);
 }
 
-async function nodeRedis({ createClient }: Foreign, url: URL): Promise<Opened & { info(): Promise<string> }> {
+async function nodeRedis({ createClient }: LoadedClient, url: URL): Promise<Opened & { info(): Promise<string> }> {
   let isOpen = false;
   const reconnectStrategy = (times: number, cause: Error): number | Error => (isOpen ? again(times + 1) : cause);
   const redis = createClient({ url: url.href, socket: { connectTimeout: connectMs, reconnectStrategy } });
@@ -126,7 +126,7 @@ async function nodeRedis({ createClient }: Foreign, url: URL): Promise<Opened & 
   return { redis, info: () => redis.info(), close: () => endNodeRedis(redis) };
 }
 
-async function nodeRedisCluster({ createCluster }: Foreign, url: URL): Promise<Opened> {
+async function nodeRedisCluster({ createCluster }: LoadedClient, url: URL): Promise<Opened> {
   const { username, password } = url;
   const defaults = {
     username: decodeURIComponent(username) || undefined,
@@ -138,14 +138,14 @@ async function nodeRedisCluster({ createCluster }: Foreign, url: URL): Promise<O
   return { redis, close: () => endNodeRedis(redis) };
 }
 
-function endNodeRedis(redis: Foreign): void {
+function endNodeRedis(redis: LoadedClient): void {
   try {
     if (redis.destroy) redis.destroy();
     else void redis.disconnect().catch(() => {});
   } catch {} // closed already
 }
 
-async function ioredis(module: Foreign, url: URL): Promise<Opened & { info(): Promise<string> }> {
+async function ioredis(module: LoadedClient, url: URL): Promise<Opened & { info(): Promise<string> }> {
   const Redis = module.Redis ?? module.default ?? module;
   let isOpen = false;
   let cause: unknown;
@@ -166,7 +166,7 @@ async function ioredis(module: Foreign, url: URL): Promise<Opened & { info(): Pr
   return { redis, info: () => redis.info(), close: () => redis.disconnect() };
 }
 
-async function ioredisCluster(module: Foreign, url: URL): Promise<Opened> {
+async function ioredisCluster(module: LoadedClient, url: URL): Promise<Opened> {
   const Cluster = module.Cluster ?? module.default?.Cluster;
   const { hostname: host, port, protocol, username, password } = url;
   const tls = protocol === 'rediss:' ? {} : undefined;

@@ -5,7 +5,7 @@ import type { Store } from '../../store/contract';
 import { isOfRegistry } from '../../store/operator';
 import type { CommandLine } from './command-line';
 import { Exit } from './exit';
-import type { Finding, Send } from './finding';
+import type { Finding, SendWords } from './finding';
 import { checkRights } from './rights';
 import { type Session, withSession } from './session';
 import { duration, json, paint, plain, print, table } from './text';
@@ -61,7 +61,7 @@ async function examine(session: Session): Promise<Finding[]> {
   const masters = await connection.masters();
   const said: Said[] = [];
   for (const send of masters) {
-    const bounded: Send = (words) => inTime(send(words));
+    const bounded: SendWords = (words) => inTime(send(words));
     const { findings, isSilent } = await ofMaster(bounded, prefix);
     const port = masters.length > 1 && !isSilent ? (await infoOf(bounded))?.('tcp_port') : undefined;
     said.push({ findings, port });
@@ -92,7 +92,7 @@ function together(said: readonly Said[]): Finding[] {
   return [...new Map(all.map((finding) => [nameOf(finding), finding])).values()];
 }
 
-async function ofMaster(send: Send, prefix: string): Promise<{ findings: Finding[]; isSilent: boolean }> {
+async function ofMaster(send: SendWords, prefix: string): Promise<{ findings: Finding[]; isSilent: boolean }> {
   const { findings, isSilent } = await roundTrips(send);
   if (isSilent) return { findings, isSilent };
   findings.push(...(await ofServer(send)), await skew(send));
@@ -107,7 +107,7 @@ function inTime<T>(work: Promise<T>): Promise<T> {
   });
 }
 
-async function roundTrips(send: Send): Promise<{ findings: Finding[]; isSilent: boolean }> {
+async function roundTrips(send: SendWords): Promise<{ findings: Finding[]; isSilent: boolean }> {
   const times: number[] = [];
   try {
     for (let n = 0; n < pings; n += 1) {
@@ -126,7 +126,7 @@ async function roundTrips(send: Send): Promise<{ findings: Finding[]; isSilent: 
   return { findings: [finding], isSilent: false };
 }
 
-async function ofServer(send: Send): Promise<Finding[]> {
+async function ofServer(send: SendWords): Promise<Finding[]> {
   const info = await infoOf(send);
   if (info === undefined)
     return [ok('version', 'INFO is not permitted: version, persistence and replicas are not known')];
@@ -135,7 +135,7 @@ async function ofServer(send: Send): Promise<Finding[]> {
 
 type Info = (name: string) => string | undefined;
 
-async function infoOf(send: Send): Promise<Info | undefined> {
+async function infoOf(send: SendWords): Promise<Info | undefined> {
   try {
     const text = String(await send(['INFO']));
     return (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(text)?.[1];
@@ -151,7 +151,7 @@ function version(info: Info): Finding {
   return isNew ? ok('version', text) : fail('version', `${text} is too old: Redis 6.2 or later, or Valkey`);
 }
 
-async function eviction(send: Send, info: Info): Promise<Finding> {
+async function eviction(send: SendWords, info: Info): Promise<Finding> {
   const policy =
     info('maxmemory_policy') ??
     String(((await send(['CONFIG', 'GET', 'maxmemory-policy']).catch(() => [])) as string[])[1] ?? '');
@@ -176,7 +176,7 @@ function replicas(info: Info): Finding {
   );
 }
 
-async function cluster(send: Send, info: Info): Promise<Finding> {
+async function cluster(send: SendWords, info: Info): Promise<Finding> {
   if (info('cluster_enabled') !== '1') return ok('cluster slots', 'not a cluster');
   const text = String(await send(['CLUSTER', 'INFO']).catch(() => ''));
   if (text === '') return ok('cluster slots', 'CLUSTER INFO is not permitted');
@@ -185,7 +185,7 @@ async function cluster(send: Send, info: Info): Promise<Finding> {
   return fail('cluster slots', `${count} of 16384 are served: redis-cli --cluster check`);
 }
 
-async function skew(send: Send): Promise<Finding> {
+async function skew(send: SendWords): Promise<Finding> {
   try {
     const before = Date.now();
     const [seconds, micros] = (await send(['TIME'])) as [unknown, unknown];
@@ -200,7 +200,7 @@ async function skew(send: Send): Promise<Finding> {
 }
 
 /** Keys under the prefix that are no locks: a lock with such a key fails. Without a prefix they are simply others' keys. */
-async function foreignTypes(send: Send, prefix: string): Promise<Finding[]> {
+async function foreignTypes(send: SendWords, prefix: string): Promise<Finding[]> {
   if (prefix === '') return [ok('foreign types', 'not checked without --prefix')];
   const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
   const endMs = performance.now() + searchMs;

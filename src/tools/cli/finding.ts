@@ -1,6 +1,6 @@
 // What doctor finds, and how it sends its requests.
 
-export type Send = (words: readonly string[]) => Promise<unknown>;
+export type SendWords = (words: readonly string[]) => Promise<unknown>;
 
 export interface Finding {
   readonly check: string;

@@ -1,7 +1,7 @@
 // The rights of docs/operations.md, each tried without being used: by ACL DRYRUN, or by a script where that is not permitted.
 import { companionOf, fenceKey } from '../../core/keys';
 import { isOfRegistry, processesKey, processKey } from '../../store/operator';
-import type { Finding, Send } from './finding';
+import type { Finding, SendWords } from './finding';
 
 interface Right {
   readonly command: readonly string[];
@@ -48,7 +48,7 @@ function rightsFor(prefix: string): Right[] {
 }
 
 /** Since 7.0; before that nothing can be said. */
-export async function checkRights(send: Send, prefix: string): Promise<Finding[]> {
+export async function checkRights(send: SendWords, prefix: string): Promise<Finding[]> {
   const isPermitted = await probe(send);
   if (isPermitted === undefined)
     return [{ check: 'rights', status: 'ok', remedy: 'Redis before 7.0 does not tell them' }];
@@ -75,7 +75,7 @@ function patternOf(command: readonly string[], prefix: string): string[] {
 
 type Probe = (command: readonly string[]) => Promise<boolean>;
 
-async function probe(send: Send): Promise<Probe | undefined> {
+async function probe(send: SendWords): Promise<Probe | undefined> {
   try {
     const user = String(await send(['ACL', 'WHOAMI']));
     await send(['ACL', 'DRYRUN', user, 'PING']);
@@ -86,7 +86,7 @@ async function probe(send: Send): Promise<Probe | undefined> {
 }
 
 /** What a user may ask about itself without a right to ACL. */
-async function byScript(send: Send): Promise<Probe | undefined> {
+async function byScript(send: SendWords): Promise<Probe | undefined> {
   const script = 'return redis.acl_check_cmd and (redis.acl_check_cmd(unpack(ARGV)) and 1 or 0) or -1';
   const ask = (command: readonly string[]): Promise<unknown> => send(['EVAL', script, '0', ...command]);
   const isKnown = await ask(['PING']).catch(() => 0);

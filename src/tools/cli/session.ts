@@ -5,12 +5,12 @@ import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { redisExpLock, type WithLock } from '../../with-lock';
 import type { CommandLine } from './command-line';
-import { type Connection, connect } from './connect';
+import { type CliConnection, connect } from './connect';
 
 const closeMs = 1500;
 
 export interface Session {
-  readonly connection: Connection;
+  readonly connection: CliConnection;
   readonly store: Store;
   readonly withLock: WithLock;
   readonly options: Options & { readonly redis: NonNullable<Options['redis']> };

@@ -15,7 +15,7 @@ import { label, type Session, within, withSession } from './session';
 import { Signals } from './signals';
 import { duration, note } from './text';
 
-interface Terms {
+interface CommandTerms {
   readonly command: readonly string[];
   readonly ttlMs: number;
   readonly killAfterMs: number;
@@ -27,7 +27,7 @@ const defaultKillAfterMs = 5000;
 /** A key that is held as another kind of lock is tried again after this. */
 const otherKindMs = 100;
 
-function termsOf(line: CommandLine): Terms {
+function termsOf(line: CommandLine): CommandTerms {
   const ttlMs = msOf(line, 'ttl') ?? defaultTtlMs;
   if (ttlMs < 100) throw usage('--ttl: at least 100ms');
   const killAfterMs = msOf(line, 'kill-after') ?? defaultKillAfterMs;
@@ -38,12 +38,12 @@ function termsOf(line: CommandLine): Terms {
   return { command: line.command!, ttlMs, killAfterMs, foreground: line.values.foreground === true };
 }
 
-function optionsOf({ ttlMs }: Terms): Options {
+function optionsOf({ ttlMs }: CommandTerms): Options {
   return { lifetime: ttlMs, autoExtend: true, register: true, owner: label() };
 }
 
 function execute(
-  terms: Terms,
+  terms: CommandTerms,
   signals: Signals,
   key: Key,
   fence: number,
@@ -107,9 +107,9 @@ function stopIfSignalled({ wait }: Signals): void {
   if (wait.aborted) throw wait.reason;
 }
 
-type Kind = 'exclusive' | 'write' | 'read' | readonly [wanted: number, most: number];
+type CommandLockKind = 'exclusive' | 'write' | 'read' | readonly [wanted: number, most: number];
 
-function kindOf(line: CommandLine): Kind {
+function kindOf(line: CommandLine): CommandLockKind {
   const permits = permitsOf(line);
   const isShared = line.values.shared === true;
   if (permits !== undefined && isShared) throw usage('run: --shared and --permits are two kinds of locks');
@@ -120,14 +120,14 @@ function kindOf(line: CommandLine): Kind {
 
 interface Acquiring {
   readonly session: Session;
-  readonly kind: Kind;
+  readonly kind: CommandLockKind;
   readonly keys: readonly string[];
   readonly timeout: number;
   readonly signal: AbortSignal;
   readonly line: CommandLine;
 }
 
-interface Held {
+interface CommandLock {
   readonly lease: Lease;
   close(options: CloseOptions): Promise<void>;
 }
@@ -136,7 +136,7 @@ interface Held {
  * The lock. A key is a mutex, until it is requested with `--shared`: a key that is held as the other kind is busy, and a command that
  * wants it for itself waits as a writer among readers.
  */
-async function acquire(acquiring: Acquiring): Promise<Held> {
+async function acquire(acquiring: Acquiring): Promise<CommandLock> {
   const { session, keys, timeout, signal, line } = acquiring;
   const endMs = performance.now() + timeout;
   if (line.values.verbose) await tellHolder(session, keys);
@@ -158,7 +158,12 @@ async function acquire(acquiring: Acquiring): Promise<Held> {
   }
 }
 
-async function acquireAs(kind: Kind, session: Session, keys: readonly string[], wait: Options): Promise<Held> {
+async function acquireAs(
+  kind: CommandLockKind,
+  session: Session,
+  keys: readonly string[],
+  wait: Options,
+): Promise<CommandLock> {
   const [key] = keys as [string];
   if (kind === 'exclusive') {
     const lease = await session.withLock.promise(keys.length === 1 ? key : keys, wait);
@@ -174,7 +179,7 @@ async function acquireAs(kind: Kind, session: Session, keys: readonly string[], 
   return orClosed(semaphore, semaphore.acquire(wanted, wait));
 }
 
-async function orClosed(lock: RWLock | Semaphore, acquiring: Promise<Lease>): Promise<Held> {
+async function orClosed(lock: RWLock | Semaphore, acquiring: Promise<Lease>): Promise<CommandLock> {
   try {
     return { lease: await acquiring, close: (options) => lock.close(options) };
   } catch (error) {

@@ -8,7 +8,7 @@ import type { Seat, Sink, Watch } from './watch';
 /** The three paths below the mount. */
 export type Route = '' | 'events' | 'free';
 
-export interface Answer {
+export interface PageResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
@@ -57,7 +57,7 @@ export function routeOf(path: string, isExact: boolean): Route | undefined {
 }
 
 /** Never rejects. */
-export async function answer(route: Route, request: Incoming, desk: Desk): Promise<Answer> {
+export async function answer(route: Route, request: Incoming, desk: Desk): Promise<PageResponse> {
   if (!(await isAllowed(request, desk.authorize))) return plain(403);
   if (route === 'free') return free(request, desk);
   const isGet = request.method === 'GET' || (request.method === 'HEAD' && route === '');
@@ -67,14 +67,14 @@ export async function answer(route: Route, request: Incoming, desk: Desk): Promi
   return events(desk.watch);
 }
 
-function events(watch: Watch): Answer {
+function events(watch: Watch): PageResponse {
   if (watch.isFull) return plain(503, { 'retry-after': '10' });
   // Nginx would keep events back.
   const headers = { ...always, 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' };
   return { status: 200, headers, stream: (sink) => watch.join(sink) };
 }
 
-async function free(request: Incoming, { source, watch, actions }: Desk): Promise<Answer> {
+async function free(request: Incoming, { source, watch, actions }: Desk): Promise<PageResponse> {
   if (!actions) return plain(404);
   if (request.method !== 'POST') return plain(405, { allow: 'POST' });
   if (!isSameOrigin(request)) return plain(403); // H88d
@@ -113,7 +113,7 @@ const words: Readonly<Record<number, string>> = {
 };
 
 /** A status and no detail. */
-export function plain(status: number, headers: Readonly<Record<string, string>> = {}): Answer {
+export function plain(status: number, headers: Readonly<Record<string, string>> = {}): PageResponse {
   return {
     status,
     headers: { ...always, ...headers, 'content-type': 'text/plain; charset=utf-8' },
@@ -121,6 +121,6 @@ export function plain(status: number, headers: Readonly<Record<string, string>> 
   };
 }
 
-function json(status: number, body: object): Answer {
+function json(status: number, body: object): PageResponse {
   return { status, headers: { ...always, 'content-type': 'application/json' }, body: JSON.stringify(body) };
 }

@@ -1,6 +1,6 @@
 // What was seen becomes rows: with times of the clock instead of ms that are left, so that a row is the same as long as nothing
 // happened to its lock; with badges; and with what only shows over time: since when, how long a lease is, what was lost.
-import type { Seen, SeenHolder, SeenLock, SeenWaiter } from './source';
+import type { PageSnapshot, SeenHolder, SeenLock, SeenWaiter } from './source';
 
 /** What is wrong with a lock, the worst first. */
 export type Badge = 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
@@ -26,7 +26,7 @@ export interface RowWaiter {
   readonly since: number;
 }
 
-export interface Row {
+export interface PageRow {
   readonly key: string;
   readonly kind: string;
   /** The first ones; `more` says how many others there are. */
@@ -57,8 +57,8 @@ interface Judged {
   readonly badges: readonly Badge[];
 }
 
-interface Entry {
-  readonly row: Row;
+interface LedgerEntry {
+  readonly row: PageRow;
   readonly text: string;
 }
 
@@ -76,7 +76,7 @@ const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600
 const worst: readonly Badge[] = ['queue stuck', 'holder silent', 'no end', 'foreign'];
 
 export class Ledger {
-  #entries = new Map<string, Entry>();
+  #entries = new Map<string, LedgerEntry>();
   /** Since when locks are free while somebody waits. */
   #idle = new Map<string, number>();
   /** By key and holder, when it was lost. */
@@ -89,7 +89,7 @@ export class Ledger {
    * @param isFirst What was there before is not known.
    * @returns the rows that are new or another, and the keys that are gone.
    */
-  update(seen: Seen, nowMs: number, isFirst: boolean): { rows: Row[]; gone: string[]; isNews: boolean } {
+  update(seen: PageSnapshot, nowMs: number, isFirst: boolean): { rows: PageRow[]; gone: string[]; isNews: boolean } {
     const { locks, losses, coverage } = seen;
     const before = this.#entries;
     this.#idle = new Map(locks.filter(isIdle).map(({ key }) => [key, this.#idle.get(key) ?? nowMs]));
@@ -111,7 +111,7 @@ export class Ledger {
     return judged.length <= mostRows ? judged : judged.sort(byTrouble).slice(0, mostRows);
   }
 
-  rows(): Row[] {
+  rows(): PageRow[] {
     return [...this.#entries.values()].map(({ row }) => row);
   }
 
@@ -133,7 +133,7 @@ export class Ledger {
   }
 
   /** A silent holder, when its lease is over, can tell nobody. */
-  #noticeLosses(old: Row, nowMs: number): void {
+  #noticeLosses(old: PageRow, nowMs: number): void {
     if (!old.badges.includes('holder silent')) return;
     const still = new Set(this.#entries.get(old.key)?.row.holders.map(({ id }) => id));
     for (const { id } of old.holders) if (!still.has(id)) this.lost(old.key, id, nowMs);
@@ -162,10 +162,15 @@ function longestHold({ holders }: SeenLock): number {
   return Math.max(0, ...holders.map(({ heldMs = 0 }) => heldMs));
 }
 
-function entryOf({ lock, badges }: Judged, before: Entry | undefined, nowMs: number, isFirst: boolean): Entry {
+function entryOf(
+  { lock, badges }: Judged,
+  before: LedgerEntry | undefined,
+  nowMs: number,
+  isFirst: boolean,
+): LedgerEntry {
   const old = before?.row;
   const holders = lock.holders.slice(0, mostHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
-  const row: Row = {
+  const row: PageRow = {
     key: lock.key,
     kind: lock.kind,
     holders: holders.sort((a, b) => a.since - b.since),
@@ -177,7 +182,7 @@ function entryOf({ lock, badges }: Judged, before: Entry | undefined, nowMs: num
   return { row, text: JSON.stringify(row) };
 }
 
-function holderOf(holder: SeenHolder, old: Row | undefined, nowMs: number, isFirst: boolean): RowHolder {
+function holderOf(holder: SeenHolder, old: PageRow | undefined, nowMs: number, isFirst: boolean): RowHolder {
   const { id, owner, kind, permits, remaining } = holder;
   const same = old?.holders.find((each) => each.id === id);
   const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(nowMs + remaining);
@@ -196,7 +201,7 @@ function leaseOf(remainingMs: number): number {
   return usualMs.find((ms) => ms >= remainingMs) ?? Math.ceil(remainingMs / hourMs) * hourMs;
 }
 
-function waiterOf({ owner, kind, waitingMs }: SeenWaiter, old: Row | undefined, nowMs: number): RowWaiter {
+function waiterOf({ owner, kind, waitingMs }: SeenWaiter, old: PageRow | undefined, nowMs: number): RowWaiter {
   const since = Math.round(nowMs - waitingMs);
   const same = old?.queue.find((each) => each.owner === owner && each.kind === kind && isSame(each.since, since));
   return same ?? { owner, kind, since };

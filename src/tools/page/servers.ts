@@ -1,7 +1,7 @@
 // The two kinds of servers that the page is mounted in: those that hand over a request and a response of Node, and those that
 // hand over a Request and take a Response.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type Answer, answer, type Desk, plain, routeOf } from './answers';
+import { answer, type Desk, type PageResponse, plain, routeOf } from './answers';
 import { type Incoming, isNear } from './checks';
 import type { Seat } from './watch';
 
@@ -69,7 +69,7 @@ async function read(chunks: AsyncIterable<Uint8Array>, most: number): Promise<st
   return Buffer.concat(parts).toString('utf8');
 }
 
-function send({ status, headers, body, stream }: Answer, req: IncomingMessage, res: ServerResponse): void {
+function send({ status, headers, body, stream }: PageResponse, req: IncomingMessage, res: ServerResponse): void {
   if (res.destroyed) return;
   // HTTP/2 knows no such header.
   const { connection, ...others } = headers;
@@ -123,7 +123,7 @@ async function* chunksOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8
   }
 }
 
-function streamOf(stream: NonNullable<Answer['stream']>, signal: AbortSignal): ReadableStream<Uint8Array> {
+function streamOf(stream: NonNullable<PageResponse['stream']>, signal: AbortSignal): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   let seat: Seat;
   return new ReadableStream<Uint8Array>({

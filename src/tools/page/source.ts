@@ -46,7 +46,7 @@ export interface SeenLock {
 }
 
 /** What was found, and where it was looked for. */
-export interface Seen {
+export interface PageSnapshot {
   readonly locks: readonly SeenLock[];
   /** Locks that holders lost in the last hour, as far as their processes still tell. */
   readonly losses: readonly Loss[];
@@ -58,7 +58,7 @@ export interface Source {
   /** Somebody looks: `onNews` is called when something may have changed. The function that it returns ends that. */
   look(onNews: () => void): () => void;
   /** Rejects with a LockBackendError. */
-  read(): Promise<Seen>;
+  read(): Promise<PageSnapshot>;
   /** How long to wait before the next read, without news and with it. */
   pauseMs(isNews: boolean): number;
   /**
@@ -136,7 +136,7 @@ class StoreSource implements Source {
     return undefined;
   }
 
-  async read(): Promise<Seen> {
+  async read(): Promise<PageSnapshot> {
     this.#budget.begin(this.#isFirst);
     const [{ locks, processes }] = await Promise.all([this.#registered(), this.#findOthers()]);
     if (!this.#operator.isLocal) await this.#inspectOthers(locks);

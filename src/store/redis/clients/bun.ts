@@ -1,14 +1,14 @@
 // The client that Bun brings, RedisClient. It connects with its first command, and again by itself; all that it shows is whether it is
 // connected.
 import type { Readiness, ScriptClient } from '../client';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
-export function isBun(client: unknown): client is Foreign {
+export function isBun(client: unknown): client is ForeignClient {
   return hasMethods(client, 'send');
 }
 
-export function bun(client: Foreign): ScriptClient {
+export function bun(client: ForeignClient): ScriptClient {
   const run = (name: string, ...words: string[]): Promise<unknown> => client.send(name, words);
   return {
     keyPrefix: '',
@@ -35,7 +35,7 @@ export function bun(client: Foreign): ScriptClient {
 }
 
 /** Its owner need not connect it: so we do, once, as his first command would. One that he closed looks as one that reconnects. */
-function readinessOf(client: Foreign): () => Readiness {
+function readinessOf(client: ForeignClient): () => Readiness {
   let isStarted = false;
   return () => {
     if (client.connected !== false) isStarted = true;
@@ -48,7 +48,7 @@ function readinessOf(client: Foreign): () => Readiness {
 }
 
 /** It connects again by itself, and does not subscribe again: a second connection is the end of the first. */
-function subscriberOn(client: Foreign): OpenSubscriber {
+function subscriberOn(client: ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
     const connection = await client.duplicate();
     await connection.connect();

@@ -1,16 +1,16 @@
 // Valkey GLIDE, standalone and cluster. It routes a script by its keys, has no connection of its own to give, and words
 // errors in its own way. Commands are sent as they are: its class Script would have to be imported.
 import type { ScriptClient } from '../client';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 
 /** Its `Decoder.String`: text, whatever the client is configured to return. */
 const asText = { decoder: 1 };
 
-export function isGlide(client: unknown): client is Foreign {
+export function isGlide(client: unknown): client is ForeignClient {
   return hasMethods(client, 'customCommand', 'invokeScript');
 }
 
-export function glide(client: Foreign): ScriptClient {
+export function glide(client: ForeignClient): ScriptClient {
   const clustered = hasMethods(client, 'pubsubShardChannels');
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> =>
     client.customCommand([name, script, String(keys.length), ...keys, ...args], asText).catch(inRedisWords);

@@ -1,15 +1,15 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
 import { slotOf } from '../../../core/keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
-import { countOf, type Foreign, hasMethods, policyIn } from './shape';
+import { countOf, type ForeignClient, hasMethods, policyIn } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
 /** A pipeline has the same methods, and no state. */
-export function isIORedis(client: unknown): client is Foreign {
-  return hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof (client as Foreign).status === 'string';
+export function isIORedis(client: unknown): client is ForeignClient {
+  return hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof (client as ForeignClient).status === 'string';
 }
 
-export function ioredis(client: Foreign): ScriptClient {
+export function ioredis(client: ForeignClient): ScriptClient {
   const commands = plain(client);
   const clustered = client.isCluster === true;
   const { stringNumbers = client.options.redisOptions?.stringNumbers } = client.options;
@@ -28,7 +28,9 @@ export function ioredis(client: Foreign): ScriptClient {
       return String(await (clustered ? anyNode(client) : commands).info('server'));
     },
     async masters() {
-      const nodes: Foreign[] = clustered ? client.nodes('master').map((node: Foreign) => plain(node)) : [commands];
+      const nodes: ForeignClient[] = clustered
+        ? client.nodes('master').map((node: ForeignClient) => plain(node))
+        : [commands];
       return nodes.map((node) => (words) => node.call(...words));
     },
     generation: clustered ? undefined : countOf(client, 'ready'),
@@ -37,7 +39,9 @@ export function ioredis(client: Foreign): ScriptClient {
     dedicate(key) {
       if (!clustered) return dedicated(client);
       const name = nodeOf(client, key);
-      const node = client.nodes('master').find(({ options }: Foreign) => `${options.host}:${options.port}` === name);
+      const node = client
+        .nodes('master')
+        .find(({ options }: ForeignClient) => `${options.host}:${options.port}` === name);
       return dedicated(node ?? anyNode(client));
     },
     subscribe: subscribeOver(
@@ -52,7 +56,7 @@ export function ioredis(client: Foreign): ScriptClient {
  * the braces, and without its own pipelining, which would put our calls behind those of a later tick. ioredis reads both from
  * the object that a command is called on; everything else, sending included, stays with the client itself.
  */
-function plain(client: Foreign, sends: (command: object) => void = () => {}): Foreign {
+function plain(client: ForeignClient, sends: (command: object) => void = () => {}): ForeignClient {
   const options = Object.create(client.options, { keyPrefix: { value: '' }, enableAutoPipelining: { value: false } });
   return Object.create(client, {
     options: { value: options },
@@ -69,7 +73,7 @@ function plain(client: Foreign, sends: (command: object) => void = () => {}): Fo
  * Sends scripts, whose arguments are all text. The client's own methods flatten and check the arguments of any command: a quarter of
  * what two `EVALSHA` take, and more of a batch. The first command that they make shows what it is made of.
  */
-function sender(client: Foreign): (name: 'eval' | 'evalsha', args: string[]) => Promise<unknown> {
+function sender(client: ForeignClient): (name: 'eval' | 'evalsha', args: string[]) => Promise<unknown> {
   let Command: any;
   const commands = plain(client, (command) => {
     Command = command.constructor;
@@ -99,14 +103,14 @@ function readinessOf(status: string): Readiness {
   return status === 'wait' || status === 'end' || status === 'disconnecting' ? 'closed' : 'soon';
 }
 
-function nodeOf(cluster: Foreign, key: string): string {
+function nodeOf(cluster: ForeignClient, key: string): string {
   return cluster.slots[slotOf(key)]?.[0] ?? '';
 }
 
 /** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
-function anyNode(cluster: Foreign): Foreign {
+function anyNode(cluster: ForeignClient): ForeignClient {
   const nodes = cluster.nodes('master');
-  const ready = nodes.filter(({ status }: Foreign) => status === 'ready');
+  const ready = nodes.filter(({ status }: ForeignClient) => status === 'ready');
   const some = ready.length > 0 ? ready : nodes;
   return some[Math.floor(Math.random() * some.length)];
 }
@@ -124,7 +128,7 @@ const ownOptions = {
   autoResendUnfulfilledCommands: false,
 };
 
-function dedicated(client: Foreign): DedicatedClient {
+function dedicated(client: ForeignClient): DedicatedClient {
   const retryStrategy = (times: number): number | null =>
     readinessOf(client.status) === 'closed' ? null : Math.min(times * 50, 500);
   // The database may have been selected since the client was made.
@@ -149,7 +153,7 @@ function dedicated(client: Foreign): DedicatedClient {
   };
 }
 
-function subscriberOn(client: Foreign, node: () => Foreign): OpenSubscriber {
+function subscriberOn(client: ForeignClient, node: () => ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
     // Each try of a sentinel's client leaves timers of two seconds behind.
     if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
@@ -172,7 +176,7 @@ function subscriberOn(client: Foreign, node: () => Foreign): OpenSubscriber {
 }
 
 /** At once: ioredis waits two seconds for a server that stands still, or for the end of what has ended, and keeps the process alive. */
-function end(connection: Foreign): void {
+function end(connection: ForeignClient): void {
   if (connection.status === 'end') return;
   connection.disconnect();
   connection.stream?.destroy();

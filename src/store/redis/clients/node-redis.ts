@@ -2,25 +2,25 @@
 
 import { slotOf } from '../../../core/keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
-import { countOf, type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { countOf, type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 import { type OpenSubscriber, type Subscriber, subscribeOver } from './subscriptions';
 
 /** A client has a state; the objects of multi() and legacy() have the same methods, and none. */
-export function isNodeRedis(client: unknown): client is Foreign {
+export function isNodeRedis(client: unknown): client is ForeignClient {
   if (!hasMethods(client, 'evalSha', 'eval')) return false;
-  const { isReady, isOpen } = client as Foreign;
+  const { isReady, isOpen } = client as ForeignClient;
   return typeof isReady === 'boolean' || typeof isOpen === 'boolean';
 }
 
-type Kind = 'client' | 'cluster' | 'sentinel' | 'pool';
+type NodeRedisKind = 'client' | 'cluster' | 'sentinel' | 'pool';
 
-function kindOf(client: Foreign): Kind {
+function kindOf(client: ForeignClient): NodeRedisKind {
   if (hasMethods(client, 'nodeClient')) return 'cluster';
   if (hasMethods(client, 'getMasterNode')) return 'sentinel';
   return typeof client.totalClients === 'number' ? 'pool' : 'client';
 }
 
-export function nodeRedis(client: Foreign): ScriptClient {
+export function nodeRedis(client: ForeignClient): ScriptClient {
   const kind = kindOf(client);
   const commands = plain(client);
   const keyPrefix: string = client._keyPrefix ?? client.options?.keyPrefix ?? '';
@@ -59,21 +59,23 @@ export function nodeRedis(client: Foreign): ScriptClient {
  * command costs a lot), and a mapping of types must not change our replies. 4 has no such options, but a legacy mode
  * whose methods take callbacks.
  */
-function plain(client: Foreign): Foreign {
+function plain(client: ForeignClient): ForeignClient {
   if (client.options?.legacyMode) return client.v4;
   return client.withCommandOptions?.(ourOptions) ?? client;
 }
 
 async function mastersOf(
-  client: Foreign,
-  commands: Foreign,
-  kind: Kind,
+  client: ForeignClient,
+  commands: ForeignClient,
+  kind: NodeRedisKind,
 ): Promise<((words: readonly string[]) => Promise<unknown>)[]> {
   if (kind === 'pool')
-    return [(words) => client.execute((each: Foreign) => plain(each).sendCommand(words, ourOptions))];
+    return [(words) => client.execute((each: ForeignClient) => plain(each).sendCommand(words, ourOptions))];
   if (kind === 'sentinel') return [(words) => commands.sendCommand(false, words, ourOptions)];
   if (kind === 'client') return [(words) => commands.sendCommand(words, ourOptions)];
-  const nodes: Foreign[] = await Promise.all(client.masters.map((master: Foreign) => client.nodeClient(master)));
+  const nodes: ForeignClient[] = await Promise.all(
+    client.masters.map((master: ForeignClient) => client.nodeClient(master)),
+  );
   return nodes.map((node) => (words) => plain(node).sendCommand(words, ourOptions));
 }
 
@@ -83,10 +85,10 @@ const ourOptions = { timeout: undefined, typeMapping: undefined };
 type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 
 /** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a quarter less CPU for a sequential pair, none for a batched one. */
-function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
+function scripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind): Scripts {
   const raw = rawScripts(client, commands, kind);
   const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode; // S23
-  const named = (): Foreign | undefined => {
+  const named = (): ForeignClient | undefined => {
     if (isNamed) return commands;
     return client.evalSha === Object.getPrototypeOf(client).evalSha ? undefined : client;
   };
@@ -100,7 +102,7 @@ function scripts(client: Foreign, commands: Foreign, kind: Kind): Scripts {
  * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
  * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
  */
-function rawScripts(client: Foreign, commands: Foreign, kind: Kind, relocate?: Relocate): Scripts {
+function rawScripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind, relocate?: Relocate): Scripts {
   const isServed = relocate && servedCheck(client, relocate);
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
@@ -124,7 +126,7 @@ const relocatePauseMs = 100;
  * dead one never does; 6 checks after some seconds. So nothing is left to the offline queue of a dead node, and any node is asked
  * for the key: the client goes from one to the next, and reads the slot map again, until one has it.
  */
-function servedCheck(client: Foreign, relocate: Relocate): (key: string) => boolean {
+function servedCheck(client: ForeignClient, relocate: Relocate): (key: string) => boolean {
   return (key) => {
     if (masterOf(client, key)?.client?.isReady !== false) return true;
     relocate(key);
@@ -135,7 +137,7 @@ function servedCheck(client: Foreign, relocate: Relocate): (key: string) => bool
 type Relocate = (key: string) => void;
 
 /** Asks any node for the key: one that does not have it redirects, and the client reads the slot map again. One command is enough for many keys. */
-function relocator(commands: Foreign): Relocate {
+function relocator(commands: ForeignClient): Relocate {
   let againMs = 0;
   return (key) => {
     if (performance.now() < againMs) return;
@@ -145,17 +147,17 @@ function relocator(commands: Foreign): Relocate {
 }
 
 /** Of sentinels the master, which is another one after a failover. */
-function nodeOf(client: Foreign, kind: Kind, key: string): string {
+function nodeOf(client: ForeignClient, kind: NodeRedisKind, key: string): string {
   if (kind === 'cluster') return masterOf(client, key)?.address ?? '';
   const master = kind === 'sentinel' && client.getMasterNode();
   return master ? `${master.host}:${master.port}` : '';
 }
 
-function masterOf(cluster: Foreign, key: string): Foreign | undefined {
+function masterOf(cluster: ForeignClient, key: string): ForeignClient | undefined {
   return cluster.slots[slotOf(key)]?.master;
 }
 
-function readinessOf(client: Foreign, kind: Kind): () => Readiness {
+function readinessOf(client: ForeignClient, kind: NodeRedisKind): () => Readiness {
   const isReady = (): boolean => {
     if (kind === 'pool') return client.isOpen && !client.isClosing;
     // A cluster of 4 or 5 is open while it is still asking for the slots, and would fail on them.
@@ -169,7 +171,7 @@ function readinessOf(client: Foreign, kind: Kind): () => Readiness {
 }
 
 /** A connection of our own. Without a listener of ours a dropped socket of it would crash the process. */
-function duplicateOf(client: Foreign, options?: object): Foreign {
+function duplicateOf(client: ForeignClient, options?: object): ForeignClient {
   const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
   // Nothing of ours is cached, and the end of our connection would clear a cache that it shared.
   const connection = client.duplicate({ clientSideCache: undefined, ...legacy, ...options });
@@ -178,7 +180,7 @@ function duplicateOf(client: Foreign, options?: object): Foreign {
 }
 
 /** `destroy` is new in 5; 4 calls it `disconnect`, whose promise may reject. Either may throw when it is closed already. */
-function destroy(connection: Foreign): void {
+function destroy(connection: ForeignClient): void {
   try {
     if (typeof connection.destroy === 'function') connection.destroy();
     else connection.disconnect().catch(() => {});
@@ -187,7 +189,7 @@ function destroy(connection: Foreign): void {
   }
 }
 
-function dedicated(client: Foreign): DedicatedClient {
+function dedicated(client: ForeignClient): DedicatedClient {
   const connection = duplicateOf(client);
   const commands = plain(connection);
   let generation = 0;
@@ -211,10 +213,10 @@ function dedicated(client: Foreign): DedicatedClient {
 }
 
 /** The client of sentinels sends over connections of its own: that to the present master is duplicated. */
-function dedicatedToMaster(sentinel: Foreign): DedicatedClient {
+function dedicatedToMaster(sentinel: ForeignClient): DedicatedClient {
   let made: DedicatedClient | undefined;
   let isClosed = false;
-  const opened = sentinel._execute(false, async (master: Foreign) => {
+  const opened = sentinel._execute(false, async (master: ForeignClient) => {
     made = dedicated(master);
     if (isClosed) made.close();
   });
@@ -233,14 +235,14 @@ function dedicatedToMaster(sentinel: Foreign): DedicatedClient {
 }
 
 /** A duplicate begins in the database of the options; another one may have been selected since. */
-async function openLike(client: Foreign, connection: Foreign): Promise<void> {
+async function openLike(client: ForeignClient, connection: ForeignClient): Promise<void> {
   await connection.connect();
   const database = await databaseOf(client);
   if (database !== (client.options?.database ?? 0)) await connection.select(database);
 }
 
 /** That of the options where CLIENT INFO is not permitted. */
-async function databaseOf(client: Foreign): Promise<number> {
+async function databaseOf(client: ForeignClient): Promise<number> {
   try {
     return (await plain(client).clientInfo()).db;
   } catch {
@@ -248,7 +250,7 @@ async function databaseOf(client: Foreign): Promise<number> {
   }
 }
 
-function subscriberOf(client: Foreign, kind: Kind): OpenSubscriber | undefined {
+function subscriberOf(client: ForeignClient, kind: NodeRedisKind): OpenSubscriber | undefined {
   if (kind === 'sentinel') return sentinelSubscriber(client);
   if (kind === 'cluster') return subscriberOn(() => client.nodeClient(anyOf(client.masters)));
   return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? subscriberOn(() => client) : undefined;
@@ -259,7 +261,7 @@ function anyOf<T>(nodes: readonly T[]): T {
   return nodes[Math.floor(Math.random() * nodes.length)]!;
 }
 
-function subscriberOn(node: () => Foreign | Promise<Foreign>): OpenSubscriber {
+function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenSubscriber {
   return async (onMessage, onEnd) => {
     const client = await node();
     const connection = duplicateOf(client, { socket: { ...client.options?.socket, reconnectStrategy: false } });
@@ -280,7 +282,7 @@ function subscriberOn(node: () => Foreign | Promise<Foreign>): OpenSubscriber {
  * A sentinel client's own subscriber, which it moves along with the master; it reports only that there was an error.
  * A new subscription is confirmed once that connection is up again.
  */
-function sentinelSubscriber(sentinel: Foreign): OpenSubscriber {
+function sentinelSubscriber(sentinel: ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd): Promise<Subscriber> => {
     const listeners = new Map<string, (message: string) => void>();
     const unsubscribe = (channel: string): Promise<unknown> => sentinel.unsubscribe(channel, listeners.get(channel));

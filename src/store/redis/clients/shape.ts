@@ -2,7 +2,7 @@
 import { optionError } from '../../../core/errors';
 
 /** A client of another package, which is not there at compile time. */
-export type Foreign = Record<string, any>;
+export type ForeignClient = Record<string, any>;
 
 /** A value whose properties throw has none. */
 export function hasMethods(value: unknown, ...names: string[]): boolean {
@@ -29,7 +29,7 @@ export function policyIn(answer: any): string {
 }
 
 /** How often the client has emitted an event since the first call; undefined where it emits none. */
-export function countOf(client: Foreign, event: string): (() => number) | undefined {
+export function countOf(client: ForeignClient, event: string): (() => number) | undefined {
   if (!hasMethods(client, 'on')) return undefined;
   let count: number | undefined;
   return () => {

@@ -42,7 +42,7 @@ class Subscriptions {
   readonly #open: OpenSubscriber;
   readonly #isClosed: () => boolean;
   readonly #listeners = new Map<string, Set<Listener>>();
-  #current: Connection | undefined;
+  #current: SubscriberConnection | undefined;
   #recovering = false;
   #endPause: (() => void) | undefined;
 
@@ -64,8 +64,8 @@ class Subscriptions {
     return { close };
   }
 
-  #connection(): Connection {
-    this.#current ??= new Connection(this.#open, this.#deliver, this.#lost, this.#beat); // H30b
+  #connection(): SubscriberConnection {
+    this.#current ??= new SubscriberConnection(this.#open, this.#deliver, this.#lost, this.#beat); // H30b
     return this.#current;
   }
 
@@ -73,14 +73,14 @@ class Subscriptions {
     for (const { onMessage } of this.#listeners.get(channel) ?? []) onMessage(message);
   };
 
-  readonly #lost = (connection: Connection): void => {
+  readonly #lost = (connection: SubscriberConnection): void => {
     if (this.#current !== connection) return;
     this.#current = undefined;
     connection.close();
     void this.#recover(); // H28b
   };
 
-  readonly #beat = (connection: Connection): void => {
+  readonly #beat = (connection: SubscriberConnection): void => {
     if (this.#isClosed()) this.#endAll();
     else connection.beat();
   };
@@ -146,7 +146,7 @@ class Subscriptions {
 }
 
 /** One connection from its opening to its end, and the channels that Redis has confirmed on it, or is asked to. */
-class Connection {
+class SubscriberConnection {
   readonly #opened: Promise<Subscriber>;
   readonly #channels = new Map<string, Promise<unknown>>();
   /** Never resolves. A client may leave a command without a reply when its connection ends. */
@@ -160,8 +160,8 @@ class Connection {
   constructor(
     open: OpenSubscriber,
     onMessage: (channel: string, message: string) => void,
-    onLost: (connection: Connection) => void,
-    onBeat: (connection: Connection) => void,
+    onLost: (connection: SubscriberConnection) => void,
+    onBeat: (connection: SubscriberConnection) => void,
   ) {
     this.#ended = new Promise((_, reject) => {
       this.#end = () => reject(new Error('the connection for messages was lost'));

@@ -3,15 +3,15 @@
 //
 // Invariant: no error that leaves here has the token of the database, a password of its address, or the command that failed.
 import type { ScriptClient } from '../client';
-import { type Foreign, hasMethods, noDedicated, policyIn } from './shape';
+import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 
 /** Pipelines, those of ioredis too, have the same methods, and collect commands. */
-export function isUpstash(client: unknown): client is Foreign {
+export function isUpstash(client: unknown): client is ForeignClient {
   if (!hasMethods(client, 'eval', 'evalsha')) return false;
-  return !['multiExec', 'defineCommand'].some((name) => name in (client as Foreign));
+  return !['multiExec', 'defineCommand'].some((name) => name in (client as ForeignClient));
 }
 
-export function upstash(client: Foreign): ScriptClient {
+export function upstash(client: ForeignClient): ScriptClient {
   const send = hasMethods(client.client, 'request') ? overHttp(client.client) : byMethods(client);
   const run = (...words: string[]): Promise<unknown> =>
     send(words).catch((error: unknown) => {
@@ -38,9 +38,9 @@ export function upstash(client: Foreign): ScriptClient {
   };
 }
 
-type Send = (words: readonly string[]) => Promise<unknown>;
+type SendOverHttp = (words: readonly string[]) => Promise<unknown>;
 
-function overHttp(http: Foreign): Send {
+function overHttp(http: ForeignClient): SendOverHttp {
   return async (words) => {
     const { result, error } = await http.request({ body: words });
     if (error) throw new Error(String(error));
@@ -49,7 +49,7 @@ function overHttp(http: Foreign): Send {
 }
 
 /** For what only looks like such a client. What it has parsed becomes text again. */
-function byMethods(client: Foreign): Send {
+function byMethods(client: ForeignClient): SendOverHttp {
   return async ([name, script, count, ...rest]) => {
     const keys = rest.splice(0, Number(count));
     return asText(await client[name!.toLowerCase()](script, keys, rest));
@@ -65,7 +65,7 @@ function asText(reply: unknown): unknown {
  * The client appends the whole command to what Redis said. What is no JSON it quotes: that may be anything, an echo of our request
  * or a word that looks like Redis's own. An address that `fetch` refuses is quoted with its password.
  */
-function withoutSecrets(error: unknown, { headers, baseUrl }: Foreign): Error {
+function withoutSecrets(error: unknown, { headers, baseUrl }: ForeignClient): Error {
   const { name, message, cause } = error as Error;
   if (name === 'UpstashJSONParseError' || cause instanceof SyntaxError)
     return new Error('the answer over HTTP was no JSON');

@@ -2,7 +2,7 @@
 
 // biome-ignore-all lint/style/useTemplate: the text between two parts may be a line end only
 
-import { type Call, inBatch, type Script, type ScriptCall } from './script';
+import { type BatchableCall, inBatch, type Script, type ScriptCall } from './script';
 
 const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
 local c,T,bk=redis.call,redis.pcall,redis.acl_check_cmd
@@ -1088,7 +1088,7 @@ export function acquireShared(
   step: string | number,
   group: string | number,
   place: readonly string[],
-): Call {
+): BatchableCall {
   return {
     script: acquireSharedScript,
     keys: [lock, fence, queue, limit],
@@ -1749,7 +1749,7 @@ const countPermitsScript = {
  * @param lock sorted set: one member for each holder
  * @returns the call; its reply: [how many]
  */
-export function countPermits(lock: string): Call {
+export function countPermits(lock: string): BatchableCall {
   return { script: countPermitsScript, keys: [lock], args: [] };
 }
 
@@ -1843,7 +1843,7 @@ export function extendShared(
   exact: string | number,
   notAfter: string | number,
   as: readonly string[],
-): Call {
+): BatchableCall {
   return {
     script: extendSharedScript,
     keys: [lock, limit],
@@ -1897,7 +1897,7 @@ export function freeShared(
   limit: string,
   id: string | number,
   channel: string | number,
-): Call {
+): BatchableCall {
   return { script: freeSharedScript, keys: [lock, queue, limit], args: [String(id), String(channel)] };
 }
 
@@ -2441,7 +2441,12 @@ const raiseSharedScript = {
  * @param least the fence that every later one must exceed
  * @returns the call; its reply: [1 it is that large | 0 the token holds nothing: nothing was changed]
  */
-export function raiseShared(lock: string, fence: string, token: string | number, least: string | number): Call {
+export function raiseShared(
+  lock: string,
+  fence: string,
+  token: string | number,
+  least: string | number,
+): BatchableCall {
   return { script: raiseSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
 }
 
@@ -2602,7 +2607,7 @@ export function releaseShared(
   token: string | number,
   known: string | number,
   ticket: string | number,
-): Call {
+): BatchableCall {
   return {
     script: releaseSharedScript,
     keys: [lock, queue, limit],

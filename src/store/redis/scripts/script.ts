@@ -7,14 +7,14 @@ export interface Script {
 }
 
 /** A call that may be sent as a part of a batch. */
-export interface Call {
+export interface BatchableCall {
   readonly script: { readonly name: string };
   readonly keys: readonly string[];
   readonly args: readonly string[];
 }
 
 /** A call that may be sent by itself, too. */
-export interface ScriptCall extends Call {
+export interface ScriptCall extends BatchableCall {
   readonly script: Script;
 }
 
