@@ -123,7 +123,7 @@ exports.mutants = [
   mutex(
     'queue',
     'a forged deadline is accepted',
-    'or deadline > now + mostSilence or fences > 1024',
+    'or deadline > now + maxSilence or fences > 1024',
     'or fences > 1024',
   ),
   mutex(
@@ -158,7 +158,7 @@ exports.mutants = [
   mutex(
     'queue',
     'a queue that is left never ends',
-    "call('PEXPIRE', queue, mostSilence)\n  return score, before",
+    "call('PEXPIRE', queue, maxSilence)\n  return score, before",
     'return score, before',
   ),
   mutex(

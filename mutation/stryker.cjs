@@ -24,7 +24,7 @@ exports.files = [
 
 /** A test that takes longer is left to the second pass. */
 const quickMs = 300;
-const mostMs = { quick: 4000, slow: 20_000 };
+const maxMs = { quick: 4000, slow: 20_000 };
 
 /** The contract suite; without the files that are about messages of Redis. */
 const contract = readdirSync(join(root, 'test', 'contract'))
@@ -58,7 +58,7 @@ const env = (pass) => ({
   ...process.env,
   REDIS_EXP_LOCK_PLACE: 'memory',
   SEEDS: '25',
-  MUTATION_TEST_MS: String(mostMs[pass]),
+  MUTATION_TEST_MS: String(maxMs[pass]),
 });
 
 /** Of a process of its own, which runs without mutants. */

@@ -5,7 +5,7 @@
 // whether another holder has it or none; that goes for the collector as well.
 import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from './core/errors';
 import { lockKey } from './core/keys';
-import { checkValue, lifetimeRule, longestTimerMs, milliseconds, optionsOf, type Rule } from './core/options';
+import { checkValue, lifetimeRule, maxTimerMs, milliseconds, optionsOf, type Rule } from './core/options';
 import { newToken } from './core/token';
 import type { Store } from './store/contract';
 import { sharedMemoryStore } from './store/embedded/shared-memory';
@@ -24,7 +24,7 @@ export interface HostLockOptions {
   maxStep?: number | undefined;
 }
 
-const pauseRule = milliseconds('milliseconds, more than 0', (value) => value > 0 && value <= longestTimerMs);
+const pauseRule = milliseconds('milliseconds, more than 0', (value) => value > 0 && value <= maxTimerMs);
 const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
   lifetime: lifetimeRule,
   timeout: milliseconds('milliseconds to wait, at least 0', (value) => value >= 0),
@@ -33,7 +33,7 @@ const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
   maxStep: pauseRule,
 };
 /** After the first. */
-const shortestStepMs = 1;
+const minStepMs = 1;
 const commandTimeoutMs = 1000;
 
 /** What an object has; the object is not reached from here, so that it can be collected, and this released. */
@@ -144,7 +144,7 @@ export class HostLock {
       stepMs = Math.min(stepMs, this.#maxStepMs, leftMs);
       await new Promise((resolve) => setTimeout(resolve, stepMs));
       waitedMs += stepMs;
-      stepMs = Math.max(stepMs * this.#ratio, shortestStepMs);
+      stepMs = Math.max(stepMs * this.#ratio, minStepMs);
     }
   }
 

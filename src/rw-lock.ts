@@ -44,8 +44,8 @@ export interface RWLease extends Lease {
 }
 
 const rwDefaults: Settings = { ...defaults, maxRetries: 200, retryTimeoutMs: 10, autoExtend: true };
-const leastLifetimeMs = 100;
-const leastRetryTimeoutMs = 1;
+const minLifetimeMs = 100;
+const minRetryTimeoutMs = 1;
 
 const ownRules = {
   prefer: {
@@ -129,11 +129,11 @@ export class RWLock {
 function settleOwn(options: unknown, base: Settings): Settings {
   const settings = settle(options, base);
   const { lifetimeMs, retryTimeoutMs } = settings;
-  if (lifetimeMs !== null && lifetimeMs < leastLifetimeMs) {
-    throw optionError('lifetime', `at least ${leastLifetimeMs} ms in an RWLock`, lifetimeMs, 'range');
+  if (lifetimeMs !== null && lifetimeMs < minLifetimeMs) {
+    throw optionError('lifetime', `at least ${minLifetimeMs} ms in an RWLock`, lifetimeMs, 'range');
   }
-  if (retryTimeoutMs < leastRetryTimeoutMs) {
-    throw optionError('retryTimeout', `at least ${leastRetryTimeoutMs} ms in an RWLock`, retryTimeoutMs, 'range');
+  if (retryTimeoutMs < minRetryTimeoutMs) {
+    throw optionError('retryTimeout', `at least ${minRetryTimeoutMs} ms in an RWLock`, retryTimeoutMs, 'range');
   }
   return settings;
 }

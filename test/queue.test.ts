@@ -39,7 +39,7 @@ interface Request {
 class Surroundings implements QueuePort {
   monoMs = 1000;
   wallMs = 1_000_000;
-  leastPollMs = 0;
+  minPollMs = 0;
   /** What is random. */
   share = 1;
   readonly requests: Request[] = [];
@@ -279,16 +279,16 @@ describe('the queue of one process', () => {
     });
 
     it('at rest no more often than its port allows', () => {
-      port.leastPollMs = 3000;
+      port.minPollMs = 3000;
       joined(1);
       busy(60_000);
       expect(port.timerMs).to.equal(3000);
     });
 
     it('H28: at random moments: those that were refused together do not ask together', () => {
-      const pauseAt = (share: number, leastPollMs = 0): number | undefined => {
+      const pauseAt = (share: number, minPollMs = 0): number | undefined => {
         build();
-        Object.assign(port, { share, leastPollMs });
+        Object.assign(port, { share, minPollMs });
         joined(1);
         busy(60_000);
         return port.timerMs;

@@ -2,7 +2,7 @@
 import { expect } from 'chai';
 import type { Granted, SharingHolder } from '../src/hold/shared-member';
 import type { Fetch, SharePosition, ShareWaiter } from '../src/queue/group';
-import { mostJoins, Readers, turnMs, windowMs } from '../src/queue/readers';
+import { maxJoins, Readers, turnMs, windowMs } from '../src/queue/readers';
 import type { Grant, Mode } from '../src/store/contract';
 
 const fetch: Fetch = { giveUp: () => {} };
@@ -55,13 +55,13 @@ describe('readers that join', () => {
       it('so many at most after the grant, each under the fence of all and a token of its own', () => {
         const scene = new Scene(prefer);
         scene.waitAndRead();
-        for (let n = 0; n < mostJoins; n += 1) {
+        for (let n = 0; n < maxJoins; n += 1) {
           expect(scene.readers.accepts(), `${n}`).to.equal(true);
           scene.join();
         }
         expect(scene.readers.accepts()).to.equal(false);
         expect(new Set(scene.granted.map(({ fence }) => fence))).to.deep.equal(new Set([7]));
-        expect(new Set(scene.granted.map(({ token }) => token)).size).to.equal(1 + mostJoins);
+        expect(new Set(scene.granted.map(({ token }) => token)).size).to.equal(1 + maxJoins);
       });
 
       it('H84: joins do not lengthen the window, whoever waits: a writer waits no longer for them', () => {

@@ -2,7 +2,7 @@
 import type { Written } from './history';
 import type { Violation } from './models';
 
-const mostLines = 40;
+const maxLines = 40;
 /** Faults that began so long before may have to do with it. */
 const beforeMs = 300;
 /** They may report so much later that they still held it. */
@@ -18,9 +18,9 @@ export function excerpt(events: readonly Written[], { ids, fromMs, toMs }: Viola
   };
   const shown = events.filter(isShown);
   const lines = shown.map((event) => line(event, first));
-  if (lines.length <= mostLines) return lines.join('\n');
-  const half = mostLines / 2;
-  return [...lines.slice(0, half), `  … ${lines.length - mostLines} more …`, ...lines.slice(-half)].join('\n');
+  if (lines.length <= maxLines) return lines.join('\n');
+  const half = maxLines / 2;
+  return [...lines.slice(0, half), `  … ${lines.length - maxLines} more …`, ...lines.slice(-half)].join('\n');
 }
 
 function line({ t, p, e, ...rest }: Written, zeroMs: number): string {

@@ -4,7 +4,7 @@ import type { RedisServer } from '../test/support/redis';
 import type { Place } from './places';
 import type { Member } from './team';
 
-const longestLifetimeMs = 900;
+const maxLifetimeMs = 900;
 
 /** By what a key ends with, how long it may still be there. */
 const longestMs: readonly [RegExp, number][] = [
@@ -12,15 +12,15 @@ const longestMs: readonly [RegExp, number][] = [
   [/:limit\.?$/, 3_700_000],
   [/:slot\.?$/, 1000],
   // Of a leader that was killed, or lost its lock: it names a token that nobody holds, so it says nothing to anybody.
-  [/^\{leader\}:value$/, longestLifetimeMs + 3_600_000],
+  [/^\{leader\}:value$/, maxLifetimeMs + 3_600_000],
   [/:value\.?$/, 1000],
-  [/^/, longestLifetimeMs],
+  [/^/, maxLifetimeMs],
 ];
 
 export async function leftovers(place: Place, members: readonly Member[]): Promise<string[]> {
   const servers = await place.masters();
   // What was forgotten, or lost to a step of the clock, is nobody's to release: it ends with its lifetime.
-  if (servers.length > 0) await sleep(longestLifetimeMs + 100);
+  if (servers.length > 0) await sleep(maxLifetimeMs + 100);
   const finished = members.filter(({ end }) => end === 'finished').map(({ name }) => name);
   const all = await Promise.all(servers.map((server) => leftAt(server, finished)));
   return all.flat();

@@ -16,7 +16,7 @@ import { type Figures, torture } from './torture';
 import { versions } from './versions';
 
 const root = join(__dirname, '..');
-const mostShown = 3;
+const maxShown = 3;
 
 interface Arguments {
   readonly seed: number;
@@ -117,11 +117,11 @@ function fail({ report, options }: NonNullable<Figures['failed']>): void {
   const { seed, store, processes, callers } = options;
   const file = `torture-${store}-${seed}.jsonl`;
   writeFileSync(file, report.events.map((event) => `${JSON.stringify(event)}\n`).join(''));
-  for (const violation of report.violations.slice(0, mostShown)) {
+  for (const violation of report.violations.slice(0, maxShown)) {
     console.log(`\nBROKEN (${violation.model}): ${violation.message}`);
     console.log(excerpt(report.events, violation));
   }
-  const more = report.violations.length - mostShown;
+  const more = report.violations.length - maxShown;
   if (more > 0) console.log(`\nand ${more} more`);
   console.log(`\nThe history is in ${file}. Again, though never in the same timing:`);
   console.log(`npm run torture -- --store ${store} --seed ${seed} --processes ${processes} --callers ${callers}`);

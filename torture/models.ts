@@ -152,7 +152,7 @@ export interface World {
 export function idle(
   { holds, operations }: Account,
   window: { readonly fromMs: number; readonly toMs: number },
-  mostMs: number,
+  maxMs: number,
   world: World,
 ): { violations: Violation[]; longestMs: number } {
   const violations: Violation[] = [];
@@ -167,7 +167,7 @@ export function idle(
         const toMs = Math.min(gap.toMs, wait.heldMs ?? wait.doneMs ?? fromMs);
         const ms = toMs - fromMs - world.pausedMs(fromMs, toMs);
         longestMs = Math.max(longestMs, ms);
-        if (ms <= mostMs) continue;
+        if (ms <= maxMs) continue;
         const message = `${key} was held by nobody for ${ms.toFixed(0)} ms while ${wait.id} was queued`;
         violations.push({ model: 'waiting', message, ids: [wait.id], fromMs, toMs });
       }

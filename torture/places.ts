@@ -189,28 +189,28 @@ async function sharedMemory(): Promise<Place> {
   };
 }
 
-/** @param mostMs How long a server may stand still without being taken for dead. */
+/** @param maxMs How long a server may stand still without being taken for dead. */
 function serverFaults(
   servers: readonly RedisServer[],
-  mostMs = 1200,
+  maxMs = 1200,
   isDead: (server: RedisServer) => boolean = () => false,
 ): Fault[] {
   return servers.flatMap((server) => {
-    return faultsOf(server, mostMs).map((fault) => ({
+    return faultsOf(server, maxMs).map((fault) => ({
       ...fault,
       run: async (between) => (isDead(server) ? undefined : fault.run(between)),
     }));
   });
 }
 
-function faultsOf(server: RedisServer, mostMs: number): Fault[] {
+function faultsOf(server: RedisServer, maxMs: number): Fault[] {
   return [
     {
       name: 'server stopped',
       weight: 3,
       async run(between) {
         await server.pause();
-        await sleep(between(50, mostMs));
+        await sleep(between(50, maxMs));
         await server.resume();
       },
     },
@@ -221,7 +221,7 @@ function faultsOf(server: RedisServer, mostMs: number): Fault[] {
       name: 'CLIENT PAUSE',
       weight: 2,
       async run(between) {
-        const ms = Math.round(between(50, Math.min(mostMs, 800)));
+        const ms = Math.round(between(50, Math.min(maxMs, 800)));
         await server.command('CLIENT', 'PAUSE', ms, 'ALL');
         await sleep(ms);
       },

@@ -44,7 +44,7 @@ export interface RoundReport {
 /** Entries of dead processes have expired by then, and unconfirmed grants. */
 const recoveryMs = 6500;
 /** A queued process polls after a second at most. */
-const mostIdleMs = 1500;
+const maxIdleMs = 1500;
 
 const outcomes =
   /^(released|gone|busy|forgotten|value|led|ran|done|the job fails|the round is over|The operation was aborted due to timeout|ERR_LOCK_(ATTEMPTS|TIMEOUT|LOST|DEADLOCK|CLOSED|NOT_ACQUIRED)|ERR_LOCK_BACKEND( (LOADING|TRYAGAIN|CLUSTERDOWN|READONLY|MASTERDOWN|SQLITE_BUSY|BUSY))?)$/;
@@ -148,7 +148,7 @@ function report(events: readonly Written[], { place, team, faults, left, calmMs,
   const world = worldOf(events, team);
   const of = (...kinds: string[]) => holds.filter(({ kind }) => kinds.includes(kind));
   const window = { fromMs: calmMs + recoveryMs, toMs: endMs };
-  const idle = models.idle(account, window, mostIdleMs, world);
+  const idle = models.idle(account, window, maxIdleMs, world);
   const exclusive = [
     ...models.mutex(of('mutex', 'term')),
     ...models.readersWriter(of('read', 'write')),

@@ -39,7 +39,7 @@ export interface Figures {
 }
 
 /** As many in a row are an error. */
-const mostNotRun = 3;
+const maxNotRun = 3;
 
 export async function torture(options: TortureOptions): Promise<Figures> {
   const { stores, ms, seed, processes, callers, faultsMs, calmMs, onFault } = options;
@@ -55,7 +55,7 @@ export async function torture(options: TortureOptions): Promise<Figures> {
     if (report instanceof Error) {
       notRun += 1;
       inARow += 1;
-      if (inARow === mostNotRun || ms === 0) throw report;
+      if (inARow === maxNotRun || ms === 0) throw report;
       options.onTrouble?.(report);
       continue;
     }

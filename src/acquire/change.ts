@@ -15,7 +15,7 @@ import { tracedWait, wait } from './acquisition';
 import type { Change } from './spec';
 
 /** How often the revert of a change that was given up is tried while Redis is silent. */
-const mostReverts = 10;
+const maxReverts = 10;
 
 /** Changes of one held lock, one after the other. */
 const changing = new WeakMap<HeldLock, Promise<void>>();
@@ -84,7 +84,7 @@ async function revert(
   const mode: Mode = { ...wanted, kind: 'shared', step: step + 1 };
   held.changed(mode, held.fence);
   const request = { ...asked, mode, begin: () => !held.ended };
-  for (let attempts = 0; attempts < mostReverts && !held.ended; attempts++) {
+  for (let attempts = 0; attempts < maxReverts && !held.ended; attempts++) {
     const done = await held.context.store.acquire(request).then(
       () => true,
       () => false,

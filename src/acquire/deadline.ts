@@ -1,7 +1,7 @@
 // The end of a wait: a timer that is set when something may go on until then, and only once.
 
 import { type Clock, systemClock } from '../core/clock';
-import { longestTimerMs } from '../core/options';
+import { maxTimerMs } from '../core/options';
 
 interface TimedWait {
   timeIsOver(): void;
@@ -30,7 +30,7 @@ export class Deadline {
       if (this.leftMs > 0) this.arm(wait);
       else wait.timeIsOver();
     };
-    this.#timer = this.#clock.later(check, Math.min(Math.ceil(this.leftMs), longestTimerMs));
+    this.#timer = this.#clock.later(check, Math.min(Math.ceil(this.leftMs), maxTimerMs));
   }
 
   clear(): void {

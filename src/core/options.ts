@@ -130,7 +130,7 @@ export interface Settings {
 }
 
 /** @internal The longest delay that a Node timer can keep; longer ones fire at once. */
-export const longestTimerMs = 2 ** 31 - 1;
+export const maxTimerMs = 2 ** 31 - 1;
 
 /** @internal */
 export interface Rule {
@@ -214,9 +214,9 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
     expected: 'a whole number of further attempts, at least 0, or Infinity',
     possible: (value) => value === Number.POSITIVE_INFINITY || (Number.isSafeInteger(value) && value >= 0),
   },
-  retryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= longestTimerMs),
+  retryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= maxTimerMs),
   retryRatio: { expected: 'a number, at least 1', kind: isNumber, possible: (v) => v >= 1 && Number.isFinite(v) },
-  maxRetryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= longestTimerMs),
+  maxRetryTimeout: milliseconds('milliseconds, at least 0', (value) => value >= 0 && value <= maxTimerMs),
   jitter: { expected: 'a share from 0 to 1', kind: isNumber, possible: (value) => value >= 0 && value <= 1 },
   timeout: milliseconds('milliseconds to wait, at least 0, or Infinity', (value) => value >= 0),
   signal: signalRule,
@@ -232,8 +232,8 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   fencing: flag,
   minReplicas: { ...integer(0, 1000), expected: 'a whole number of replicas, 0 to 1000' },
   commandTimeout: {
-    ...integer(1, longestTimerMs),
-    expected: `a whole number of milliseconds, 1 to ${longestTimerMs}`,
+    ...integer(1, maxTimerMs),
+    expected: `a whole number of milliseconds, 1 to ${maxTimerMs}`,
   },
   register: flag,
 };

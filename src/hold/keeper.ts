@@ -7,7 +7,7 @@ import type { Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
 import { type Clock, earlier, type HeldMode, type Moment, now, type Store } from '../store/contract';
 import { type ObservedLock, tellExtension } from './observation';
-import { Renewal, shortestMs, timerMs } from './renewal';
+import { minMs, Renewal, timerMs } from './renewal';
 import type { Member, SharingHolder } from './shared-member';
 
 /** A deadline noticed later than this was not noticed in time because the process did not run. */
@@ -124,11 +124,11 @@ export class Keeper {
     const leftMs = this.#held.leftMs();
     const again = (): void => {
       if (this.#held.ended) return;
-      this.#confirmation = this.#held.clock.later(() => this.confirm(), Math.max(shortestMs, leftMs / 20)).unref();
+      this.#confirmation = this.#held.clock.later(() => this.confirm(), Math.max(minMs, leftMs / 20)).unref();
     };
     if (this.isExtending) return again();
     const { commandTimeoutMs } = this.#held.context.settings;
-    const halfMs = Math.max(shortestMs, Math.floor(leftMs / 2));
+    const halfMs = Math.max(minMs, Math.floor(leftMs / 2));
     this.renew(Math.min(commandTimeoutMs, halfMs)).then(() => this.#reschedule(), again);
   }
 

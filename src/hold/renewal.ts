@@ -4,13 +4,13 @@
 // renewal ends with it. After `stop`, and after the lock has ended, no timer runs.
 import { warn } from '../core/events';
 import { describe, type Key } from '../core/keys';
-import { longestTimerMs, type Settings } from '../core/options';
+import { maxTimerMs, type Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
 import type { Clock } from '../store/contract';
 import { eventOf, type ObservedLock } from './observation';
 
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
-export const shortestMs = 10;
+export const minMs = 10;
 
 /** What extends it. */
 interface LockExtender {
@@ -87,9 +87,9 @@ export class Renewal {
   renew(): void {
     if (!this.isOn || !this.#held.check()) return;
     if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop(); // H21
-    if (this.#extender.isExtending) return this.schedule(shortestMs);
+    if (this.#extender.isExtending) return this.schedule(minMs);
     // Half of what is left, so that a renewal that is never answered leaves time for another.
-    const halfMs = Math.max(shortestMs, Math.floor(this.#held.leftMs() / 2));
+    const halfMs = Math.max(minMs, Math.floor(this.#held.leftMs() / 2));
     // H17
     this.#extender.renew(Math.min(this.#commandTimeoutMs, halfMs)).then(
       (extended) => {
@@ -104,28 +104,28 @@ export class Renewal {
     this.hasFailed = true;
     const message = `${describe(this.#held.key)} could not be renewed; it is being tried again`;
     warn({ ...eventOf(this.#held), code: 'renewal-failed', message, error });
-    if (this.isOn) this.schedule(Math.max(shortestMs, this.#lifetimeMs / 20)); // H14
+    if (this.isOn) this.schedule(Math.max(minMs, this.#lifetimeMs / 20)); // H14
   }
 }
 
 /** As a delay that a timer can keep. */
 export function timerMs(ms: number): number {
-  return Math.min(Math.max(Math.ceil(ms), 0), longestTimerMs);
+  return Math.min(Math.max(Math.ceil(ms), 0), maxTimerMs);
 }
 
 /** Timers that fire in one ms; those of very many locks would hold up the event loop by themselves. */
-const mostInMs = 256;
+const maxInMs = 256;
 let crowd = { dueMs: 0, size: 0 };
 
 /** Where more are due together than fill two batches, the others are due a ms later for each two batches, within their grid. */
 function spread(dueMs: number, gridMs: number): number {
   if (crowd.dueMs !== dueMs) crowd = { dueMs, size: 0 };
   crowd.size += 1;
-  return dueMs + (Math.floor(crowd.size / mostInMs) % gridMs);
+  return dueMs + (Math.floor(crowd.size / maxInMs) % gridMs);
 }
 
 /** What one turn of the event loop renews: a full batch. Ten thousand at once would stop it for a tenth of a second. */
-const mostInTurn = 128;
+const maxInTurn = 128;
 let due: Renewal[] = [];
 
 /** Together with all others that are due in this turn, or in a later one when those are too many. */
@@ -134,8 +134,8 @@ function renewSoon(renewal: Renewal): void {
 }
 
 function renewDue(): void {
-  const some = due.slice(0, mostInTurn);
-  due = due.slice(mostInTurn);
+  const some = due.slice(0, maxInTurn);
+  due = due.slice(maxInTurn);
   if (due.length > 0) setImmediate(renewDue);
   for (const renewal of some) renewal.renew();
 }

@@ -4,7 +4,7 @@ import { LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
-import { longestTimerMs, type Settings } from '../core/options';
+import { maxTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
 import { hashOf } from '../core/token';
 import { WeakList } from '../core/weak-list';
@@ -180,7 +180,7 @@ export class Scope {
 
   async #close(drainMs: number): Promise<void> {
     // What follows has timers that keep no process alive; a caller waits for it now.
-    const awake = setInterval(() => {}, longestTimerMs);
+    const awake = setInterval(() => {}, maxTimerMs);
     try {
       // Let `closed` be seen before anything reacts to the rejections.
       await undefined;
@@ -201,7 +201,7 @@ export class Scope {
       this.#sweep();
       const leftMs = endMs - performance.now();
       if (this.#held.size === 0 || leftMs <= 0) return;
-      let waitMs = Math.min(leftMs, longestTimerMs);
+      let waitMs = Math.min(leftMs, maxTimerMs);
       // What is being released has no time left; its answer ends the wait below.
       for (const held of this.#held) {
         if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c

@@ -24,9 +24,9 @@ const commandTimeoutMs = 2000;
 const partsAtOnce = 8;
 /** For how long losses are registered, and how many of them. */
 const lossMs = 3_600_000;
-const mostLosses = 100;
+const maxLosses = 100;
 /** Times of the store's clock are written anew when they are further off. */
-const mostDriftMs = 50;
+const maxDriftMs = 50;
 
 interface Asked {
   readonly keys: Key;
@@ -69,7 +69,7 @@ export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Reco
   const last = written.get(held);
   const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
   // Two clocks say when it ends, and drift apart.
-  const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= mostDriftMs ? last!.until! : end;
+  const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= maxDriftMs ? last!.until! : end;
   const since = Math.round(sinceMs + offsetMs);
   const isSame = last?.token === token && last.fence === fence && last.mode === mode;
   if (isSame && last.since === since && last.until === until) return last;
@@ -100,13 +100,13 @@ function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
 }
 
 /** The server is blocked for a fraction of a ms by reading, or writing, a part of this length. */
-const mostLength = 2 ** 18;
+const maxLength = 2 ** 18;
 
 /** Into how many parts so much is divided: a power of two, so that most entries stay where they are; fewer only when it is far less. */
 function partsFor(length: number, before: number): number {
   let parts = before;
-  while (length / parts > mostLength) parts *= 2;
-  while (parts > 1 && length / parts < mostLength / 8) parts /= 2;
+  while (length / parts > maxLength) parts *= 2;
+  while (parts > 1 && length / parts < maxLength / 8) parts /= 2;
   return parts;
 }
 
@@ -161,7 +161,7 @@ export class Registry {
   lost({ keys, token }: HeldLock): void {
     const atMs = clockOf(this.#store).nowMs();
     for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(token), atMs });
-    while (this.#lost.length > mostLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
+    while (this.#lost.length > maxLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
   }
 
   /** Something is held, or waited for, or is no longer. */
@@ -228,7 +228,7 @@ export class Registry {
     const all = [...this.#all];
     // What did not change should read the same.
     const { offsetMs } = this.#store.operator;
-    if (Math.abs(offsetMs - this.#offsetMs) > mostDriftMs) this.#offsetMs = offsetMs;
+    if (Math.abs(offsetMs - this.#offsetMs) > maxDriftMs) this.#offsetMs = offsetMs;
     const held = all.flatMap((each) => each.holds(this.#store, this.#offsetMs));
     const waiting = all.flatMap((each) => each.waits(this.#store, this.#offsetMs));
     if (held.length + waiting.length === 0) return [];

@@ -6,7 +6,7 @@
 import { abortReason } from '../acquire/spec';
 import { LockBackendError } from '../core/errors';
 import type { HolderState, ListedLock, LockState, WaiterState } from '../core/lock-state';
-import { mostShown, type Operator } from '../store/operator';
+import { maxShown, type Operator } from '../store/operator';
 import { type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './process-record';
 
 /** A lock, and what only its process knows of it. */
@@ -151,7 +151,7 @@ function listedOf(key: string, { held, waiting }: KeyReports, atMs: number): Lis
   const { owner, kind: mode } = last;
   const remaining = endOf(last) - atMs;
   const fence = fenceOf(held);
-  const shown = held.length > mostShown ? held.slice(0, mostShown) : held;
+  const shown = held.length > maxShown ? held.slice(0, maxShown) : held;
   const holders = shown.map((each) => holderOf(each, atMs));
   const queue = queueOf(waiting, atMs);
   const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
@@ -172,7 +172,7 @@ function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[
   return waiting
     .map(({ owner, kind, since }) => ({ owner, kind, waitingMs: Math.max(atMs - since, 0) }))
     .sort((a, b) => b.waitingMs - a.waitingMs)
-    .slice(0, mostShown);
+    .slice(0, maxShown);
 }
 
 /** undefined: it is no lock, or nobody holds it or waits for it. Those that poll are in no queue: their processes know of them. */

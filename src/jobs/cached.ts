@@ -6,7 +6,7 @@
 import { acquireLease, runUnder } from '../acquire/run';
 import { forKey, optionError } from '../core/errors';
 import { lockKey } from '../core/keys';
-import { type CachedOptions, integer, longestTimerMs, type Settings, settle, takeOwn } from '../core/options';
+import { type CachedOptions, integer, maxTimerMs, type Settings, settle, takeOwn } from '../core/options';
 import type { Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import { type Clock, clockOf, type Store } from '../store/contract';
@@ -133,7 +133,7 @@ function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: num
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {
     const over = (): void => reject(new Error('the wait is over'));
-    const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), longestTimerMs);
+    const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), maxTimerMs);
     const timer = Number.isFinite(endMs) ? clock.later(over, leftMs) : undefined;
     signal?.addEventListener('abort', over);
     const end = (): void => {

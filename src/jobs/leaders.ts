@@ -4,7 +4,7 @@
 // Invariant: what is written down counts only while the lock is held with the token that it was written under.
 import { createHash } from 'node:crypto';
 import { LockError } from '../core/errors';
-import { longestTimerMs } from '../core/options';
+import { maxTimerMs } from '../core/options';
 import type { HolderText, Store } from '../store/contract';
 
 /** The present leader. */
@@ -141,7 +141,7 @@ class Bell {
   async wait(ms: number): Promise<void> {
     if (this.isRung) return;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, Math.min(ms, longestTimerMs));
+      const timer = setTimeout(resolve, Math.min(ms, maxTimerMs));
       this.#wake = () => {
         clearTimeout(timer);
         resolve();

@@ -12,15 +12,15 @@ import { timerMs } from '../hold/renewal';
 import { channelOf, keptMs, textOf } from './leaders';
 
 /** Text of an election, in bytes of UTF-8. */
-const mostBytes = 4096;
+const maxBytes = 4096;
 /** It is kept for an hour beyond the lifetime: a quarter of that is left for writing it again. */
 const againMs = 2_700_000;
 
 /** @internal */
 export const valueRule: Rule = {
-  expected: `well-formed text of at most ${mostBytes} bytes`,
+  expected: `well-formed text of at most ${maxBytes} bytes`,
   kind: (value) => typeof value === 'string',
-  possible: (value: string) => Buffer.byteLength(value) <= mostBytes && value.isWellFormed(),
+  possible: (value: string) => Buffer.byteLength(value) <= maxBytes && value.isWellFormed(),
 };
 
 /** What the function of a leader is given. */

@@ -8,7 +8,7 @@ type Busy = AcquireReply & { readonly granted: false };
 /** Randomness, and the pause that each of very many queues at rest keeps at least. */
 interface Pace {
   random(): number;
-  readonly leastPollMs: number;
+  readonly minPollMs: number;
 }
 
 /** Whether entries of other processes are in front. */
@@ -27,7 +27,7 @@ export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retry
   if (leftMs >= 0 && tookMs > leftMs) return 0;
   const { before = 0, outside = false } = position ?? {};
   const random = pace.random(); // H28c
-  const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), pace.leastPollMs * (0.9 + 0.1 * random));
+  const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), pace.minPollMs * (0.9 + 0.1 * random));
   // A non-queueing client wakes no entry: the first in the queue polls, those behind it need not.
   if (outside && before === 0) return Math.min(Math.max(retryTimeoutMs, 1), everyMs);
   return Math.min(leftMs < 0 ? everyMs : leftMs + 1 + before, everyMs);
@@ -35,5 +35,5 @@ export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retry
 
 /** After a grant to a caller of the same queue, while others wait: it may never release. */
 export function pauseWhileHeld(leftMs: number, pace: Pace): number {
-  return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), pace.leastPollMs));
+  return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), pace.minPollMs));
 }

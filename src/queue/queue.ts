@@ -86,7 +86,7 @@ export interface QueuePort {
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
   /** Each queue requests no more often than this while it is at rest: there are many of them. */
-  readonly leastPollMs: number;
+  readonly minPollMs: number;
   newEntry(owner: string | undefined): OwnEntry;
   newNonce(): string;
   /** Requests the lock, and queues the entry where it is busy. */

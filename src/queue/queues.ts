@@ -31,13 +31,13 @@ import { type Alarm, SharedTimers } from './shared-timers';
 import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
 
-/** All queues of a process at rest make no more than so many requests in a second, until each makes one in `mostPollMs`. */
-const mostRequestsPerSecond = 1250;
+/** All queues of a process at rest make no more than so many requests in a second, until each makes one in `maxPollMs`. */
+const maxRequestsPerSecond = 1250;
 /**
  * Its entries expire after twice as long without a request, but after 10 s at most: Redis accepts no deadline that is further away by its
  * clock, which may be set. So there is time for one request that is lost to be made again before they do.
  */
-const mostPollMs = 8000;
+const maxPollMs = 8000;
 
 const queuesOfStores = new WeakMap<Store, Queues>(); // H75c
 /** Stores of which it was said that they have no wake-ups. */
@@ -128,8 +128,8 @@ export class Queues implements QueuePort {
     this.#timers.clear(timer as Alarm);
   }
 
-  get leastPollMs(): number {
-    return Math.min((this.#entries.size * 1000) / mostRequestsPerSecond, mostPollMs);
+  get minPollMs(): number {
+    return Math.min((this.#entries.size * 1000) / maxRequestsPerSecond, maxPollMs);
   }
 
   newEntry(owner: string | undefined): OwnEntry {
@@ -183,7 +183,7 @@ export class Queues implements QueuePort {
   #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry, commandTimeoutMs: number): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
-    const silenceMs = this.leastPollMs > pollEveryMs(0) ? Math.ceil(2 * this.leastPollMs) : 0;
+    const silenceMs = this.minPollMs > pollEveryMs(0) ? Math.ceil(2 * this.minPollMs) : 0;
     return {
       keys: key,
       token,

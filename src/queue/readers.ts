@@ -27,7 +27,7 @@ export const windowMs = 2;
 /** The same after a grant that they had to wait for: a turn of readers, between two writers. */
 export const turnMs = 6;
 /** So many join before the grant, and again after it. */
-export const mostJoins = 64; // S27
+export const maxJoins = 64; // S27
 
 /** Readers that wait for one member, or have it. */
 export class Readers implements WaitGroup, Fetcher {
@@ -37,7 +37,7 @@ export class Readers implements WaitGroup, Fetcher {
   readonly #startedMs: number;
   #fetch: Fetch | undefined;
   #member: ReadersMember | undefined;
-  #joinsLeft = mostJoins;
+  #joinsLeft = maxJoins;
   #hasWaited = false;
   #isClosed = false;
 
@@ -115,8 +115,8 @@ export class Readers implements WaitGroup, Fetcher {
   }
 }
 
-function windowOf({ lifetimeMs }: MemberTerms, mostMs: number): number {
-  return Math.min(mostMs, lifetimeMs / 3);
+function windowOf({ lifetimeMs }: MemberTerms, maxMs: number): number {
+  return Math.min(maxMs, lifetimeMs / 3);
 }
 
 export class ReadersMember implements Member {
@@ -128,7 +128,7 @@ export class ReadersMember implements Member {
   #closesMs = 0;
   /** Before the send of what Redis last confirmed. */
   #sent: Moment;
-  #joinsLeft = mostJoins;
+  #joinsLeft = maxJoins;
   #isClosed = false;
   /** Tokens that one that parts cannot have. */
   readonly #spent: Set<string>;

@@ -69,11 +69,11 @@ export class SharedWaiter {
     this.#before = position?.before ?? 0;
   }
 
-  /** Ms after which it polls although it was not woken, at least `leastMs`. */
-  pollAfterMs(leastMs: number): number {
+  /** Ms after which it polls although it was not woken, at least `minMs`. */
+  pollAfterMs(minMs: number): number {
     if (this.wasWoken) return 0;
     const everyMs = pollEveryMs(this.#before) * (0.8 + 0.2 * Math.random());
-    return Math.max(this.#leftMs > 0 ? Math.min(this.#leftMs + 1 + this.#before, everyMs) : everyMs, leastMs);
+    return Math.max(this.#leftMs > 0 ? Math.min(this.#leftMs + 1 + this.#before, everyMs) : everyMs, minMs);
   }
 
   leave(): void {

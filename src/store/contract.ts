@@ -63,7 +63,7 @@ export interface AcquireRequest {
   /** Not for a mutex. One key only. */
   readonly mode?: Mode | undefined;
   /** For one of a quorum, which is not queued: the least that the fence may be. */
-  readonly leastFence?: number | undefined;
+  readonly minFence?: number | undefined;
   /** Of a quorum: all nodes at once, not a bare majority first. */
   readonly asksAll?: boolean | undefined;
   /** Of a reader that shares a member: that member. While it is there, there is room beside it, even while others wait. */

@@ -18,7 +18,7 @@ export const processKey = (id: string): string => processPrefix + id;
 export const isOfRegistry = (key: string): boolean => key.startsWith(processPrefix) || key === processesKey;
 
 /** So many holders, and entries of the queue, of a lock are shown one by one. */
-export const mostShown = 256;
+export const maxShown = 256;
 
 /** Which process this is, and what it has to say. */
 export interface Registration {

@@ -127,7 +127,7 @@ const bunPlaces =
   'Bun' in globalThis ? [oneRedis('Bun’s RedisClient', dialBun, { hidesState: true, advice: 'not connected' })] : [];
 
 /** The lines of docs/operations.md, for any key: the whole suite is run with these rights, and no more. */
-const leastRights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
+const minRights = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
 /** A user who has a password, and the least rights. */
 function asUser(dial: Dial): Dial {
@@ -137,7 +137,7 @@ function asUser(dial: Dial): Dial {
 /** One of them with the least rights, and where there is no Redis. */
 export const places: readonly Place[] = [
   ...redisPlaces.filter(({ name }) => !name.startsWith('node-redis 5')),
-  oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), {}, leastRights),
+  oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), {}, minRights),
   ...embeddedPlaces,
   ...bunPlaces,
   quorum,

@@ -74,9 +74,9 @@ describe('the machine of the embedded stores', () => {
     });
 
     it('for one of a quorum: no fence below the least', () => {
-      const leastFence = micros() + 5000;
-      expect(fenceOf(acquire('a', { leastFence }))).to.equal(leastFence);
-      expect(fenceOf(acquire('b', { keys: ['other'], leastFence }))).to.equal(leastFence + 1);
+      const minFence = micros() + 5000;
+      expect(fenceOf(acquire('a', { minFence }))).to.equal(minFence);
+      expect(fenceOf(acquire('b', { keys: ['other'], minFence }))).to.equal(minFence + 1);
     });
 
     it('H3: a late request changes nothing; one in its last millisecond is executed', () => {
@@ -229,7 +229,7 @@ describe('the machine of the embedded stores', () => {
     });
 
     it('entries that have expired are skipped, so many at once; a caller that is queued behind more requests again', () => {
-      build({ ...limits, mostExpired: 1 });
+      build({ ...limits, maxExpired: 1 });
       acquire('a', { lifetimeMs: 60_000 });
       queue('b');
       queue('c');
@@ -481,7 +481,7 @@ describe('the machine of the embedded stores', () => {
       expect(permits('a', { fences: 9 })).to.deep.equal({ outcome: 'granted', fence: fence + 1, others: 0 });
       expect(machine.fence).to.equal(fence + 9);
       expect(machine.permitsOut('k', micros())).to.equal(1);
-      expect(acquire('q', { keys: ['quorum'], mode: mode('exclusive'), leastFence: fence + 5000 })).to.include({
+      expect(acquire('q', { keys: ['quorum'], mode: mode('exclusive'), minFence: fence + 5000 })).to.include({
         fence: fence + 5000,
       });
     });

@@ -64,7 +64,7 @@ describe('the queue of a row', () => {
 
   it('no more than so many expired entries are taken out at once', () => {
     for (let n = 0; n < 5; n++) put(`t${n}`, 0);
-    const two = { ...limits, mostExpired: 2 };
+    const two = { ...limits, maxExpired: 2 };
     row.queue = row.queue.map((each) => (each.token === 't4' ? { ...each, deadlineMs: nowMs + 90_000 } : each));
     row.handOffs = 3;
     expect(front(row, nowMs + 60_000, two)).to.equal(undefined);

@@ -144,7 +144,7 @@ export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H89',
     without: 'the clock of a process runs ahead of that of the host',
-    changes: [piece('H89b', '#leastMs', '#mostMs')],
+    changes: [piece('H89b', '#minMs', '#maxMs')],
     test: 'embedded/clock.test.ts',
   },
   {

@@ -14,7 +14,7 @@ import type { Protection } from './protection';
 
 const root = join(__dirname, '../..');
 /** For the tests that name one hazard. */
-const mostMs = 180_000;
+const maxMs = 180_000;
 
 interface Test {
   readonly fullTitle: string;
@@ -127,7 +127,7 @@ async function runOf(tree: AlteredTree, { test: file, node: wanted, hazards }: F
   const terms = ['--no-parallel', '--exit', '--bail', '--reporter', 'json', '--grep', namesOf(hazards).source];
   const node = wanted === 'sqlite' ? nodeWithSqlite() : process.execPath;
   if (node === undefined) throw new Error(`${file} needs a Node with SQLite: node scripts/runtimes.cjs installs one`);
-  const { output } = await tree.run(['node_modules/mocha/bin/mocha.js', ...terms, `test/${file}`], { mostMs, node });
+  const { output } = await tree.run(['node_modules/mocha/bin/mocha.js', ...terms, `test/${file}`], { maxMs, node });
   const start = output.indexOf('{\n  "stats"');
   if (start < 0) throw new Error(`${file} did not run to its end:\n${output.slice(-2000)}`);
   return JSON.parse(output.slice(start, output.lastIndexOf('\n}') + 2));

@@ -240,20 +240,20 @@ class AcquireMember extends Step {
     const asked = { ...this.#ask.mode, step: this.#change ? real.steps.get(token)! : 0 };
     const mode =
       isOfQuorum(who) && asked.kind === 'counted' ? { ...asked, group: placesText(placesFor(asked)) } : asked;
-    const leastFence = isOfQuorum(who) ? real.micros + 500 : undefined;
+    const minFence = isOfQuorum(who) ? real.micros + 500 : undefined;
     const notAfterMs = lateness(late, real.micros);
     const queuedAs = isOfQuorum(who) && !this.#change ? `${token} waits` : token;
     const queueAs = placed ? { ...entryOf(who, real, token), silenceMs, token: queuedAs } : undefined;
     const beside = this.#besideIn(real);
-    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, leastFence, queueAs, mode, beside };
+    const command = { keys: [key], token, lifetimeMs, notAfterMs, fences, minFence, queueAs, mode, beside };
     const parted = beside === undefined ? [] : [textOf(real.machine, beside, mode, real.micros)];
     const expected = outcome(() => real.machine.acquire(command, real.micros));
     if (typeof expected !== 'string' && expected.outcome === 'granted') real.queuedFor.delete(token);
     else if (placed && typeof expected !== 'string' && expected.outcome === 'busy')
       real.queuedFor.set(token, wantOf(mode));
     const place = queueAs ? [queueAs.channel, queueAs.id, String(queueAs.ticket), String(silenceMs)] : parted;
-    const where = leastFence
-      ? [...(queueAs ? place : ['', '0', '0', '0']), queueAs?.token ?? token, String(leastFence)]
+    const where = minFence
+      ? [...(queueAs ? place : ['', '0', '0', '0']), queueAs?.token ?? token, String(minFence)]
       : place;
     const { fence, queue, limit } = companions;
     const call = scripts.acquireShared(

@@ -97,9 +97,9 @@ describe('the plain batch', function () {
   it('least fences, as those of a quorum: each gets the next, or its least; a busy one takes none from the others', async () => {
     const store = storeOf(await stage.direct());
     const { server, key } = stage;
-    const acquire = (n: number, leastFence: number | undefined) =>
+    const acquire = (n: number, minFence: number | undefined) =>
       store.acquire({
-        ...{ keys: `${key}-${n}`, token: `${n}`, lifetimeMs: LONG_MS, fencing: true, minReplicas: 0, leastFence },
+        ...{ keys: `${key}-${n}`, token: `${n}`, lifetimeMs: LONG_MS, fencing: true, minReplicas: 0, minFence },
         ...{ commandTimeoutMs: 5000, begin: () => true },
       });
     await server.command('SET', `${key}-2`, 'somebody else');

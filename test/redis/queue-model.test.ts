@@ -422,7 +422,7 @@ describe('the queue in Redis and the machine that specifies it', function () {
     await both.ask(holder, key);
     for (const process of rest) await both.ask(process, key);
     await both.extend(key, holder.held, 60_000, true);
-    await both.pass(2 * limits.mostPollMs + 1);
+    await both.pass(2 * limits.maxPollMs + 1);
     await both.ask(live, key);
     await both.release([key], holder.held, 0, 0);
     await both.look();

@@ -596,7 +596,7 @@ describe('a quorum', function () {
       lifetimeMs: LONG_MS,
       notAfterMs: 2 ** 52,
       fences: 1,
-      leastFence: least,
+      minFence: least,
     };
     expect(machine.acquire(command, micros)).to.deep.equal({ outcome: 'granted', fence: granted[1], others: 0 });
     expect(granted[1]).to.equal(least);

@@ -28,7 +28,7 @@ const rounds = randomRuns(4000);
 const atOnce = 100;
 const keys = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const lines = 4;
-const longestLifetimeMs = 1_500;
+const maxLifetimeMs = 1_500;
 const commandTimeout = 200;
 
 /** SEED=123 repeats the choices, though not the timing, of a run that failed. */
@@ -102,7 +102,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
       const controller = new AbortController();
       signals.push(controller.signal);
       const options: redisExpLock.Options = {
-        lifetime: chance(0.5) ? between(20, 200) : between(200, longestLifetimeMs),
+        lifetime: chance(0.5) ? between(20, 200) : between(200, maxLifetimeMs),
         signal: controller.signal,
         autoExtend: chance(0.1),
         ...pick([{}, { maxRetries: between(1, 5) }, { timeout: between(0, 60) }, { maxRetries: 3, timeout: 50 }]),
@@ -130,7 +130,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
     async function use(lease: redisExpLock.Lease): Promise<void> {
       if (chance(0.3)) lease.signal.addEventListener('abort', () => count('lost'));
       if (chance(0.3)) await sleep(between(0, 5));
-      if (chance(0.2)) await lease.extend(chance(0.5) ? undefined : between(20, longestLifetimeMs));
+      if (chance(0.2)) await lease.extend(chance(0.5) ? undefined : between(20, maxLifetimeMs));
       if (chance(0.02)) await sleep(between(0, 600));
       // Some forget, some do two things at once, most give it back.
       if (chance(0.01)) return;
@@ -156,7 +156,7 @@ describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
     await waitFor(() => timers.pending.length === 0, { what: 'the last timer of the library' }).catch(() => {});
     await sleep(3 * commandTimeout); // and nothing begins again
     expect(timers.stop(), 'timers set by the library and never undone').to.deep.equal([]);
-    await sleep(longestLifetimeMs);
+    await sleep(maxLifetimeMs);
     const told = JSON.stringify(Object.fromEntries(outcomes));
     expect(outcomes.get('granted'), told).to.be.greaterThan(100);
     for (const code of outcomes.keys())

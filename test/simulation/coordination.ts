@@ -42,7 +42,7 @@ interface Event {
 
 export const epochMs = 1_700_000_000_000;
 const faultsEndMs = 8_000;
-const longestWaitMs = 60_000;
+const maxWaitMs = 60_000;
 export const commandTimeoutMs = 100;
 const pollMs = 20;
 const key = 'the lock';
@@ -76,7 +76,7 @@ export class World {
         continue;
       }
       this.nowMs = event.atMs;
-      if (this.nowMs > faultsEndMs + longestWaitMs) this.broken(`${this.unfinished} processes are unfinished`);
+      if (this.nowMs > faultsEndMs + maxWaitMs) this.broken(`${this.unfinished} processes are unfinished`);
       event.work();
       await turn();
     }

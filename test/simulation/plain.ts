@@ -21,7 +21,7 @@ interface Call {
   readonly token: string;
   readonly notAfterMs: number;
   /** Of an acquire: 0 for any. */
-  readonly leastFence: number;
+  readonly minFence: number;
   /** Of a release: no acquire of its token may still execute. */
   readonly isConfirmed: boolean;
   readonly answer: (reply: any) => void;
@@ -179,10 +179,10 @@ class World {
     }
   }
 
-  #alone({ verb, key, token, notAfterMs, leastFence }: Call): unknown {
+  #alone({ verb, key, token, notAfterMs, minFence }: Call): unknown {
     const [micros, keys] = [this.#micros, [key]];
     if (verb === 'acquire')
-      return this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences: 1, leastFence }, micros);
+      return this.#machine.acquire({ keys, token, lifetimeMs, notAfterMs, fences: 1, minFence }, micros);
     if (verb === 'renew') return this.#machine.extend(keys, token, lifetimeMs, false, notAfterMs, micros);
     return this.#machine.release({ keys, token, ticket: 0, yieldMs: 0 }, micros).results[0];
   }
@@ -341,13 +341,13 @@ class Caller {
     };
     this.#world.after(timeoutMs, () => answer(undefined));
     // Of half of the tokens, as those of a quorum: a little ahead of the clock, or behind it.
-    const leastMs = epochMs + this.#world.nowMs + 4 * this.#world.random() - 1;
-    const leastFence = this.#leasts.get(token) ?? (this.#world.chance(0.5) ? Math.floor(1000 * leastMs) : 0);
-    this.#leasts.set(token, leastFence);
+    const minMs = epochMs + this.#world.nowMs + 4 * this.#world.random() - 1;
+    const minFence = this.#leasts.get(token) ?? (this.#world.chance(0.5) ? Math.floor(1000 * minMs) : 0);
+    this.#leasts.set(token, minFence);
     const checked = (reply: any): void => {
-      if (reply?.fence < leastFence && verb === 'acquire') throw new BrokenPromise(`${reply.fence} < ${leastFence}`);
+      if (reply?.fence < minFence && verb === 'acquire') throw new BrokenPromise(`${reply.fence} < ${minFence}`);
       answer(reply);
     };
-    this.#process.call({ verb, key, token, notAfterMs, leastFence, isConfirmed, answer: checked });
+    this.#process.call({ verb, key, token, notAfterMs, minFence, isConfirmed, answer: checked });
   }
 }

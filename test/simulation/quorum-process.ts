@@ -15,7 +15,7 @@ import {
 } from '../../src/store/contract';
 import type { QuorumClock } from '../../src/store/quorum/node';
 import type { Quorum } from '../../src/store/quorum/store';
-import { commandTimeoutMs, type Holder, key, mostDrift, type WorldOfProcesses } from './quorum';
+import { commandTimeoutMs, type Holder, key, maxDrift, type WorldOfProcesses } from './quorum';
 
 /** One wish of a process: how it wants the lock, and what it is queued as while it does not get it. */
 interface Turn {
@@ -23,7 +23,7 @@ interface Turn {
   readonly queueAs: QueueEntry | undefined;
 }
 
-const mostChanges = 8;
+const maxChanges = 8;
 
 export class Process {
   /** Explicit extensions that no node has replied to, and until when each may execute, by this process's clock. */
@@ -42,7 +42,7 @@ export class Process {
   constructor(world: WorldOfProcesses, name: string, open: (process: Process) => Quorum) {
     this.name = name;
     this.#world = world;
-    this.#rate = 1 + (world.random() * 2 - 1) * mostDrift;
+    this.#rate = 1 + (world.random() * 2 - 1) * maxDrift;
     const startMs = world.random() * 1e6;
     const read = (): Moment => ({ monoMs: startMs + world.nowMs * this.#rate, wallMs: 0 });
     this.clock = {
@@ -203,7 +203,7 @@ export class Process {
       }
       const isRefused = reply?.impossible !== undefined;
       if (reply?.impossible === 'gone') return this.#lost(holder);
-      if (isRefused || attempts === mostChanges) return this.#downgrade(holder, then);
+      if (isRefused || attempts === maxChanges) return this.#downgrade(holder, then);
       world.after(world.random() * world.rules.retryMs, () => this.#upgrade(holder, then, attempts + 1, step));
     });
   }

@@ -67,10 +67,10 @@ export type Broken =
 export class BrokenPromise extends Error {}
 
 const faultsEndMs = 1_500;
-const longestWaitMs = 60_000;
+const maxWaitMs = 60_000;
 export const commandTimeoutMs = 300;
 /** Two clocks may run at rates that differ by less than a thousandth. */
-export const mostDrift = 0.0004;
+export const maxDrift = 0.0004;
 const epochMs = 1_700_000_000_000;
 export const key = 'the lock';
 
@@ -144,7 +144,7 @@ export class World {
     for (let event = this.#events.pop(); event !== undefined; event = this.#events.pop()) {
       if (event.gone) continue;
       this.nowMs = event.atMs;
-      if (this.nowMs > faultsEndMs + longestWaitMs) this.broken(`${this.unfinished} still wait`);
+      if (this.nowMs > faultsEndMs + maxWaitMs) this.broken(`${this.unfinished} still wait`);
       event.work();
       // Runs when everything that this event has resolved was heard.
       await new Promise<void>((resolve) => process.nextTick(resolve));
@@ -225,7 +225,7 @@ class Server {
     const { restart, freeze, skewMs } = world.rules;
     this.#world = world;
     this.name = `node${number}`;
-    this.rate = 1 + (world.random() * 2 - 1) * mostDrift;
+    this.rate = 1 + (world.random() * 2 - 1) * maxDrift;
     this.#skewMs = (world.random() * 2 - 1) * skewMs;
     this.startedMs = this.clockMs() - (world.rules.isNew ? 0 : 1_000_000);
     const look = (): void => {
@@ -286,7 +286,7 @@ class Connection implements Node {
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
-    const { token, lifetimeMs, fencing, leastFence, queueAs } = request;
+    const { token, lifetimeMs, fencing, minFence, queueAs } = request;
     if (!request.begin()) throw new LockBackendError('nobody waits');
     const sent = this.#process.clock.now();
     const command = {
@@ -296,7 +296,7 @@ class Connection implements Node {
       lifetimeMs: lifetimeMs! + 1,
       notAfterMs: sent.monoMs + this.serverOffsetMs + request.commandTimeoutMs,
       fences: fencing ? 1 : 0,
-      leastFence: this.#world.rules.proposals ? leastFence : undefined,
+      minFence: this.#world.rules.proposals ? minFence : undefined,
       queueAs,
       mode: request.mode && this.#asBroken(request.mode),
     };

@@ -29,7 +29,7 @@ const key = 'the lock';
 const pollMs = 15;
 const permits = 2;
 /** A writer that waits longer, where nothing goes wrong, is starved. */
-const longestWaitMs = 2_000;
+const maxWaitMs = 2_000;
 
 export type Kind = 'writer' | 'reader' | 'fair' | 'permits';
 
@@ -117,8 +117,8 @@ class Sharers extends Process {
       const startMs = world.nowMs;
       const lease = await new User(this, this.modeOf(kind), name).lease();
       const isCalm = world.rules.lose + world.rules.die + world.rules.pause + world.rules.delay === 0;
-      const mostMs = world.rules.broken === 'joins as long as one reads' ? longestWaitMs / 2 : longestWaitMs;
-      if (isCalm && isWriter && world.nowMs - startMs > mostMs) world.broken(`${name} was starved`);
+      const maxMs = world.rules.broken === 'joins as long as one reads' ? maxWaitMs / 2 : maxWaitMs;
+      if (isCalm && isWriter && world.nowMs - startMs > maxMs) world.broken(`${name} was starved`);
       if (lease === undefined) continue;
       await lease.use();
       if (world.random() < 0.3) await this.sleep(world.random() * 10);

@@ -35,7 +35,7 @@ export interface Rules {
   readonly lifetimeMs: number;
   readonly holdMs: number;
   readonly commandTimeoutMs: number;
-  readonly leastPollMs: number;
+  readonly minPollMs: number;
   /** Chances, 0 to 1, while faults last. */
   readonly lose: number;
   readonly repeat: number;
@@ -76,7 +76,7 @@ export class BrokenPromise extends Error {}
 /** Faults happen until then; after it everybody must get on. */
 const faultsEndMs = 15_000;
 /** No caller may still wait so long after the last fault. */
-const longestWaitMs = 60_000;
+const maxWaitMs = 60_000;
 const pollMs = 5;
 const epochMicros = 1_700_000_000_000_000;
 const key = 'the lock';
@@ -155,7 +155,7 @@ export class Simulation {
         continue;
       }
       this.nowMs = event.atMs;
-      if (this.nowMs > faultsEndMs + longestWaitMs)
+      if (this.nowMs > faultsEndMs + maxWaitMs)
         this.broken(`a caller still waits (${this.unfinished} users unfinished)`);
       event.work();
       if (this.unfinished === 0) break;
@@ -405,8 +405,8 @@ class Process implements QueuePort {
   granted(): void {}
 
   /** In some worlds, each process seems to have many other queues. */
-  get leastPollMs(): number {
-    return this.#world.rules.leastPollMs;
+  get minPollMs(): number {
+    return this.#world.rules.minPollMs;
   }
 
   request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<any>): void {
@@ -488,7 +488,7 @@ class Process implements QueuePort {
 
   #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry) {
     const { lifetimeMs } = queue.key;
-    const silenceMs = 2 * this.leastPollMs;
+    const silenceMs = 2 * this.minPollMs;
     const queueAs = { channel: this.channel, id: `${id}/${nonce}`, ticket, silenceMs };
     return { token, lifetimeMs, fences, queueAs };
   }

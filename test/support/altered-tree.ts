@@ -60,8 +60,8 @@ export class AlteredTree {
     return [...files];
   }
 
-  /** Runs Node there. `mostMs`: after which it is ended. `isShown`: its output is ours, too. `node`: the program of another Node. */
-  run(args: readonly string[], { mostMs = 600_000, isShown = false, node = process.execPath } = {}): Promise<Ran> {
+  /** Runs Node there. `maxMs`: after which it is ended. `isShown`: its output is ours, too. `node`: the program of another Node. */
+  run(args: readonly string[], { maxMs = 600_000, isShown = false, node = process.execPath } = {}): Promise<Ran> {
     const child = spawn(node, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     const collect = (data: unknown): void => {
@@ -70,7 +70,7 @@ export class AlteredTree {
     };
     child.stdout.on('data', collect);
     child.stderr.on('data', collect);
-    const late = setTimeout(() => child.kill('SIGTERM'), mostMs);
+    const late = setTimeout(() => child.kill('SIGTERM'), maxMs);
     return new Promise((resolve) => {
       child.once('close', (code) => {
         clearTimeout(late);

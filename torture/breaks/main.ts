@@ -12,7 +12,7 @@ import { type Break, breaks } from './list';
 
 const root = join(__dirname, '../..');
 /** A minute, and the end of the round that it ends in. */
-const mostMs = 100_000;
+const maxMs = 100_000;
 
 interface Result {
   readonly name: string;
@@ -80,12 +80,12 @@ async function caught(tree: AlteredTree, each: Break, seed: string): Promise<[Re
 function torture(tree: AlteredTree, store: string, seed: string, minutes: number): Promise<Ran> {
   const terms = ['--store', store, '--seed', seed, '--minutes', String(minutes), '--no-write'];
   const args = ['--import', 'tsx', 'torture/main.ts', ...terms, '--fault-seconds', '6', '--calm-seconds', '1'];
-  return tree.run(args, { mostMs });
+  return tree.run(args, { maxMs });
 }
 
 async function simulation(tree: AlteredTree, world: string): Promise<Ran> {
   const file = 'test/simulation/simulation.test.ts';
-  return tree.run(['node_modules/mocha/bin/mocha.js', '--no-parallel', file, '--grep', `: ${world}$`], { mostMs });
+  return tree.run(['node_modules/mocha/bin/mocha.js', '--no-parallel', file, '--grep', `: ${world}$`], { maxMs });
 }
 
 async function write(results: readonly Result[], started: Date, seed: number): Promise<void> {

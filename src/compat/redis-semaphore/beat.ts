@@ -1,7 +1,7 @@
 // Work that is repeated at an interval, for as long as a lock is held. All of one interval share a timer, which keeps no process
 // alive and stays when none is left: a timer for each lock would cost 4 % of a pair.
 import { type Linked, LinkedList } from '../../core/linked-list';
-import { longestTimerMs } from '../../core/options';
+import { maxTimerMs } from '../../core/options';
 
 export class Beat implements Linked<Beat> {
   before: Beat | undefined;
@@ -30,7 +30,7 @@ export class Beat implements Linked<Beat> {
 const byInterval = new Map<number, Beats>();
 
 function beatsOf(interval: number): Beats {
-  const ms = Math.min(Math.max(interval, 1), longestTimerMs);
+  const ms = Math.min(Math.max(interval, 1), maxTimerMs);
   let beats = byInterval.get(ms);
   if (beats === undefined) {
     beats = new Beats(ms);

@@ -58,7 +58,7 @@ interface AcquireOptions {
 }
 
 const refreshShare = 0.8;
-const shortestRetryMs = 10;
+const minRetryMs = 10;
 /** Two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
 
@@ -302,7 +302,7 @@ export abstract class PeerLock {
   /** Redis could not be asked: again, while the lock is surely ours. */
   #refreshSoon(): void {
     clearTimeout(this.#retry);
-    const ms = Math.max(shortestRetryMs, this.#tenure!.leftMs / 4);
+    const ms = Math.max(minRetryMs, this.#tenure!.leftMs / 4);
     this.#retry = setTimeout(this._processRefresh, ms).unref();
   }
 

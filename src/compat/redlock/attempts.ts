@@ -58,11 +58,11 @@ export function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
 }
 
 /** Redis expires with a precision of 1 ms; the other is redlock's own. */
-const leastDriftMs = 2;
+const minDriftMs = 2;
 
 /** @internal So much of a duration is not trusted. */
 export function driftMs(durationMs: number, driftFactor: number): number {
-  return Math.round(driftFactor * durationMs) + leastDriftMs;
+  return Math.round(driftFactor * durationMs) + minDriftMs;
 }
 
 /** @internal The pause in ms before the next attempt. */

@@ -1,6 +1,6 @@
 // Keeps the lock of redlock's `using` while its routine runs, by one timer until the lock is due to be extended. Where that fails, it
 // is tried again until the lock may have ended; meanwhile the holder watches its end.
-import { longestTimerMs } from '../../core/options';
+import { maxTimerMs } from '../../core/options';
 
 interface ExpiringLock {
   /** Ms of the epoch. */
@@ -73,7 +73,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
       if (!this.#isStopped) this.#schedule();
     } catch {
       if (this.#isStopped || !this.#plan.isHeld()) return;
-      const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4, longestTimerMs);
+      const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4, maxTimerMs);
       this.#timer = setTimeout(() => this.#tryToExtend(), ms);
     }
   }

@@ -1,7 +1,7 @@
 // For how long a lock of a shim is surely held: on two clocks, of which the first that says "over" is right. It ends once.
 import { LockLostError, type LossReason } from '../../core/errors';
 import type { Key } from '../../core/keys';
-import { longestTimerMs } from '../../core/options';
+import { maxTimerMs } from '../../core/options';
 import { type Moment, now } from '../../store/contract';
 
 /** The wall clock is checked this often where a signal was asked for. */
@@ -93,7 +93,7 @@ export class Tenure {
 
   #watch(): void {
     clearTimeout(this.#timer);
-    const ms = Math.min(Math.max(Math.ceil(this.#clocksLeftMs), 0), wallCheckMs, longestTimerMs);
+    const ms = Math.min(Math.max(Math.ceil(this.#clocksLeftMs), 0), wallCheckMs, maxTimerMs);
     this.#timer = setTimeout(() => {
       if (this.leftMs > 0) this.#watch();
     }, ms).unref();

@@ -23,8 +23,8 @@ export const tickMs = 10;
 /** Bounds this near to one another are near enough. */
 const narrowMs = 0.1;
 /** Longer is not searched for them: a machine this busy has its own delays. */
-const longestSearchMs = 3 * tickMs;
-const mostTries = 3;
+const maxSearchMs = 3 * tickMs;
+const maxTries = 3;
 /** A sleep of the host shows within this, or at once as a jump of the wall clock against the fine one. */
 const checkEveryMs = 1000;
 const jumpMs = 5;
@@ -32,8 +32,8 @@ const jumpMs = 5;
 export class HostClock {
   readonly #clocks: Clocks;
   /** Bounds of the shared clock less the fine one. */
-  #leastMs = Number.NEGATIVE_INFINITY;
-  #mostMs = Number.POSITIVE_INFINITY;
+  #minMs = Number.NEGATIVE_INFINITY;
+  #maxMs = Number.POSITIVE_INFINITY;
   #checkAtMs = 0;
   #wallLeadMs = 0;
 
@@ -46,11 +46,11 @@ export class HostClock {
   micros(): number {
     const fineMs = this.#clocks.fine();
     if (fineMs >= this.#checkAtMs || Math.abs(this.#clocks.wall() - fineMs - this.#wallLeadMs) > jumpMs) this.#check();
-    return Math.floor((fineMs + this.#leastMs) * 1000); // H89b
+    return Math.floor((fineMs + this.#minMs) * 1000); // H89b
   }
 
   get lagMs(): number {
-    return this.#mostMs - this.#leastMs; // H89c
+    return this.#maxMs - this.#minMs; // H89c
   }
 
   /** Bounds that exclude one another: the host slept, and only one of the clocks went on. */
@@ -62,23 +62,23 @@ export class HostClock {
   }
 
   #calibrate(): void {
-    for (let tries = 0; tries < mostTries; tries++) {
-      this.#leastMs = Number.NEGATIVE_INFINITY;
-      this.#mostMs = Number.POSITIVE_INFINITY;
-      const untilMs = this.#clocks.fine() + longestSearchMs;
+    for (let tries = 0; tries < maxTries; tries++) {
+      this.#minMs = Number.NEGATIVE_INFINITY;
+      this.#maxMs = Number.POSITIVE_INFINITY;
+      const untilMs = this.#clocks.fine() + maxSearchMs;
       do this.#narrow();
       while (this.lagMs > narrowMs && this.#clocks.fine() < untilMs);
       if (this.lagMs >= 0) return; // else it slept just now
     }
-    this.#mostMs = this.#leastMs + tickMs;
+    this.#maxMs = this.#minMs + tickMs;
   }
 
   #narrow(): void {
     const beforeMs = this.#clocks.fine();
     const readMs = this.#clocks.shared();
     const afterMs = this.#clocks.fine();
-    this.#leastMs = Math.max(this.#leastMs, readMs - afterMs);
-    this.#mostMs = Math.min(this.#mostMs, readMs + tickMs - beforeMs);
+    this.#minMs = Math.max(this.#minMs, readMs - afterMs);
+    this.#maxMs = Math.min(this.#maxMs, readMs + tickMs - beforeMs);
   }
 }
 

@@ -10,7 +10,7 @@ export interface AcquireCommand {
   /** Fences to mint: 0 none, 1, or as many as a queue hands out by itself. */
   readonly fences: number;
   /** For one of a quorum: the least that the fence may be. */
-  readonly leastFence?: number | undefined;
+  readonly minFence?: number | undefined;
   /** Of a caller that is to be queued when the lock is busy. One key only. */
   readonly queueAs?: QueueEntry | undefined;
   /** Of a caller that polls instead: ms until it tries again if the lock is busy. */

@@ -3,7 +3,7 @@
 import type { HolderState, HoldKind, LockState, WaiterState } from '../../core/lock-state';
 import { idOf, ownerOf } from '../../core/token';
 import type { Mode } from '../contract';
-import { mostShown } from '../operator';
+import { maxShown } from '../operator';
 import { type LockRow, newShared, type SharedEntry } from './row';
 
 /** An end so far away that it is none; finite, so that a table can keep it as text. */
@@ -37,8 +37,8 @@ export function inspectRow(row: LockRow, fence: number, micros: number): Inspect
     waiters: waiters.length,
     fence,
     mode: token === undefined ? null : last === undefined ? 'exclusive' : kinds[last.kind],
-    holders: holders.slice(0, mostShown),
-    queue: waiters.slice(0, mostShown).flatMap((each) => waiterOf(each, micros) ?? []),
+    holders: holders.slice(0, maxShown),
+    queue: waiters.slice(0, maxShown).flatMap((each) => waiterOf(each, micros) ?? []),
   };
 }
 

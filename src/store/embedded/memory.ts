@@ -49,7 +49,7 @@ export interface MemoryStore extends EmbeddedStore {
 /** The holder after `seize`. */
 const stranger = 'a stranger';
 /** A command reads the clock before renewals that are late, and begins after them: not much later. */
-const mostOverlapMs = 1000;
+const maxOverlapMs = 1000;
 /** Fewer rows are not worth a look at which of them are spare. */
 const smallestSweep = 4096;
 
@@ -155,7 +155,7 @@ export class MemoryTable implements Table {
     const readMs = this.#now?.() ?? monoMs ?? performance.now();
     const passedMs = readMs - this.#readMs;
     // A reading that was taken before the last one, because a renewal came in between: time does not pass twice.
-    if (this.#now === undefined && monoMs !== undefined && passedMs < 0 && passedMs > -mostOverlapMs)
+    if (this.#now === undefined && monoMs !== undefined && passedMs < 0 && passedMs > -maxOverlapMs)
       return this.#nowMicros();
     if (passedMs > 0) this.#passedMs += passedMs;
     this.#readMs = readMs;

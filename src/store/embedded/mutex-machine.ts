@@ -25,7 +25,7 @@ import {
   type Limits,
   limits,
   markPoll,
-  mostSilenceMs,
+  maxSilenceMs,
   mustYield,
   pollEveryMs,
 } from './mutex-queue';
@@ -33,7 +33,7 @@ import { type LockRow, MemoryRows, newShared, type Rows } from './row';
 import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 
 /** A fence counter that is further ahead of the clock was damaged. */
-const mostFenceAheadMicros = 86_400_000_000;
+const maxFenceAheadMicros = 86_400_000_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Handing {
@@ -77,7 +77,7 @@ export class Machine extends LockTable {
       }
       if (queueAs) return this.#busy(row, row.yieldUntilMs, command, micros);
     }
-    return this.#take(rows, command, command.leastFence ?? 0, micros);
+    return this.#take(rows, command, command.minFence ?? 0, micros);
   }
 
   /** Lets the last fence of locks that are still `token`'s be at least so large. */
@@ -151,7 +151,7 @@ export class Machine extends LockTable {
     row.shared ??= newShared();
     if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
     const silenceMs = (before: number, wantedMs: number | undefined): number =>
-      Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), mostSilenceMs);
+      Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
     return acquireShared(
       row.shared,
       (count, least) => this.#mint(count, micros, least),
@@ -261,6 +261,6 @@ export class Machine extends LockTable {
 }
 
 function checkFence(fence: number, nowMs: number): void {
-  if (fence <= nowMs * 1000 + mostFenceAheadMicros) return;
+  if (fence <= nowMs * 1000 + maxFenceAheadMicros) return;
   throw new Error('FENCE the fence counter of this table is more than a day ahead of the clock');
 }

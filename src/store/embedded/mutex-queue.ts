@@ -13,9 +13,9 @@ export interface Limits {
   /** So many are queued at that pace; those behind them poll more rarely, each in proportion to its position. */
   readonly pollers: number;
   /** But no more rarely than this: entries that died, however many, have expired after twice as long. */
-  readonly mostPollMs: number;
+  readonly maxPollMs: number;
   /** How many expired entries one grant takes out. */
-  readonly mostExpired: number;
+  readonly maxExpired: number;
   /** After so many hand-offs in a row the key yields. */
   readonly handOffs: number;
   /** The same is due once callers have polled in vain for so many of their pauses. */
@@ -27,22 +27,22 @@ export const limits: Limits = {
   provisionalMs: 2000,
   pollMs: 1000,
   pollers: 8,
-  mostPollMs: 2000,
-  mostExpired: 2048,
+  maxPollMs: 2000,
+  maxExpired: 2048,
   handOffs: 64,
   pollsInVain: 8,
 };
 
 /** The key yields no longer, however long the pauses of those that poll: callers with longer ones leave no mark. */
-const mostYieldMs = 1000;
+const maxYieldMs = 1000;
 /** A caller that polls may be late by so much, and is then still on time. */
 const pollLatenessMs = 20;
 /** No entry's deadline is further away; a queue ends so long after the last entry was written. */
-export const mostSilenceMs = 10_000;
+export const maxSilenceMs = 10_000;
 
 /** How often a queued process polls that has `before` others before it. */
-export function pollEveryMs(before: number, { pollMs, pollers, mostPollMs }: Limits = limits): number {
-  return Math.min(pollMs * Math.max(1, (before + 1) / pollers), mostPollMs);
+export function pollEveryMs(before: number, { pollMs, pollers, maxPollMs }: Limits = limits): number {
+  return Math.min(pollMs * Math.max(1, (before + 1) / pollers), maxPollMs);
 }
 
 /** Writes down the position of a token, under the first ticket that it was given. */
@@ -58,18 +58,18 @@ export function enqueue(
   const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
   const others = row.queue.filter((entry) => entry !== old);
   const before = others.filter((entry) => entry.ticket < mine).length;
-  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, most), Math.min(silenceMs, mostSilenceMs));
+  const mayBeSilentMs = Math.max(2 * pollEveryMs(before, most), Math.min(silenceMs, maxSilenceMs));
   const deadlineMs = Math.floor(micros / 1000) + mayBeSilentMs;
   others.splice(before, 0, { ticket: mine, channel, id, token, lifetimeMs, fences, deadlineMs });
   row.queue = others;
-  row.queueEndMs = Math.floor(micros / 1000) + mostSilenceMs;
+  row.queueEndMs = Math.floor(micros / 1000) + maxSilenceMs;
   return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
 }
 
 /** The first live entry. Takes those in front of it out, and what has expired of the marks. */
-export function front(row: LockRow, nowMs: number, { mostExpired }: Limits): QueuedRow | undefined {
-  const live = row.queue.slice(0, mostExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
-  row.queue.splice(0, live < 0 ? mostExpired : live);
+export function front(row: LockRow, nowMs: number, { maxExpired }: Limits): QueuedRow | undefined {
+  const live = row.queue.slice(0, maxExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
+  row.queue.splice(0, live < 0 ? maxExpired : live);
   if (row.poll !== undefined && row.poll.untilMs < nowMs) row.poll = undefined;
   if (live < 0 && row.queue.length === 0) forgetQueue(row);
   return live < 0 ? undefined : row.queue[0];
@@ -78,7 +78,7 @@ export function front(row: LockRow, nowMs: number, { mostExpired }: Limits): Que
 /** After so many hand-offs in a row, or once callers have polled in vain for long enough: from now on the key yields. */
 export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
   const { poll } = row;
-  const yieldMs = Math.max(Math.min(windowMs, mostYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
+  const yieldMs = Math.max(Math.min(windowMs, maxYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
   const inVain = poll !== undefined && nowMs - poll.sinceMs >= most.pollsInVain * yieldMs; // H80b
   if (handOffs < most.handOffs && !inVain) return false;
   row.yieldUntilMs = nowMs + yieldMs;
@@ -92,7 +92,7 @@ export function markPoll(rows: readonly LockRow[], pauseMs: number | undefined, 
   if (pauseMs === undefined) return; // H80f
   const ms = Math.max(Math.ceil(pauseMs), 1);
   for (const row of rows) {
-    if (ms > mostYieldMs || !hasQueue(row)) continue;
+    if (ms > maxYieldMs || !hasQueue(row)) continue;
     const old = row.poll !== undefined && row.poll.untilMs >= nowMs ? row.poll : undefined;
     if (old !== undefined && old.pauseMs > ms) continue;
     row.poll = { pauseMs: ms, sinceMs: old?.sinceMs ?? nowMs, untilMs: nowMs + 2 * ms + 100 };

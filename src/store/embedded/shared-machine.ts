@@ -17,7 +17,7 @@ export interface SharedCommand {
   readonly notAfterMs: number;
   readonly fences: number;
   readonly queueAs?: QueueEntry | undefined;
-  readonly leastFence?: number | undefined;
+  readonly minFence?: number | undefined;
   readonly mode: Mode;
   /** The token of a member that this reader has shared: while that is there, there is room for its own. */
   readonly beside?: string | undefined;
@@ -35,7 +35,7 @@ interface Room {
 /** The same numbers are in holders.lua, waiters.lua. */
 const readersPassMicros = 500_000;
 /** So many are notified by one release, and may be admitted before those in front of them have retried. */
-const mostNotified = 32;
+const maxNotified = 32;
 /** There is one upgrade at most, and nobody else can go in before it. */
 const upgradeTicket = 1;
 
@@ -45,7 +45,7 @@ export class LimitError extends Error {}
 export function acquireShared(
   all: Shared,
   mint: (count: number, least: number) => number,
-  { token, lifetimeMs, notAfterMs, fences: count, queueAs, leastFence = 0, mode, beside }: SharedCommand,
+  { token, lifetimeMs, notAfterMs, fences: count, queueAs, minFence = 0, mode, beside }: SharedCommand,
   micros: number,
   notify: (channel: string, ids: string[]) => void,
   silenceMs: (before: number, wantedMs: number | undefined) => number,
@@ -109,7 +109,7 @@ export function acquireShared(
     let fence = 0;
     if (count > 0) {
       if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) fence = mint(kind === 'counted' ? count : 1, leastFence);
+      if (fence === 0) fence = mint(kind === 'counted' ? count : 1, minFence);
     }
     all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
     all.queue = others;
@@ -228,7 +228,7 @@ function wake(all: Shared, micros: number, notify: (channel: string, ids: string
     last = each.ticket;
     if (each.channel !== '-') ids.set(each.channel, [...(ids.get(each.channel) ?? []), each.id]);
   }
-  all.notified = notified === mostNotified ? last : 0;
+  all.notified = notified === maxNotified ? last : 0;
   for (const [channel, some] of ids) notify(channel, some);
 }
 
@@ -246,7 +246,7 @@ function byScore(a: SharedEntry, b: SharedEntry): number {
 function* inOrder({ queue, phase }: Shared, micros: number): Generator<SharedEntry> {
   const bands: SharedEntry[][] = [[], [], []];
   for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
-  for (let n = 0; n < mostNotified; n++) {
+  for (let n = 0; n < maxNotified; n++) {
     const [reader, writer, other] = bands.map(([first]) => first);
     const isBefore = other !== undefined && (!writer || (other.ticket <= phase && other.ticket < writer.ticket));
     const next = isBefore ? other : writer;

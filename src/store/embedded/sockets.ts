@@ -13,7 +13,7 @@ const suffix = '.sock';
 /** An idle connection is closed after this. */
 const idleMs = 10_000;
 /** A listener that does not read misses messages beyond this, and has to poll. */
-const mostUnsentBytes = 2 ** 16;
+const maxUnsentBytes = 2 ** 16;
 const youngMs = 10_000;
 
 export class SocketWakeUps {
@@ -68,7 +68,7 @@ export class SocketWakeUps {
 
   #tellAt(path: string, text: string): void {
     const socket = this.#outgoing.get(path) ?? this.#dial(path);
-    if (socket.writableLength > mostUnsentBytes) return;
+    if (socket.writableLength > maxUnsentBytes) return;
     socket.ref();
     socket.write(`${JSON.stringify(text)}\n`, () => socket.unref());
   }

@@ -30,7 +30,7 @@ interface EngineStatement {
 type Open = (file: string) => Engine;
 
 /** How long a call blocks its thread for the write lock before it fails. */
-const longestWaitMs = 1000;
+const maxWaitMs = 1000;
 /** So often it is asked for at once; then this thread sleeps between the attempts. */
 const spins = 8;
 const napMs = { first: 0.05, longest: 1 };
@@ -185,7 +185,7 @@ function patiently<T>(file: string, attempt: () => T): T {
       return attempt();
     } catch (error) {
       if (!isBusy(error)) throw backendError(file, error); // H74d
-      untilMs ||= nowMs() + longestWaitMs;
+      untilMs ||= nowMs() + maxWaitMs;
       if (nowMs() >= untilMs) throw busyError(file, error); // H73b
       if (tries < spins) continue;
       Atomics.wait(napping, 0, 0, sleepMs);
@@ -223,7 +223,7 @@ function isBusy(error: unknown): boolean {
 }
 
 function busyError(file: string, cause: unknown): LockBackendError {
-  const message = `the table ${file} was being written by another process or thread for ${longestWaitMs} ms, which may stand still: nothing was changed`;
+  const message = `the table ${file} was being written by another process or thread for ${maxWaitMs} ms, which may stand still: nothing was changed`;
   return new LockBackendError(message, { cause, redisCode: 'BUSY' });
 }
 

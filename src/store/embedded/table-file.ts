@@ -12,11 +12,11 @@ import { Database, type Statement } from './sqlite';
 /** Of the rows' text. Another version's table is refused. */
 const format = 3;
 /** What the rows may take. */
-const mostBytes = 32 * 2 ** 20;
+const maxBytes = 32 * 2 ** 20;
 const pageBytes = 4096;
 /** Twice the space of the rows, for what a full table must still be able to do. */
-const mostPages = (2 * mostBytes) / pageBytes;
-const setUp = `PRAGMA page_size = ${pageBytes}; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA max_page_count = ${mostPages}`;
+const maxPages = (2 * maxBytes) / pageBytes;
+const setUp = `PRAGMA page_size = ${pageBytes}; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA max_page_count = ${maxPages}`;
 /** So many new rows go by before the table is measured again; measuring costs more than a row. */
 const measureEvery = 64;
 /** Below that nothing is swept. */
@@ -119,17 +119,17 @@ export class TableFile {
     this.#newRows += 1;
     if (!this.#isFull && this.#newRows % measureEvery !== 0) return;
     let bytes = this.#bytes();
-    this.#isFull = bytes >= mostBytes;
+    this.#isFull = bytes >= maxBytes;
     const isDue = this.#isFull ? performance.now() >= this.#fullSweepAtMs : bytes >= this.#sweepAtBytes;
     if (isDue) {
       this.rows.sweep(micros);
       bytes = this.#bytes();
-      this.#isFull = bytes >= mostBytes;
+      this.#isFull = bytes >= maxBytes;
       this.#fullSweepAtMs = performance.now() + fullSweepMs;
       this.#sweepAtBytes = Math.max(smallestSweepBytes, 2 * bytes);
     }
     if (!this.#isFull) return;
-    const message = `the table ${this.path} is full (${mostBytes / 2 ** 20} MiB): no lock was dropped, none is granted`;
+    const message = `the table ${this.path} is full (${maxBytes / 2 ** 20} MiB): no lock was dropped, none is granted`;
     throw new LockBackendError(message, { redisCode: 'FULL' }); // H50
   }
 

@@ -13,10 +13,10 @@ export interface QuorumClock {
 }
 
 const firstProbeMs = 20;
-const longestProbeMs = 1000;
+const maxProbeMs = 1000;
 const lastForMs = 5000;
 /** Releases beyond this are not kept for a silent node: the lifetimes free those keys. */
-const mostPendingReleases = 1000;
+const maxPendingReleases = 1000;
 
 export class QuorumNode {
   readonly store: Node;
@@ -129,7 +129,7 @@ export class QuorumNode {
   /** Makes sure that a token holds nothing there, as soon as the node can be asked. */
   abandon(request: ReleaseRequest, untilMs: number): void {
     if (!this.isSilent) void this.store.abandon(request, untilMs);
-    else if (this.#pendingReleases.size < mostPendingReleases) {
+    else if (this.#pendingReleases.size < maxPendingReleases) {
       this.#pendingReleases.set(request.token, { request, untilMs });
     }
   }
@@ -143,9 +143,9 @@ export class QuorumNode {
 
   #probeIn(ms: number): void {
     this.#probe = this.#clock.setTimer(() => {
-      this.#identify(longestProbeMs).then(
+      this.#identify(maxProbeMs).then(
         () => this.#recovered(),
-        () => this.isSilent && this.#probeIn(Math.min(2 * ms, longestProbeMs)),
+        () => this.isSilent && this.#probeIn(Math.min(2 * ms, maxProbeMs)),
       );
     }, ms);
   }

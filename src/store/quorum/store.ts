@@ -49,10 +49,10 @@ const realClock: QuorumClock = {
 
 /** The timeout of one node, as a share of the lifetime. */
 const timeoutShare = 1 / 8;
-const leastTimeoutMs = 10;
+const minTimeoutMs = 10;
 /** After how long those are asked that were not asked first: four times what a grant takes, within these bounds. */
-const leastRestMs = 5;
-const mostRestMs = 100;
+const minRestMs = 5;
+const maxRestMs = 100;
 /** How far ahead of all clocks a fence is proposed: further after nodes minted different ones, nearer while they agree. */
 const nearestLeadMs = 1;
 const farthestLeadMs = 100;
@@ -143,9 +143,9 @@ export class Quorum implements Store {
     const sent = this.#clock.now();
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    const leastFence = this.#leastFence(sent);
+    const minFence = this.#minFence(sent);
     this.#rounds.get(request.token)?.settle();
-    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, leastFence }, this.#longestMs, sent);
+    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, minFence }, this.#longestMs, sent);
   }
 
   async #identifyAll(timeoutMs: number): Promise<void> {
@@ -185,13 +185,13 @@ export class Quorum implements Store {
   ): void {
     const { fencing } = request;
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    const leastFence = fencing || request.mode ? this.#leastFence(sent) : undefined;
+    const minFence = fencing || request.mode ? this.#minFence(sent) : undefined;
     const onDone = (): void => {
       this.#rounds.delete(round);
       if (this.#rounds.size === 0) this.#onIdle?.();
     };
     const round = new Round(
-      { ...request, commandTimeoutMs, leastFence },
+      { ...request, commandTimeoutMs, minFence },
       this.#nodes,
       this.#longestMs,
       this.#clock,
@@ -202,12 +202,12 @@ export class Quorum implements Store {
     this.#rounds.add(round);
     const isWhole = onVerdict === undefined || first.length + rest.length === this.#nodes.size;
     const skipped = isWhole ? [] : this.#nodes.skipped([...first, ...rest]);
-    const restAfterMs = Math.min(Math.max(leastRestMs, 4 * this.#tookMs), mostRestMs, lifetimeMs * timeoutShare);
+    const restAfterMs = Math.min(Math.max(minRestMs, 4 * this.#tookMs), maxRestMs, lifetimeMs * timeoutShare);
     round.start(first, rest, skipped, sent.monoMs + restAfterMs);
   }
 
   /** Ahead of every clock by the time it gets there, if all goes well. */
-  #leastFence({ monoMs }: Moment): number {
+  #minFence({ monoMs }: Moment): number {
     let offsetMs = Number.NEGATIVE_INFINITY;
     for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.serverOffsetMs);
     // Each round its own: where many are sent together, not all nodes are sent all of them.
@@ -293,7 +293,7 @@ export class Quorum implements Store {
 }
 
 function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
-  return Math.min(commandTimeoutMs, Math.max(leastTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
+  return Math.min(commandTimeoutMs, Math.max(minTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
 }
 
 /** Further ahead after fences that differed, and slowly nearer again. */

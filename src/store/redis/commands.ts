@@ -46,7 +46,7 @@ export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boole
 
 /** @param fence The counter that the fence is minted from. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): BatchableCall {
-  const { keys, token, lifetimeMs, queueAs, fences = 1, leastFence, pauseMs } = request;
+  const { keys, token, lifetimeMs, queueAs, fences = 1, minFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
   const isUsual = queueAs === undefined && pauseMs === undefined && fences === 1;
@@ -56,7 +56,7 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
       lifetimeMs: lifetimeMs ?? probationMs,
       notAfter: Math.ceil(notAfter), // H3b
       fences: fencesOf(request),
-      leastFence: leastFence ?? 0,
+      minFence: minFence ?? 0,
     });
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
@@ -91,9 +91,9 @@ export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Sl
 }
 
 /** What the script wants of a caller that is not queued. */
-function unqueued({ leastFence = 0, pauseMs }: AcquireRequest): string[] {
-  if (pauseMs !== undefined) return [leastFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
-  return leastFence > 0 ? [leastFence.toFixed(0)] : [];
+function unqueued({ minFence = 0, pauseMs }: AcquireRequest): string[] {
+  if (pauseMs !== undefined) return [minFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
+  return minFence > 0 ? [minFence.toFixed(0)] : [];
 }
 
 export function releaseCall(
@@ -151,12 +151,12 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
 }
 
 /** Where it is queued if there is no room; for one of a quorum also as whom, and the least fence. */
-function placeOf({ queueAs, leastFence, token, beside }: AcquireRequest): string[] {
+function placeOf({ queueAs, minFence, token, beside }: AcquireRequest): string[] {
   if (beside !== undefined) return [memberOf(beside.token, beside.held)];
-  if (queueAs === undefined && leastFence === undefined) return [];
+  if (queueAs === undefined && minFence === undefined) return [];
   const { channel, id, ticket, silenceMs = 0, token: whose = token } = queueAs ?? notQueued;
   const place = [channel, id, String(ticket), String(silenceMs)];
-  return leastFence === undefined ? place : [...place, whose, leastFence.toFixed(0)];
+  return minFence === undefined ? place : [...place, whose, minFence.toFixed(0)];
 }
 
 function releaseSharedCall(keys: Key, token: string, ticket: number, held: HeldMode): BatchableCall {
@@ -269,12 +269,12 @@ export function acquireReply(
 }
 
 /** In the year 2001; no fence and no clock is before it. */
-const leastMicros = 1e15;
+const minMicros = 1e15;
 
 /** The server's time in µs, where that is all of a reply: a lock was free, and is ours. */
 function microsOf(reply: unknown): number | undefined {
   const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
-  return Number.isSafeInteger(only) && (only as number) > leastMicros ? (only as number) : undefined; // H5b
+  return Number.isSafeInteger(only) && (only as number) > minMicros ? (only as number) : undefined; // H5b
 }
 
 /** Whether a reply to an acquire says that it was granted. */

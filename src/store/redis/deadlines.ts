@@ -81,7 +81,7 @@ export function withDeadline<T>(work: Promise<T>, keys: Key, timeoutMs: number, 
   });
 }
 
-const mostKept = 16;
+const maxKept = 16;
 const groups = new Map<number, TimeoutGroup>();
 
 function groupOf(timeoutMs: number): TimeoutGroup {
@@ -132,7 +132,7 @@ class TimeoutGroup {
     if (this.#pending > 0) return this.#drop(onlySettled);
     this.#first = this.#last = undefined;
     // Each renewal has a timeout of its own.
-    if (groups.size > mostKept) this.#end();
+    if (groups.size > maxKept) this.#end();
     else if (!this.#isReal || setTimeout !== setReal) this.#clear();
   }
 

@@ -23,11 +23,11 @@ import { ServerClock } from './server-clock';
 /** What it does in place of the store. */
 export type Direct = Pick<Store, 'acquire' | 'release'>;
 
-const mostPending = 8;
+const maxPending = 8;
 /** Where somebody was queued, the store's way is the shorter one for so long. */
 const detourMs = 100;
 /** In the year 2001. */
-const leastMicros = 1e15;
+const minMicros = 1e15;
 
 const askStore = -1;
 const busy: AcquireReply = Object.freeze({ granted: false, leftMs: 0 });
@@ -67,7 +67,7 @@ export class DirectStore implements Direct {
     );
     const read = (reply: unknown): AcquireReply | undefined => {
       if (reply === 0) return busy;
-      if (!Number.isSafeInteger(reply) || (reply as number) < leastMicros) return undefined;
+      if (!Number.isSafeInteger(reply) || (reply as number) < minMicros) return undefined;
       this.#clock.learn(Math.floor((reply as number) / 1000), sent.monoMs);
       return { granted: true, fence: request.fencing ? (reply as number) : 0, sent };
     };
@@ -83,7 +83,7 @@ export class DirectStore implements Direct {
   }
 
   #isUnusual(nowMs: number): boolean {
-    return nowMs < this.#storeUntilMs || this.#pending >= mostPending || this.#client.readiness() !== 'ready';
+    return nowMs < this.#storeUntilMs || this.#pending >= maxPending || this.#client.readiness() !== 'ready';
   }
 
   /** One promise. `detour` is the reply to which, as to a missing right, the store has to be asked. */

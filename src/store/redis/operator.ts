@@ -6,7 +6,7 @@ import {
   changedChannel,
   freedChannel,
   isOfRegistry,
-  mostShown,
+  maxShown,
   type Operator,
   type Processes,
   processesKey,
@@ -26,7 +26,7 @@ import type { Transport } from './transport';
 const keysInCommand = 100;
 const longText = 2 ** 15;
 /** Records that are read at once: at least so many, and more of them when they are short. */
-const leastTexts = 4;
+const minTexts = 4;
 const lengthAtOnce = 2 ** 19;
 export class RedisOperator implements Operator {
   readonly isLocal = false;
@@ -65,7 +65,7 @@ export class RedisOperator implements Operator {
     while (all.length < keys.length) {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));
-      const call = scripts.inspect(some, queues, this.#fenceKey(some[0]!), mostShown);
+      const call = scripts.inspect(some, queues, this.#fenceKey(some[0]!), maxShown);
       all.push(...inspectReply(await this.#transport.requestAlone(call, some, commandTimeoutMs), some));
     }
     return all;
@@ -109,13 +109,13 @@ export class RedisOperator implements Operator {
   /** So many at once that the server is not blocked by their length, nor we wait for one after the other. */
   async #texts(ids: readonly string[], commandTimeoutMs: number): Promise<string[]> {
     const texts: string[] = [];
-    for (let n = 0, count = leastTexts; n < ids.length; ) {
+    for (let n = 0, count = minTexts; n < ids.length; ) {
       const some = ids.slice(n, n + count).map((id) => this.#read(processKey(String(id)), commandTimeoutMs));
       n += some.length;
       const read = (await Promise.all(some)).filter((text) => typeof text === 'string');
       for (const text of read) texts.push(text);
       const length = read.reduce((sum, text) => sum + text.length, 0);
-      count = Math.max(leastTexts, Math.floor((count * lengthAtOnce) / Math.max(length, 1)));
+      count = Math.max(minTexts, Math.floor((count * lengthAtOnce) / Math.max(length, 1)));
     }
     return texts;
   }

@@ -13,7 +13,7 @@ interface AcquireTerms {
   readonly notAfter: number;
   readonly fences: number;
   /** 0: any. */
-  readonly leastFence: number;
+  readonly minFence: number;
 }
 
 interface RenewTerms {
@@ -72,7 +72,7 @@ export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall 
     const keys = [key, companionOf(key, 'queue'), this.fence];
     if (terms.verb === 'release') return { script: releaseScript, keys, args: [token, '0', String(terms.yieldMs)] };
     const args = [token, String(terms.lifetimeMs), String(terms.notAfter), String(terms.fences)];
-    if (terms.leastFence > 0) args.push(terms.leastFence.toFixed(0));
+    if (terms.minFence > 0) args.push(terms.minFence.toFixed(0));
     return { script: acquireScript, keys, args };
   }
 }
@@ -111,8 +111,8 @@ class PlainBatch {
       }
       for (const { key } of calls) keys.push(companionOf(key, 'queue'));
     }
-    if (acquires.some(({ terms }) => terms.leastFence > 0)) {
-      for (const { terms } of acquires) words.push(terms.leastFence.toFixed(0));
+    if (acquires.some(({ terms }) => terms.minFence > 0)) {
+      for (const { terms } of acquires) words.push(terms.minFence.toFixed(0));
     }
     const { lifetimeMs = 1, fences = 0 } = acquires[0]?.terms ?? {};
     // The earliest, should they differ: what is refused as too late is tried again.
@@ -138,7 +138,7 @@ class PlainBatch {
     let fence = (read?.fence ?? 0) - 1;
     this.all.forEach((each, n) => {
       // Of each acquire, as the script counts.
-      if (n >= known) fence = Math.max(fence + 1, this.acquires[n - known]!.terms.leastFence);
+      if (n >= known) fence = Math.max(fence + 1, this.acquires[n - known]!.terms.minFence);
       const own = read?.others?.get(n + 1);
       if (read === undefined) each.reject(strangeReply(reply, each.call.keys));
       else if (typeof own === 'string') each.reject(new Error(own));

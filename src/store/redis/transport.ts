@@ -15,9 +15,9 @@ import type { BatchableCall, ScriptCall } from './scripts/script';
 import { Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
-const mostInBatch = 128; // S10
+const maxInBatch = 128; // S10
 /** Calls on keys that several may hold cost several times as much each, and no other command should wait for long. */
-const mostSharedInBatch = 64; // S11
+const maxSharedInBatch = 64; // S11
 /** How often a client that is connecting is checked. */
 const readinessPollMs = 5;
 
@@ -33,8 +33,8 @@ export class Transport {
     this.#client = client;
     this.#sender = new Sender(client);
     const send: SendCall = (call, handler) => this.#sender.send(call, handler);
-    this.#batch = new Batch(mostInBatch, client.clustered, send, nextTick);
-    this.#sharedBatch = new Batch(mostSharedInBatch, client.clustered, send, setImmediate);
+    this.#batch = new Batch(maxInBatch, client.clustered, send, nextTick);
+    this.#sharedBatch = new Batch(maxSharedInBatch, client.clustered, send, setImmediate);
   }
 
   get isReady(): boolean {

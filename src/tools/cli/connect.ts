@@ -20,7 +20,7 @@ export interface CliConnection {
 type LoadedClient = Record<string, any>;
 
 const connectMs = 5000;
-const longestPauseMs = 500;
+const maxPauseMs = 500;
 const defaultUrl = 'redis://127.0.0.1:6379';
 
 /** @throws {Exit} for what cannot be a place. Nothing is connected yet. */
@@ -113,7 +113,7 @@ function loaded(name: string, from: NodeJS.Require): LoadedClient {
 }
 
 function again(times: number): number {
-  return Math.min(times * 50, longestPauseMs);
+  return Math.min(times * 50, maxPauseMs);
 }
 
 async function nodeRedis({ createClient }: LoadedClient, url: URL): Promise<Opened & { info(): Promise<string> }> {

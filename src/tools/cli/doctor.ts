@@ -12,7 +12,7 @@ import { duration, json, paint, plain, print, table } from './text';
 
 const silentMs = 2000;
 const pings = 50;
-const mostSkewMs = 1000;
+const maxSkewMs = 1000;
 const slowMs = 500;
 /** Looking for locks without an end stops after this. */
 const searchMs = 5000;
@@ -192,7 +192,7 @@ async function skew(send: SendWords): Promise<Finding> {
     const serverMs = Number(seconds) * 1000 + Number(micros) / 1000;
     const skewMs = Math.round(serverMs - (before + Date.now()) / 2);
     const text = `${skewMs} ms against this host`;
-    if (Math.abs(skewMs) <= mostSkewMs) return ok('clock skew', text);
+    if (Math.abs(skewMs) <= maxSkewMs) return ok('clock skew', text);
     return warn('clock skew', `${text}: locks do not mind, but its jumps end them early or late; keep it with NTP`);
   } catch {
     return fail('clock skew', 'TIME is not permitted: ACL SETUSER <user> +time');

@@ -43,10 +43,10 @@ function isAscii(text: string): boolean {
 }
 
 /** Wider cells shift the next ones, but make no column wider. */
-const mostWidth = 80;
+const maxWidth = 80;
 const gap = 2;
 /** None, one and so on: made once, since 100,000 rows have 600,000 gaps. */
-const spaces = Array.from({ length: mostWidth + gap + 1 }, (_, n) => ' '.repeat(n));
+const spaces = Array.from({ length: maxWidth + gap + 1 }, (_, n) => ' '.repeat(n));
 
 /**
  * Left-aligned columns; the last is as wide as it is.
@@ -57,7 +57,7 @@ export function table(rows: readonly (readonly string[])[], widths: number[] = [
   const last = (rows[0]?.length ?? 0) - 1;
   const lengthOf = isAscii(rows.map((row) => row.join('')).join('')) ? (text: string) => text.length : widthOf;
   for (let n = 0; n < last; n += 1) {
-    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(lengthOf(row[n]!), mostWidth));
+    for (const row of rows) widths[n] = Math.max(widths[n] ?? 0, Math.min(lengthOf(row[n]!), maxWidth));
   }
   return rows.map((row) => {
     let text = '';
@@ -96,14 +96,14 @@ export function fitted(rows: readonly string[][], columns: number, lessUseful: r
     all[0]!.slice(1).reduce((sum, _, n) => sum + gap + widthAt(all, n + 1), 0);
   let some = rows as string[][];
   for (const column of lessUseful) {
-    if (others(some) + Math.min(widthAt(some, 0), leastKey) <= columns) break;
+    if (others(some) + Math.min(widthAt(some, 0), minKey) <= columns) break;
     some = some.map((row) => row.filter((_, n) => n !== column));
   }
-  const room = Math.max(columns - others(some), leastKey);
+  const room = Math.max(columns - others(some), minKey);
   return table(some.map(([first, ...rest]) => [cut(first!, room), ...rest])).map((text) => cut(text, columns));
 }
 
-const leastKey = 12;
+const minKey = 12;
 
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 

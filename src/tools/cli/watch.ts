@@ -13,7 +13,7 @@ import { cut, duration, fitted, json, note, paint, plain, print, table } from '.
 
 export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
 /** So that rows that come one by one are aligned. */
-const leastWidths = [32, 9, 20, 8, 8, 8, 7];
+const minWidths = [32, 9, 20, 8, 8, 8, 7];
 /** The columns of ID, OWNER and KIND, as they go on a narrow terminal. */
 const lessUseful = [3, 2, 1];
 const topMs = 1000;
@@ -55,7 +55,7 @@ function locksOf(session: Session, line: CommandLine, coverage: Coverage): Async
 export function ls(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const coverage: Coverage = { processes: 0, scanned: false };
-    const widths = [...leastWidths];
+    const widths = [...minWidths];
     let count = 0;
     const textOf = (some: readonly Listed[]): string[] => {
       if (line.values.json) return some.map((each) => JSON.stringify(row(each)));
@@ -81,7 +81,7 @@ export function show(line: CommandLine): Promise<number> {
       await json({ ...row(listed), holders: state.holders, queue: state.queue });
       return 0;
     }
-    for (const text of table([header, cells(listed)], [...leastWidths])) await print(text);
+    for (const text of table([header, cells(listed)], [...minWidths])) await print(text);
     await section('HOLDERS', ['ID', 'OWNER', 'KIND', 'PERMITS', 'TTL'], state.holders.map(holderCells));
     await section('QUEUE', ['OWNER', 'KIND', 'WAITING-FOR'], state.queue.map(waiterCells));
     return 0;
@@ -174,7 +174,7 @@ async function picture(session: Session, line: CommandLine, height: number): Pro
   const head = `${session.connection.name}: ${all.length} held, ${waiting} waiting, oldest hold ${duration(oldest)}`;
   const rows = [header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)];
   const { columns } = process.stdout;
-  const shown = columns ? fitted(rows, columns, lessUseful) : table(rows, [...leastWidths]);
+  const shown = columns ? fitted(rows, columns, lessUseful) : table(rows, [...minWidths]);
   const foot = paint(process.stdout, 'dim', cut(coverageText(coverage, all.length), columns || Infinity));
   return [paint(process.stdout, 'bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
 }

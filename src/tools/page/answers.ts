@@ -44,7 +44,7 @@ const always = {
   'cache-control': 'no-store, no-transform',
 };
 
-const mostBytes = 8192;
+const maxBytes = 8192;
 
 /**
  * Which of our paths it is; undefined: none.
@@ -79,7 +79,7 @@ async function free(request: Incoming, { source, watch, actions }: Desk): Promis
   if (request.method !== 'POST') return plain(405, { allow: 'POST' });
   if (!isSameOrigin(request)) return plain(403); // H88d
   if (!/^application\/json\s*(?:;|$)/i.test(request.header('content-type') ?? '')) return plain(415);
-  const body = await request.body(mostBytes).catch(() => '');
+  const body = await request.body(maxBytes).catch(() => '');
   if (body === undefined) return plain(413, { connection: 'close' });
   const wanted = wantedOf(body);
   if (wanted === undefined) return plain(400);

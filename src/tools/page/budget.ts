@@ -5,14 +5,14 @@
 const fewRows = 200;
 const quietMs = { few: 1000, many: 4000 };
 /** Very many take us long to read: a read for each second that has as many ms as there are rows, and news ten times as often. */
-const mostQuietMs = 60_000;
+const maxQuietMs = 60_000;
 const newsShare = 1 / 10;
 const perSecond = { few: 8, many: 0.9 };
 /** What may be spent at once after a quiet time. */
-const mostCredit = 8;
+const maxCredit = 8;
 
 export class Budget {
-  #credit = mostCredit;
+  #credit = maxCredit;
   #atMs = performance.now();
   #cost = 0;
 
@@ -33,11 +33,11 @@ export class Budget {
     const size = rows > fewRows ? 'many' : 'few';
     const nowMs = performance.now();
     const earned = ((nowMs - this.#atMs) / 1000) * perSecond[size];
-    this.#credit = Math.min(mostCredit, this.#credit + earned);
+    this.#credit = Math.min(maxCredit, this.#credit + earned);
     this.#atMs = nowMs;
-    const largeMs = Math.min(rows, mostQuietMs);
-    const missing = Math.max(0, Math.min(this.#cost, mostCredit) - this.#credit);
-    const leastMs = soonMs === undefined ? Math.max(quietMs[size], largeMs) : Math.max(soonMs, largeMs * newsShare);
-    return Math.max(leastMs, (missing / perSecond[size]) * 1000);
+    const largeMs = Math.min(rows, maxQuietMs);
+    const missing = Math.max(0, Math.min(this.#cost, maxCredit) - this.#credit);
+    const minMs = soonMs === undefined ? Math.max(quietMs[size], largeMs) : Math.max(soonMs, largeMs * newsShare);
+    return Math.max(minMs, (missing / perSecond[size]) * 1000);
   }
 }

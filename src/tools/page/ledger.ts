@@ -45,7 +45,7 @@ export interface Summary {
   readonly exact: boolean;
   /** In the last hour. */
   readonly lost: number;
-  /** Rows there are; not more than `mostRows` are shown. */
+  /** Rows there are; not more than `maxRows` are shown. */
   readonly total: number;
   readonly coverage: string;
 }
@@ -62,9 +62,9 @@ interface LedgerEntry {
   readonly text: string;
 }
 
-export const mostRows = 1000;
-const mostHolders = 16;
-const mostWaiters = 50;
+export const maxRows = 1000;
+const maxHolders = 16;
+const maxWaiters = 50;
 /** Two readings of the same moment differ by less: a lease that was renewed by less counts as the same. */
 const sameMs = 400;
 /** A free lock is granted to its queue at once; a lost message is healed within a second. */
@@ -108,7 +108,7 @@ export class Ledger {
   /** Those that are shown: of very many the ones with the most trouble. */
   #worstOf(locks: readonly SeenLock[], nowMs: number): Judged[] {
     const judged = locks.map((lock) => ({ lock, badges: badgesOf(lock, this.#idle.get(lock.key), nowMs) }));
-    return judged.length <= mostRows ? judged : judged.sort(byTrouble).slice(0, mostRows);
+    return judged.length <= maxRows ? judged : judged.sort(byTrouble).slice(0, maxRows);
   }
 
   rows(): PageRow[] {
@@ -169,13 +169,13 @@ function entryOf(
   isFirst: boolean,
 ): LedgerEntry {
   const old = before?.row;
-  const holders = lock.holders.slice(0, mostHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
+  const holders = lock.holders.slice(0, maxHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
   const row: PageRow = {
     key: lock.key,
     kind: lock.kind,
     holders: holders.sort((a, b) => a.since - b.since),
-    more: Math.max(0, lock.holders.length - mostHolders),
-    queue: lock.queue.slice(0, mostWaiters).map((waiter) => waiterOf(waiter, old, nowMs)),
+    more: Math.max(0, lock.holders.length - maxHolders),
+    queue: lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, old, nowMs)),
     waiters: lock.waiters,
     badges,
   };

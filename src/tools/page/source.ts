@@ -78,7 +78,7 @@ interface Other {
 /** So many keys that no process tells of are inspected with each read; more take turns. With the first read all that are found. */
 const keysInRead = 100;
 /** So many are known at all. */
-const mostOthers = 2000;
+const maxOthers = 2000;
 /** So many steps through all keys belong to the first read. */
 const firstSteps = 5;
 const soonMs = 100;
@@ -179,7 +179,7 @@ class StoreSource implements Source {
       return;
     }
     for (const key of value) {
-      if (!this.#others.has(key) && this.#others.size < mostOthers) this.#others.set(key, unseen);
+      if (!this.#others.has(key) && this.#others.size < maxOthers) this.#others.set(key, unseen);
     }
   }
 
@@ -193,7 +193,7 @@ class StoreSource implements Source {
     for (const key of locks.keys()) this.#others.delete(key);
     const due = [...this.#others]
       .sort(([, a], [, b]) => a.atMs - b.atMs)
-      .slice(0, this.#isFirst ? mostOthers : keysInRead);
+      .slice(0, this.#isFirst ? maxOthers : keysInRead);
     const keys = due.map(([key]) => key);
     const states = keys.length === 0 ? [] : await this.#inspect(keys);
     for (const [n, state] of states.entries()) this.#remember(keys[n]!, state);

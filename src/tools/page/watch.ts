@@ -30,10 +30,10 @@ export interface Seat {
   leave(): void;
 }
 
-export const mostViewers = 256;
+export const maxViewers = 256;
 const beatMs = 15_000;
 /** A viewer that has had no room for so long is disconnected. */
-const longestFullMs = 30_000;
+const maxFullMs = 30_000;
 /** Then a viewer has to connect, and be authorized, again. */
 const sessionMs = 600_000;
 
@@ -58,7 +58,7 @@ export class Watch {
   }
 
   get isFull(): boolean {
-    return this.#viewers.size >= mostViewers;
+    return this.#viewers.size >= maxViewers;
   }
 
   /** Somebody looks. */
@@ -165,7 +165,7 @@ export class Watch {
     if (nowMs < this.#beatAtMs) return;
     this.#beatAtMs = nowMs + beatMs;
     for (const viewer of [...this.#viewers]) {
-      const isStuck = viewer.fullSinceMs !== undefined && nowMs - viewer.fullSinceMs > longestFullMs;
+      const isStuck = viewer.fullSinceMs !== undefined && nowMs - viewer.fullSinceMs > maxFullMs;
       if (isStuck || nowMs - viewer.sinceMs > sessionMs) viewer.sink.end();
       else if (viewer.fullSinceMs === undefined) this.#write(viewer, ':\n\n');
     }

@@ -28,7 +28,7 @@ interface Listener {
 }
 
 const firstPauseMs = 20;
-const longestPauseMs = 1000;
+const maxPauseMs = 1000;
 /** Between two pings; a connection whose ping has no reply by the next is lost. */
 export const heartbeatMs = 5000;
 
@@ -106,7 +106,7 @@ class Subscriptions {
     for (let pauseMs = firstPauseMs; !recovered && this.#listeners.size > 0; ) {
       await this.#pause(pauseMs);
       if (this.#isClosed()) this.#endAll();
-      pauseMs = Math.min(2 * pauseMs, longestPauseMs);
+      pauseMs = Math.min(2 * pauseMs, maxPauseMs);
       recovered = await this.#confirmAll();
     }
     this.#recovering = false;

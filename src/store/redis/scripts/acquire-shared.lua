@@ -192,7 +192,7 @@ end
 asking.channel, asking.id = ARGV[11], ARGV[12]
 asking.text = string.format(
   '2 %.0f %s %s %.0f %s %s %d ',
-  now + math.min(silence, mostSilence),
+  now + math.min(silence, maxSilence),
   asking.id,
   asking.kind,
   permits,
@@ -201,7 +201,7 @@ asking.text = string.format(
   #queuedAs
 ) .. queuedAs .. group
 all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
-call('PEXPIRE', queue, mostSilence)
+call('PEXPIRE', queue, maxSilence)
 if kind == 'p' and known == 0 then
   call('SET', limit, ARGV[8], 'PX', 3600000)
 end

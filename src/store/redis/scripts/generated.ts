@@ -206,7 +206,7 @@ if not F or F<1 or F>9007199254740991 or not string.find(N,'^%d+$')then
 error('ERR expected a lifetime in whole milliseconds, at least 1',0)
 end
 end
-local function by(e,B)
+local function bA(e,B)
 if bk and not bk('PEXPIRE',e,B)then
 error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
 end
@@ -228,7 +228,7 @@ local function ce(q,n)
 c('SET',q,string.format('%.0f',n))
 aQ=n
 end
-local function bz(q,z,w)
+local function bB(q,z,w)
 if z==0 then
 return 0
 end
@@ -244,7 +244,7 @@ c('DEL',e)
 error(cJ.err,0)
 end
 end`;
-const queuePart = `local au,bB=10000,1000
+const queuePart = `local au,bz=10000,1000
 local function cr(d,M)
 local aY=string.match(M,'^(%d+) ')
 if aY and aY~='1'then
@@ -310,13 +310,13 @@ end
 local function cD(M,p)
 local Y,W=string.match(M,'^poll (%d+) (%d+)$')
 Y,W=tonumber(Y),tonumber(W)
-if Y and Y<=h and W>=h and W<=h+au and-p<=bB then
+if Y and Y<=h and W>=h and W<=h+au and-p<=bz then
 return-p,Y,W
 end
 end
 local function db(d,S)
 S=math.ceil(S)
-if S>bB or c('ZCARD',d)==0 then
+if S>bz or c('ZCARD',d)==0 then
 return
 end
 local Y,W=h,h+2*S+100
@@ -356,7 +356,7 @@ end
 am[#am+1]=M
 elseif M=='passes'then
 aJ=p>=-1000000 and-p or 0
-W=aJ==0 and-p<=h+2*bB and-p or 0
+W=aJ==0 and-p<=h+2*bz and-p or 0
 else
 local aM,cQ=cD(M,p)
 if aM then
@@ -385,7 +385,7 @@ if W>h then
 return'yielding',W
 end
 local ac,D,J,as,l=bf(d,o)
-local ck=math.max(math.min(bI,bB),S>0 and S+20 or 0)
+local ck=math.max(math.min(bI,bz),S>0 and S+20 or 0)
 if cw and bI>0 and(aJ>=64 or(S>0 and h-Y>=8*ck))then
 c('ZADD',d,string.format('-%.0f',h+ck),'passes')
 if aC then
@@ -397,7 +397,7 @@ end
 return'yielding',h+ck
 end
 local B=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
-by(e,B)
+bA(e,B)
 if J>0 then
 aS(q)
 end
@@ -407,7 +407,7 @@ elseif aJ+W>0 then
 c('ZREM',d,'passes')
 end
 c('ZREM',d,o)
-local ap=bz(q,J)
+local ap=bB(q,J)
 cf(e,l,B)
 if l==m then
 return'mine',ap
@@ -442,7 +442,7 @@ ai=ai+2
 end
 end`;
 const waitersPart = `local cF,aH={},{}
-local au,bA=10000,32
+local au,by=10000,32
 local aA,dh={1e15,5e14,0},500000
 local function co(u,az)
 if u=='u'or(u=='r'and az=='r')then
@@ -673,11 +673,11 @@ local bo,af=cI(i),{1,1,1}
 local o,H,p=al(d,f,r.g,1),f[r.g],bp(r,r.a)
 if o and H.u and p>H.z then
 local bj=cs(r.g)
-if c('ZCOUNT',d,bj,string.format('(%.0f',p))-#f.c>=bA then
+if c('ZCOUNT',d,bj,string.format('(%.0f',p))-#f.c>=by then
 return false
 end
 end
-for aZ=1,bA do
+for aZ=1,by do
 local g=cC(d,f,af,r)
 if not g or not cm(bo,g,ax)then
 return false
@@ -701,13 +701,13 @@ local f,af=bE(d),{1,1,1}
 local bo=cI(aN(e))
 local ax=tonumber(c('GET',K)or 0)or 0
 local aK,bc,n={},{},0
-for G=1,bA do
+for G=1,by do
 local g=cC(d,f,af)
 if not g or not cm(bo,g,ax)then
 break
 end
 bJ(bo,g)
-n=G==bA and g.a or 0
+n=G==by and g.a or 0
 if g.p~='-'then
 if not aK[g.p]then
 bc[#bc+1]=g.p
@@ -749,10 +749,10 @@ end
 if not s and c('ZCARD',d)>0 and bu(e,q,d,false,0,false)=='given'then
 return{0,c('PTTL',e),0,h}
 end
-by(e,B)
+bA(e,B)
 local ap=s and J>0 and aS(q)or 0
 if ap==0 then
-ap=bz(q,J)
+ap=bB(q,J)
 end
 if ARGV[7]=='1'then
 c('SET',cL,string.format('%.0f',ch),'PX',string.format('%.0f',ch+bg-h))
@@ -846,11 +846,11 @@ return{0,x,0,h}
 end
 for b=1,t do
 if bh[b]then
-by(KEYS[b],B)
+bA(KEYS[b],B)
 end
 end
 local w=(#ARGV==5 or#ARGV==6)and bd(tonumber(ARGV[5]))or 0
-local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bz(q,z,w)
+local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bB(q,z,w)
 for b=1,t do
 if bh[b]then
 cf(KEYS[b],l,B)
@@ -990,7 +990,7 @@ return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'de9dc5bb700dbd78bb2502ed78c71d682766b52d',
+  sha: '136fe932df2be81b9f1b3b542c9ca2be3f619a8a',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'b99cecaf425d6e99a364aa8466f6bba18a0e16de',
+  sha: '2a3bc10ef4f8b702f42cc010b36bacc7a64f58fe',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'f04abd3e08dd996330e69b9564fd807f3ed0428d',
+  sha: '1eac787048ffc8c997264b29c16116e3297f8a17',
   lua:
     clockPart +
     `
@@ -1215,7 +1215,7 @@ if u=='r'and not cy and#f.c==0 and(not I or I.b=='r')then
 i=da(e,l,at,J)
 aI=i and cB(d,f,i,r,ax)
 end
-by(e,ARGV[a+2])
+bA(e,ARGV[a+2])
 local E=h+B
 local p=string.format('%.0f',E)
 if not aI then
@@ -1283,7 +1283,7 @@ end
 if aI then
 local ap=J and u=='r'and i.l or 0
 if J and ap==0 then
-ap=bz(q,u=='p'and tonumber(ARGV[a+4])or 1,w)
+ap=bB(q,u=='p'and tonumber(ARGV[a+4])or 1,w)
 end
 local bX=M(N(u,ah,V,ap,l,at))
 c('ZADD',e,'GT',p,bX.f)
@@ -1519,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'ca7ae4aef9e243e70361f832ff7f1359f17f91d0',
+  sha: 'ad2c040f3606e5782caa55f339f761068266f7b9',
   lua:
     clockPart +
     `
@@ -1614,11 +1614,11 @@ return{0,x,0,h}
 end
 for b=1,t do
 if bh[b]then
-by(KEYS[k+b],B)
+bA(KEYS[k+b],B)
 end
 end
 local w=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
-local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bz(q,z,w)
+local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bB(q,z,w)
 for b=1,t do
 if bh[b]then
 cf(KEYS[k+b],l,B)
@@ -1903,7 +1903,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '67f68b4e7937fc1732ba6c158cfd7ba769634e69',
+  sha: 'd4d4aeca8cd646691bd82aee7b89e2153bc62c48',
   lua:
     clockPart +
     `
@@ -2032,7 +2032,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'f2c87cbf9f8961afaf79c51e5892a8de366af5b3',
+  sha: '4b56868ca8cbd951c03328940ccf5ceda010344e',
   lua:
     clockPart +
     `
@@ -2065,7 +2065,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: 'c67266178a1bfed3d698e7a578c3a56b68fd1f0b',
+  sha: '7667ab433827b93c2fd986ec735c7ab398cc9e51',
   lua:
     clockPart +
     `
@@ -2160,11 +2160,11 @@ return{0,x,0,h}
 end
 for b=1,t do
 if bh[b]then
-by(KEYS[k+b],B)
+bA(KEYS[k+b],B)
 end
 end
 local w=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
-local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bz(q,z,w)
+local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bB(q,z,w)
 for b=1,t do
 if bh[b]then
 cf(KEYS[k+b],l,B)
@@ -2452,7 +2452,7 @@ export function raiseShared(
 
 const raiseScript: Script = {
   name: 'raise',
-  sha: 'f3a9d33d7fe8ab56a6f6d2ce0d9d62599a8cd84d',
+  sha: '95374e22a762fff42fceb99affc767cf0c12d2f8',
   lua:
     clockPart +
     `
@@ -2500,7 +2500,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '2afdf710b0a31c33799cccfe3ce0de2eb351a0f1',
+  sha: '65321be162f00415637b87ea517ba7adf1fda94d',
   lua:
     clockPart +
     `
@@ -2617,7 +2617,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'ed7ccda994dea332c22dbfb0ad798fceeb1c8123',
+  sha: 'a1b6cc66bdee0321da1dcbdb8cc44626aeed200e',
   lua:
     clockPart +
     `

@@ -6,14 +6,14 @@
 -- minus the server time in ms until which it yields to callers outside the queue. "poll since until": minus the longest pause in
 -- ms of a caller that polls beside the queue, in vain since then.
 -- A forged or damaged entry delays others no longer than a process that has just died: no deadline is further away than
--- `mostSilence`, the queue ends that long after the last entry was written, and damaged entries are removed as expired ones are.
-local mostSilence, mostYield = 10000, 1000
+-- `maxSilence`, the queue ends that long after the last entry was written, and damaged entries are removed as expired ones are.
+local maxSilence, maxYield = 10000, 1000
 -- False for a member that is no entry. An entry of another version is an error of its own, for as long as its queue lasts.
 local function checkVersion(queue, member)
   local version = string.match(member, '^(%d+) ')
   if version and version ~= '1' then
     if call('PTTL', queue) < 0 then -- H82c
-      call('PEXPIRE', queue, mostSilence)
+      call('PEXPIRE', queue, maxSilence)
     end
     error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
   end
@@ -25,7 +25,7 @@ local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
     string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
-  if not deadline or deadline < now or deadline > now + mostSilence or fences > 1024 then -- H29 H82
+  if not deadline or deadline < now or deadline > now + maxSilence or fences > 1024 then -- H29 H82
     return nil
   end
   local ms = tonumber(lifetime)
@@ -72,10 +72,10 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   end
   local at = string.format('%.0f', score)
   local before = call('ZCOUNT', queue, 0, '(' .. at)
-  local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, mostSilence))
+  local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, maxSilence))
   local deadline = string.format('%.0f', now + ms)
   call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
-  call('PEXPIRE', queue, mostSilence)
+  call('PEXPIRE', queue, maxSilence)
   return score, before
 end
 
@@ -83,16 +83,16 @@ end
 local function pollOf(member, score)
   local since, till = string.match(member, '^poll (%d+) (%d+)$')
   since, till = tonumber(since), tonumber(till)
-  if since and since <= now and till >= now and till <= now + mostSilence and -score <= mostYield then
+  if since and since <= now and till >= now and till <= now + maxSilence and -score <= maxYield then
     return -score, since, till
   end
 end
 
 -- A caller that polls found the lock busy, beside a queue, and will try again after `pause` ms: the key yields for that long at the
--- next yield. Callers with longer pauses than `mostYield` leave no mark. An error here does not fail the call.
+-- next yield. Callers with longer pauses than `maxYield` leave no mark. An error here does not fail the call.
 local function markPoll(queue, pause)
   pause = math.ceil(pause)
-  if pause > mostYield or call('ZCARD', queue) == 0 then
+  if pause > maxYield or call('ZCARD', queue) == 0 then
     return
   end
   local since, till = now, now + 2 * pause + 100
@@ -136,7 +136,7 @@ local function front(queue)
         gone[#gone + 1] = member
       elseif member == 'passes' then
         handOffs = score >= -1000000 and -score or 0
-        till = handOffs == 0 and -score <= now + 2 * mostYield and -score or 0 -- H82b
+        till = handOffs == 0 and -score <= now + 2 * maxYield and -score or 0 -- H82b
       else
         local longest, begun = pollOf(member, score)
         if longest then
@@ -171,7 +171,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     return 'yielding', till
   end
   local id, lifetime, fences, channel, token = entry(queue, first)
-  local yield = math.max(math.min(window, mostYield), pause > 0 and pause + 20 or 0) -- H80c
+  local yield = math.max(math.min(window, maxYield), pause > 0 and pause + 20 or 0) -- H80c
   if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then -- H80
     call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
     if mark then

@@ -6,7 +6,7 @@
 -- minus the ticket of the last waiter that was notified while more could be admitted.
 -- No call reads more than the front of each band: its cost does not grow with the queue.
 local queues, wakes = {}, {}
-local mostSilence, mostNotified = 10000, 32
+local maxSilence, maxNotified = 10000, 32
 -- In µs: how far the scores of each band are below its tickets; and how long a waiter may be passed by readers that prefer readers.
 local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
 
@@ -29,14 +29,14 @@ local function entry(queue, found, score)
   local version = string.match(found, '^(%d+) ')
   if version and version ~= '2' then
     if call('PTTL', queue) < 0 then
-      call('PEXPIRE', queue, mostSilence)
+      call('PEXPIRE', queue, maxSilence)
     end
     error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
   end
   local deadline, id, kind, permits, prefer, channel, length, rest =
     string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
   deadline, length = tonumber(deadline), tonumber(length)
-  if not deadline or deadline < now or deadline > now + mostSilence or length < 1 or length > #rest then -- H82d
+  if not deadline or deadline < now or deadline > now + maxSilence or length < 1 or length > #rest then -- H82d
     return nil
   end
   local each = {

@@ -55,11 +55,11 @@ local function isTurnOf(queue, all, held, asking, most)
   local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
   if first and part.more and score > part.upto then
     local low = edges(asking.band)
-    if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= mostNotified then
+    if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= maxNotified then
       return false
     end
   end
-  for _ = 1, mostNotified do
+  for _ = 1, maxNotified do
     local each = nextOf(queue, all, cursor, asking)
     if not each or not admits(room, each, most) then
       return false
@@ -87,13 +87,13 @@ local function wake(lock, queue, limit)
   local room = roomBeside(ourHolders(lock))
   local most = tonumber(call('GET', limit) or 0) or 0
   local ids, channels, last = {}, {}, 0
-  for n = 1, mostNotified do
+  for n = 1, maxNotified do
     local each = nextOf(queue, all, cursor)
     if not each or not admits(room, each, most) then -- H30c
       break
     end
     admit(room, each)
-    last = n == mostNotified and each.ticket or 0
+    last = n == maxNotified and each.ticket or 0
     if each.channel ~= '-' then
       if not ids[each.channel] then
         channels[#channels + 1] = each.channel
