@@ -6,7 +6,6 @@ import { expect } from 'chai';
 
 const root = join(__dirname, '..');
 const page = join(root, 'docs', 'hazards.md');
-const last = 89;
 const none = '–';
 
 /** How often each number is named, by test file. */
@@ -44,11 +43,12 @@ describe('docs/hazards.md', () => {
   const rows = [...readFileSync(page, 'utf8').matchAll(row)];
   const numbers = rows.map(([, , number]) => number);
 
-  it(`explains H1 to H${last}, in order, each once and in words of its own`, () => {
-    expect(numbers).to.deep.equal(Array.from({ length: last }, (_, n) => `H${n + 1}`));
+  it('explains them in order, each once and in words of its own', () => {
+    const values = numbers.map((number) => Number(number!.slice(1)));
+    expect(values).to.deep.equal([...new Set(values)].toSorted((a, b) => a - b));
     const texts = rows.map(([, , , text]) => text!);
     expect(texts.filter((text) => text.length < 30)).to.deep.equal([]);
-    expect(new Set(texts)).to.have.property('size', last);
+    expect(new Set(texts)).to.have.property('size', texts.length);
   });
 
   it('explains every number that a test names', () => {
