@@ -84,6 +84,7 @@ export interface WarningEvent {
     | 'no-wake-ups'
     | 'lead-failed'
     | 'proclaim-failed'
+    | 'no-authorize'
     | QuorumWarning;
   message: string;
   /** As in Redis; null where it is about no lock. */
@@ -136,10 +137,10 @@ export function warningsWanted(): boolean {
   return warningChannel.hasSubscribers || inDevelopment;
 }
 
-/** Tells the channel; in development also the process, so that it is seen without any set-up. */
-export function warn(event: WarningEvent): void {
+/** Tells the channel; in development, or if it is loud, also the process, so that it is seen without any set-up. */
+export function warn(event: WarningEvent, isLoud = inDevelopment): void {
   if (warningChannel.hasSubscribers) warningChannel.publish(event);
-  if (!inDevelopment) return;
+  if (!isLoud) return;
   const detail = event.error instanceof Error ? event.error.stack : undefined;
   process.emitWarning(event.message, { type: 'RedisExpLockWarning', code: event.code, ...(detail && { detail }) });
 }

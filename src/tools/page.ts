@@ -5,6 +5,7 @@ import { optionError, unknownOptionError } from '../core/errors';
 import { adviceFor } from '../core/option-names';
 import type { RedisLike } from '../core/redis-like';
 import type { Desk } from './page/answers';
+import { type Incoming, nearOnly } from './page/checks';
 import { serveFetch, serveNode } from './page/servers';
 import { openSource } from './page/source';
 import { Watch } from './page/watch';
@@ -16,8 +17,9 @@ export interface PageOptions {
   prefix?: string | undefined;
   /**
    * Decides for each request: it is answered where this returns, or resolves to, something true; otherwise, and where it throws,
-   * with 403. A stream of events is asked about again every ten minutes. Default: only requests from this machine to this
-   * machine (Host 127.0.0.1, localhost or [::1]). Gets the request as the server has it. Behind a reverse proxy always give one.
+   * with 403. A stream of events is asked about again every ten minutes. Gets the request as the server has it. `fetch` needs one,
+   * and so does a page behind a reverse proxy. Default: a listener answers only requests from this machine to this machine (Host
+   * 127.0.0.1, localhost or [::1]), and `fetch`, which sees no address, answers everything with 403 and warns (`no-authorize`).
    */
   authorize?: ((request: any) => boolean | PromiseLike<boolean>) | undefined;
   /** Whether locks can be freed here. Default false: nothing here changes anything. */
@@ -28,7 +30,7 @@ export interface PageOptions {
 export interface LockPage {
   /** Where the path is none of the page's, calls `next`; without it answers 404. */
   (req: IncomingMessage, res: ServerResponse, next?: (error?: any) => void): void;
-  /** The same for servers of the other kind. Its address has to end with `/`. */
+  /** The same for servers of the other kind. Its address has to end with `/`. Without `authorize` it refuses everything. */
   fetch(request: Request): Promise<Response>;
 }
 
@@ -55,5 +57,6 @@ function deskOf(options: PageOptions): Desk {
     throw optionError('authorize', 'a function', authorize);
   if (typeof actions !== 'boolean') throw optionError('actions', 'true or false', actions);
   const source = openSource(redis, prefix);
-  return { source, watch: new Watch(source, { actions, prefix }), authorize, actions };
+  const decide = authorize ? ({ original }: Incoming) => authorize(original) : nearOnly(source.kind);
+  return { source, watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
 }

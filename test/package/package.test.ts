@@ -263,7 +263,7 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
       const before = Object.keys(require.cache);
       const { lockPage } = await import('redis-exp-lock/page');
       const { memoryStore } = require('redis-exp-lock');
-      const answer = await lockPage({ redis: memoryStore() }).fetch(new Request('http://localhost/'));
+      const answer = await lockPage({ redis: memoryStore(), authorize: () => true }).fetch(new Request('http://localhost/'));
       console.log(before.filter((file) => /lib.page/.test(file)).length, lockPage === require('redis-exp-lock/page').lockPage);
       console.log(answer.status, (await answer.text()).slice(0, 15));`;
     const printed = await node(project, '--input-type=module', '--eval', program);

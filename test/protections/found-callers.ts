@@ -1,4 +1,4 @@
-/** H85 to H89: found in use and under attack: jobs, leaders, commands, operators, and the clock of a table. */
+/** H85 to H91: found in use and under attack: jobs, leaders, commands, operators, the clock of a table, and the live page. */
 import { drop, operand, piece, value, when } from '../support/alteration';
 import type { Protection } from './protection';
 
@@ -152,5 +152,17 @@ export const foundCallers: readonly Protection[] = [
     without: 'a process knows nothing of how far its clock lags behind',
     changes: [value('H89c', '0')],
     test: 'embedded/clock.test.ts',
+  },
+  {
+    hazard: 'H91',
+    without: 'a request that does not show its peer is answered by its Host',
+    changes: [piece('H91', '!== undefined &&', '=== undefined ||')],
+    test: 'page/who-may.test.ts',
+  },
+  {
+    hazard: 'H91',
+    without: 'what a proxy says that it passed on counts as near',
+    changes: [operand('H91b', 2, true)],
+    test: 'page/who-may.test.ts',
   },
 ];

@@ -1,6 +1,6 @@
 // What is answered to a request, whatever kind of server it came through: the page, the stream of events, the freeing of a lock.
 
-import { type Authorize, type Incoming, isAllowed, isSameOrigin } from './checks';
+import { type Decision, type Incoming, isAllowed, isSameOrigin } from './checks';
 import { html, scriptHash, styleHash } from './document';
 import { isFreeable, type Source } from './source';
 import type { Seat, Sink, Watch } from './watch';
@@ -19,7 +19,7 @@ export interface PageResponse {
 export interface Desk {
   readonly source: Source;
   readonly watch: Watch;
-  readonly authorize: Authorize | undefined;
+  readonly authorize: Decision;
   readonly actions: boolean;
 }
 
@@ -57,8 +57,9 @@ export function routeOf(path: string, isExact: boolean): Route | undefined {
 }
 
 /** Never rejects. */
-export async function answer(route: Route, request: Incoming, desk: Desk): Promise<PageResponse> {
+export async function answer(route: Route | undefined, request: Incoming, desk: Desk): Promise<PageResponse> {
   if (!(await isAllowed(request, desk.authorize))) return plain(403);
+  if (route === undefined) return plain(404);
   if (route === 'free') return free(request, desk);
   const isGet = request.method === 'GET' || (request.method === 'HEAD' && route === '');
   if (!isGet) return plain(405, { allow: route === '' ? 'GET, HEAD' : 'GET' });

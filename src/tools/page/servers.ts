@@ -1,8 +1,8 @@
 // The two kinds of servers that the page is mounted in: those that hand over a request and a response of Node, and those that
 // hand over a Request and take a Response.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { answer, type Desk, type PageResponse, plain, routeOf } from './answers';
-import { type Incoming, isNear } from './checks';
+import { answer, type Desk, type PageResponse, routeOf } from './answers';
+import type { Incoming } from './checks';
 import type { Seat } from './watch';
 
 /** What frameworks add to a request of Node. */
@@ -24,10 +24,7 @@ export function serveNode(
   const path = pathOf(req.url ?? '/');
   // A caller with `next` serves other paths too; one without has given us all that it sends here.
   const route = routeOf(path, next !== undefined || req.originalUrl !== undefined);
-  if (route === undefined) {
-    if (next !== undefined) return next();
-    return void send(plain(404), req, res);
-  }
+  if (route === undefined && next !== undefined) return next();
   answer(route, ofNode(req), desk).then((given) => send(given, req, res));
 }
 
@@ -42,7 +39,7 @@ function ofNode(req: Mounted): Incoming {
       const value = req.headers[name];
       return Array.isArray(value) ? value[0] : value;
     },
-    isNear: isNear(req.socket?.remoteAddress),
+    peer: req.socket?.destroyed ? '' : req.socket?.remoteAddress, // of one that left we know none
     body: async (most) => {
       if (req.body !== undefined) return alreadyRead(req.body, most);
       const length = Number(req.headers['content-length'] ?? 0);
@@ -96,9 +93,7 @@ function send({ status, headers, body, stream }: PageResponse, req: IncomingMess
 
 export async function serveFetch(request: Request, desk: Desk): Promise<Response> {
   const { pathname, host } = new URL(request.url);
-  const route = routeOf(pathname, false);
-  const given = route === undefined ? plain(404) : await answer(route, ofFetch(request, host), desk);
-  const { status, headers, body, stream } = given;
+  const { status, headers, body, stream } = await answer(routeOf(pathname, false), ofFetch(request, host), desk);
   if (stream === undefined) return new Response(request.method === 'HEAD' ? null : body!, { status, headers });
   return new Response(streamOf(stream, request.signal), { status, headers });
 }
@@ -108,7 +103,7 @@ function ofFetch(request: Request, host: string): Incoming {
     method: request.method,
     // A server that makes a Request keeps the Host in its address, and often in no header.
     header: (name) => request.headers.get(name) ?? (name === 'host' ? host : undefined),
-    isNear: true,
+    peer: undefined,
     body: async (most) => (request.body === null ? '' : read(chunksOf(request.body), most)),
     original: request,
   };

@@ -3,7 +3,7 @@
 // a read waits until it may cost what it does.
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
-import { asForeign, isForeign, type LockState } from '../../core/lock-state';
+import { asForeign, isForeign, type LockState, type StoreKind } from '../../core/lock-state';
 import { settle } from '../../core/options';
 import { setImmediate } from '../../core/real-timers';
 import type { RedisLike } from '../../core/redis-like';
@@ -55,6 +55,7 @@ export interface PageSnapshot {
 }
 
 export interface Source {
+  readonly kind: StoreKind;
   /** Somebody looks: `onNews` is called when something may have changed. The function that it returns ends that. */
   look(onNews: () => void): () => void;
   /** Rejects with a LockBackendError. */
@@ -107,6 +108,10 @@ class StoreSource implements Source {
     this.#prefix = store.keyPrefix + prefix;
     this.#timeoutMs = timeoutMs;
     this.#operator = watched(store.operator, this.#budget, this.#records);
+  }
+
+  get kind(): StoreKind {
+    return this.#store.kind;
   }
 
   look(onNews: () => void): () => void {
