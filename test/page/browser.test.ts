@@ -142,6 +142,93 @@ describe('the live page in Chromium', function () {
     await release().catch(() => {});
   });
 
+  it('a hung holder with waiters comes first, before a stuck queue; clock times stand where logs have them', async () => {
+    // Far from the end of a second: a reading may be some ms off.
+    const nowMs = Math.floor(Date.now() / 1000) * 1000 + 300;
+    const sinceMs = nowMs - 26 * 3_600_000;
+    await client.set('shop:by-others', 'what another library wrote', { PX: lifetime });
+    await leaveWaiter('shop:stuck');
+    await pretend('hung', {
+      held: [held('hung', 'billing-7', Date.now() - sinceMs, 25_000)],
+      waiting: [waits('hung', 'billing-2', Date.now() - nowMs + 68_000)],
+    });
+    await row('shop:hung').getByText('long wait', { exact: true }).waitFor();
+    await page.getByText('queue stuck', { exact: true }).waitFor();
+    await page.getByText('queue stuck', { exact: true }).waitFor();
+    await page.getByText('foreign', { exact: true }).waitFor();
+    const order = await page.locator('tr.lock').evaluateAll((rows) => rows.map((each: any) => each.dataset.key));
+    expect(order).to.deep.equal(['shop:hung', 'shop:stuck', 'shop:by-others']);
+    const session = await browser.context.newCDPSession(page);
+    await session.send('Emulation.setTimezoneOverride', { timezoneId: 'Asia/Kolkata' });
+    await row('shop:hung').click();
+    const stamp = (atMs: number): string => new Date(atMs).toISOString().slice(0, 19).replace('T', ' ');
+    // Kolkata is 5:30 ahead, and has no summer time. A day is written where it is not today's.
+    const text = `held for 1 d 2 h, since ${stamp(sinceMs + 19_800_000)} (${stamp(sinceMs)} UTC)`;
+    await page.locator('.detail').getByText(text, { exact: true }).waitFor();
+    const waited = stamp(nowMs - 68_000).slice(11);
+    await page.locator('.detail ol').getByText(`${waited} UTC)`).waitFor();
+    await page.locator('.detail').getByText('A process has waited for half a minute').waitFor();
+    await session.send('Emulation.setTimezoneOverride', { timezoneId: '' });
+    await session.detach();
+    await forget('hung');
+    await forget('x');
+    await client.del(['shop:by-others', '{shop:stuck}:queue']);
+    await row('shop:stuck').waitFor({ state: 'detached' });
+  });
+
+  it('at 1280 px nothing is clipped, and the question stands beside its button', async () => {
+    await page.setViewportSize({ width: 1280, height: 800 });
+    const owner = 'payments-worker-7d9f8b6c5-x2k4q:31337';
+    const key = `tenant:4711:${'invoice:2026-11:export:'.repeat(4)}end`;
+    const hour = 3_600_000;
+    await pretend('wide', {
+      held: [
+        held(key, owner, 24 * hour - 30_000, hour - 1_000, 'permits', 2),
+        held('prices', owner, 59.9 * 60_000, 24 * hour - 30_000, 'read'),
+        held('migration', owner, 124 * 60_000, null),
+      ],
+      waiting: [waits(key, owner, 24 * hour - 30_000, 'permits'), waits('prices', owner, 59.9 * 60_000, 'write')],
+    });
+    await client.set('shop:by-others', 'what another library wrote', { PX: 24 * hour - 30_000 });
+    await row(`shop:${key}`).getByText('long wait').waitFor();
+    await row('shop:by-others').waitFor();
+    await row(`shop:${key}`).click();
+    const free = page.getByRole('button', { name: 'Free…' });
+    const before = (await free.boundingBox())!;
+    await free.click();
+    expect(await clipped()).to.deep.equal([]);
+    const [question, sure, cancel] = [
+      (await page.getByText(/^Free it from [0-9a-f]{8}\? Its signal aborts\.$/).boundingBox())!,
+      (await page.getByRole('button', { name: 'Free it now' }).boundingBox())!,
+      (await page.getByRole('button', { name: 'Cancel' }).boundingBox())!,
+    ];
+    for (const { y, height } of [question, sure, cancel])
+      expect(y + height / 2).to.be.closeTo(before.y + before.height / 2, 6);
+    expect(question.x).to.be.closeTo(before.x, 4);
+    // A double click on the first button does not confirm.
+    expect(sure.x).to.be.above(before.x + before.width);
+    expect(sure.x - question.x - question.width).to.be.within(0, 24);
+    expect(cancel.x - sure.x - sure.width).to.be.within(0, 24);
+    for (const by of ['longest', 'held', 'waits']) await page.selectOption('#sort', by);
+    expect(await clipped()).to.deep.equal([]);
+    await page.selectOption('#sort', 'trouble');
+    await forget('wide');
+    await client.del('shop:by-others');
+    await row(`shop:${key}`).waitFor({ state: 'detached' });
+    await page.setViewportSize({ width: 1180, height: 640 });
+  });
+
+  /** What is cut off, of all that is shown. */
+  function clipped(): Promise<string[]> {
+    return page.evaluate(`
+      [...document.querySelectorAll('body *:not(script):not(#said)')]
+        .filter((each) => each.clientWidth > 0 && !each.closest('svg'))
+        .filter((each) => each.scrollWidth > each.clientWidth + 1 || each.scrollHeight > each.clientHeight + 1)
+        .filter((each) => getComputedStyle(each).overflow !== 'visible')
+        .map((each) => each.className + ': ' + each.textContent)
+    `);
+  }
+
   it('writes a hostile key and a hostile owner as they are, and runs nothing', async () => {
     const key = '<img src=x onerror="document.title=1">';
     const release = await withLock.promise(key, { owner: '<script>document.title=2</script>' });
@@ -185,7 +272,7 @@ describe('the live page in Chromium', function () {
     });
     await row('shop:stale').click();
     await page.getByRole('button', { name: 'Free…' }).click();
-    await page.getByRole('button', { name: 'Keep' }).click();
+    await page.getByRole('button', { name: 'Cancel' }).click();
     expect(lease.signal.aborted).to.equal(false);
     await page.getByRole('button', { name: 'Free…' }).click();
     await page.getByRole('button', { name: 'Free it now' }).click();
@@ -319,12 +406,12 @@ describe('the live page in Chromium', function () {
   }
 
   it('looks like its pictures in docs/images, which UPDATE_SCREENSHOTS=1 takes anew', async () => {
-    await pretend('picture', scene(Date.now()));
+    await pretend('picture', scene());
     await client.set('shop:legacy-export', 'what another library wrote', { PX: lifetime });
     await open();
     await row('shop:legacy-export').waitFor();
     await row('shop:invoice:2026-11').click();
-    await picture('page.png', { width: 1060, height: 500 }, 'light');
+    await picture('page.png', { width: 1180, height: 525 }, 'light');
     await open();
     await row('shop:legacy-export').waitFor();
     await picture('page-on-a-phone.png', { width: 360, height: 640 }, 'dark');
@@ -349,6 +436,8 @@ describe('the live page in Chromium', function () {
   async function pretend(id: string, record: object): Promise<void> {
     await client.set(`redis-exp-lock:1:process:${id}`, JSON.stringify({ id, host: 'h', pid: 1, held: [], ...record }));
     await client.zAdd('redis-exp-lock:1:processes', { score: Date.now() + 60_000, value: id });
+    // Processes that registered before have given it a shorter life.
+    await client.expire('redis-exp-lock:1:processes', 60);
   }
 
   async function forget(id: string): Promise<void> {
@@ -366,20 +455,32 @@ describe('the live page in Chromium', function () {
   }
 });
 
+/** What a process registers of a lock that it holds. */
+function held(
+  key: string,
+  owner: string,
+  heldMs: number,
+  leftMs: number | null,
+  kind = 'exclusive',
+  permits = 1,
+): object {
+  const nowMs = Date.now();
+  const id = createHash('sha1')
+    .update(key + owner)
+    .digest('hex')
+    .slice(0, 8);
+  const until = leftMs === null ? null : nowMs + leftMs;
+  return { key: `shop:${key}`, kind, fence: 1, since: nowMs - heldMs, id, owner, permits, until };
+}
+
+/** What a process registers of a lock that it waits for. */
+function waits(key: string, owner: string, waitedMs: number, kind = 'exclusive'): object {
+  return { key: `shop:${key}`, kind, since: Date.now() - waitedMs, owner, permits: 1 };
+}
+
 /** A morning in a shop. */
-function scene(nowMs: number): object {
+function scene(): object {
   const minute = 60_000;
-  const held = (key: string, owner: string, heldMs: number, leftMs: number | null, kind = 'exclusive', permits = 1) => {
-    const id = createHash('sha1')
-      .update(key + owner)
-      .digest('hex')
-      .slice(0, 8);
-    const until = leftMs === null ? null : nowMs + leftMs;
-    return { key: `shop:${key}`, kind, fence: 1, since: nowMs - heldMs, id, owner, permits, until };
-  };
-  const waits = (key: string, owner: string, waitedMs: number, kind = 'exclusive') => {
-    return { key: `shop:${key}`, kind, since: nowMs - waitedMs, owner, permits: 1 };
-  };
   return {
     held: [
       held('invoice:2026-11', 'billing-7', 4.3 * minute, 25_000),
@@ -396,6 +497,6 @@ function scene(nowMs: number): object {
       waits('prices', 'pricing-1', 900, 'write'),
       waits('legacy-export', 'export-1', 4_000),
     ],
-    lost: [{ key: 'shop:cart:b1d09e11', id: '5f6c937d', at: nowMs - 20 * minute }],
+    lost: [{ key: 'shop:cart:b1d09e11', id: '5f6c937d', at: Date.now() - 20 * minute }],
   };
 }

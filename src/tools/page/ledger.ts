@@ -3,7 +3,7 @@
 import type { PageSnapshot, SeenHolder, SeenLock, SeenWaiter } from './source';
 
 /** What is wrong with a lock, the worst first. */
-export type Badge = 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
+export type Badge = 'long wait' | 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
 
 /** Times are ms of the epoch, by the clock of this process. */
 export interface RowHolder {
@@ -52,11 +52,6 @@ export interface Summary {
 
 type Figures = Pick<Summary, 'held' | 'waiting' | 'total' | 'coverage'>;
 
-interface Judged {
-  readonly lock: SeenLock;
-  readonly badges: readonly Badge[];
-}
-
 interface LedgerEntry {
   readonly row: PageRow;
   readonly text: string;
@@ -69,11 +64,13 @@ const maxWaiters = 50;
 const sameMs = 400;
 /** A free lock is granted to its queue at once; a lost message is healed within a second. */
 const stuckMs = 3_000;
+/** A wait of this length, with no grant meanwhile, is trouble: the holder may hang, and renew its lock for ever. */
+const longWaitMs = 30_000;
 const hourMs = 3_600_000;
 
 const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600].map((seconds) => seconds * 1000);
 
-const worst: readonly Badge[] = ['queue stuck', 'holder silent', 'no end', 'foreign'];
+const worst: readonly Badge[] = ['long wait', 'queue stuck', 'holder silent', 'no end', 'foreign'];
 
 export class Ledger {
   #entries = new Map<string, LedgerEntry>();
@@ -93,7 +90,10 @@ export class Ledger {
     const { locks, losses, coverage } = seen;
     const before = this.#entries;
     this.#idle = new Map(locks.filter(isIdle).map(({ key }) => [key, this.#idle.get(key) ?? nowMs]));
-    const entries = this.#worstOf(locks, nowMs).map((each) => entryOf(each, before.get(each.lock.key), nowMs, isFirst));
+    const all = locks.map((lock) => {
+      return rowOf(lock, before.get(lock.key)?.row, this.#idle.get(lock.key), nowMs, isFirst);
+    });
+    const entries = worstOf(all).map((row) => ({ row, text: JSON.stringify(row) }));
     this.#entries = new Map(entries.map((entry) => [entry.row.key, entry]));
     for (const { key, id, agoMs } of losses) this.lost(key, id, nowMs - agoMs);
     if (!isFirst) for (const { row } of before.values()) this.#noticeLosses(row, nowMs);
@@ -103,12 +103,6 @@ export class Ledger {
     const isNews = rows.length > 0 || gone.length > 0 || JSON.stringify(figures) !== JSON.stringify(this.#figures);
     this.#figures = figures;
     return { rows, gone, isNews };
-  }
-
-  /** Those that are shown: of very many the ones with the most trouble. */
-  #worstOf(locks: readonly SeenLock[], nowMs: number): Judged[] {
-    const judged = locks.map((lock) => ({ lock, badges: badgesOf(lock, this.#idle.get(lock.key), nowMs) }));
-    return judged.length <= maxRows ? judged : judged.sort(byTrouble).slice(0, maxRows);
   }
 
   rows(): PageRow[] {
@@ -150,36 +144,41 @@ function isIdle({ holders, waiters }: SeenLock): boolean {
   return holders.length === 0 && waiters > 0;
 }
 
-function byTrouble(a: Judged, b: Judged): number {
-  return troubleOf(a) - troubleOf(b) || b.lock.waiters - a.lock.waiters || longestHold(b.lock) - longestHold(a.lock);
+/** Those that are shown: of very many the ones with the most trouble. */
+function worstOf(rows: PageRow[]): PageRow[] {
+  return rows.length <= maxRows ? rows : rows.sort(byTrouble).slice(0, maxRows);
 }
 
-function troubleOf({ badges }: Judged): number {
+function byTrouble(a: PageRow, b: PageRow): number {
+  return troubleOf(a) - troubleOf(b) || b.waiters - a.waiters || oldestHold(a) - oldestHold(b);
+}
+
+function troubleOf({ badges }: PageRow): number {
   return badges.length === 0 ? worst.length : worst.indexOf(badges[0]!);
 }
 
-function longestHold({ holders }: SeenLock): number {
-  return Math.max(0, ...holders.map(({ heldMs = 0 }) => heldMs));
+function oldestHold({ holders }: PageRow): number {
+  return holders[0]?.since ?? Number.MAX_SAFE_INTEGER;
 }
 
-function entryOf(
-  { lock, badges }: Judged,
-  before: LedgerEntry | undefined,
+function rowOf(
+  lock: SeenLock,
+  old: PageRow | undefined,
+  idleSince: number | undefined,
   nowMs: number,
   isFirst: boolean,
-): LedgerEntry {
-  const old = before?.row;
+): PageRow {
   const holders = lock.holders.slice(0, maxHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
-  const row: PageRow = {
+  const queue = lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, old, nowMs));
+  return {
     key: lock.key,
     kind: lock.kind,
     holders: holders.sort((a, b) => a.since - b.since),
     more: Math.max(0, lock.holders.length - maxHolders),
-    queue: lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, old, nowMs)),
+    queue,
     waiters: lock.waiters,
-    badges,
+    badges: badgesOf(lock, idleSince, hasLongWait(holders, queue, nowMs), nowMs),
   };
-  return { row, text: JSON.stringify(row) };
 }
 
 function holderOf(holder: SeenHolder, old: PageRow | undefined, nowMs: number, isFirst: boolean): RowHolder {
@@ -211,11 +210,19 @@ function isSame(a: number | null, b: number | null): boolean {
   return a === null || b === null ? a === b : Math.abs(a - b) < sameMs;
 }
 
-function badgesOf(lock: SeenLock, idleSince: number | undefined, nowMs: number): Badge[] {
+/** A queue that moves is busy. One in which a process waits for long, while no holder is known to be new, stands still. */
+function hasLongWait(holders: readonly RowHolder[], queue: readonly RowWaiter[], nowMs: number): boolean {
+  const isLong = (since: number): boolean => nowMs - since >= longWaitMs;
+  if (holders.length === 0 || !queue.some(({ since }) => isLong(since))) return false;
+  return holders.every(({ since, exact }) => !exact || isLong(since));
+}
+
+function badgesOf(lock: SeenLock, idleSince: number | undefined, isLongWait: boolean, nowMs: number): Badge[] {
   const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
   const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;
   const isHopeless = lock.waiters > 0 && endless && (lock.isSilent || lock.isForeign);
   const has: Record<Badge, boolean> = {
+    'long wait': isLongWait,
     'queue stuck': isFreeForLong || isHopeless,
     'holder silent': lock.isSilent,
     'no end': endless,

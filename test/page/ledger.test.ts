@@ -1,0 +1,82 @@
+// What becomes of what was seen: which rows have which badges, and which come first.
+import { expect } from 'chai';
+import { Ledger, maxRows } from '../../src/tools/page/ledger';
+import type { SeenHolder, SeenLock } from '../../src/tools/page/source';
+
+const second = 1000;
+const startMs = 1_700_000_000_000;
+
+interface Scene {
+  /** For how long each holder has held; undefined: nobody knows. */
+  readonly held?: readonly (number | undefined)[];
+  readonly waited?: readonly number[];
+  readonly isForeign?: boolean;
+  readonly isSilent?: boolean;
+  readonly remaining?: number;
+}
+
+/** A lock as it was read. */
+function lock(key: string, scene: Scene): SeenLock {
+  const { held = [], waited = [], isForeign = false, isSilent = false, remaining = 10 * second } = scene;
+  const holders = held.map((heldMs, n): SeenHolder => {
+    return { id: `0000000${n}`, owner: 'o', kind: 'exclusive', permits: 1, remaining, heldMs };
+  });
+  const queue = waited.map((waitingMs) => ({ owner: 'w', kind: 'exclusive', waitingMs }));
+  return { key, kind: 'exclusive', holders, queue, waiters: queue.length, isForeign, isSilent };
+}
+
+const seen = (...locks: SeenLock[]) => ({ locks, losses: [], coverage: '' });
+
+describe('the ledger of the live page', () => {
+  /** The badges of a lock that is first seen like this. */
+  function badges(scene: Scene): readonly string[] {
+    const ledger = new Ledger();
+    ledger.update(seen(lock('k', scene)), startMs, true);
+    return ledger.rows()[0]!.badges;
+  }
+
+  it('a process that waits for 30 s, while nobody else was granted the lock: `long wait`', () => {
+    expect(badges({ held: [3600 * second], waited: [31 * second, 2 * second] })).to.deep.equal(['long wait']);
+    expect(badges({ held: [3600 * second], waited: [29 * second] })).to.deep.equal([]);
+    expect(badges({ held: [3600 * second] })).to.deep.equal([]);
+  });
+
+  it('a queue that moves is only busy, however long each process waits in it', () => {
+    expect(badges({ held: [2 * second], waited: [600 * second] })).to.deep.equal([]);
+    expect(badges({ held: [3600 * second, 2 * second], waited: [600 * second] })).to.deep.equal([]);
+  });
+
+  it('a holder that came before the page was opened may have held it for long', () => {
+    expect(badges({ held: [undefined], waited: [31 * second] })).to.deep.equal(['long wait']);
+    const ledger = new Ledger();
+    ledger.update(seen(), startMs, true);
+    ledger.update(seen(lock('k', { held: [undefined], waited: [31 * second] })), startMs + second, false);
+    expect(ledger.rows()[0]!.badges).to.deep.equal([]);
+    const later = lock('k', { held: [undefined], waited: [61 * second] });
+    expect(ledger.update(seen(later), startMs + 31 * second, false).rows[0]!.badges).to.deep.equal(['long wait']);
+  });
+
+  it('a free lock is stuck, but nobody hangs', () => {
+    const ledger = new Ledger();
+    ledger.update(seen(lock('k', { waited: [60 * second] })), startMs, true);
+    ledger.update(seen(lock('k', { waited: [64 * second] })), startMs + 4 * second, false);
+    expect(ledger.rows()[0]!.badges).to.deep.equal(['queue stuck']);
+  });
+
+  it('of more rows than are shown, a hung holder comes first, then the other badges in their order', () => {
+    const locks = [
+      ...Array.from({ length: maxRows }, (_, n) => lock(`plain-${n}`, { held: [n], waited: [n] })),
+      lock('foreign', { held: [undefined], isForeign: true }),
+      lock('endless', { held: [1], remaining: Number.POSITIVE_INFINITY }),
+      lock('silent', { held: [1], isSilent: true }),
+      lock('stuck', { held: [1], waited: [1], isForeign: true, remaining: Number.POSITIVE_INFINITY }),
+      lock('hung', { held: [3600 * second], waited: [31 * second] }),
+    ];
+    const ledger = new Ledger();
+    ledger.update(seen(...locks), startMs, true);
+    const shown = ledger.rows();
+    expect(shown).to.have.length(maxRows);
+    expect(shown.slice(0, 5).map(({ key }) => key)).to.deep.equal(['hung', 'stuck', 'silent', 'endless', 'foreign']);
+    expect(shown[5]!.key).to.equal(`plain-${maxRows - 1}`);
+  });
+});
