@@ -2,7 +2,7 @@
 // what an operator types. One server, one program.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -362,6 +362,22 @@ describe('the command line', function () {
     const elected = await type('elect', `${key}-e`, '--', 'sh', '-c', 'echo $LOCK_KEY $LOCK_FENCE; exit 4');
     expect(elected.code).to.equal(4);
     expect(elected.out).to.match(new RegExp(`^${key}-e \\d{16}\\n$`));
+  });
+
+  it('H87: a signal ends the wait for a connection to a server that says nothing: 128 + n', async () => {
+    const silent = createServer();
+    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+    const url = `redis://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const ended: Ended[] = [];
+    for (const args of [['run'], ['once', '--every', '1d'], ['elect']]) {
+      const connected = new Promise((resolve) => silent.once('connection', resolve));
+      const started = start([...args, key, '--url', url, '--', 'echo', 'ran']);
+      await connected;
+      started.child.kill('SIGTERM');
+      ended.push(await started.ended());
+    }
+    silent.close();
+    expect(ended).to.deep.equal(ended.map(() => ({ code: 143, out: '', err: '' })));
   });
 
   it('serve: the page, for this host, until a signal', async () => {

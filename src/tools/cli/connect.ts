@@ -54,14 +54,14 @@ function isDecodable(text: string): boolean {
   }
 }
 
-/** @throws {Exit} it cannot be reached, or there is no client. */
-export async function connect(line: CommandLine): Promise<CliConnection> {
+/** @throws {Exit} it cannot be reached, or there is no client. @throws The reason of `signal`, at once when that aborts. */
+export async function connect(line: CommandLine, signal?: AbortSignal): Promise<CliConnection> {
   const place = placeOf(line);
   if ('table' in place) return openTable(place.table);
   const { url } = place;
   const name = `${url.protocol}//${url.host}`;
   try {
-    const { redis, close } = await withDeadline(open(url));
+    const { redis, close } = await withDeadline(open(url), signal);
     return { redis: redis as RedisLike, name, masters: scriptClient(redis).masters, close };
   } catch (error) {
     if (error instanceof Exit) throw error;
@@ -181,10 +181,15 @@ async function ioredisCluster(module: LoadedClient, url: URL): Promise<Opened> {
   return { redis, close: () => redis.disconnect() };
 }
 
-function withDeadline<T>(work: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
+function withDeadline<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no reply within ${connectMs} ms`)), connectMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
+    const onAbort = (): void => reject(signal!.reason);
+    signal?.addEventListener('abort', onAbort);
+    work.then(resolve, reject).finally(() => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    });
   });
 }
 

@@ -24,13 +24,14 @@ export function label(): string {
   return `${hostname()}:${process.pid}`;
 }
 
-/** @throws {Exit} the place cannot be reached; and what `work` throws. */
+/** @throws {Exit} the place cannot be reached; and what `work` throws. @param signal Ends the wait for a connection. */
 export async function withSession<T>(
   line: CommandLine,
   options: Options,
   work: (session: Session) => Promise<T>,
+  signal?: AbortSignal,
 ): Promise<T> {
-  const connection = await connect(line);
+  const connection = await connect(line, signal);
   const prefix = line.values.prefix ?? '';
   try {
     const all = { ...options, prefix, redis: connection.redis };

@@ -65,7 +65,7 @@ export async function run(line: CommandLine): Promise<number> {
   const terms = termsOf(line);
   const signals = new Signals();
   try {
-    return await withSession(line, optionsOf(terms), async (session) => {
+    const work = async (session: Session): Promise<number> => {
       stopIfSignalled(signals);
       const { lease, close } = await acquire({
         session,
@@ -85,7 +85,8 @@ export async function run(line: CommandLine): Promise<number> {
         await within(lease.release());
         await within(close({ drain: false }));
       }
-    });
+    };
+    return await withSession(line, optionsOf(terms), work, signals.wait);
   } catch (error) {
     throw exitOf(error, busyCode);
   }
@@ -226,7 +227,7 @@ export async function once(line: CommandLine): Promise<number> {
   const terms = termsOf(line);
   const signals = new Signals();
   const [key] = line.operands as [string];
-  return withSession(line, optionsOf(terms), async ({ withLock }) => {
+  const work = async ({ withLock }: Session): Promise<number> => {
     stopIfSignalled(signals);
     try {
       const result = await withLock.once(key, { every, offset }, async (lease) => {
@@ -242,7 +243,8 @@ export async function once(line: CommandLine): Promise<number> {
       if (error instanceof LockLostError) return exitCodes.lost;
       throw error;
     }
-  });
+  };
+  return withSession(line, optionsOf(terms), work, signals.wait);
 }
 
 /** @returns the exit code of the command that ended by itself; after a lost term the command is run anew in the next one. */
@@ -251,7 +253,7 @@ export async function elect(line: CommandLine): Promise<number> {
   const terms = termsOf(line);
   const signals = new Signals();
   const [name] = line.operands as [string];
-  return withSession(line, optionsOf(terms), async ({ options }) => {
+  const work = async ({ options }: Session): Promise<number> => {
     stopIfSignalled(signals);
     const { redis, lifetime, prefix, register } = options;
     const election = new Election(name, { redis, lifetime, prefix, register, id: label(), owner: label() });
@@ -274,5 +276,6 @@ export async function elect(line: CommandLine): Promise<number> {
     } finally {
       await within(election.close({ drain: false }));
     }
-  });
+  };
+  return withSession(line, optionsOf(terms), work, signals.wait);
 }
