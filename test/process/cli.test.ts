@@ -364,6 +364,41 @@ describe('the command line', function () {
     expect(elected.out).to.match(new RegExp(`^${key}-e \\d{16}\\n$`));
   });
 
+  it('H94: elect: a TERM before or after a loss is remembered: no new command, no new campaign', async () => {
+    // The first TERM of a command is that of the loss, or ours; the second is the other one.
+    const script = `n=0; trap 'n=$((n+1)); echo TERM $n; [ $n -lt 2 ] || exit 0' TERM; echo pid $$; echo in; while :; do sleep 0.05; done`;
+    for (const isLostFirst of [true, false]) {
+      const name = `${key}-${isLostFirst}`;
+      const elected = start(['elect', '--ttl', '15s', '--kill-after', '50s', name, '--', 'sh', '-c', script]);
+      await elected.says('in\n');
+      const steps = [() => withLock.free(name, { force: true }), () => elected.child.kill('SIGTERM')];
+      if (!isLostFirst) steps.reverse();
+      await steps[0]!();
+      await elected.says('TERM 1');
+      await steps[1]!();
+      await elected.says('TERM 2');
+      const isOver = (): boolean => elected.child.exitCode !== null || elected.out.split('in\n').length > 2;
+      await waitFor(isOver, { what: 'its end, or another command' });
+      elected.child.kill('SIGTERM');
+      pidsOf(elected.out);
+      expect(elected.out.replace(/pid \d+\n/, ''), elected.err).to.equal('in\nTERM 1\nTERM 2\n');
+      expect((await elected.ended()).code).to.equal(76);
+      expect(await token(name)).to.equal(null);
+    }
+  });
+
+  it('H94: a HUP that the command took as a request to reload is no end: after a loss it is run anew', async () => {
+    const script = `trap 'echo HUP' HUP; trap 'echo TERM; exit 0' TERM; echo in; while :; do sleep 0.05; done`;
+    const elected = start(['elect', '--ttl', '15s', key, '--', 'sh', '-c', script]);
+    await elected.says('in\n');
+    elected.child.kill('SIGHUP');
+    await elected.says('HUP');
+    await withLock.free(key, { force: true });
+    await elected.says('TERM\nin\n');
+    elected.child.kill('SIGTERM');
+    expect((await elected.ended()).code).to.equal(0);
+  });
+
   it('H87: a signal ends the wait for a connection to a server that says nothing: 128 + n', async () => {
     const silent = createServer();
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));

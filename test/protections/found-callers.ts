@@ -1,4 +1,4 @@
-/** H85 to H91: found in use and under attack: jobs, leaders, commands, operators, the clock of a table, and the live page. */
+/** H85 to H94: found in use and under attack: jobs, leaders, commands, operators, the clock of a table, and the live page. */
 import { drop, operand, piece, value, when } from '../support/alteration';
 import type { Protection } from './protection';
 
@@ -164,5 +164,11 @@ export const foundCallers: readonly Protection[] = [
     without: 'what a proxy says that it passed on counts as near',
     changes: [operand('H91b', 2, true)],
     test: 'page/who-may.test.ts',
+  },
+  {
+    hazard: 'H94',
+    without: 'a signal that the command got is forgotten with the command',
+    changes: [drop('H94')],
+    test: 'process/cli.test.ts',
   },
 ];

@@ -33,17 +33,21 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
     const child = spawn(file, args, { stdio: 'inherit', detached: !foreground, env: { ...process.env, ...env } }); // H87d
     const group = new Group(child.pid ?? 0, foreground);
     let isEnding = false;
+    let stop: ForwardedSignal | undefined;
     const onLost = (): void => {
       note(`the lock was lost (${lost.reason?.reason ?? 'lost'}): ending ${file}`);
       group.end(killAfterMs);
     };
     signals.forwardTo((signal) => {
       isEnding ||= ending.includes(signal);
+      // A command that holds the lock may take HUP as a request to read its configuration again.
+      if (ending.includes(signal) && (lost.aborted || signal !== 'SIGHUP')) stop = signal;
       group.forward(signal);
     });
     const finish = (code: number): void => {
       signals.forwardTo(undefined);
       lost.removeEventListener('abort', onLost);
+      if (stop !== undefined) signals.stop(stop); // H94
       resolve(code);
     };
     child.once('error', (error: NodeJS.ErrnoException) => {

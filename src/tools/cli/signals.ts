@@ -18,7 +18,7 @@ export class Signals {
     for (const signal of forwarded) process.on(signal, () => this.#on(signal));
   }
 
-  /** Aborts, with an Exit, at a signal that comes while no command runs. */
+  /** Aborts, with an Exit, at a signal that comes while no command runs, or after a command that was told to end. */
   get wait(): AbortSignal {
     return this.#wait.signal;
   }
@@ -28,8 +28,13 @@ export class Signals {
     this.#forward = forward;
   }
 
+  /** Ends the wait, or the one that would follow the command. */
+  stop(signal: ForwardedSignal): void {
+    this.#wait.abort(new Exit(codeOf(signal)));
+  }
+
   #on(signal: ForwardedSignal): void {
     if (this.#forward !== undefined) this.#forward(signal);
-    else this.#wait.abort(new Exit(codeOf(signal)));
+    else this.stop(signal);
   }
 }
