@@ -429,6 +429,7 @@ describe('the command line', function () {
     const free = rows((await typed('show', key, '--json')).out)[0];
     expect(free).to.deep.equal({
       key,
+    expect((await typed('show', key)).out).to.equal(`${key} is free\n`);
       kind: null,
       owner: null,
       id: null,

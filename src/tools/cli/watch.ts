@@ -81,7 +81,8 @@ export function show(line: CommandLine): Promise<number> {
       await json({ ...row(listed), holders: state.holders, queue: state.queue });
       return 0;
     }
-    for (const text of table([header, cells(listed)], [...minWidths])) await print(text);
+    if (state.locked) for (const text of table([header, cells(listed)], [...minWidths])) await print(text);
+    else await print(`${plain(key)} is free`);
     await section('HOLDERS', ['ID', 'OWNER', 'KIND', 'PERMITS', 'TTL'], state.holders.map(holderCells));
     await section('QUEUE', ['OWNER', 'KIND', 'WAITING-FOR'], state.queue.map(waiterCells));
     return 0;
