@@ -438,13 +438,20 @@ describe('the command line', function () {
       holders: [],
       queue: [],
     });
-    const lease = await withLock.promise(`${key}\x1b[2J\u202e`);
+    const hostile = `${key}\x1b[2J\x7f\x9b2J\u202e\u2066\u2028\u{e0001}`;
+    const lease = await withLock.promise(hostile, { owner: '\x9b2J\u202e' });
     const shown = await typed('ls', '--scan', key);
-    expect(shown.out).to.contain(`${key}\\u001b[2J\\u202e`).and.not.to.contain('\x1b');
+    expect(shown.out).to.contain(`${key}\\u001b[2J\\u007f\\u009b2J\\u202e`);
     expect(shown.out.trim().split('\n').at(-1)).to.equal('1 lock; 0 processes registered, every key scanned');
     const top = start(['top', '--scan', key]);
     await top.says('1 held, 0 waiting');
     top.child.kill('SIGINT');
+    const inJson = [await typed('ls', '--scan', key, '--json'), await typed('show', hostile, '--json')];
+    for (const { out } of inJson) {
+      expect(rows(out)[0]).to.include({ key: hostile, owner: '\x9b2J\u202e' });
+      expect(out).to.match(/^[\n -~]*$/);
+    }
+    expect(shown.out).to.match(/^[\n -~]*$/);
     expect((await top.ended()).code).to.equal(0);
     await lease.release();
   });

@@ -29,13 +29,14 @@ export function duration(ms: number | null): string {
   return hours < 24 ? `${hours}h${minutes % 60}m` : `${Math.floor(hours / 24)}d${hours % 24}h`;
 }
 
-/** Control characters, and what turns text around, as escapes. */
+/** Control characters, and what turns text around, as the escapes of JSON. */
 export function plain(text: string): string {
   if (isAscii(text)) return text;
-  return text.replace(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
-    (each) => `\\u${each.codePointAt(0)!.toString(16).padStart(4, '0')}`,
-  );
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => each.split('').map(escapeOf).join(''));
+}
+
+function escapeOf(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 function isAscii(text: string): boolean {
@@ -149,8 +150,13 @@ export function outputFailure(): string | undefined {
   return failure;
 }
 
+/** One line, in which nothing can be a command to a terminal. */
+export function jsonOf(value: object): string {
+  return plain(JSON.stringify(value));
+}
+
 export function json(value: object): Promise<boolean> {
-  return print(JSON.stringify(value));
+  return print(jsonOf(value));
 }
 
 /** To stderr. */

@@ -9,7 +9,7 @@ import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 import { type Session, withSession } from './session';
 import { codeOf } from './signals';
-import { cut, duration, fitted, json, note, paint, plain, print, table } from './text';
+import { cut, duration, fitted, json, jsonOf, note, paint, plain, print, table } from './text';
 
 export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
 /** So that rows that come one by one are aligned. */
@@ -58,7 +58,7 @@ export function ls(line: CommandLine): Promise<number> {
     const widths = [...minWidths];
     let count = 0;
     const textOf = (some: readonly Listed[]): string[] => {
-      if (line.values.json) return some.map((each) => JSON.stringify(row(each)));
+      if (line.values.json) return some.map((each) => jsonOf(row(each)));
       return table(count === 0 ? [header, ...some.map(cells)] : some.map(cells), widths);
     };
     for await (const some of locksOf(session, line, coverage)) {
