@@ -538,21 +538,36 @@ describe('the command line', function () {
     expect(fitted(rows, 120, [3, 2, 1])[0]).to.contain('ID');
   });
 
-  it('release: at the prompt another text, the end of the input and an interrupt change nothing: 1, 1 and 130', async () => {
+  it('a key that begins with a dash follows --', async () => {
+    const dashed = `-${key}`;
+    const ran = await type('run', '-n', '--', dashed, '-n', '--', 'sh', '-c', 'echo "$LOCK_KEY" "$@"', '--', 'a', '--');
+    expect(ran).to.include({ code: 0, out: `${dashed}\n-n a --\n` });
+    expect(await type('elect', '--', dashed, '--', 'echo', 'led')).to.include({ code: 0, out: 'led\n' });
+    await client.set(dashed, 'token', { PX: 60_000 });
+    expect(rows((await typed('show', '--json', '--', dashed)).out)[0]).to.include({ key: dashed, id: 'ee977806' });
+    expect(rows((await typed('ls', '--scan', '--json', '--', dashed)).out)[0]).to.include({ key: dashed });
+    const freed = await typed('release', '--force', '--yes', '--', dashed);
+    expect(rows(freed.out)[0]).to.deep.equal({ key: dashed, id: 'ee977806', released: true });
+    expect((await typed('show', dashed)).err).to.contain('a key that begins with a dash follows --');
+  });
+
+  it('release, by --id and by --force: at the prompt another text, the end of the input and an interrupt change nothing: 1, 1 and 130', async () => {
     await client.set(key, 'token', { PX: 60_000 });
     const { isTTY } = process.stderr;
     process.stderr.isTTY = true;
     const codes: (number | null)[] = [];
-    for (const keys of ['other\r', '\x04', '\x03']) {
+    for (const [n, keys] of ['other\r', '\x04', '\x03', 'other\r', '\x04', '\x03'].entries()) {
       const terminal = Object.assign(new PassThrough(), { isTTY: true });
       const stdin = stub(process, 'stdin').get(() => terminal);
       terminal.write(keys);
-      const { code, err } = await typed('release', key, '--id', '79bead8e').finally(() => stdin.restore());
+      const { code, err } = await typed('release', key, ...(n < 3 ? ['--id', '79bead8e'] : ['--force'])).finally(() =>
+        stdin.restore(),
+      );
       codes.push(code);
       expect(err).to.contain('Type the key');
     }
     process.stderr.isTTY = isTTY;
-    expect(codes).to.deep.equal([1, 1, 130]);
+    expect(codes).to.deep.equal([1, 1, 130, 1, 1, 130]);
     expect(await token()).to.equal('token');
   });
 

@@ -96,11 +96,11 @@ Without --scan: what processes with \`register: true\`, and these commands, hold
     operands: [1, 1],
     keys: true,
     runs: false,
-    usage: 'release KEY --id ID [--yes] | --force',
+    usage: 'release KEY --id ID | --force [--yes]',
     about: 'take a lock away from its holder',
     details: `  --id ID            the holder's id, as show prints it: nothing happens where another one has the lock by now
-  --yes              do not ask to type the key
   --force            all its holders, without an id
+  --yes              do not ask to type the key; needed without a terminal
 Prints {key, id, released}; exits with 1 where nothing was released.`,
     examples: ['redis-exp-lock release app:invoice:17 --id 5f3ac91b'],
     run: release,

@@ -187,23 +187,22 @@ export async function release(line: CommandLine): Promise<number> {
   if ((id === undefined) === (force !== true)) throw usage('release: --id ID of the holder (see show), or --force');
   if (id !== undefined && !/^[0-9a-f]{8}$/.test(id))
     throw usage('release: --id takes the 8 hex digits that show prints');
-  if (!yes && !force) await confirm(key);
+  if (!yes) await confirm(key, force ? 'all its holders' : 'its holder');
   return withSession(line, {}, async ({ connection, withLock }) => {
     const [holder] = force ? (await withLock.inspect(key)).holders : [];
     const released = await withLock.free(key, force ? { force: true } : { id });
     // Without a server this process itself tells the holder.
     if (released && connection.masters === undefined) await pause(notifyMs);
     await json({ key, id: id ?? holder?.id ?? null, released });
-    if (!released && !line.values.quiet)
-      note(id === undefined ? `${key} is free` : `${key} is not held by ${id} (any more)`);
+    if (!released && !line.values.quiet) note(id === undefined ? `${key} is free` : `${key} is not held by ${id}`);
     return released ? 0 : exitCodes.failed;
   });
 }
 
-async function confirm(key: string): Promise<void> {
+async function confirm(key: string, holders: string): Promise<void> {
   if (!process.stdin.isTTY || !process.stderr.isTTY)
     throw usage('release: prompts at a terminal; without one it needs --yes');
-  const typed = await answerTo(`Type the key to take it away from its holder (${plain(key)}): `);
+  const typed = await answerTo(`Type the key to take it away from ${holders} (${plain(key)}): `);
   if (typed !== key) throw new Exit(exitCodes.failed, 'not the key: nothing was changed');
 }
 
