@@ -319,12 +319,13 @@ describe('the command line', function () {
         ['run', key],
         ['run', '--permits', '3/2', key, '--', 'true'],
         ['ls', '--every', '1d'],
-        ['ls', '--', 'true'],
+        ['ls', '--', 'a', 'b'],
+        ['once', '--', 'a', 'b', '--', 'true'],
+        ['run', '--', '-a', '--'],
       ]) {
         expect(() => {
           const typed = parse(line);
-          check(typed, commands[typed.name!]!);
-          permitsOf(typed);
+          permitsOf(check(typed, commands[typed.name!]!));
         }, line.join(' ')).to.throw(Exit);
       }
       const wrong = [
@@ -336,7 +337,9 @@ describe('the command line', function () {
         ['once', '--every', '1d', `${key}:queue`, '--', 'true'],
         ['elect', key, '--ttl', '999999999999d', '--', 'true'],
         ['show', 'k'.repeat(1024), '--prefix', 'p'],
-        ['release', '}', '--force'],
+        ['show', '-key'],
+        ['release', '}', '--force', '--yes'],
+        ['release', key, '--force'],
       ];
       const ended: Ended[] = [];
       for (const args of wrong) ended.push(await typed('--url', url, ...args));
@@ -426,10 +429,10 @@ describe('the command line', function () {
   });
 
   it('show a free key: kind and owner null; a hostile key does nothing to a terminal; top shows pictures', async () => {
+    expect((await typed('show', key)).out).to.equal(`${key} is free\n`);
     const free = rows((await typed('show', key, '--json')).out)[0];
     expect(free).to.deep.equal({
       key,
-    expect((await typed('show', key)).out).to.equal(`${key} is free\n`);
       kind: null,
       owner: null,
       id: null,
@@ -443,15 +446,15 @@ describe('the command line', function () {
     const shown = await typed('ls', '--scan', key);
     expect(shown.out).to.contain(`${key}\\u001b[2J\\u007f\\u009b2J\\u202e`);
     expect(shown.out.trim().split('\n').at(-1)).to.equal('1 lock; 0 processes registered, every key scanned');
-    const top = start(['top', '--scan', key]);
-    await top.says('1 held, 0 waiting');
-    top.child.kill('SIGINT');
     const inJson = [await typed('ls', '--scan', key, '--json'), await typed('show', hostile, '--json')];
     for (const { out } of inJson) {
       expect(rows(out)[0]).to.include({ key: hostile, owner: '\x9b2J\u202e' });
       expect(out).to.match(/^[\n -~]*$/);
     }
     expect(shown.out).to.match(/^[\n -~]*$/);
+    const top = start(['top', '--scan', key]);
+    await top.says('1 held, 0 waiting');
+    top.child.kill('SIGINT');
     expect((await top.ended()).code).to.equal(0);
     await lease.release();
   });

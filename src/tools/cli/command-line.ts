@@ -50,13 +50,20 @@ export interface Shape {
   readonly runs: boolean;
 }
 
-export interface CommandLine {
+/** The words as they were typed. */
+export interface Typed {
   /** undefined: none was named. */
   readonly name: string | undefined;
   readonly operands: readonly string[];
-  /** What follows `--`; undefined: there is none. */
-  readonly command: readonly string[] | undefined;
+  /** The words after the first `--`; undefined: there is none. */
+  readonly rest: readonly string[] | undefined;
   readonly values: FlagValues;
+}
+
+/** The words as the named command takes them. */
+export interface CommandLine extends Omit<Typed, 'rest'> {
+  /** The command to run, if this one runs any. */
+  readonly command: readonly string[] | undefined;
 }
 
 type FlagValues = {
@@ -64,20 +71,23 @@ type FlagValues = {
 };
 
 /** @throws {Exit} an option that there is not, or without its value. */
-export function parse(argv: readonly string[]): CommandLine {
+export function parse(argv: readonly string[]): Typed {
   const end = argv.indexOf('--');
   const args = end < 0 ? [...argv] : argv.slice(0, end);
   try {
     const { values, positionals } = parseArgs({ args, options: all, allowPositionals: true });
     const [name, ...operands] = positionals;
-    return { name, operands, command: end < 0 ? undefined : argv.slice(end + 1), values };
+    return { name, operands, rest: end < 0 ? undefined : argv.slice(end + 1), values };
   } catch (error) {
-    throw usage((error as Error).message.split(/[\n.]/)[0]!);
+    const { message, code } = error as NodeJS.ErrnoException;
+    const advice = code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION' ? '; a key that begins with a dash follows --' : '';
+    throw usage(message.split(/[\n.]/)[0]! + advice);
   }
 }
 
 /** @throws {Exit | TypeError | RangeError} what the command does not take, or does not do without; what can be no key. */
-export function check(line: CommandLine, shape: Shape): void {
+export function check(typed: Typed, shape: Shape): CommandLine {
+  const line = { ...typed, ...split(typed, shape.runs) };
   for (const name of Object.keys(line.values)) {
     const isOurs = name in globals || shape.options.includes(name as OptionName);
     if (!isOurs) throw usage(`${line.name} has no option --${name}`);
@@ -87,8 +97,15 @@ export function check(line: CommandLine, shape: Shape): void {
   if (count < least) throw usage(`${line.name}: a ${line.name === 'elect' ? 'name' : 'key'} is missing`);
   if (count > most) throw usage(`${line.name}: too many operands: ${JSON.stringify(line.operands[most])}`);
   if (shape.runs && !line.command?.length) throw usage(`${line.name}: no command to run: … -- command args…`);
-  if (!shape.runs && line.command !== undefined) throw usage(`${line.name} runs no command`);
   if (shape.keys) lockKeys(line.operands, line.values.prefix ?? '');
+  return line;
+}
+
+/** After `--` come operands, or the command; `-- KEY… -- command` has both. */
+function split({ operands, rest }: Typed, runs: boolean): Pick<CommandLine, 'operands' | 'command'> {
+  if (rest === undefined || !runs) return { operands: [...operands, ...(rest ?? [])], command: undefined };
+  const end = operands.length === 0 ? rest.indexOf('--') : -1;
+  return end < 0 ? { operands, command: rest } : { operands: rest.slice(0, end), command: rest.slice(end + 1) };
 }
 
 /** Ms. */

@@ -1,7 +1,7 @@
 // From what was typed to an exit code: one line on stderr for what went wrong, and an end that waits for the output.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CommandLine, check, parse } from './command-line';
+import { check, parse, type Typed } from './command-line';
 import { type Command, commands } from './commands';
 import { exitCodes, exitOf, usage } from './exit';
 import { note, outputFailure, print, watchOutput } from './text';
@@ -10,6 +10,7 @@ const globalHelp = `  --url URL          default: REDIS_URL, or redis://127.0.0.
   --shared-memory N  the locks of sharedMemoryStore(N) on this host, in place of a Redis
   --prefix TEXT      put before every key
   -q, --quiet        no notes; -v, --verbose: more of them
+  --                 no options after this: show -- -key; run -- -key -- ./job.sh
   --help, --version`;
 
 export async function main(argv: readonly string[]): Promise<void> {
@@ -33,7 +34,7 @@ export async function perform(argv: readonly string[]): Promise<number> {
   }
 }
 
-async function execute(line: CommandLine): Promise<number> {
+async function execute(line: Typed): Promise<number> {
   const { values } = line;
   const isHelp = values.help === true || line.name === 'help';
   const name = line.name === 'help' ? line.operands[0] : line.name;
@@ -42,8 +43,7 @@ async function execute(line: CommandLine): Promise<number> {
   if (isHelp) return said(command === undefined ? overview() : helpOf(command));
   if (name === undefined) throw usage('no command');
   if (command === undefined) throw usage(`there is no command ${JSON.stringify(name)}`);
-  check(line, command);
-  return command.run(line);
+  return command.run(check(line, command));
 }
 
 async function said(text: string): Promise<number> {
