@@ -1,6 +1,6 @@
 // The command line, with real processes: what is known to go wrong with commands under a lock (consul lock, flock, etcdctl), and
 // what an operator types. One server, one program.
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ import { perform } from '../../src/tools/cli/main';
 import { fitted, table, widthOf } from '../../src/tools/cli/text';
 import { header } from '../../src/tools/cli/watch';
 import { bundled } from '../support/bundle';
-import { exited, freePort, track, waitFor } from '../support/processes';
+import { exited, freePort, kill9, track, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, uniqueKey } from '../support/redis';
 
 const program = join(__dirname, '../../src/tools/cli.ts');
@@ -303,6 +303,27 @@ describe('the command line', function () {
       top.child.kill('SIGINT');
       expect((await top.ended()).code, 'top goes on').to.equal(0);
       await own.discard();
+    });
+
+    it('H87: killed with -9 it leaves its command without a lock, and help says so; the next fence is larger', async () => {
+      const script = 'echo $LOCK_FENCE; echo pid $$; exec sleep 1000';
+      const killed = start(['run', '--ttl', '60s', key, '--', 'sh', '-c', script]);
+      await waitFor(() => pidsOf(killed.out).length === 1);
+      await kill9(killed.child);
+      await client.pExpire(key, 1); // in place of the rest of its ttl
+      const next = await type('run', key, '--', 'sh', '-c', 'echo $LOCK_FENCE');
+      expect(pidsOf(killed.out).filter(isAlive)).to.have.length(1);
+      expect(Number(next.out)).to.be.greaterThan(Number.parseInt(killed.out, 10));
+      for (const name of ['run', 'once', 'elect']) expect((await typed(name, '--help')).out).to.contain('kill -9');
+    });
+
+    it('H87: a command that setpriv ends with its parent is gone after kill -9', async function () {
+      if (spawnSync('setpriv', ['--pdeathsig', 'KILL', 'true']).status !== 0) this.skip();
+      const command = ['setpriv', '--pdeathsig', 'KILL', 'sh', '-c', 'echo pid $$; exec sleep 1000'];
+      const killed = start(['run', key, '--', ...command]);
+      await waitFor(() => pidsOf(killed.out).length === 1);
+      await kill9(killed.child);
+      await gone(pidsOf(killed.out));
     });
 
     it('a wrong line is 64 before any connection; an address where nobody answers 69; each in one line', async () => {

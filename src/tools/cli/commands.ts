@@ -16,7 +16,8 @@ export interface Command extends Shape {
 
 const ofChild = `  --ttl 10s          the lock is renewed at a third of this; without renewals it ends then
   --kill-after 5s    after the loss of the lock: TERM at once, KILL after this
-  --foreground       leave the command in the terminal's process group`;
+  --foreground       leave the command in the terminal's process group
+kill -9 of redis-exp-lock itself leaves the command running without a lock: have a supervisor end both, and compare LOCK_FENCE in what is written.`;
 
 export const commands: Readonly<Record<string, Command>> = {
   run: {
