@@ -172,6 +172,7 @@ async function checkRights(line: string): Promise<void> {
       (error) => error,
     );
     expect(failure, `without ${right}`).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'NOPERM' });
+    expect(failure.message, `without ${right}`).to.contain('npx redis-exp-lock doctor');
     await server.command('ACL', 'SETUSER', 'lock', right);
     for (const key of ['lk:a', 'lk:b']) await server.command('DEL', key);
   }

@@ -36,13 +36,16 @@ const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 /** ioredis 5, iovalkey: what they say instead of sending a command. The client was given to us for good. */
 const onlySubscribes = /in subscriber mode/;
 
+const missingRight = '`npx redis-exp-lock doctor` names the missing rights';
+
 /** The client's error as ours. */
 export function refusal(error: unknown, key: Key): LockBackendError {
   if (error instanceof LockBackendError) return error;
   const cause = cleanError(error);
   const text = cause instanceof Error ? cause.message : String(cause);
   const redisCode = codeOf(text);
-  const message = `Redis refused ${describe(key)}: ${text}`; // H57c
+  const advice = redisCode === 'NOPERM' ? ` (${missingRight})` : '';
+  const message = `Redis refused ${describe(key)}: ${text}${advice}`; // H57c
   // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
   if (redisCode === undefined) {
     const mayRun = !onlySubscribes.test(text);
