@@ -313,7 +313,7 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
     let client: Client;
 
     before(async () => {
-      server = await startRedis();
+      server = await startRedis({ appendonly: 'everysec' });
       client = await connect(server.url);
     });
     after(() => server.discard());

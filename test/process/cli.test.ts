@@ -115,7 +115,7 @@ describe('the command line', function () {
     waitFor(() => !pids.some(isAlive), { timeoutMs: 10_000, what: `${pids} to be gone` });
 
   before(async () => {
-    server = await startRedis();
+    server = await startRedis({ appendonly: 'everysec' });
     client = await connect(server.url);
     withLock = redisExpLock({ redis: client, lifetime: 60_000 });
   });
@@ -491,6 +491,10 @@ describe('the command line', function () {
     await client.sendCommand(['ACL', 'SETUSER', 'few', 'on', '>pw', 'allkeys', 'allchannels', '+@all', '-publish']);
     const few = `redis://few:pw@127.0.0.1:${server.port}`;
     const warned = await typed('doctor', '--json');
+    await client.configSet('appendonly', 'no');
+    const forgetful = await typed('doctor', '--json');
+    await client.configSet('appendonly', 'yes');
+    expect([forgetful.code, statusOf(forgetful.out, 'persistence')]).to.deep.equal([1, 'warn']);
     const failed = await typed('doctor', '--json', '--url', few);
     const none = await typed('doctor', '--json', '--url', 'redis://127.0.0.1:1');
     expect(warned.code).to.equal(1);

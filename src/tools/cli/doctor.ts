@@ -161,10 +161,12 @@ async function eviction(send: SendWords, info: Info): Promise<Finding> {
 }
 
 function persistence(info: Info): Finding {
-  if (info('aof_enabled') === '1') return ok('persistence', 'append-only file');
+  const aof = info('aof_enabled');
+  if (aof === undefined) return ok('persistence', 'not known');
+  if (aof === '1') return ok('persistence', 'append-only file');
   const text =
-    'no append-only file: a restart may forget held locks; fences rise all the same (appendonly yes, appendfsync always)';
-  return ok('persistence', text);
+    'no append-only file: a restart forgets held locks, and grants them again; appendonly yes, best with appendfsync always';
+  return warn('persistence', text);
 }
 
 function replicas(info: Info): Finding {
