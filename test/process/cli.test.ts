@@ -480,50 +480,91 @@ describe('the command line', function () {
     await lease.release();
   });
 
-  it('doctor: 0 where all is well, 1 for a policy that evicts or a lock without end, 2 for missing rights or silence', async () => {
-    const statusOf = (out: string, check: string): string =>
-      rows(out).find((row) => row.check.startsWith(check)).status;
-    const well = await typed('doctor', '--json');
-    expect(well.code, well.out).to.equal(0);
-    for (const row of rows(well.out)) expect(row).to.have.all.keys('check', 'status', 'remedy');
-    const lease = await withLock.promise(key, { lifetime: null });
-    await client.configSet('maxmemory-policy', 'allkeys-lru');
-    await client.sendCommand(['ACL', 'SETUSER', 'few', 'on', '>pw', 'allkeys', 'allchannels', '+@all', '-publish']);
-    const few = `redis://few:pw@127.0.0.1:${server.port}`;
-    const warned = await typed('doctor', '--json');
-    await client.configSet('appendonly', 'no');
-    const forgetful = await typed('doctor', '--json');
-    await client.configSet('appendonly', 'yes');
-    expect([forgetful.code, statusOf(forgetful.out, 'persistence')]).to.deep.equal([1, 'warn']);
-    const failed = await typed('doctor', '--json', '--url', few);
-    const none = await typed('doctor', '--json', '--url', 'redis://127.0.0.1:1');
-    expect(warned.code).to.equal(1);
-    expect(statusOf(warned.out, 'eviction')).to.equal('warn');
-    expect(statusOf(warned.out, 'locks without end')).to.equal('warn');
-    expect(failed.code).to.equal(2);
-    expect(statusOf(failed.out, 'right +publish')).to.equal('fail');
-    expect(none.code).to.equal(2);
-    await client.configSet('maxmemory-policy', 'noeviction');
-    await lease.release();
-  });
+  describe('doctor', () => {
+    const rowOf = (out: string, check: string): any => rows(out).find((row) => row.check === check);
+    const user = (name: string): string => `redis://${name}:password@127.0.0.1:${server.port}`;
+    const setUser = (line: string): Promise<unknown> => client.sendCommand(line.replaceAll("'", '').split(' '));
+    const linesOf = (out: string): string[] => [...out.matchAll(/ACL SETUSER [^"\n]+/g)].map(([line]) => line);
+    const wordsOf = (line: string): string[] => [...new Set(line.split(' ').slice(3))].sort();
+    const page = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8').match(/^ACL SETUSER lock .*$/gm)!;
 
-  it('doctor: the remedies of missing rights, typed as they are, are all that is missing', async () => {
-    const setUser = (...rights: string[]): Promise<unknown> =>
-      client.sendCommand(['ACL', 'SETUSER', 'bare', ...rights]);
-    await setUser('on', '>pw', 'resetchannels', '-@all', '+hello', '+auth', '+ping');
-    for (const prefix of ['lk:', '{lk}:']) {
-      const bare = ['--json', '--prefix', prefix, '--url', `redis://bare:pw@127.0.0.1:${server.port}`];
-      await setUser('resetkeys', 'resetchannels');
-      const failed = await typed('doctor', ...bare);
-      expect(failed.code).to.equal(2);
-      for (const { check, status, remedy } of rows(failed.out)) {
-        if (status !== 'fail' || !check.startsWith('right')) continue;
-        expect(remedy).to.match(/^ACL SETUSER <user> \S+( '[~&][^']+')?$/);
-        await setUser(...remedy.replaceAll("'", '').split(' ').slice(3));
-      }
-      const well = await typed('doctor', ...bare);
+    it('0 where all is well, 1 for a policy that evicts, a lock without end or no persistence, 2 for missing rights or silence', async () => {
+      const well = await typed('doctor', '--json');
       expect(well.code, well.out).to.equal(0);
-    }
+      for (const row of rows(well.out)) expect(row).to.have.all.keys('check', 'status', 'remedy');
+      const lease = await withLock.promise(key, { lifetime: null });
+      await client.configSet('maxmemory-policy', 'allkeys-lru');
+      await setUser('ACL SETUSER few on >password allkeys allchannels +@all -publish');
+      const warned = await typed('doctor', '--json');
+      await client.configSet('maxmemory-policy', 'noeviction');
+      await lease.release();
+      expect(warned.code).to.equal(1);
+      expect(rowOf(warned.out, 'eviction policy').status).to.equal('warn');
+      expect(rowOf(warned.out, 'locks without end').status).to.equal('warn');
+      await client.configSet('appendonly', 'no');
+      const forgetful = await typed('doctor', '--json');
+      await client.configSet('appendonly', 'yes');
+      expect([forgetful.code, rowOf(forgetful.out, 'persistence').status]).to.deep.equal([1, 'warn']);
+      const failed = await typed('doctor', '--json', '--url', user('few'));
+      expect(failed.code).to.equal(2);
+      expect(rowOf(failed.out, 'rights: queue')).to.include({ status: 'fail', remedy: 'not permitted: +publish' });
+      expect(linesOf(failed.out)).to.deep.equal(['ACL SETUSER few +publish']);
+      const columns = (await typed('doctor', '--url', user('few'))).out.trim().split('\n');
+      for (const line of columns) expect(line, 'aligned').to.match(/^(ok {4}|warn {2}|fail {2})\S/);
+      await setUser(linesOf(failed.out)[0]!);
+      expect((await typed('doctor', '--url', user('few'))).code, 'the line as it was typed').to.equal(0);
+      expect((await typed('doctor', '--json', '--url', 'redis://127.0.0.1:1')).code).to.equal(2);
+    });
+
+    it('passes the minimal user of the page, and groups rights by feature', async () => {
+      await setUser(page[0]!);
+      const { code, out } = await typed('doctor', '--json', '--prefix', 'lk:', '--url', user('lock'));
+      expect(code, out).to.equal(0);
+      const groups = rows(out).filter(({ check }) => check.startsWith('rights'));
+      expect(groups.map(({ check, remedy }) => [check, remedy])).to.deep.equal([
+        ['rights: lock', ''],
+        ['rights: queue', 'not permitted; where it is needed: doctor --for queue'],
+        ['rights: rwlock, semaphore', 'not permitted; where it is needed: doctor --for rwlock'],
+        ['rights: register, list, free', 'not permitted; where it is needed: doctor --for register'],
+        ['rights: endless', 'not permitted; where it is needed: doctor --for endless'],
+        ['rights: min-replicas', 'not permitted; where it is needed: doctor --for min-replicas'],
+        ['rights: eviction', 'not permitted; where it is needed: doctor --for eviction'],
+      ]);
+      const everywhere = await typed('doctor', '--url', user('lock'));
+      expect([everywhere.code, everywhere.out.includes('give --prefix')]).to.deep.equal([2, true]);
+    });
+
+    it('--for: one line, which makes a user with the rights of the page, or adds those that are missing', async () => {
+      const lines = {
+        lock: [0],
+        queue: [0, 1],
+        semaphore: [0, 1, 2],
+        register: [0, 1, 2, 3],
+        'endless,eviction': [0, 4, 6],
+      };
+      for (const [feature, some] of Object.entries(lines)) {
+        const { code, out } = await typed('doctor', '--prefix', 'lk:', '--for', feature);
+        expect(code, out).to.equal(0);
+        expect(linesOf(out), feature).to.have.length(1);
+        const expected = some
+          .map((n) => page[n]!)
+          .join(' ')
+          .replaceAll(' ACL SETUSER lock', '');
+        expect(wordsOf(linesOf(out)[0]!), feature).to.deep.equal(wordsOf(expected));
+      }
+      for (const [n, prefix] of ['lk:', '{lk}:', 'l*k:'].entries()) {
+        await setUser(`ACL SETUSER bare${n} on >password resetchannels -@all +hello +auth +ping`);
+        for (const feature of ['lock', 'queue,rwlock', 'register,endless,min-replicas']) {
+          const asked = ['doctor', '--json', '--prefix', prefix, '--url', user(`bare${n}`), '--for', feature];
+          const failed = await typed(...asked);
+          expect([failed.code, linesOf(failed.out).length], failed.out).to.deep.equal([2, 1]);
+          await setUser(JSON.parse(`"${linesOf(failed.out)[0]!}"`));
+          const well = await typed(...asked);
+          expect(well.code, well.out).to.equal(0);
+        }
+      }
+      expect((await typed('doctor', '--for', 'lock,wat')).code).to.equal(64);
+    });
   });
 
   it('the library loads nothing of the tools, however it is loaded', () => {

@@ -33,6 +33,7 @@ const own = {
   force: { type: 'boolean' },
   port: { type: 'string' },
   actions: { type: 'boolean' },
+  for: { type: 'string' },
 } as const;
 
 const all = { ...globals, ...own } satisfies ParseArgsConfig['options'];

@@ -119,15 +119,17 @@ Prints {key, id, released}; exits with 1 where nothing was released.`,
     run: top,
   },
   doctor: {
-    options: ['json'],
+    options: ['for', 'json'],
     operands: [0, 0],
     keys: false,
     runs: false,
-    usage: 'doctor [--json]',
+    usage: 'doctor [--for queue,rwlock] [--json]',
     about: 'what may go wrong with locks on this server',
-    details: `  --json             one object a line: {check, status, remedy}
+    details: `  --for queue,…      what the user is for: lock, queue, rwlock, semaphore, register, list, free, endless, min-replicas, eviction;
+                     one line of ACL SETUSER has the rights. Without it: locks, and what the user has a part of the rights for
+  --json             one object a line: {check, status, remedy}
 Exit: 0, 1 with a warning, 2 with a failure. --prefix says where the locks are.`,
-    examples: ['redis-exp-lock doctor --prefix app:'],
+    examples: ['redis-exp-lock doctor --prefix app:', 'redis-exp-lock doctor --prefix app: --for queue,rwlock'],
     run: doctor,
   },
   serve: {

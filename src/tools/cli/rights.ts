@@ -1,76 +1,187 @@
-// The rights of docs/operations.md, each tried without being used: by ACL DRYRUN, or by a script where that is not permitted.
+// The rights of docs/operations.md by feature, each tried without being used: by ACL DRYRUN, or by a script where that is not permitted.
 import { companionOf, fenceKey } from '../../core/keys';
-import { isOfRegistry, processesKey, processKey } from '../../store/operator';
+import { processesKey, processKey } from '../../store/operator';
+import { usage } from './exit';
 import type { Finding, SendWords } from './finding';
 
-interface Right {
-  readonly command: readonly string[];
-  /** What is missing without it, where locks work all the same. */
-  readonly onlyFor?: string;
+interface Feature {
+  /** The feature whose rights it needs as well. */
+  readonly needs?: FeatureName;
+  /** A user with a part of its rights is taken for one that needs all of them. */
+  readonly isWhole?: true;
+  /** Commands as they are tried; `$key` and its like stand for a place. */
+  readonly rights: readonly string[];
 }
 
-const channel = 'redis-exp-lock:1:doctor';
+type FeatureName = 'lock' | 'queue' | 'rwlock' | 'register' | 'endless' | 'min-replicas' | 'eviction';
 
-function rightsFor(prefix: string): Right[] {
+const features: Readonly<Record<FeatureName, Feature>> = {
+  lock: {
+    rights: [
+      ...[
+        'EVAL return 1 $key',
+        'EVALSHA return 1 $key',
+        'TIME',
+        'GET $key',
+        'SET $fence 1',
+        'SETNX $key 1',
+        'DEL $key',
+      ],
+      ...['PEXPIRE $key 1000', 'PTTL $key', 'ZCARD $queue', 'ZCOUNT $queue 0 1'],
+    ],
+  },
+  queue: {
+    needs: 'lock',
+    isWhole: true,
+    rights: [
+      ...['ZADD $queue 1 a', 'ZREM $queue a', 'ZRANGE $queue 0 1', 'ZRANGEBYSCORE $queue 0 1'],
+      ...['PUBLISH $channel a', 'SUBSCRIBE $channel', 'UNSUBSCRIBE $channel'],
+    ],
+  },
+  rwlock: { needs: 'queue', isWhole: true, rights: ['ZSCORE $key a', 'ZREMRANGEBYSCORE $key 0 1'] },
+  register: { needs: 'rwlock', rights: ['GET $process', 'SET $process 1', 'ZADD $processes 1 a', 'SCAN 0'] },
+  endless: { needs: 'lock', rights: ['PERSIST $key'] },
+  'min-replicas': { needs: 'lock', rights: ['WAIT 0 1'] },
+  eviction: { needs: 'lock', rights: ['CONFIG GET maxmemory-policy'] },
+};
+const names = Object.keys(features) as FeatureName[];
+/** Further names of features, for `--for`. */
+const aliases: Readonly<Record<string, FeatureName>> = { semaphore: 'rwlock', list: 'register', free: 'register' };
+
+/** What is to be checked, and for which user. */
+export interface Asked {
+  readonly prefix: string;
+  readonly user: string;
+  /** Absent: locks, and what the user has a part of the rights for. */
+  readonly features: ReadonlySet<FeatureName> | undefined;
+}
+
+/** The features of `--for`, with those that they need. @throws {Exit} one that there is not. */
+export function featuresOf(text: string | undefined): Asked['features'] {
+  return text === undefined ? undefined : withNeeded(text.split(',').map(featureOf));
+}
+
+function featureOf(text: string): FeatureName {
+  const name = Object.hasOwn(aliases, text) ? aliases[text]! : text;
+  if (!Object.hasOwn(features, name)) {
+    throw usage(`doctor: --for takes ${[...names, ...Object.keys(aliases)].join(', ')}; not ${JSON.stringify(text)}`);
+  }
+  return name as FeatureName;
+}
+
+function withNeeded(some: readonly FeatureName[]): Set<FeatureName> {
+  const all = new Set(some);
+  for (const name of all) if (features[name].needs !== undefined) all.add(features[name].needs);
+  return new Set(names.filter((name) => all.has(name)));
+}
+
+/** A key or channel, and the pattern that permits it. */
+interface Place {
+  readonly name: string;
+  readonly pattern: string;
+}
+
+type Places = Readonly<Record<string, Place>>;
+
+function placesAt(prefix: string): Places {
   const key = `${prefix}redis-exp-lock-doctor`;
   const queue = companionOf(key, 'queue');
-  const each = (...commands: string[]): Right[] => commands.map((command) => ({ command: command.split(' ') }));
-  const words = (...command: string[]): Right => ({ command });
-  return [
-    words('EVALSHA', '0'.repeat(40), '1', key),
-    words('EVAL', 'return 1', '1', key),
-    ...each('TIME'),
-    words('GET', key),
-    words('SET', fenceKey, '1'),
-    words('SETNX', key, '1'),
-    words('DEL', key),
-    words('PEXPIRE', key, '1000'),
-    words('PTTL', key),
-    words('ZCARD', queue),
-    words('ZCOUNT', queue, '0', '1'),
-    words('ZADD', queue, '1', 'a'),
-    words('ZREM', queue, 'a'),
-    words('ZRANGE', queue, '0', '1'),
-    words('ZRANGEBYSCORE', queue, '0', '1'),
-    words('PUBLISH', channel, 'a'),
-    words('SUBSCRIBE', channel),
-    words('UNSUBSCRIBE', channel),
-    words('ZSCORE', key, 'a'),
-    words('ZREMRANGEBYSCORE', key, '0', '1'),
-    words('GET', processKey('doctor')),
-    words('SET', processKey('doctor'), '1'),
-    words('ZADD', processesKey, '1', 'a'),
-    words('SCAN', '0'),
-    { command: ['PERSIST', key], onlyFor: 'lifetime: null' },
-    { command: ['WAIT', '0', '1'], onlyFor: 'minReplicas' },
-    { command: ['CONFIG', 'GET', 'maxmemory-policy'], onlyFor: 'the warning that locks may be evicted' },
-  ];
+  const start = prefix.replace(/[\\*?[\]]/g, '\\$&');
+  const own = `~${start}*`;
+  const registry = '~redis-exp-lock:1:process*';
+  return {
+    $key: { name: key, pattern: own },
+    $queue: { name: queue, pattern: queue.startsWith(prefix) ? own : `~{${start}*` },
+    $fence: { name: fenceKey, pattern: `~${fenceKey}*` },
+    $process: { name: processKey('doctor'), pattern: registry },
+    $processes: { name: processesKey, pattern: registry },
+    $channel: { name: 'redis-exp-lock:1:doctor', pattern: '&redis-exp-lock:*' },
+  };
 }
+
+type Has = (right: string) => boolean;
 
 /** Since 7.0; before that nothing can be said. */
-export async function checkRights(send: SendWords, prefix: string): Promise<Finding[]> {
+export async function checkRights(send: SendWords, asked: Asked): Promise<Finding[]> {
   const isPermitted = await probe(send);
-  if (isPermitted === undefined)
-    return [{ check: 'rights', status: 'ok', remedy: 'Redis before 7.0 does not tell them' }];
-  return Promise.all(
-    rightsFor(prefix).map(async ({ command, onlyFor }) => {
-      const check = `right ${nameOf(command)}`;
-      if (await isPermitted(command)) return { check, status: 'ok' as const, remedy: '' };
-      if (onlyFor !== undefined) return { check, status: 'ok' as const, remedy: `missing, needed only for ${onlyFor}` };
-      const remedy = ['ACL SETUSER <user>', `+${command[0]!.toLowerCase()}`, ...patternOf(command, prefix)].join(' ');
-      return { check, status: 'fail' as const, remedy };
-    }),
-  );
+  const places = placesAt(asked.prefix);
+  if (isPermitted === undefined) {
+    const found = `Redis before 7.0 does not tell them${asked.features ? `; ${ownUser(asked.features, places)}` : ''}`;
+    return [{ check: 'rights', status: 'ok', remedy: found }];
+  }
+  const permitted = new Set<string>();
+  const rights = [...names.flatMap((name) => features[name].rights), ...Object.keys(places).flatMap(trialsOf)];
+  await Promise.all(rights.map(async (each) => (await isPermitted(wordsOf(each, places))) && permitted.add(each)));
+  const has: Has = (right) => permitted.has(right);
+  const wanted = asked.features ?? withNeeded(names.filter((name) => isExpected(name, has)));
+  const lacks = (name: FeatureName): string[] =>
+    features[name].rights.filter((right) => !has(right)).flatMap((right) => missingWords(right, places, has));
+  const missing = new Set([...wanted].flatMap(lacks));
+  const rows = names.map((name) => row(name, new Set(lacks(name)), wanted.has(name)));
+  if (missing.size > 0) {
+    const advice = missing.has("'~*'") ? 'if the locks have a prefix, give --prefix; else ' : '';
+    rows.push({
+      check: 'rights',
+      status: 'fail',
+      remedy: `${advice}ACL SETUSER ${asked.user} ${[...missing].join(' ')}`,
+    });
+  } else if (asked.features) {
+    rows.push({ check: 'rights', status: 'ok', remedy: ownUser(asked.features, places) });
+  }
+  return rows;
 }
 
-/** The keys or channels of docs/operations.md that a command needs besides the right to run it. */
-function patternOf(command: readonly string[], prefix: string): string[] {
-  const of = nameIn(command);
-  if (of === undefined) return [];
-  if (of === channel) return [`'&redis-exp-lock:*'`];
-  if (of === fenceKey) return [`'~${fenceKey}*'`];
-  if (isOfRegistry(of)) return [`'~redis-exp-lock:1:process*'`];
-  return [of.startsWith(prefix) ? `'~${prefix}*'` : `'~{${prefix}*'`];
+function isExpected(name: FeatureName, has: Has): boolean {
+  return name === 'lock' || (features[name].isWhole === true && features[name].rights.some(has));
+}
+
+function row(name: FeatureName, lacks: ReadonlySet<string>, isWanted: boolean): Finding {
+  const others = Object.keys(aliases).filter((each) => aliases[each] === name);
+  const check = `rights: ${[name, ...others].join(', ')}`;
+  if (lacks.size === 0) return { check, status: 'ok', remedy: '' };
+  if (!isWanted) return { check, status: 'ok', remedy: `not permitted; where it is needed: doctor --for ${name}` };
+  return { check, status: 'fail', remedy: `not permitted: ${[...lacks].join(' ')}` };
+}
+
+/** The words of ACL SETUSER for one right: what is permitted already is left out, for a pattern besides `~*` or `&*` is an error. */
+function missingWords(right: string, places: Places, has: Has): string[] {
+  const command = commandOf(right);
+  const place = placeIn(right);
+  if (place === undefined) return [command];
+  const pattern = `'${places[place]!.pattern}'`;
+  const isKnown = names.some((name) => features[name].rights.some((each) => commandOf(each) === command && has(each)));
+  const isOpen = trialsOf(place).some(has);
+  if (isKnown === isOpen) return [command, pattern];
+  return isKnown ? [pattern] : [command];
+}
+
+/** The line that makes a user for these features alone. */
+function ownUser(wanted: ReadonlySet<FeatureName>, places: Places): string {
+  const rights = [...wanted].flatMap((name) => features[name].rights);
+  const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
+  const patterns = new Set([...used].map((place) => `'${places[place]!.pattern}'`));
+  const commands = new Set(['+hello', '+auth', '+ping', ...rights.map(commandOf)]);
+  const words = ["on '>password' resetchannels", ...patterns, '-@all', ...commands];
+  return `a user for this alone: ACL SETUSER <user> ${words.join(' ')}`;
+}
+
+function placeIn(right: string): string | undefined {
+  return right.split(' ').find((word) => word.startsWith('$'));
+}
+
+/** Commands of which each shows by itself that a place is permitted. */
+function trialsOf(place: string): string[] {
+  if (place === '$channel') return [`PUBLISH ${place} a`, `SUBSCRIBE ${place}`, `SPUBLISH ${place} a`];
+  return [`EVAL return 1 ${place}`, `DEL ${place}`, `PEXPIRE ${place} 1000`, `ZADD ${place} 1 a`];
+}
+
+function wordsOf(right: string, places: Places): string[] {
+  return right.split(' ').map((word) => places[word]?.name ?? word);
+}
+
+function commandOf(right: string): string {
+  const [name] = right.split(' ');
+  return name === 'CONFIG' ? '+config|get' : `+${name!.toLowerCase()}`;
 }
 
 type Probe = (command: readonly string[]) => Promise<boolean>;
@@ -92,15 +203,4 @@ async function byScript(send: SendWords): Promise<Probe | undefined> {
   const isKnown = await ask(['PING']).catch(() => 0);
   if (Number(isKnown) === -1) return undefined;
   return async (command) => Number(await ask(command).catch(() => 0)) === 1;
-}
-
-function nameIn(command: readonly string[]): string | undefined {
-  return command.find((each) => each.includes('redis-exp-lock'));
-}
-
-function nameOf(command: readonly string[]): string {
-  const [name] = command;
-  const of = nameIn(command);
-  const what = name === 'CONFIG' ? 'config|get' : name!.toLowerCase();
-  return of === undefined ? `+${what}` : `+${what} ${of}`;
 }
