@@ -49,6 +49,24 @@ describe('once, among processes', function () {
       expect(inWhole.length).to.be.at.least(keys * seconds);
     });
 
+    it(`H85: a clock that ran ahead is put right: its marks do not count, and the slots run again, ${mode}`, async () => {
+      const [key, every] = [uniqueKey(), 10 * 365 * 86_400_000];
+      const withLock = redisExpLock({ redis: client, lifetime: 10_000 });
+      const next = (value: number) => withLock.once(key, { every, mode }, () => value);
+      const { slot } = await next(1);
+      const mark = `{${key}}:slot`;
+      expect(await client.get(mark)).to.equal(String(slot.start));
+      for (const aheadMs of [every, Date.now() - slot.start + 600_000]) {
+        // What a server leaves whose clock was ahead by a slot, and by ten minutes with slots that begin then.
+        await client.set(mark, String(slot.start + aheadMs), {
+          expiration: { type: 'PXAT', value: slot.end + aheadMs },
+        });
+        expect(await next(2), String(aheadMs)).to.deep.equal({ ran: true, slot, value: 2 });
+        expect(await client.get(mark)).to.equal(String(slot.start));
+        expect(await next(3)).to.deep.include({ ran: false, reason: 'done' });
+      }
+    });
+
     it(`H85: kill -9 in mid-job, ${mode}: ${mode === 'at-most-once' ? 'the slot is skipped' : 'the next caller runs it, once the lease is over'}`, async () => {
       const key = uniqueKey();
       const child = startChild(script, [server.url, key, '0', '0', mode]);

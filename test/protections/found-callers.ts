@@ -5,9 +5,15 @@ import type { Protection } from './protection';
 export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H85',
-    without: 'the mark of a later slot does not count',
-    changes: [piece('H85', '>=', '===')],
+    without: 'a mark from the future counts',
+    changes: [operand('H85', 3, true)],
     test: 'embedded/mutex-machine.test.ts',
+  },
+  {
+    hazard: 'H85',
+    without: 'a mark that a fast clock has left counts',
+    changes: [operand('H85h', 4, true)],
+    test: 'process/slots.test.ts',
   },
   {
     hazard: 'H85',

@@ -168,7 +168,9 @@ export class Machine extends LockTable {
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const row = this.row(command.keys[0]!, nowMs);
     const slot = slotAt(nowMs, slots);
-    const isMarked = row.slot !== undefined && row.slot.endMs > nowMs && row.slot.startMs >= slot.start; // H85
+    const { startMs, endMs } = row.slot ?? { startMs: nowMs, endMs: nowMs };
+    // A mark from the future is ignored: the clock ran ahead when it was written, for another slot.
+    const isMarked = endMs > nowMs && startMs >= slot.start && startMs <= nowMs; // H85
     if (row.token !== command.token && isMarked) return { outcome: 'done' };
     const acquired = this.acquire(command, micros);
     if (acquired.outcome === 'granted' && slots.marks) row.slot = { startMs: slot.start, endMs: slot.end };

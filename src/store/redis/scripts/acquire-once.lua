@@ -25,9 +25,9 @@ end
 local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local holder = call('GET', lock)
 local start = math.floor((now - offset) / every) * every + offset
--- A damaged mark is ignored. A mark of a later slot comes from a clock that ran ahead: that slot's job has run.
+-- A damaged mark is ignored, and so is one from the future: this clock ran ahead when it was written, for another slot.
 local done = tonumber(call('GET', slot) or '')
-if holder ~= token and done and done >= start and done <= now + 86400000 then -- H85b
+if holder ~= token and done and done >= start and done <= now then -- H85b H85h
   return { -4, 0, 0, now }
 end
 if holder and holder ~= token then

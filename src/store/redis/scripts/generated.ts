@@ -740,7 +740,7 @@ local e,q,d,cL=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
 local s=c('GET',e)
 local ch=math.floor((h-bZ)/bg)*bg+bZ
 local bL=tonumber(c('GET',cL)or'')
-if s~=l and bL and bL>=ch and bL<=h+86400000 then
+if s~=l and bL and bL>=ch and bL<=h then
 return{-4,0,0,h}
 end
 if s and s~=l then
@@ -990,7 +990,7 @@ return C`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: '136fe932df2be81b9f1b3b542c9ca2be3f619a8a',
+  sha: 'ca69e4cc852e2ca2334b78c18447beb94ce6b043',
   lua:
     clockPart +
     `
@@ -1519,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'ad2c040f3606e5782caa55f339f761068266f7b9',
+  sha: 'cb6debcbc5686c1808dd6859e3de381cf49dfed1',
   lua:
     clockPart +
     `
