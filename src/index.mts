@@ -24,6 +24,7 @@ export import sharedMemoryStore = redisExpLock.sharedMemoryStore;
 export import HostLock = redisExpLock.HostLock;
 
 export type LockErrorCode = redisExpLock.LockErrorCode;
+export type AnyLockError = redisExpLock.AnyLockError;
 export type LossReason = redisExpLock.LossReason;
 export type LockEvents = redisExpLock.LockEvents;
 export type LockEvent = redisExpLock.LockEvent;

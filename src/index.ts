@@ -51,6 +51,7 @@ namespace redisExpLock {
   export import HostLock = hostLock.HostLock;
 
   export type LockErrorCode = errors.LockErrorCode;
+  export type AnyLockError = errors.AnyLockError;
   export type LossReason = errors.LossReason;
   export type LockEvents = events.LockEvents;
   export type LockEvent = events.LockEvent;

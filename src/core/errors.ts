@@ -52,18 +52,19 @@ export class LockError extends Error {
     this.retryable = details.retryable ?? retryable;
   }
 
-  /** Whether `error` is of this class, or of one below it; also where another copy of this package made it. */
-  declare static readonly is: {
-    <T extends LockError>(this: abstract new (...args: any[]) => T, error: unknown): error is T;
-    (error: unknown): error is LockError;
-  };
+  /** Tells whether `error` is of this class or a subclass, also if another copy of this package made it; narrows its type. */
+  declare static readonly is: (error: unknown) => error is LockError;
 }
 
 /** Somebody else has it: the parent of the two ways to find that out. Nothing is held. */
-export class LockBusyError extends LockError {}
+export class LockBusyError extends LockError {
+  declare static readonly is: (error: unknown) => error is LockBusyError;
+  declare readonly code: 'ERR_LOCK_ATTEMPTS' | 'ERR_LOCK_TIMEOUT';
+}
 
 /** `maxRetries` used up and somebody else still holds the key. Nothing is held. */
 export class TooManyLockAttemptsError extends LockBusyError {
+  declare static readonly is: (error: unknown) => error is TooManyLockAttemptsError;
   declare readonly code: 'ERR_LOCK_ATTEMPTS';
   /** Attempts made: 1 + the retries. */
   readonly attempts: number;
@@ -76,16 +77,19 @@ export class TooManyLockAttemptsError extends LockBusyError {
 
 /** `timeout` is over. Nothing is held; an attempt still under way is handed back when it succeeds. */
 export class LockTimeoutError extends LockBusyError {
+  declare static readonly is: (error: unknown) => error is LockTimeoutError;
   declare readonly code: 'ERR_LOCK_TIMEOUT';
 }
 
 /** This object holds a lock already. It still does. */
 export class AlreadyAcquiredLockError extends LockError {
+  declare static readonly is: (error: unknown) => error is AlreadyAcquiredLockError;
   declare readonly code: 'ERR_LOCK_ALREADY_ACQUIRED';
 }
 
 /** Nothing was held that could be unlocked or renewed. */
 export class NotAcquiredLockError extends LockError {
+  declare static readonly is: (error: unknown) => error is NotAcquiredLockError;
   declare readonly code: 'ERR_LOCK_NOT_ACQUIRED';
 }
 
@@ -100,6 +104,7 @@ export type LossReason = 'expired' | 'taken' | 'missing' | 'unreachable' | 'stal
  * have renewed (blocked event loop, SIGSTOP, sleep). `closed`: `close()` took it away.
  */
 export class LockLostError extends LockError {
+  declare static readonly is: (error: unknown) => error is LockLostError;
   declare readonly code: 'ERR_LOCK_LOST';
   readonly reason: LossReason;
   /** What the function given to `run` resolved to, although the lock was lost meanwhile. */
@@ -114,6 +119,7 @@ export class LockLostError extends LockError {
 
 /** Waiting could never end. What was held before is still held. */
 export class LockDeadlockError extends LockError {
+  declare static readonly is: (error: unknown) => error is LockDeadlockError;
   declare readonly code: 'ERR_LOCK_DEADLOCK';
 }
 
@@ -123,6 +129,7 @@ export class LockDeadlockError extends LockError {
  * tried again.
  */
 export class LockBackendError extends LockError {
+  declare static readonly is: (error: unknown) => error is LockBackendError;
   declare readonly code: 'ERR_LOCK_BACKEND';
   /** The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent where no answer came. */
   declare readonly redisCode?: string;
@@ -141,8 +148,20 @@ export class LockBackendError extends LockError {
 
 /** `close()` was called. Nothing is held. */
 export class LockClosedError extends LockError {
+  declare static readonly is: (error: unknown) => error is LockClosedError;
   declare readonly code: 'ERR_LOCK_CLOSED';
 }
+
+/** Every error of this package, so that a switch on `code` narrows. */
+export type AnyLockError =
+  | TooManyLockAttemptsError
+  | LockTimeoutError
+  | AlreadyAcquiredLockError
+  | NotAcquiredLockError
+  | LockLostError
+  | LockDeadlockError
+  | LockBackendError
+  | LockClosedError;
 
 /** Names as literals: a minifier renames the classes. */
 const table: readonly [typeof LockError, name: string, retryable: boolean, code?: LockErrorCode][] = [

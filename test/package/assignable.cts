@@ -7,8 +7,8 @@ import type face = require('./face');
 
 // ---- what callers give
 
-/** The face's options of any kind, as far as they are built. */
-type Built<T> = Omit<T, 'redis'>;
+/** The face's options of any kind, as far as they are built: `reentrant` comes in a later version. */
+type Built<T> = Omit<T, 'redis' | 'reentrant'>;
 type Given = Built<face.Options> & { redis?: face.RedisLike | readonly face.RedisLike[] | undefined };
 
 export const options = (given: Given): ours.Options => given;
@@ -75,6 +75,7 @@ export const rwLock = (of: ours.RWLock): face.RWLock => of;
 export const RWLock = (of: typeof ours.RWLock): typeof face.RWLock => of;
 export const electionOptions = (given: Built<face.ElectionOptions>): Built<ours.ElectionOptions> => given;
 export const election = (of: ours.Election): face.Election => of;
+export const Election = (of: typeof ours.Election): typeof face.Election => of;
 export const semaphore = (of: ours.Semaphore): face.Semaphore => of;
 export const Semaphore = (of: typeof ours.Semaphore): typeof face.Semaphore => of;
 
@@ -89,6 +90,19 @@ export const sharedMemoryStore = (of: typeof ours.sharedMemoryStore): typeof fac
 export const code = (of: ours.LockErrorCode): face.LockErrorCode => of;
 export const codeGiven = (given: face.LockErrorCode): ours.LockErrorCode => given;
 export const LockError = (of: typeof ours.LockError): typeof face.LockError => of;
+export const LockBusyError = (of: typeof ours.LockBusyError): typeof face.LockBusyError => of;
+export const TooManyLockAttemptsError = (
+  of: typeof ours.TooManyLockAttemptsError,
+): typeof face.TooManyLockAttemptsError => of;
+export const LockTimeoutError = (of: typeof ours.LockTimeoutError): typeof face.LockTimeoutError => of;
+export const AlreadyAcquiredLockError = (
+  of: typeof ours.AlreadyAcquiredLockError,
+): typeof face.AlreadyAcquiredLockError => of;
+export const NotAcquiredLockError = (of: typeof ours.NotAcquiredLockError): typeof face.NotAcquiredLockError => of;
+export const LockLostError = (of: typeof ours.LockLostError): typeof face.LockLostError => of;
+export const LockDeadlockError = (of: typeof ours.LockDeadlockError): typeof face.LockDeadlockError => of;
+export const LockBackendError = (of: typeof ours.LockBackendError): typeof face.LockBackendError => of;
+export const LockClosedError = (of: typeof ours.LockClosedError): typeof face.LockClosedError => of;
 export const lockError = (of: ours.LockError): face.LockError => of;
 export const busy = (of: ours.LockBusyError): face.LockBusyError => of;
 export const attempts = (of: ours.TooManyLockAttemptsError): face.TooManyLockAttemptsError => of;
@@ -99,7 +113,17 @@ export const lost = (of: ours.LockLostError): face.LockLostError => of;
 export const deadlock = (of: ours.LockDeadlockError): face.LockDeadlockError => of;
 export const backend = (of: ours.LockBackendError): face.LockBackendError => of;
 export const closed = (of: ours.LockClosedError): face.LockClosedError => of;
+export const anyError = (of: ours.AnyLockError): face.AnyLockError => of;
+export const anyErrorGiven = (given: face.AnyLockError): ours.AnyLockError['code'] => given.code;
 export const LostReason = (of: ours.LossReason): face.LockLostError['reason'] => of;
+
+// ---- what `is` leaves over, where it says no
+
+/** A class without a property of its own has the shape of LockError: then nothing would be left over. */
+export const notBusy = (of: typeof ours, error: ours.LockError): ours.LockErrorCode =>
+  of.LockBusyError.is(error) ? 'ERR_LOCK_TIMEOUT' : error.code;
+export const otherwise = (of: typeof ours, error: ours.AnyLockError): ours.LockErrorCode =>
+  of.LockBusyError.is(error) ? 'ERR_LOCK_TIMEOUT' : error.code;
 
 // ---- two more names of the function
 

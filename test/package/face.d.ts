@@ -47,6 +47,8 @@ declare namespace redisExpLock {
     name?: string | undefined;
     /** Factory only: write what this process holds and waits for, for list() and the tools. Default false. */
     register?: boolean | undefined;
+    /** Inside the function that holds a key, a call for it joins what is held. Default false. */
+    reentrant?: boolean | undefined;
   }
   interface LockOptions extends Options { redis: RedisLike | readonly RedisLike[] }
   interface RWLockOptions extends LockOptions { prefer?: 'writer' | 'reader' | 'fair' | undefined; readers?: string | undefined }
@@ -194,19 +196,22 @@ declare namespace redisExpLock {
   class LockError extends Error { readonly code: LockErrorCode; readonly key: Key; readonly retryable: boolean; static is(error: unknown): error is LockError }
   type LockErrorCode = 'ERR_LOCK_ATTEMPTS' | 'ERR_LOCK_TIMEOUT' | 'ERR_LOCK_ALREADY_ACQUIRED' | 'ERR_LOCK_NOT_ACQUIRED' | 'ERR_LOCK_LOST' | 'ERR_LOCK_DEADLOCK' | 'ERR_LOCK_BACKEND' | 'ERR_LOCK_CLOSED';
   /** Somebody else has it: the parent of the two ways to find that out. */
-  class LockBusyError extends LockError {}
-  class TooManyLockAttemptsError extends LockBusyError { readonly code: 'ERR_LOCK_ATTEMPTS'; readonly attempts: number }
-  class LockTimeoutError extends LockBusyError { readonly code: 'ERR_LOCK_TIMEOUT' }
-  class AlreadyAcquiredLockError extends LockError { readonly code: 'ERR_LOCK_ALREADY_ACQUIRED' }
-  class NotAcquiredLockError extends LockError { readonly code: 'ERR_LOCK_NOT_ACQUIRED' }
+  class LockBusyError extends LockError { static is(error: unknown): error is LockBusyError }
+  class TooManyLockAttemptsError extends LockBusyError { readonly code: 'ERR_LOCK_ATTEMPTS'; readonly attempts: number; static is(error: unknown): error is TooManyLockAttemptsError }
+  class LockTimeoutError extends LockBusyError { readonly code: 'ERR_LOCK_TIMEOUT'; static is(error: unknown): error is LockTimeoutError }
+  class AlreadyAcquiredLockError extends LockError { readonly code: 'ERR_LOCK_ALREADY_ACQUIRED'; static is(error: unknown): error is AlreadyAcquiredLockError }
+  class NotAcquiredLockError extends LockError { readonly code: 'ERR_LOCK_NOT_ACQUIRED'; static is(error: unknown): error is NotAcquiredLockError }
   class LockLostError extends LockError {
+    static is(error: unknown): error is LockLostError;
     readonly code: 'ERR_LOCK_LOST';
     readonly reason: 'expired' | 'taken' | 'missing' | 'unreachable' | 'stalled' | 'closed';
     readonly result?: unknown;
   }
-  class LockDeadlockError extends LockError { readonly code: 'ERR_LOCK_DEADLOCK' }
-  class LockBackendError extends LockError { readonly code: 'ERR_LOCK_BACKEND'; readonly redisCode?: string }
-  class LockClosedError extends LockError { readonly code: 'ERR_LOCK_CLOSED' }
+  class LockDeadlockError extends LockError { readonly code: 'ERR_LOCK_DEADLOCK'; static is(error: unknown): error is LockDeadlockError }
+  class LockBackendError extends LockError { readonly code: 'ERR_LOCK_BACKEND'; readonly redisCode?: string; static is(error: unknown): error is LockBackendError }
+  class LockClosedError extends LockError { readonly code: 'ERR_LOCK_CLOSED'; static is(error: unknown): error is LockClosedError }
+  /** To narrow by `code` in a switch. */
+  type AnyLockError = TooManyLockAttemptsError | LockTimeoutError | AlreadyAcquiredLockError | NotAcquiredLockError | LockLostError | LockDeadlockError | LockBackendError | LockClosedError;
 }
 // Also `redisExpLock.default` and a named export `redisExpLock`, both the function itself.
 export = redisExpLock;
@@ -214,6 +219,7 @@ export = redisExpLock;
 // ---- subpaths (each loads its peer only when used)
 // redis-exp-lock/otel            instrument(options?: { tracerProvider?, meterProvider?, key?: (key: string) => string }): () => void
 // redis-exp-lock/prometheus      collect(registry: import('prom-client').Registry): () => void
+// redis-exp-lock/edge            as the main entry, without Node's modules; also by the conditions workerd, edge-light, browser
 // redis-exp-lock/page            lockPage(options: { redis, prefix?, authorize?, actions? }): ((req, res, next?) => void) & { fetch(request: Request): Promise<Response> }
 // redis-exp-lock/redlock         default Redlock; Lock, ExecutionError, ResourceLockedError        (as redlock 5.0.0-beta.2)
 // redis-exp-lock/redis-semaphore Mutex, Semaphore, MultiSemaphore, RedlockMutex, TimeoutError, LostLockError   (as redis-semaphore 5)

@@ -4,6 +4,7 @@
 import { promisify } from 'node:util';
 import redisExpLock, {
   AlreadyAcquiredLockError,
+  type AnyLockError,
   type CloseOptions,
   type DetachedLease,
   HostLock,
@@ -175,17 +176,7 @@ export async function closed(): Promise<void> {
 
 // ---- errors
 
-type Failure =
-  | TooManyLockAttemptsError
-  | LockTimeoutError
-  | AlreadyAcquiredLockError
-  | NotAcquiredLockError
-  | LockLostError
-  | LockDeadlockError
-  | LockBackendError
-  | LockClosedError;
-
-export function byCode(failure: Failure): string | number | undefined {
+export function byCode(failure: AnyLockError): string | number | undefined {
   switch (failure.code) {
     case 'ERR_LOCK_ATTEMPTS':
       return failure.attempts;
@@ -222,6 +213,25 @@ export function byClass(error: unknown): Key | number | undefined {
 export function acrossCopies(error: unknown): string | undefined {
   if (error instanceof LockBusyError && error.retryable) return error.message;
   return LockError.is(error) ? error.code : undefined;
+}
+
+/** `is` narrows to its own class, not to LockError: each line reads a type that only that class has. */
+export function byIs(error: unknown): unknown[] {
+  const attempts: number = TooManyLockAttemptsError.is(error) ? error.attempts : 0;
+  const timeout: 'ERR_LOCK_TIMEOUT' | undefined = LockTimeoutError.is(error) ? error.code : undefined;
+  const acquired: 'ERR_LOCK_ALREADY_ACQUIRED' | undefined = AlreadyAcquiredLockError.is(error) ? error.code : undefined;
+  const not: 'ERR_LOCK_NOT_ACQUIRED' | undefined = NotAcquiredLockError.is(error) ? error.code : undefined;
+  const lost: LockLostError['reason'] | undefined = LockLostError.is(error) ? error.reason : undefined;
+  const deadlock: 'ERR_LOCK_DEADLOCK' | undefined = LockDeadlockError.is(error) ? error.code : undefined;
+  const redisCode: string | undefined = LockBackendError.is(error) ? error.redisCode : undefined;
+  const closed: 'ERR_LOCK_CLOSED' | undefined = LockClosedError.is(error) ? error.code : undefined;
+  const busy: LockBusyError[] = [error].filter(LockBusyError.is);
+  return [attempts, timeout, acquired, not, lost, deadlock, redisCode, closed, busy];
+}
+
+export function isBackend(error: Error): Error {
+  if (LockBackendError.is(error)) return new Error(error.redisCode);
+  return error; // not `never`
 }
 
 // ---- what the types refuse, whatever the strictness
