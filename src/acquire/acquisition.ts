@@ -286,7 +286,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const { maxRetries, timeoutMs } = this.awaited.settings;
     if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut()); // H72b
     const { count } = this.#attempts;
-    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited.key, count)); // H72
+    if (count > maxRetries) return this.#fail(this.#failure ?? tooMany(this.awaited, count)); // H72
     this.#deadline.arm(this);
     if (this.#shared?.isSubscribed && this.#failure === undefined) {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));

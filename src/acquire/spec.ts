@@ -93,29 +93,38 @@ interface GrantedAs {
 
 export function timedOut(wanted: AcquireSpec, how: string): LockTimeoutError {
   const { key, settings } = wanted;
-  const message = `${describe(key)} was not free within ${settings.timeoutMs} ms (${how})`;
-  return new LockTimeoutError(message + ownFault(wanted), { key }); // H70b
+  const reason = heldByCaller(wanted) ?? heldNearby(wanted) + advice(settings.timeoutMs === 0); // H70b
+  return new LockTimeoutError(`${describe(key)} was not free within ${settings.timeoutMs} ms (${how})${reason}`, {
+    key,
+  });
 }
 
-/** Names what is in the way, where that is the caller's own. */
-function ownFault(wanted: AcquireSpec): string {
+export function tooMany(wanted: AcquireSpec, attempts: number): TooManyLockAttemptsError {
+  const { key } = wanted;
+  const own = heldByCaller(wanted);
+  const held = own === undefined ? 'held by somebody else' : 'held';
+  const message = `Exceeded max retry count: ${describe(key)} is ${held} (attempts: ${attempts})`;
+  return new TooManyLockAttemptsError(message + (own ?? advice(attempts === 1)), { key, attempts });
+}
+
+function heldByCaller(wanted: AcquireSpec): string | undefined {
   const own = enclosingLock(wanted);
-  if (own !== undefined) {
-    return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
-  }
-  const { change, keys, mode, scope, store } = wanted;
+  if (own === undefined) return undefined;
+  return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
+}
+
+function heldNearby({ change, keys, mode, scope, store }: AcquireSpec): string {
   const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
-  return near ? `: it is held by the caller's own lock object or function (fence ${near.fence})` : '';
+  return near ? `: it is held in this process, by another call (fence ${near.fence})` : '';
+}
+
+function advice(isSingleAttempt: boolean): string {
+  return isSingleAttempt ? '; to wait for it, set `timeout` to the longest wait in milliseconds' : '';
 }
 
 export function deadlock(key: Key, own: HeldLock): LockDeadlockError {
   const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
   return new LockDeadlockError(message, { key });
-}
-
-export function tooMany(key: Key, attempts: number): TooManyLockAttemptsError {
-  const message = `Exceeded max retry count: ${describe(key)} is held by somebody else (attempts: ${attempts})`;
-  return new TooManyLockAttemptsError(message, { key, attempts });
 }
 
 /** What a wait rejects with that its signal has given up. */

@@ -23,9 +23,31 @@ describeEach('one’s own hold', (here) => {
       expect(error).to.be.instanceOf(redisExpLock.LockTimeoutError);
       expect(error.message).to.contain('the caller holds it itself').and.contain(String(fence));
     });
+  });
+
+  it('H70: two independent requests of one process: the error says that another call holds the lock', async () => {
     const lease = await withLock.promise(key);
     const error = await failure(withLock.promise(key, { timeout: 50 }));
-    expect(error.message).to.contain("held by the caller's own");
+    expect(error.message).to.contain(`: it is held in this process, by another call (fence ${lease.fence})`);
+    expect(error.message).to.not.contain('`timeout`');
+    await lease();
+  });
+
+  it('a single attempt that finds the key busy says how to wait, unless the caller would wait for itself', async () => {
+    const advice = '; to wait for it, set `timeout` to the longest wait in milliseconds';
+    await withLock.run(key, async () => {
+      for (const single of [{}, { maxRetries: 0 }, { timeout: 0 }]) {
+        const nested = await failure(withLock.promise(key, single));
+        expect(nested.message).to.contain(': the caller holds it itself').and.not.contain('`timeout`');
+      }
+    });
+    const lease = await withLock.promise(key);
+    const once = await failure(withLock.promise(key));
+    expect(once.message).to.equal(`Exceeded max retry count: "${key}" is held by somebody else (attempts: 1)${advice}`);
+    const atOnce = await failure(withLock.promise(key, { timeout: 0 }));
+    expect(atOnce.message).to.match(/by another call \(fence \d+\); to wait for it, set `timeout`/);
+    const twice = await failure(withLock.promise(key, { maxRetries: 1 }));
+    expect(twice.message).to.match(/held by somebody else \(attempts: 2\)$/);
     await lease();
   });
 

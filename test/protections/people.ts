@@ -51,7 +51,7 @@ export const people: readonly Protection[] = [
   {
     hazard: 'H70',
     without: 'the error does not say who holds the lock',
-    changes: [piece('H70b', ' + ownFault(wanted)', '')],
+    changes: [piece('H70b', 'heldByCaller(wanted) ?? heldNearby(wanted) + ', '')],
     test: 'contract/self-wait.test.ts',
   },
   {
