@@ -1,4 +1,5 @@
 // What a caller is given of a held lock: a function that releases it, with all that can be read and done meanwhile. By a clock of the test.
+import { format, inspect } from 'node:util';
 import { expect } from 'chai';
 import { stub, useFakeTimers } from 'sinon';
 import { acquire } from '../src/acquire/acquisition';
@@ -54,6 +55,21 @@ describe('a lease', () => {
     lease(tell);
     await turn();
     expect(said[1]).to.deep.equal([null, true]);
+  });
+
+  it('H11: is logged as its key, its fence and what remains of it; the token is not in the log', () => {
+    timers.tick(100);
+    const text = `Lease { key: 'k', fence: ${lease.fence}, remaining: ${lease.remaining()} }`;
+    expect(lease.remaining()).to.be.within(1, lifetimeMs - 100);
+    expect(inspect(lease)).to.equal(text);
+    expect(format(lease), 'as console.log does').to.equal(text);
+    expect(inspect({ lease }, { depth: 0 })).to.equal('{ lease: [Lease] }');
+    for (const options of [{ showHidden: true, depth: 9 }, { getters: true }]) {
+      expect(inspect(lease, options)).to.not.contain(lease.token);
+    }
+    expect(inspect(Object.getPrototypeOf(lease)), 'not a lease').to.equal('[Lease]');
+    timers.tick(lifetimeMs);
+    expect(inspect(lease)).to.contain('remaining: 0');
   });
 
   it('a first argument that is no function is ignored', async () => {

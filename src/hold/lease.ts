@@ -134,12 +134,25 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   remaining: method((held) => (held.check() ? held.remaining() : 0)), // H18c
   extend: method(extend),
   detach: method((held) => detach(held)),
+  [Symbol.for('nodejs.util.inspect.custom')]: { value: shown },
   ...(Symbol.asyncDispose && {
     [Symbol.asyncDispose]: method(async (held) => {
       await held.release();
     }),
   }),
 });
+
+/** What `console.log` and `util.inspect` print: never the token. */
+function shown(
+  this: Lease,
+  depth: number,
+  options: object,
+  inspect: (value: unknown, options: object) => string,
+): string {
+  if (depth < 0 || typeof this !== 'function') return '[Lease]';
+  const { key, fence } = this;
+  return `Lease ${inspect({ key, fence, remaining: this.remaining() }, options)}`;
+}
 
 /** @internal Properties that a lease reads from its held lock. */
 export function getters(read: Record<string, (held: HeldLock) => unknown>): PropertyDescriptorMap {
