@@ -12,7 +12,7 @@ import { describe, lockKey } from './core/keys';
 import {
   type CloseOptions,
   defaults,
-  type ElectionOptions,
+  type LockOptions,
   optionsOf,
   type Rule,
   type Settings,
@@ -40,6 +40,14 @@ const idRule: Rule = {
   possible: (value: string) => value !== '' && textRule.possible(value),
 };
 
+/** Options of an Election. */
+export interface ElectionOptions extends LockOptions {
+  /** Which candidate this is; shown by `leader`. Default '<host>:<pid>:<8 hex digits>'; 1 to 256 characters. */
+  id?: string | undefined;
+  /** What it proclaims when it is elected: text of at most 4 KiB, such as an address. Default ''. */
+  value?: string | undefined;
+}
+
 type Fn<T> = (term: Term) => T | PromiseLike<T>;
 
 /** Of `lead` and `observe`. */
@@ -51,6 +59,13 @@ interface Stoppable {
  * One leader among all Elections of the same name. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
  *
  * A handover in order begins within a round trip of the old leader's end; after a crash the next one leads within the lifetime.
+ * @example
+ * ```ts
+ * const election = new Election('stream-reader', { redis: client });
+ * const stopping = new AbortController();
+ * process.once('SIGTERM', () => stopping.abort());
+ * await election.lead((term) => work(term.fence, term.signal), { signal: stopping.signal });
+ * ```
  */
 export class Election {
   readonly name: string;
@@ -65,6 +80,8 @@ export class Election {
   #candidacy: Candidacy<Term> | undefined;
 
   /**
+   * Makes a candidate that does not campaign yet; sends nothing.
+   *
    * @param name    Redis key of 1 to 1024 bytes.
    * @param options As of the factory, `id` and `value`; `redis` is needed. Defaults here: lifetime 15,000 ms, retryRatio 2,
    *                maxRetryTimeout 1000 ms, and a campaign without end. A leader's lock is renewed at a third of its lifetime.

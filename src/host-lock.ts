@@ -48,6 +48,16 @@ const collected = new FinalizationRegistry<Holding>((holding) => void release(ho
 /**
  * A lock for the processes of one host and user: all that open the same name share one table. Needs SQLite: Node 22.13 or
  * later, Bun and Deno have it; an older Node takes better-sqlite3.
+ * @example
+ * ```ts
+ * const host = new HostLock('my_locks', { timeout: 5000 });
+ * await host.lock('bankAccount');
+ * try {
+ *   await work();
+ * } finally {
+ *   await host.unlock();
+ * }
+ * ```
  */
 export class HostLock {
   readonly name: string;
@@ -61,6 +71,8 @@ export class HostLock {
   #attempting = false;
 
   /**
+   * Makes an object that holds no lock yet, and opens the table of `name`.
+   *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible name, an unknown option or an impossible value.
    * @throws {LockBackendError} this runtime has no SQLite, or the table cannot be opened.
    */

@@ -24,7 +24,20 @@ import * as memory from './store/embedded/memory';
 import * as sharedMemory from './store/embedded/shared-memory';
 import * as factory from './with-lock';
 
-/** Makes a lock function; the module itself is callable. See `redisExpLock` in with-lock. */
+/**
+ * Makes a lock function. The module itself is callable.
+ *
+ * @param config Defaults for every call; `redis` may also be given with each call.
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ * @example
+ * ```ts
+ * const withLock = redisExpLock({ redis: client });
+ *
+ * await withLock.run('bankAccount', { timeout: 5000 }, async (lease) => {
+ *   await work(lease.fence, lease.signal);
+ * });
+ * ```
+ */
 function redisExpLock(config?: redisExpLock.Options): redisExpLock.WithLock {
   return factory.redisExpLock(config);
 }
@@ -81,7 +94,7 @@ namespace redisExpLock {
   export type PermitOptions = options.PermitOptions;
   export type CachedOptions = options.CachedOptions;
   export type OnceOptions = options.OnceOptions;
-  export type ElectionOptions = options.ElectionOptions;
+  export type ElectionOptions = election.ElectionOptions;
   export type Lease = lease.Lease;
   export type DetachedLease = lease.DetachedLease;
   export type RWLease = rwLock.RWLease;

@@ -29,6 +29,16 @@ const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs
  * unlock the other's lock. It knows them apart by the asynchronous flow (AsyncLocalStorage). Code without a `lock()` in its flow, such as a
  * listener or another request, means what the object holds now; and of two `lock()` in one flow the later counts. Where
  * that is not enough, give each caller an object of its own, or use `synchronize` or `withLock`.
+ * @example
+ * ```ts
+ * const lock = new Lock('bankAccount', { redis: client });
+ * await lock.lock({ timeout: 5000 });
+ * try {
+ *   await work(lock.fence);
+ * } finally {
+ *   await lock.unlock();
+ * }
+ * ```
  */
 export class Lock {
   /** The key as it was given. */
@@ -39,6 +49,8 @@ export class Lock {
   #taken: TakenLock | undefined;
 
   /**
+   * Makes an object that holds no lock yet; sends nothing.
+   *
    * @param key     Redis key of 1 to 1024 bytes, or several: all or nothing.
    * @param options As of the factory; `redis` is needed. Defaults here: lifetime 60,000 ms, maxRetries 0, retryTimeout 10 ms.
    */

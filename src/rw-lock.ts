@@ -56,7 +56,16 @@ const ownRules = {
   readers: { ...textRule, expected: 'the name of a group of readers, at most 256 well-formed characters' },
 };
 
-/** Many readers or one writer. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. From redis-rwlock. */
+/**
+ * Many readers or one writer. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. From redis-rwlock.
+ *
+ * @example
+ * ```ts
+ * const rw = new RWLock('catalogue', { redis: client });
+ * await rw.read(() => work());
+ * await rw.write({ timeout: 5000 }, (lease) => work(lease.fence));
+ * ```
+ */
 export class RWLock {
   /** The key as it was given. */
   readonly key: string;
@@ -66,6 +75,8 @@ export class RWLock {
   readonly #scope: Scope;
 
   /**
+   * Makes an object that holds nothing yet; sends nothing.
+   *
    * @param key     Redis key of 1 to 1024 bytes.
    * @param options As of the factory; `redis` is needed. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
    *                retryTimeout 10 ms (at least 1), autoExtend on. And of its own:

@@ -22,7 +22,15 @@ import type { Mode } from './store/contract';
 
 const permitsRule = integer(1);
 
-/** A semaphore. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O. */
+/**
+ * A semaphore. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
+ *
+ * @example
+ * ```ts
+ * const semaphore = new Semaphore('reports', 5, { redis: client });
+ * await semaphore.run({ permits: 2, timeout: 5000 }, () => work());
+ * ```
+ */
 export class Semaphore {
   /** The key as it was given. */
   readonly key: string;
@@ -32,6 +40,8 @@ export class Semaphore {
   readonly #scope: Scope;
 
   /**
+   * Makes an object that holds no permit yet; sends nothing.
+   *
    * @param key     Redis key of 1 to 1024 bytes.
    * @param permits How many there are; integer ≥ 1. All processes have to agree: a call with another number, while any permit is
    *                out or waited for, rejects with a LockBackendError with `redisCode: 'LIMIT'`.

@@ -39,6 +39,14 @@ export interface WithLock {
    * @param options  Override the factory's for this call.
    * @param callback Hears a TooManyLockAttemptsError, LockTimeoutError, LockBackendError, LockClosedError or the signal's
    *                 reason, and then nothing is held; or gets the lease. From redis-exp-lock-js.
+   * @example
+   * ```ts
+   * withLock('bankAccount', async (err, done) => {
+   *   if (err) return;
+   *   await work(done.fence);
+   *   done();
+   * });
+   * ```
    */
   (key: Key, callback: LockCallback): void;
   (key: Key, options: Options, callback: LockCallback): void;
@@ -53,6 +61,15 @@ export interface WithLock {
    * @throws {LockTimeoutError} held by somebody else for all of `timeout`. Nothing is held.
    * @throws {LockBackendError} Redis gave no usable answer. A release was sent; at worst `lifetime` frees the key.
    * @throws {LockClosedError} after `close()`. Nothing is held.
+   * @example
+   * ```ts
+   * const lease = await withLock.promise('bankAccount', { timeout: 5000, autoExtend: true });
+   * try {
+   *   await work(lease.fence);
+   * } finally {
+   *   await lease.release();
+   * }
+   * ```
    */
   promise(key: Key, options?: Options): Promise<Lease>;
   /**
@@ -60,6 +77,11 @@ export interface WithLock {
    * `autoExtend` is on. For work that may take longer, `tryRun`.
    *
    * @throws {LockBackendError} Redis gave no usable answer: it does not say null.
+   * @example
+   * ```ts
+   * const lease = await withLock.tryLock('bankAccount');
+   * if (lease !== null) await work(lease.fence).finally(() => lease.release());
+   * ```
    */
   tryLock(key: Key, options?: Options): Promise<Lease | null>;
   /**
@@ -68,6 +90,10 @@ export interface WithLock {
    *
    * @throws what `fn` threw, always, when it threw.
    * @throws {LockLostError} `fn` resolved, but the lock was lost meanwhile; `result` has what it resolved to.
+   * @example
+   * ```ts
+   * const result = await withLock.run('bankAccount', { timeout: 5000 }, (lease) => work(lease.fence, lease.signal));
+   * ```
    */
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
@@ -77,6 +103,11 @@ export interface WithLock {
    *
    * @throws {LockBackendError} Redis gave no usable answer: it does not say `{ ran: false }`.
    * @throws as `run`, for everything else.
+   * @example
+   * ```ts
+   * const result = await withLock.tryRun('cleanup', () => work());
+   * console.log(result.ran ? result.value : 'another process does it');
+   * ```
    */
   tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
   tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
@@ -90,6 +121,11 @@ export interface WithLock {
    *                'at-most-once' (default) or 'until-success'; see OnceOptions. And those of `run`, but for waiting.
    * @throws {LockBackendError} Redis gave no usable answer, or this is a quorum. In 'at-most-once' the slot may then count as done.
    * @throws as `run`, for everything else. 'until-success': the slot does not count as done then.
+   * @example
+   * ```ts
+   * const result = await withLock.once('nightly-report', { every: 86_400_000 }, (lease, slot) => work(slot.start));
+   * if (!result.ran) console.log(result.reason);
+   * ```
    */
   once<T>(
     key: string,
@@ -104,6 +140,14 @@ export interface WithLock {
    *
    * @throws {LockBackendError} Redis gave no usable answer. Nothing is held here; the same may be adopted again.
    * @throws {LockClosedError} after `close()`; or the signal's reason. Nothing is held here; another may adopt it.
+   * @example
+   * ```ts
+   * const lease = await withLock.promise('order:17', { lifetime: 30_000 });
+   * const job = JSON.stringify(lease.detach());
+   * // In the process that gets the job:
+   * const adopted = await withLock.adopt(JSON.parse(job), { autoExtend: true });
+   * if (adopted !== null) await work(adopted.fence).finally(() => adopted.release());
+   * ```
    */
   adopt(detached: DetachedLease, options?: Options): Promise<Lease | null>;
   /**
@@ -114,6 +158,10 @@ export interface WithLock {
    * @param options `ttl`: ms for which it is kept. `emptyTtl` (default 0): ms for which an `undefined` is remembered.
    * @param load    Resolves to the value, or `undefined` for none. When it throws, nothing is stored, and the next waiter loads.
    * @throws what `load` threw; otherwise as `promise`.
+   * @example
+   * ```ts
+   * const rates = await withLock.cached('rates', { ttl: 60_000 }, () => work());
+   * ```
    */
   cached<T>(
     key: string,
@@ -124,6 +172,10 @@ export interface WithLock {
    * What Redis knows of a key now.
    *
    * @throws {LockBackendError} Redis could not be reached.
+   * @example
+   * ```ts
+   * const { locked, owner, remaining, waiters } = await withLock.inspect('bankAccount');
+   * ```
    */
   inspect(key: string): Promise<LockState>;
   /**
@@ -133,6 +185,11 @@ export interface WithLock {
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: at once, an impossible option, or `scan` without a prefix.
    * @throws {LockBackendError} (the iteration) the store could not be asked, or the client cannot list keys; or the signal's reason.
+   * @example
+   * ```ts
+   * const locks = withLock.list({ prefix: 'order:', scan: true });
+   * for await (const { key, owner, remaining } of locks) console.log(key, owner, remaining);
+   * ```
    */
   list(options?: ListOptions): LockList;
   /**
@@ -142,11 +199,20 @@ export interface WithLock {
    *
    * @param options `id`: 8 hex digits, as `inspect` shows them. `force: true`: all its holders.
    * @throws {LockBackendError} Redis gave no usable answer. It may have been freed.
+   * @example
+   * ```ts
+   * const { holders } = await withLock.inspect('bankAccount');
+   * if (holders[0] !== undefined) await withLock.free('bankAccount', { id: holders[0].id });
+   * ```
    */
   free(key: string, options: FreeOptions): Promise<boolean>;
   /**
    * Ends this factory: new calls and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
    * released with its signal aborted (`closed`). Resolves when nothing is left. Never closes the Redis client.
+   * @example
+   * ```ts
+   * await withLock.close({ drain: 5000 });
+   * ```
    */
   close(options?: CloseOptions): Promise<void>;
 }

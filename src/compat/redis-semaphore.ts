@@ -34,14 +34,29 @@ export { PeerSemaphore as Semaphore };
 /** A client of Redis: ioredis, as with redis-semaphore, or any other that this library knows. */
 export type RedisClient = RedisLike;
 
-/** A lock of one holder. Its key is `mutex:<key>`. */
+/**
+ * A lock of one holder. Its key is `mutex:<key>`.
+ *
+ * @example
+ * ```ts
+ * import { Mutex } from 'redis-exp-lock/redis-semaphore';
+ *
+ * const lock = new Mutex(client, 'bankAccount', { acquireTimeout: 5000 });
+ * await lock.acquire();
+ * await work().finally(() => lock.release());
+ * ```
+ */
 export class Mutex extends PeerLock {
   protected _kind = 'mutex';
   protected _key: string;
   protected _client: RedisClient;
   #knownPlace: ClientStores | undefined;
 
-  /** @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key. */
+  /**
+   * Makes an object that holds nothing yet.
+   *
+   * @throws {Error} no client or no key; `ERR_LOCK_OPTION` for an impossible key.
+   */
   constructor(client: RedisClient, key: string, options?: PeerLockOptions) {
     super(options);
     if (!client) throw new Error('"client" is required');
@@ -100,12 +115,27 @@ export class Mutex extends PeerLock {
   }
 }
 
-/** At most `limit` holders. Its key is `semaphore:<key>`. */
+/**
+ * At most `limit` holders. Its key is `semaphore:<key>`.
+ *
+ * @example
+ * ```ts
+ * import { Semaphore } from 'redis-exp-lock/redis-semaphore';
+ *
+ * const lock = new Semaphore(client, 'reports', 5, { acquireTimeout: 5000 });
+ * await lock.acquire();
+ * await work().finally(() => lock.release());
+ * ```
+ */
 class PeerSemaphore extends Mutex {
   protected override _kind = 'semaphore';
   protected _limit: number;
 
-  /** @throws {Error} no client, key or limit; `ERR_LOCK_OPTION` for an impossible key. */
+  /**
+   * Makes an object that holds nothing yet.
+   *
+   * @throws {Error} no client, key or limit; `ERR_LOCK_OPTION` for an impossible key.
+   */
   constructor(client: RedisClient, key: string, limit: number, options?: PeerLockOptions) {
     super(client, key, options);
     this._key = keyOf('semaphore', key);
@@ -135,12 +165,27 @@ class PeerSemaphore extends Mutex {
   }
 }
 
-/** At most `limit` permits out, of which each holder has `permits`. Its key is `semaphore:<key>`. */
+/**
+ * At most `limit` permits out, of which each holder has `permits`. Its key is `semaphore:<key>`.
+ *
+ * @example
+ * ```ts
+ * import { MultiSemaphore } from 'redis-exp-lock/redis-semaphore';
+ *
+ * const lock = new MultiSemaphore(client, 'reports', 5, 2, { acquireTimeout: 5000 });
+ * await lock.acquire();
+ * await work().finally(() => lock.release());
+ * ```
+ */
 export class MultiSemaphore extends PeerSemaphore {
   protected override _kind = 'multi-semaphore';
   protected _permits: number;
 
-  /** @throws {Error} no client, key, limit or permits; `ERR_LOCK_OPTION` for an impossible key. */
+  /**
+   * Makes an object that holds nothing yet.
+   *
+   * @throws {Error} no client, key, limit or permits; `ERR_LOCK_OPTION` for an impossible key.
+   */
   constructor(client: RedisClient, key: string, limit: number, permits: number, options?: PeerLockOptions) {
     super(client, key, limit, options);
     this._permits = count('permits', permits);
@@ -151,13 +196,28 @@ export class MultiSemaphore extends PeerSemaphore {
   }
 }
 
-/** A lock of one holder on a majority of independent servers. Its key there is `mutex:<key>`. */
+/**
+ * A lock of one holder on a majority of independent servers. Its key there is `mutex:<key>`.
+ *
+ * @example
+ * ```ts
+ * import { RedlockMutex } from 'redis-exp-lock/redis-semaphore';
+ *
+ * const lock = new RedlockMutex([client, client2, client3], 'bankAccount', { acquireTimeout: 5000 });
+ * await lock.acquire();
+ * await work().finally(() => lock.release());
+ * ```
+ */
 export class RedlockMutex extends PeerLock {
   protected _kind = 'redlock-mutex';
   protected _key: string;
   protected _clients: RedisClient[];
 
-  /** @throws {Error} no clients or no key; `ERR_LOCK_OPTION` for an impossible key. */
+  /**
+   * Makes an object that holds nothing yet.
+   *
+   * @throws {Error} no clients or no key; `ERR_LOCK_OPTION` for an impossible key.
+   */
   constructor(clients: RedisClient[], key: string, options?: PeerLockOptions) {
     super(options);
     if (!clients || !Array.isArray(clients)) throw new Error('"clients" array is required');
@@ -289,7 +349,11 @@ const unsound =
 
 /** Not to be had: see the message that its constructor throws. */
 export class RedlockSemaphore {
-  /** @throws {Error} always: why, and what to use instead. */
+  /**
+   * Throws.
+   *
+   * @throws {Error} always: why, and what to use instead.
+   */
   constructor(..._: unknown[]) {
     throw new Error(`${new.target.name}: ${unsound}`);
   }

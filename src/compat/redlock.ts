@@ -69,6 +69,7 @@ class RedlockLock {
     };
   }
 
+  /** Makes a lock by hand, of a `value` that was kept. */
   constructor(
     redlock: Redlock,
     resources: string[],
@@ -104,8 +105,21 @@ class RedlockLock {
   }
 }
 
+/**
+ * Locks with the methods of redlock 5.0.0-beta.2, on one Redis or on a majority of several.
+ *
+ * @example
+ * ```ts
+ * import Redlock from 'redis-exp-lock/redlock';
+ *
+ * const redlock = new Redlock([client], { retryCount: 3 });
+ * await redlock.using(['bankAccount'], 5000, (signal) => work(signal));
+ * ```
+ */
 export class Redlock extends Asking {
   /**
+   * Makes an object that holds nothing yet.
+   *
    * @param clients  One or more, of independent servers.
    * @param settings Default: those of `Settings`.
    * @param scripts  Scripts of one's own are not taken.

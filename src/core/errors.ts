@@ -44,6 +44,7 @@ export class LockError extends Error {
   /** @internal */
   declare readonly [defaults]: { readonly code?: LockErrorCode; readonly retryable: boolean };
 
+  /** Makes the error without a lock, such as for a test. */
   constructor(message?: string, details: LockErrorDetails & { retryable?: boolean } = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
     const { code, retryable } = this[defaults];
@@ -69,6 +70,7 @@ export class TooManyLockAttemptsError extends LockBusyError {
   /** Attempts made: 1 + the retries. */
   readonly attempts: number;
 
+  /** Makes the error without a lock, such as for a test. */
   constructor(message?: string, details: LockErrorDetails & { attempts?: number } = {}) {
     super(message, details);
     this.attempts = details.attempts ?? 0;
@@ -96,20 +98,20 @@ export class NotAcquiredLockError extends LockError {
 /** Why a lock was lost. */
 export type LossReason = 'expired' | 'taken' | 'missing' | 'unreachable' | 'stalled' | 'closed';
 
-/**
- * The lock may belong to somebody else now: stop writing.
- *
- * `expired`: its lifetime ended and nothing renewed it. `taken`: Redis says somebody else holds it. `missing`: Redis says
- * the key is gone. `unreachable`: no renewal got an answer in time. `stalled`: this process did not run when it should
- * have renewed (blocked event loop, SIGSTOP, sleep). `closed`: `close()` took it away.
- */
+/** The lock may belong to somebody else now: stop writing. `reason` says why. */
 export class LockLostError extends LockError {
   declare static readonly is: (error: unknown) => error is LockLostError;
   declare readonly code: 'ERR_LOCK_LOST';
+  /**
+   * Why the lock was lost. `expired`: its lifetime ended and nothing renewed it. `taken`: Redis says that somebody else holds it.
+   * `missing`: Redis says that the key is gone. `unreachable`: no renewal got an answer in time. `stalled`: this process did not
+   * run when it should have renewed (blocked event loop, SIGSTOP, sleep). `closed`: `close()` took it away.
+   */
   readonly reason: LossReason;
   /** What the function given to `run` resolved to, although the lock was lost meanwhile. */
   declare readonly result?: unknown;
 
+  /** Makes the error without a lock, such as for a test. */
   constructor(message?: string, details: LockErrorDetails & { reason?: LossReason; result?: unknown } = {}) {
     super(message, details);
     this.reason = details.reason ?? 'expired';
@@ -131,11 +133,18 @@ export class LockDeadlockError extends LockError {
 export class LockBackendError extends LockError {
   declare static readonly is: (error: unknown) => error is LockBackendError;
   declare readonly code: 'ERR_LOCK_BACKEND';
-  /** The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent where no answer came. */
+  /**
+   * The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent where no answer came. Or a code of this library:
+   * `FOREIGN`: the key holds another library's data. `FENCE`: the fence counter is damaged. `CROSSSLOT`: the keys lie in different
+   * slots, or a plain client is connected to a node of a cluster. `LIMIT`: a semaphore with another number of permits is in use.
+   * `NOREPLICAS`: fewer than `minReplicas` replicas acknowledged. `VERSION`: another version of this library wrote the queue or the
+   * table. Of shared memory: `FULL`: no room. `BUSY`: a paused process is writing. `CORRUPT`: damaged. `PLATFORM`: not on this platform.
+   */
   declare readonly redisCode?: string;
   /** @internal Whether the script may have run, or may still run, although no reply came. */
   declare readonly unknown: boolean;
 
+  /** Makes the error without a lock, such as for a test. */
   constructor(
     message?: string,
     details: LockErrorDetails & { redisCode?: string | undefined; retryable?: boolean; unknown?: boolean } = {},

@@ -24,14 +24,17 @@ export interface WaitOptions {
 /** For the factory and, overriding it, for each call. `undefined` means "not given". */
 export interface Options extends WaitOptions {
   /**
-   * A connected client: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client, Cluster), iovalkey, Valkey
-   * GLIDE. Connected, and closed, by its owner. Or memoryStore(), or sharedMemoryStore(name). Several clients
-   * of independent servers, as a list: a quorum. A `keyPrefix` of the client counts as part of each key, before `prefix`.
+   * A client, connected and closed by its owner: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client,
+   * Cluster), iovalkey, Valkey GLIDE, `@upstash/redis`, or Bun's `RedisClient`. Or memoryStore(), or sharedMemoryStore(name). A list
+   * of clients of independent servers is a quorum. A `keyPrefix` of the client counts as part of each key, before `prefix`.
    */
   redis?: RedisLike | readonly RedisLike[] | undefined;
   /** Ms until Redis frees the key by itself. Default 1000; integer ≥ 1; `null`: never (not recommended). */
   lifetime?: number | null | undefined;
-  /** Renew at lifetime / 3 while held. Default: on in `run`, else off. */
+  /**
+   * Renew at lifetime / 3 while held. Default: on in `run`, `tryRun`, `once`, `cached`, in `read`, `write`, `acquireRead` and
+   * `acquireWrite` of an RWLock, in `Semaphore.run` and in `Election.lead`; off in all others.
+   */
   autoExtend?: boolean | undefined;
   /** Ms after the grant at which renewal stops. Default: none; > 0. */
   maxHold?: number | undefined;
@@ -59,6 +62,7 @@ export interface LockOptions extends Options {
   redis: RedisLike | readonly RedisLike[];
 }
 
+/** Options of an RWLock. */
 export interface RWLockOptions extends LockOptions {
   /** Readers or writers first. Default 'writer': readers that come while a live writer waits, wait behind it; 'reader': they overtake it; 'fair': order of arrival. */
   prefer?: 'writer' | 'reader' | 'fair' | undefined;
@@ -66,11 +70,13 @@ export interface RWLockOptions extends LockOptions {
   readers?: string | undefined;
 }
 
+/** Options of `Semaphore.run`. */
 export interface PermitOptions extends Options {
   /** How many permits, all at once. Default 1; integer, at most all that there are. */
   permits?: number | undefined;
 }
 
+/** Options of `withLock.once`. */
 export interface OnceOptions extends Options {
   /** How long a slot is, in ms; integer ≥ 1000. */
   every: number;
@@ -83,13 +89,7 @@ export interface OnceOptions extends Options {
   mode?: 'at-most-once' | 'until-success' | undefined;
 }
 
-export interface ElectionOptions extends LockOptions {
-  /** Which candidate this is; shown by `leader`. Default '<host>:<pid>:<8 hex digits>'; 1 to 256 characters. */
-  id?: string | undefined;
-  /** What it proclaims when it is elected: text of at most 4 KiB, such as an address. Default ''. */
-  value?: string | undefined;
-}
-
+/** Options of `withLock.cached`. */
 export interface CachedOptions extends Options {
   /** Ms for which what was loaded is kept; integer ≥ 1. */
   ttl: number;

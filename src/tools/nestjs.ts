@@ -30,7 +30,16 @@ export interface LockDynamicModule {
 /** One key, several, or what a call's arguments make of them; called with the object of the method as `this`. */
 export type KeyOf = Key | ((...args: any[]) => Key);
 
-/** The factory `withLock`, for a whole application. When that closes, the factory waits for holders and rejects waiters. */
+/**
+ * The factory `withLock`, for a whole application. When that closes, the factory waits for holders and rejects waiters.
+ *
+ * @example
+ * ```ts
+ * import { LockModule } from 'redis-exp-lock/nestjs';
+ *
+ * const imports = [LockModule.forRoot({ redis: client, timeout: 5000 })]; // of the decorator Module
+ * ```
+ */
 // biome-ignore lint/complexity/noStaticOnlyClass: Nest knows modules by their classes
 export class LockModule {
   /** What to override in a test: `overrideProvider(LockModule.token)`. */
@@ -60,7 +69,9 @@ export class LockModule {
 /**
  * Injects `withLock`: for a constructor's parameter or a property.
  *
- * @throws {Error} `MODULE_NOT_FOUND`: @nestjs/common is not installed.
+ * @throws {Error} `MODULE_NOT_FOUND`: `@nestjs/common` is not installed.
+ * @example
+ * `class Accounts { constructor(@InjectLock() readonly withLock: WithLock) {} }`
  */
 export function InjectLock(): PropertyDecorator & ParameterDecorator {
   const { Inject } = loadPeer(() => require('@nestjs/common'), 'redis-exp-lock/nestjs', '@nestjs/common @nestjs/core');
@@ -73,6 +84,8 @@ export function InjectLock(): PropertyDecorator & ParameterDecorator {
  *
  * @param key     A key, or what makes it of the arguments.
  * @param options As of `run`. Default: those of the module.
+ * @example
+ * `class Accounts { @Locked((id: string) => id, { timeout: 5000 }) async pay(id: string) { return work(id); } }`
  */
 export function Locked(key: KeyOf, options: Options = {}): MethodDecorator {
   return decorator((withLock, keyOfCall, method) => withLock.run(keyOfCall(key), options, method));
@@ -84,6 +97,8 @@ export function Locked(key: KeyOf, options: Options = {}): MethodDecorator {
  *
  * @param key     A key, or what makes it of the arguments.
  * @param options As of `once`: `every` has no default.
+ * @example
+ * `class Reports { @Once('nightly-report', { every: 86_400_000 }) async report() { return work(); } }`
  */
 export function Once(key: KeyOf, options: OnceOptions): MethodDecorator {
   return decorator(async (withLock, keyOfCall, method) => {
@@ -94,7 +109,16 @@ export function Once(key: KeyOf, options: OnceOptions): MethodDecorator {
 
 const running = new AsyncLocalStorage<{ lease: Lease | undefined }>();
 
-/** The lease of the innermost method under `@Locked` or `@Once` that runs this code; undefined outside, and once that has settled. */
+/**
+ * The lease of the innermost method under `@Locked` or `@Once` that runs this code; undefined outside, and once that has settled.
+ *
+ * @example
+ * ```ts
+ * import { currentLease } from 'redis-exp-lock/nestjs';
+ *
+ * await work(currentLease()?.fence);
+ * ```
+ */
 export function currentLease(): Lease | undefined {
   return running.getStore()?.lease;
 }

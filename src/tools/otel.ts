@@ -40,8 +40,14 @@ const rules = {
  * Measures and traces all locks of this process, whatever factory they are from, until the function that it returns is called. That one
  * ends the spans that are open and takes back what `held` and `waiting` count.
  *
- * @throws {Error} `MODULE_NOT_FOUND`: @opentelemetry/api is not installed. Nothing is measured.
+ * @throws {Error} `MODULE_NOT_FOUND`: `@opentelemetry/api` is not installed. Nothing is measured.
  * @throws {TypeError} `ERR_LOCK_OPTION`: an unknown option or a wrong value. Nothing is measured.
+ * @example
+ * ```ts
+ * import { instrument } from 'redis-exp-lock/otel';
+ *
+ * const off = instrument({ key: (key) => key.split(':')[0]! });
+ * ```
  */
 export function instrument(options?: InstrumentOptions): () => void {
   const given = optionsOf<InstrumentOptions>(options, rules);

@@ -40,6 +40,14 @@ const known = ['redis', 'prefix', 'authorize', 'actions'];
  * Makes the live page. It keeps nothing open while no page is open, and never closes the client.
  *
  * @throws {TypeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ * @example
+ * ```ts
+ * import { createServer } from 'node:http';
+ * import { lockPage } from 'redis-exp-lock/page';
+ *
+ * const authorize = (request: any) => request.headers.authorization === `Bearer ${process.env.PAGE_SECRET}`;
+ * createServer(lockPage({ redis: client, authorize })).listen(7400, '127.0.0.1');
+ * ```
  */
 export function lockPage(options: PageOptions): LockPage {
   const desk = deskOf(options);

@@ -13,6 +13,13 @@ type PromClient = typeof import('prom-client');
  *
  * @throws {Error} `MODULE_NOT_FOUND`: prom-client is not installed; or this registry has these metrics already. Nothing is measured.
  * @throws {TypeError} `ERR_LOCK_OPTION`: no registry.
+ * @example
+ * ```ts
+ * import { register } from 'prom-client';
+ * import { collect } from 'redis-exp-lock/prometheus';
+ *
+ * const off = collect(register);
+ * ```
  */
 export function collect(registry: Registry<any>): () => void {
   if (typeof registry?.registerMetric !== 'function') {

@@ -139,9 +139,9 @@ describe('the packed library', function () {
     expect(internals).to.deep.equal([]);
   });
 
-  it('unpacks to less than 660 kB', () => {
+  it('unpacks to less than 900 kB', () => {
     const sizes = filesIn(installed).map((file) => statSync(join(installed, file)).size);
-    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(660_000);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).to.be.below(900_000);
   });
 
   it('needs uuid at run time, and nothing else', () => {

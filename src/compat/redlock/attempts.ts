@@ -24,6 +24,7 @@ export class ExecutionError extends Error {
   declare readonly message: string;
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
 
+  /** Makes the error without a lock, such as for a test. */
   constructor(message: string, attempts: ReadonlyArray<Promise<ExecutionStats>>, options?: { cause?: unknown }) {
     super(message, options);
     this.name = 'ExecutionError';

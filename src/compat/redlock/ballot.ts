@@ -28,6 +28,7 @@ export type RedlockAbortSignal = AbortSignal & { error?: Error };
 export class ResourceLockedError extends Error {
   declare readonly message: string;
 
+  /** Makes the error without a lock, such as for a test. */
   constructor(message: string) {
     super(message);
     this.name = 'ResourceLockedError';

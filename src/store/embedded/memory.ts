@@ -57,6 +57,10 @@ const smallestSweep = 4096;
  * A place for locks that only this process uses: no server, no package, nothing to connect. Each call makes another place.
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ * @example
+ * ```ts
+ * const withLock = redisExpLock({ redis: memoryStore() });
+ * ```
  */
 export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
   const { now } = optionsOf<MemoryStoreOptions>(options, {

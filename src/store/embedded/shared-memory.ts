@@ -38,6 +38,10 @@ const open = new Map<string, SharedTable>();
  * @param name 1 to 128 characters; it must not be able to lead anywhere else.
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: no such name.
  * @throws {LockBackendError} this runtime has no SQLite, or the table cannot be opened: the message says what to do.
+ * @example
+ * ```ts
+ * const withLock = redisExpLock({ redis: sharedMemoryStore('my_locks') });
+ * ```
  */
 export function sharedMemoryStore(name: string): EmbeddedStore {
   checkName(name);
