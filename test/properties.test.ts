@@ -1,7 +1,7 @@
 // Properties over whatever may be given as options or keys: it is refused by name, or it holds what the rest relies on.
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { companionOf, lockKey } from '../src/core/keys';
+import { companionOf, lockKey, peerKey } from '../src/core/keys';
 import { settle } from '../src/core/options';
 
 const names = [
@@ -62,31 +62,36 @@ describe('whatever is given', () => {
     fc.assert(property, { numRuns: 3000 });
   });
 
-  it('H12, H57: a key is refused, or shares its cluster slot with companions that are no possible lock keys', () => {
+  for (const [whose, keyOf] of Object.entries({ library: lockKey, shims: peerKey })) checkKeys(whose, keyOf);
+});
+
+/** Of the keys that the library takes, or the shims. */
+function checkKeys(whose: string, keyOf: typeof lockKey): void {
+  it(`${whose}: H12, H57: a key is refused, or shares its cluster slot with companions that are no possible lock keys`, () => {
     const text = fc.oneof(
       fc.string({ unit: 'binary' }),
       fc.string({ unit: fc.constantFrom('{', '}', 'a', ':', 'fence') }),
     );
     const property = fc.property(fc.oneof(text, fc.anything()), (key) => {
       refusedOr(
-        () => lockKey(key, ''),
+        () => keyOf(key, ''),
         (full) => {
           const companion = companionOf(full, 'queue');
           expect(hashed(companion)).to.equal(hashed(full));
-          expect(() => lockKey(companion, '')).to.throw();
+          expect(() => keyOf(companion, '')).to.throw();
         },
       );
     });
     fc.assert(property, { numRuns: 3000 });
   });
 
-  it('two keys never share a companion', () => {
-    const text = fc.string({ unit: fc.constantFrom('{', '}', 'a', 'b', ':') });
+  it(`${whose}: two keys never share a companion`, () => {
+    const text = fc.string({ unit: fc.constantFrom('{', '}', 'a', 'b', ':', ':queue') });
     const property = fc.property(text, text, (one, other) => {
       fc.pre(one !== other);
       const companions = [one, other].map((key) => {
         try {
-          return companionOf(lockKey(key, ''), 'queue');
+          return companionOf(keyOf(key, ''), 'queue');
         } catch {
           return Symbol('refused');
         }
@@ -95,7 +100,7 @@ describe('whatever is given', () => {
     });
     fc.assert(property, { numRuns: 3000 });
   });
-});
+}
 
 /** What a cluster hashes of a key, by the cluster specification. */
 function hashed(key: string): string {

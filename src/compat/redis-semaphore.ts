@@ -5,7 +5,7 @@
 // lock only while nothing else is under way under its identifier, and never takes its own lock for a new one.
 
 import { LockBackendError } from '../core/errors';
-import { lockKey } from '../core/keys';
+import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import {
   type AcquireRequest,
@@ -60,8 +60,13 @@ export class Mutex extends PeerLock {
   constructor(client: RedisClient, key: string, options?: PeerLockOptions) {
     super(options);
     if (!client) throw new Error('"client" is required');
-    this._key = keyOf('mutex', key);
+    this._key = this._named(key);
     this._client = client;
+  }
+
+  /** @internal The key in Redis. */
+  protected _named(key: unknown): string {
+    return mutexKey(key);
   }
 
   protected async _refresh(): Promise<boolean> {
@@ -101,7 +106,7 @@ export class Mutex extends PeerLock {
   }
 
   get #keys(): string {
-    return this.#store.keyPrefix + this._key;
+    return peerKey(this._key, this.#store.keyPrefix);
   }
 
   #ask(): Promise<TurnOutcome> {
@@ -138,8 +143,12 @@ class PeerSemaphore extends Mutex {
    */
   constructor(client: RedisClient, key: string, limit: number, options?: PeerLockOptions) {
     super(client, key, options);
-    this._key = keyOf('semaphore', key);
     this._limit = count('limit', limit);
+  }
+
+  /** @internal Any text: nothing but the sorted set has its name. */
+  protected override _named(key: unknown): string {
+    return unusedName(`semaphore:${textOf(key)}`);
   }
 
   /** What the holder has in the sorted set. */
@@ -221,7 +230,7 @@ export class RedlockMutex extends PeerLock {
   constructor(clients: RedisClient[], key: string, options?: PeerLockOptions) {
     super(options);
     if (!clients || !Array.isArray(clients)) throw new Error('"clients" array is required');
-    this._key = keyOf('mutex', key);
+    this._key = mutexKey(key);
     this._clients = clients;
   }
 
@@ -284,7 +293,7 @@ export class RedlockMutex extends PeerLock {
   }
 
   #keysOf(node: Node): string {
-    return node.keyPrefix + this._key;
+    return peerKey(this._key, node.keyPrefix);
   }
 
   #requestTo(node: Node): AcquireRequest {
@@ -362,10 +371,14 @@ export class RedlockSemaphore {
 /** Not to be had: see the message that its constructor throws. */
 export class RedlockMultiSemaphore extends RedlockSemaphore {}
 
-function keyOf(kind: string, key: unknown): string {
+function mutexKey(key: unknown): string {
+  return peerKey(`mutex:${textOf(key)}`, '');
+}
+
+function textOf(key: unknown): string {
   if (!key) throw new Error('"key" is required');
   if (typeof key !== 'string') throw new Error('"key" must be a string');
-  return lockKey(`${kind}:${key}`, '');
+  return key;
 }
 
 function count(name: string, value: unknown): number {

@@ -5,9 +5,9 @@
 // With an only client, its answer is its vote; beside the word of several (a quorum) stands a ballot, on which each client's answer
 // is noted as it comes in. For one key of an only client, pauses are spent in its queue: what that grants is a lease.
 
-import { optionError } from '../core/errors';
-import { type Key, lockKeys } from '../core/keys';
+import type { Key } from '../core/keys';
 import { type Moment, now, trustedMs } from '../store/contract';
+import { keysOf } from './keys';
 import { Asking } from './redlock/asking';
 import {
   type Attempt,
@@ -318,8 +318,7 @@ export class Redlock extends Asking {
   }
 
   #keysOf(resources: unknown): Key {
-    if (!Array.isArray(resources)) throw optionError('resources', 'an array of strings', resources);
-    return lockKeys(resources, this._electorate.store.keyPrefix);
+    return keysOf(resources, this._electorate.store.keyPrefix);
   }
 }
 

@@ -13,6 +13,8 @@ export const fenceKey = 'redis-exp-lock:fence';
 export const newServerKey = `${fenceKey}:new`;
 
 const looksLikeCompanion = new RegExp(`:(?:fence|${companions.join('|')})\\.?$|^${fenceKey}:`);
+/** A companion also has a hash tag. */
+const companionEnd = new RegExp(`:(?:${companions.join('|')})\\.?$`);
 const maxKeyBytes = 1024;
 /** UTF-8 needs at most 3 bytes for each UTF-16 unit: shorter strings need not be measured. */
 const surelyShort = Math.floor(maxKeyBytes / 3);
@@ -53,16 +55,10 @@ export function ownKey(key: Key): Key {
 
 /** @internal One validated lock key, prefix included. */
 export function lockKey(key: unknown, prefix: string): string {
-  if (typeof key !== 'string') throw optionError('key', 'a string', key); // H51
-  if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
-  const full = prefix + key;
+  const full = fullKey(key, prefix);
   // H12f
-  if (full.length > surelyShort && Buffer.byteLength(full) > maxKeyBytes) {
+  if (isTooLong(full)) {
     throw optionError('key', 'at most 1024 bytes, prefix included', `${Buffer.byteLength(full)} bytes`, 'range');
-  }
-  // H12e
-  if (!full.isWellFormed()) {
-    throw optionError('key', 'well-formed Unicode (a lone surrogate would become another key)', key, 'range');
   }
   if (looksLikeCompanion.test(full)) {
     throw optionError(
@@ -71,6 +67,35 @@ export function lockKey(key: unknown, prefix: string): string {
       key,
       'range',
     );
+  }
+  return full;
+}
+
+/**
+ * @internal A key of a program written for another library, prefix included: of any length, and with any ending that makes it no key
+ * of ours. Only the shims lock one that `lockKey` refuses, and nobody queues for it.
+ */
+export function peerKey(key: unknown, prefix: string): string {
+  return unusedName(fullKey(key, prefix));
+}
+
+/** @internal The name, unless it is that of a companion or of a fence counter. */
+export function unusedName(full: string): string {
+  const isCompanion = companionEnd.test(full) && hashTag(full) !== null;
+  if (isCompanion || full === fenceKey || full.startsWith(`${fenceKey}:`)) {
+    throw optionError('key', 'a name that none of the library’s own keys can have', full, 'range');
+  }
+  return full;
+}
+
+/** The rules for every lock key: text that Redis keeps as it is, and a cluster slot that its companions can share. */
+function fullKey(key: unknown, prefix: string): string {
+  if (typeof key !== 'string') throw optionError('key', 'a string', key); // H51
+  if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
+  const full = prefix + key;
+  // H12e
+  if (!full.isWellFormed()) {
+    throw optionError('key', 'well-formed Unicode (a lone surrogate would become another key)', key, 'range');
   }
   if (full.includes('}') && hashTag(full) === null) {
     throw optionError(
@@ -85,7 +110,11 @@ export function lockKey(key: unknown, prefix: string): string {
 
 /** @internal Whether a key of Redis may be a lock: it is none of ours beside one. */
 export function mayBeLock(key: string): boolean {
-  return !looksLikeCompanion.test(key) && key !== '' && Buffer.byteLength(key) <= maxKeyBytes;
+  return !looksLikeCompanion.test(key) && key !== '' && !isTooLong(key);
+}
+
+function isTooLong(key: string): boolean {
+  return key.length > surelyShort && Buffer.byteLength(key) > maxKeyBytes;
 }
 
 /** @internal The companion key of a lock key, in the same cluster slot. */

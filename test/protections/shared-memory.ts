@@ -70,7 +70,7 @@ export const sharedMemory: readonly Protection[] = [
   {
     hazard: 'H51',
     without: 'any value is a key, as text',
-    changes: [piece('H51', /throw.*/, 'return lockKey(String(key), prefix);')],
+    changes: [piece('H51', /throw.*/, 'return fullKey(String(key), prefix);')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },

@@ -4,6 +4,7 @@
 // set end sooner than another needs it.
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../../core/errors';
+import { unusedName } from '../../core/keys';
 import {
   commandTimeoutMs,
   type Messenger,
@@ -99,7 +100,7 @@ export async function releasePermits(client: RedisLike, key: string, members: re
 
 async function run(client: RedisLike, script: Script, key: string, args: readonly string[]): Promise<number> {
   const messenger = messengerOf(client);
-  const full = messenger.client.keyPrefix + key;
+  const full = unusedName(messenger.client.keyPrefix + key);
   if (messenger.client.readiness() !== 'ready') await becomeReady(messenger, full);
   const reply = await messenger.ask({ script, keys: [full], args }, full, commandTimeoutMs);
   if (Number.isSafeInteger(reply)) return reply as number;

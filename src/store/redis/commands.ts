@@ -294,7 +294,7 @@ export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment
 }
 
 export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest['counted']): ReleaseReply {
-  if (reply === 1 && typeof keys === 'string') return 'released'; // H5d
+  if (reply === 1 && listOf(keys).length === 1) return 'released'; // H5d
   const results = integers(reply, listOf(keys).length, keys);
   if (results.every((result) => result === 1)) return 'released';
   counted?.(results.filter((result) => result === 1).length);
