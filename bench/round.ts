@@ -6,7 +6,7 @@
 
 import { PerformanceObserver } from 'node:perf_hooks';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
-import Redis from 'ioredis';
+import { Redis } from 'ioredis';
 import { createClient, type RedisClientType } from 'redis';
 import { contenders, type Locks, lib, type Release, type Setting, type Terms } from './contenders';
 import type { Figures } from './measure';

@@ -117,6 +117,21 @@ describe('docs', () => {
       expect(names.filter((name) => !existsSync(join(root, name)))).to.deep.equal([]);
     });
 
+    it('what they import from ioredis is its named export, which compiles under NodeNext as well', async () => {
+      const folders = ['examples', 'integrations/examples', 'demo', 'src'];
+      const programs = folders.flatMap((folder) =>
+        readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+          .filter((file) => /\.(?:[cm]?[jt]s)$/.test(file))
+          .map((file) => readFileSync(join(root, folder, file), 'utf8')),
+      );
+      const texts = [...pages.map(({ text }) => text), readFileSync(join(root, 'llms.txt'), 'utf8'), ...programs];
+      expect(texts.flatMap((text) => text.match(/import \w+ from ["']ioredis["']/g) ?? [])).to.deep.equal([]);
+
+      const blocks = pages.flatMap(blocksOf).filter(({ text }) => text.includes("from 'ioredis'"));
+      expect(blocks).to.have.length.above(2);
+      await compileUnderNodeNext(blocks.map(({ text }) => text));
+    });
+
     it('every node-redis client has a listener for errors, in the docs, the examples and the demo', () => {
       const blocks = pages.flatMap((page) => blocksOf(page).map(({ text }) => text));
       const programs = ['examples', 'demo'].flatMap((folder) =>
@@ -213,6 +228,21 @@ async function run(index, file) {
   allDone &&= outcome === 'done';
   console.log('@' + index + ' ' + outcome + '@');
 }`;
+/** @throws {Error} what the compiler says. */
+async function compileUnderNodeNext(programs: readonly string[]): Promise<void> {
+  const folder = join(scratch, 'nodenext');
+  mkdirSync(folder);
+  for (const [n, text] of programs.entries())
+    writeFileSync(join(folder, `${n}.mts`), `declare const work: any, transfer: any;\n${text}`);
+  const common = { target: 'es2022', types: ['node'], strict: false, noEmit: true, skipLibCheck: true };
+  const compilerOptions = { module: 'nodenext', ...common };
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.mts'] }));
+  const compiler = join(root, 'node_modules/typescript/bin/tsc');
+  await promisify(execFile)(process.execPath, [compiler, '--project', folder]).catch(({ stdout }) => {
+    throw new Error(stdout);
+  });
+}
+
 /** By itself: nothing that a block closed keeps it alive. A block that failed has closed nothing. */
 const leave = 'if (!allDone) process.exit(1);';
 

@@ -39,6 +39,7 @@ const evidence: readonly (readonly [line: string, file: string, title: string])[
   ['`LockError.is(', 'test/errors.test.ts', 'and its parents know it, across copies'],
   ['An aborted wait', contract('waiting'), 'aborted during the wait: rejects with its reason'],
   ['Clients: ', 'test/redis/clients.test.ts', 'is refused, and the message says what is supported'],
+  ['With ioredis', 'test/docs.test.ts', 'what they import from ioredis is its named export'],
   ['`memoryStore()`', 'test/embedded/memory.test.ts', 'each call makes another place'],
   ['A list of clients', 'test/redis/quorum.test.ts', 'a lock is held on all, excludes'],
   ['`redis-exp-lock/redlock`', 'test/shims/mixed.test.ts', 'old and new contenders side by side'],

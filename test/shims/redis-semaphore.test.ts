@@ -3,7 +3,7 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
-import Redis from 'ioredis';
+import { Redis } from 'ioredis';
 import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import Redis from 'ioredis';
+import { Redis } from 'ioredis';
 import { MultiSemaphore } from '../../src/compat/redis-semaphore';
 import { type RedisServer, startRedis } from '../support/redis';
 

@@ -1,6 +1,6 @@
 // A process that was queued, has nothing more to do, and never closes its lock function. It listens to nothing, so that
 // only what this library does can keep it alive. argv: Redis url, key, scene. It says 'standing' where it stands, 'over' last.
-import IORedis from 'ioredis';
+import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import redisExpLock from '../../../src/index';
 
@@ -36,7 +36,7 @@ const scenes: Record<string, () => Promise<void>> = {
   },
 
   async 'served, on ioredis, and the client disconnected'() {
-    const redis = new IORedis(url);
+    const redis = new Redis(url);
     await wait(redis, { timeout: 20_000 });
     redis.disconnect();
   },

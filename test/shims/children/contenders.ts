@@ -2,7 +2,7 @@
 // While it holds a lock, each has counted itself on the server, and notes from when to when it held it: until it begins to release
 // it, or until its lock ends by itself as its own process knows it, whichever comes first. All processes of a host read one clock.
 import { setTimeout as sleep } from 'node:timers/promises';
-import Redis from 'ioredis';
+import { Redis } from 'ioredis';
 
 const [library, scenario, contenders, acquisitions, key, ...ports] = process.argv.slice(2) as [
   'old' | 'new',
