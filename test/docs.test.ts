@@ -340,19 +340,43 @@ async function ask(client: Client, line: string): Promise<unknown> {
 
 // SQL.
 
+/** A table without the column, the block as printed; then two holders, of which the earlier one writes late. */
 async function checkFencedUpdate(sql: string): Promise<void> {
   const { Database } = await initSqlJs();
   const db = new Database();
-  db.run('CREATE TABLE account (id TEXT PRIMARY KEY, balance INTEGER, fence INTEGER)');
-  db.run("INSERT INTO account VALUES ('alice', 0, 0)");
+  const [alter, update] = sql.split('\n') as [string, string];
+  db.run('CREATE TABLE account (id TEXT PRIMARY KEY, balance INTEGER)');
+  db.run("INSERT INTO account VALUES ('alice', 0)");
+  db.run(alter);
   const write = (balance: number, fence: number): number => {
-    db.run(sql, { ':id': 'alice', ':balance': balance, ':fence': fence });
+    db.run(update, { ':id': 'alice', ':balance': balance, ':fence': fence });
     return db.getRowsModified();
   };
   expect(write(1, 1795239862065541), 'the first holder').to.equal(1);
   expect(write(2, 1795239862065999), 'the next holder').to.equal(1);
   expect(write(3, 1795239862065541), 'the first one, late').to.equal(0);
   expect(db.exec('SELECT balance FROM account')[0]!.values).to.deep.equal([[2]]);
+  expect(() => db.run('UPDATE account SET fence = NULL')).to.throw('NOT NULL');
+  db.close();
+  await checkBadColumns(update);
+}
+
+/** What the docs say of other columns: NULL refuses every holder, and no fence fits into 4 bytes. */
+async function checkBadColumns(update: string): Promise<void> {
+  const { Database } = await initSqlJs();
+  const db = new Database();
+  db.run('CREATE TABLE account (id TEXT PRIMARY KEY, balance INTEGER, fence INTEGER CHECK (fence < 2147483648))');
+  const client = await connect((await sharedRedis()).url);
+  const lease = await redisExpLock({ redis: client }).promise('docs:column');
+  const write = (initial: number | null): number => {
+    db.run("INSERT OR REPLACE INTO account VALUES ('alice', 0, ?)", [initial]);
+    db.run(update, { ':id': 'alice', ':balance': 1, ':fence': lease.fence });
+    return db.getRowsModified();
+  };
+  expect(write(null), 'NULL').to.equal(0);
+  expect(() => write(0), 'four bytes').to.throw('CHECK');
+  await lease.release();
+  client.destroy();
   db.close();
 }
 
