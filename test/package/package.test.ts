@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { join, parse } from 'node:path';
 import { expect } from 'chai';
+import { type BuildOptions, build } from 'esbuild';
 import { publint } from 'publint';
 import { formatMessage } from 'publint/utils';
 import { track, waitFor } from '../support/processes';
@@ -210,6 +211,32 @@ describe('the packed library', function () {
       const { default: Required } = createRequire(process.cwd() + '/')('redis-exp-lock/redlock');
       console.log(Redlock === Required, typeof Redlock.prototype.using, typeof Lock.prototype.extend);`;
     expect(await node(project, '--input-type=module', '--eval', program)).to.equal('true function function\n');
+  });
+
+  describe('in an ESM bundle by esbuild', () => {
+    const page = readFileSync(join(repository, 'docs/integrations.md'), 'utf8');
+    const [, js] = /^const banner = \{ js: "(.*)" \};$/m.exec(page)!;
+
+    async function runBundle(name: string, options: BuildOptions): Promise<string> {
+      const contents = `import redisExpLock, { memoryStore } from 'redis-exp-lock';
+        const withLock = redisExpLock({ redis: memoryStore() });
+        console.log(await withLock.run('key', async (lease) => lease.fence > 0));`;
+      const outfile = join(project, name);
+      const common = { bundle: true, platform: 'node', format: 'esm', logLevel: 'silent', outfile } as const;
+      await build({ ...common, stdin: { contents, resolveDir: project }, ...options });
+      return node(project, outfile);
+    }
+
+    it('works with the banner of docs/integrations.md, or with external packages', async () => {
+      expect(await runBundle('banner.mjs', { banner: { js: js! } })).to.equal('true\n');
+      expect(await runBundle('external.mjs', { packages: 'external' })).to.equal('true\n');
+    });
+
+    it('fails as it loads without them, with the error that the page names', async () => {
+      const error = await runBundle('bare.mjs', {}).catch((caught) => caught);
+      expect(error.message).to.include('Dynamic require of "node:crypto" is not supported');
+      expect(page).to.include('Dynamic require of "node:crypto" is not supported');
+    });
   });
 
   it('loads where no client is installed', async () => {
