@@ -12,7 +12,7 @@ export const acquire: readonly Protection[] = [
   {
     hazard: 'H1',
     without: 'an extension may be to a fraction, or to less than nothing',
-    changes: [operand('H1b', 2, false), operand('H1b', 3, false)],
+    changes: [when('H1b', 'not lifetime or lifetime ~= lifetime')],
     test: 'redis/foreign-keys.test.ts',
   },
   {

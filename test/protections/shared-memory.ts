@@ -35,7 +35,7 @@ export const sharedMemory: readonly Protection[] = [
   {
     hazard: 'H49',
     without: 'an object that was unlocked unlocks its key once more, from the present holder',
-    changes: [when('H49b', true), when('H49c', 'row.token !== undefined')],
+    changes: [drop('H49b'), when('H49c', 'row.token !== undefined')],
     test: 'embedded/host-lock.test.ts',
     node: 'sqlite',
   },
