@@ -32,6 +32,7 @@ describe('the attempts of one caller', () => {
     isSettled: boolean;
     onReply(reply: AcquireReply, token: string): void;
     onFailure(error: unknown): void;
+    giveUp(error: unknown): void;
   };
   let replies: { reply: AcquireReply; token: string }[];
   let failures: LockBackendError[];
@@ -45,6 +46,7 @@ describe('the attempts of one caller', () => {
       isSettled: false,
       onReply: (reply, token) => void replies.push({ reply, token }),
       onFailure: (error) => void failures.push(error as LockBackendError),
+      giveUp: (error) => void failures.push(error as LockBackendError),
     };
   });
 

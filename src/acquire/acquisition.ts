@@ -10,6 +10,7 @@ import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from 
 import { type LockKind, lockEvent, warn } from '../core/events';
 import { describe, type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
+import { nextTick } from '../core/real-timers';
 import type { HeldLock } from '../hold/held-lock';
 import type { Cancellable, Scope } from '../hold/scope';
 import type { Granted } from '../hold/shared-member';
@@ -84,8 +85,15 @@ export function wait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T): Promi
     }
     let calling = true;
     const succeed = (held: HeldLock): void => {
-      trace?.granted(held.fence, acquisition.effort);
-      resolve(wrap(held));
+      try {
+        const wrapped = wrap(held);
+        trace?.granted(held.fence, acquisition.effort);
+        resolve(wrapped);
+      } catch (error) {
+        // No caller has it. Its queue knows it as the holder only after this call.
+        if (wanted.change === undefined) nextTick(() => void held.releaseQuietly()); // H90c
+        fail(error); // H90d
+      }
     };
     const fail = (error: unknown): void => {
       trace?.failed(error, acquisition.effort);

@@ -55,6 +55,7 @@ export interface Attempting {
   readonly isSettled: boolean;
   onReply(reply: AcquireReply, token: string): void;
   onFailure(error: unknown): void;
+  giveUp(error: unknown): void;
 }
 
 export class Attempts {
@@ -90,6 +91,14 @@ export class Attempts {
    * @param pauseMs Of a caller that polls: the pause that follows if it is in vain, for a queue beside it.
    */
   make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
+    try {
+      this.#make(queueAs, pauseMs);
+    } catch (error) {
+      this.#broke(error);
+    }
+  }
+
+  #make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
     const { store, settings } = this.#target;
     this.count += 1;
     this.#isUnderWay = true;
@@ -101,10 +110,13 @@ export class Attempts {
     const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
     // A caller with a signal may give up before the end of the turn.
     if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request); // S18
-    store.acquire(request).then(
-      (reply) => this.#onReply(reply, token),
-      (error) => this.#onFailure(error),
-    );
+    store
+      .acquire(request)
+      .then(
+        (reply) => this.#onReply(reply, token),
+        (error) => this.#onFailure(error),
+      )
+      .catch((error) => this.#broke(error));
   }
 
   /** The next pause, in ms; the same until it is made. */
@@ -142,8 +154,9 @@ export class Attempts {
   /** Makes sure that nothing comes of the attempts that were made. What follows is another caller, to Redis. */
   abandon(): void {
     const { store, change } = this.#target;
-    if (change !== undefined) change.revert(this.#request!, this.mayExecuteUntilMs);
-    else void store.abandon(this.#releaseRequest(this.#request!.token), this.mayExecuteUntilMs);
+    if (this.#request === undefined) return;
+    if (change !== undefined) change.revert(this.#request, this.mayExecuteUntilMs);
+    else void store.abandon(this.#releaseRequest(this.#request.token), this.mayExecuteUntilMs);
     if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs); // H62g
     this.#queuedAs = undefined;
     this.mayExecuteUntilMs = 0;
@@ -201,6 +214,13 @@ export class Attempts {
     forKey(error, this.#target.key);
     if (error instanceof LockBackendError && error.unknown) this.#mayExecute();
     this.#caller.onFailure(error);
+  }
+
+  /** An exception while an attempt was made, or while its caller heard of it: whatever was granted is abandoned. */
+  #broke(error: unknown): void {
+    if (this.#caller.isSettled) return;
+    this.#mayExecute();
+    this.#caller.giveUp(error);
   }
 
   #mayExecute(): void {

@@ -8,6 +8,7 @@ import { tracesAcquires } from '../core/acquire-trace';
 import { LockDeadlockError, NotAcquiredLockError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Settings } from '../core/options';
+import { idle } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { scopeOf } from '../hold/scope';
 import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
@@ -90,7 +91,7 @@ async function revert(
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise<void>((resolve) => held.clock.later(resolve, request.commandTimeoutMs).unref());
+    await new Promise<void>((resolve) => idle(held.clock.later(resolve, request.commandTimeoutMs)));
   }
   // A change of what was lost would leave a holder in Redis that no process knows of.
   if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs); // H76c

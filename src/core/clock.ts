@@ -1,4 +1,5 @@
 // The clock that waits, validity and timers go by: that of this process, unless a store has one of its own.
+import { startTimer } from './timers';
 
 /** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
 export interface Moment {
@@ -19,7 +20,7 @@ export interface Clock {
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   wallMs: () => Date.now(),
-  later: (work, ms) => setTimeout(work, ms),
+  later: startTimer,
   stepMs: Number.POSITIVE_INFINITY,
 };
 
@@ -34,11 +35,14 @@ const stepMs = 10;
 export function leapingClock(nowMs: () => number): Clock {
   const later = (work: () => void, ms: number): NodeJS.Timeout => {
     const dueMs = nowMs() + ms;
-    const check = (): void => {
-      if (nowMs() >= dueMs) work();
-      else timer.refresh();
-    };
-    const timer = setTimeout(check, Math.min(ms, stepMs));
+    const timer = setInterval(
+      () => {
+        if (nowMs() < dueMs) return;
+        clearInterval(timer);
+        work();
+      },
+      Math.max(Math.min(ms, stepMs), 0),
+    );
     return timer;
   };
   return { nowMs, wallMs: nowMs, later, stepMs };

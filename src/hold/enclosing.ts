@@ -23,8 +23,16 @@ export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>)
     return await storage.run({ held, outer }, run);
   } finally {
     running -= 1;
-    if (running === 0) storage.disable();
+    if (running === 0) switchOff(storage);
   }
+}
+
+/** @internal Stops following promises for a storage. A host that cannot (Cloudflare Workers throws) follows them on. */
+export function switchOff(unused: AsyncLocalStorage<unknown>): void {
+  // H90b
+  try {
+    unused.disable();
+  } catch {}
 }
 
 /** Whether `held` encloses the running code, also where it has ended meanwhile. */

@@ -5,6 +5,7 @@ import { forKey, LockBackendError, type LockLostError, type LossReason } from '.
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
+import { idle } from '../core/timers';
 import { type Clock, earlier, type HeldMode, type Moment, now, type Store } from '../store/contract';
 import { type ObservedLock, tellExtension } from './observation';
 import { minMs, Renewal, timerMs } from './renewal';
@@ -124,7 +125,7 @@ export class Keeper {
     const leftMs = this.#held.leftMs();
     const again = (): void => {
       if (this.#held.ended) return;
-      this.#confirmation = this.#held.clock.later(() => this.confirm(), Math.max(minMs, leftMs / 20)).unref();
+      this.#confirmation = idle(this.#held.clock.later(() => this.confirm(), Math.max(minMs, leftMs / 20)));
     };
     if (this.isExtending) return again();
     const { commandTimeoutMs } = this.#held.context.settings;
@@ -186,7 +187,7 @@ export class Keeper {
       if (this.#held.check()) this.whenForgotten(tell);
       else if (this.#held.loss?.reason === 'expired') tell();
     };
-    this.#overdue = this.#held.clock.later(check, timerMs(leftMs)).unref();
+    this.#overdue = idle(this.#held.clock.later(check, timerMs(leftMs)));
   }
 
   /** The end of the validity is another one. */
@@ -291,7 +292,7 @@ export class Keeper {
     const check = (): void => {
       if (this.#held.check()) this.#arm();
     };
-    this.#watch = this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs))).unref(); // H18b
+    this.#watch = idle(this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs)))); // H18b
   }
 }
 

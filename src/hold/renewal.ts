@@ -6,6 +6,7 @@ import { warn } from '../core/events';
 import { describe, type Key } from '../core/keys';
 import { maxTimerMs, type Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
+import { idle } from '../core/timers';
 import type { Clock } from '../store/contract';
 import { eventOf, type ObservedLock } from './observation';
 
@@ -73,7 +74,7 @@ export class Renewal {
     // A pause that is shorter than a step of the grid must not become none.
     const waitMs = Math.max(dueMs - nowMs, pauseMs / 2, 1); // H15c
     clearTimeout(this.#timer);
-    this.#timer = this.#held.clock.later(() => renewSoon(this), timerMs(waitMs)).unref();
+    this.#timer = idle(this.#held.clock.later(() => renewSoon(this), timerMs(waitMs)));
   }
 
   #pauseMs(): number {

@@ -5,6 +5,7 @@
 // It cannot always be told. Code that has no `lock()` behind it in its own flow (an event listener, another request) means what the
 // object holds now; so do two callers of one flow. The storage is off again once all that was taken has been unlocked.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { switchOff } from './enclosing';
 import type { Lease } from './lease';
 
 /** One `lock()` of one object, until its `unlock()`. */
@@ -39,7 +40,7 @@ export class TakenLock {
     this.#isOver = true;
     this.lease = undefined;
     underWay -= 1;
-    if (underWay === 0) storage.disable();
+    if (underWay === 0) switchOff(storage);
   }
 }
 
@@ -57,7 +58,9 @@ export function beginTaking(by: object): TakenLock {
   const before = takenHere(by);
   const taken = new TakenLock(by);
   before?.followedBy(taken);
-  storage.enterWith({ taken, outer: withoutOver(storage.getStore()) });
+  try {
+    storage.enterWith({ taken, outer: withoutOver(storage.getStore()) });
+  } catch {} // a host that cannot (Cloudflare Workers): the code that calls it counts as any other
   return taken;
 }
 

@@ -8,6 +8,7 @@ import { hostname } from 'node:os';
 import { v4 as uuid } from 'uuid';
 import { type Key, listOf } from '../core/keys';
 import type { Settings } from '../core/options';
+import { startIdleTimer } from '../core/timers';
 import { idOf, ownerOf } from '../core/token';
 import type { HeldLock } from '../hold/held-lock';
 import { clockOf, type Mode, type Store } from '../store/contract';
@@ -173,10 +174,10 @@ export class Registry {
   }
 
   #in(ms: number): void {
-    this.#timer = setTimeout(() => {
+    this.#timer = startIdleTimer(() => {
       this.#isSoon = false;
       void this.#write();
-    }, ms).unref();
+    }, ms);
   }
 
   #stop(): void {

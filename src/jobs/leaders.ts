@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import { LockError } from '../core/errors';
 import { maxTimerMs } from '../core/options';
+import { startTimer } from '../core/timers';
 import type { HolderText, Store } from '../store/contract';
 
 /** The present leader. */
@@ -141,7 +142,7 @@ class Bell {
   async wait(ms: number): Promise<void> {
     if (this.isRung) return;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, Math.min(ms, maxTimerMs));
+      const timer = startTimer(resolve, Math.min(ms, maxTimerMs));
       this.#wake = () => {
         clearTimeout(timer);
         resolve();

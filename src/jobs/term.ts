@@ -6,6 +6,7 @@ import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import type { Rule } from '../core/options';
+import { startIdleTimer } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { eventOf } from '../hold/observation';
 import { timerMs } from '../hold/renewal';
@@ -106,7 +107,7 @@ export class HeldTerm implements Term {
       },
     );
     if (this.#isOver || this.#held.ended) return;
-    this.#timer = setTimeout(() => void this.#writeAndKeep(), timerMs(againInMs)).unref();
+    this.#timer = startIdleTimer(() => void this.#writeAndKeep(), timerMs(againInMs));
   }
 
   #write(text: string): Promise<boolean> {

@@ -2,6 +2,7 @@
 import { acquire } from './acquire';
 import { found } from './found';
 import { foundCallers } from './found-callers';
+import { foundEdges } from './found-edges';
 import { foundQueues } from './found-queues';
 import { held } from './held';
 import { people } from './people';
@@ -11,6 +12,8 @@ import { servers } from './servers';
 import { sharedMemory } from './shared-memory';
 import { sharing } from './sharing';
 import { waiting } from './waiting';
+
+const numberOf = ({ hazard }: Protection): number => Number(hazard.slice(1));
 
 export const protections: readonly Protection[] = [
   ...acquire,
@@ -24,6 +27,7 @@ export const protections: readonly Protection[] = [
   ...found,
   ...foundQueues,
   ...foundCallers,
-];
+  ...foundEdges,
+].toSorted((one, other) => numberOf(one) - numberOf(other));
 
 export const without: readonly NoProtection[] = [];

@@ -147,7 +147,7 @@ export const waiting: readonly Protection[] = [
   {
     hazard: 'H35',
     without: 'the timer of a subscription keeps the process alive',
-    changes: [piece('H35b', '.unref()', '')],
+    changes: [piece('H35b', 'idle(', '(')],
     test: 'process/queue.test.ts',
   },
   {

@@ -2,6 +2,7 @@
 // alive and stays when none is left: a timer for each lock would cost 4 % of a pair.
 import { type Linked, LinkedList } from '../../core/linked-list';
 import { maxTimerMs } from '../../core/options';
+import { startIdleTimer } from '../../core/timers';
 
 export class Beat implements Linked<Beat> {
   before: Beat | undefined;
@@ -60,7 +61,7 @@ class Beats {
   }
 
   #arm(ms: number): void {
-    this.#timer = setTimeout(this.#onTimer, Math.max(Math.ceil(ms), 1)).unref();
+    this.#timer = startIdleTimer(this.#onTimer, Math.max(Math.ceil(ms), 1));
   }
 
   readonly #onTimer = (): void => {

@@ -1,6 +1,7 @@
 // What the classes of redis-semaphore have in common: attempts until acquireTimeout is over, refreshing while held, loss.
 import { randomUUID } from 'node:crypto';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
+import { startIdleTimer } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } from '../../store/contract';
 import { after, Tenure } from '../redlock/tenure';
@@ -303,7 +304,7 @@ export abstract class PeerLock {
   #refreshSoon(): void {
     clearTimeout(this.#retry);
     const ms = Math.max(minRetryMs, this.#tenure!.leftMs / 4);
-    this.#retry = setTimeout(this._processRefresh, ms).unref();
+    this.#retry = startIdleTimer(this._processRefresh, ms);
   }
 
   #lose(): void {
@@ -322,7 +323,7 @@ export abstract class PeerLock {
 /** Releases twice: a request that came between the two is undone by the second. */
 async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise<void> {
   await release();
-  await new Promise<void>((resolve) => setTimeout(resolve, thenMs - performance.now()).unref());
+  await new Promise<void>((resolve) => startIdleTimer(resolve, thenMs - performance.now()));
   await release();
 }
 

@@ -2,6 +2,7 @@
 // release in this process wakes the first of them, which attempts in the same tick. Once one has heard that the lock is held,
 // the others need not ask for a moment.
 import { LockBackendError } from '../../core/errors';
+import { startTimer } from '../../core/timers';
 import type { Moment } from '../../store/contract';
 
 const ofClients = new WeakMap<object, Map<string, Turns>>();
@@ -55,7 +56,7 @@ export class Turn {
         settle();
       };
       const onAbort = (): void => stop(() => reject(signal!.reason));
-      const timer = setTimeout(() => stop(() => resolve(false)), ms);
+      const timer = startTimer(() => stop(() => resolve(false)), ms);
       this.#wake = () => stop(() => resolve(true));
       signal?.addEventListener('abort', onAbort);
       if (signal?.aborted) onAbort();

@@ -6,6 +6,8 @@
 //
 // A hand-over never leaves the key free, which would starve whatever only polls. So waiting calls check now and then whose the
 // lock is: where a holder is seen that did not come from here, all calls for that client poll as redlock does, for a while.
+
+import { startTimer } from '../../core/timers';
 import type { Lease } from '../../hold/lease';
 import type { WithLock } from '../../with-lock';
 
@@ -90,7 +92,7 @@ export class QueuedCall {
         this.#resume = undefined;
         resolve(lease);
       };
-      const timer = setTimeout(end, ms);
+      const timer = startTimer(end, ms);
       this.#resume = end;
     });
   }

@@ -1,6 +1,7 @@
 // Keeps the lock of redlock's `using` while its routine runs, by one timer until the lock is due to be extended. Where that fails, it
 // is tried again until the lock may have ended; meanwhile the holder watches its end.
 import { maxTimerMs } from '../../core/options';
+import { startTimer } from '../../core/timers';
 
 interface ExpiringLock {
   /** Ms of the epoch. */
@@ -53,7 +54,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
   }
 
   #schedule(): void {
-    this.#timer = setTimeout(() => this.#onTimer(), Math.min(Math.max(this.#dueMs, 0), wallCheckMs));
+    this.#timer = startTimer(() => this.#onTimer(), Math.min(this.#dueMs, wallCheckMs));
   }
 
   #onTimer(): void {
@@ -74,7 +75,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
     } catch {
       if (this.#isStopped || !this.#plan.isHeld()) return;
       const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4, maxTimerMs);
-      this.#timer = setTimeout(() => this.#tryToExtend(), ms);
+      this.#timer = startTimer(() => this.#tryToExtend(), ms);
     }
   }
 }

@@ -2,6 +2,7 @@
 import { LockLostError, type LossReason } from '../../core/errors';
 import type { Key } from '../../core/keys';
 import { maxTimerMs } from '../../core/options';
+import { startIdleTimer } from '../../core/timers';
 import { type Moment, now } from '../../store/contract';
 
 /** The wall clock is checked this often where a signal was asked for. */
@@ -94,9 +95,9 @@ export class Tenure {
   #watch(): void {
     clearTimeout(this.#timer);
     const ms = Math.min(Math.max(Math.ceil(this.#clocksLeftMs), 0), wallCheckMs, maxTimerMs);
-    this.#timer = setTimeout(() => {
+    this.#timer = startIdleTimer(() => {
       if (this.leftMs > 0) this.#watch();
-    }, ms).unref();
+    }, ms);
   }
 }
 

@@ -12,6 +12,7 @@
 import { LockBackendError, optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { describe, type Key, listOf } from '../../core/keys';
+import { startIdleTimer } from '../../core/timers';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -43,7 +44,7 @@ import { Rounds } from './rounds';
 
 const realClock: QuorumClock = {
   now,
-  setTimer: (work, ms) => setTimeout(work, ms).unref(),
+  setTimer: startIdleTimer,
   clearTimer: (timer) => clearTimeout(timer),
 };
 

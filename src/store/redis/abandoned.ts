@@ -1,6 +1,7 @@
 // Tokens of requests whose outcome is not known: each is released until Redis has answered after the last moment at which the
 // token could still take anything.
 import type { LockBackendError } from '../../core/errors';
+import { startIdleTimer } from '../../core/timers';
 import { now, type ReleaseReply, type ReleaseRequest } from '../contract';
 
 /** A Redis that is silent for longer has let the key end by itself. */
@@ -38,17 +39,17 @@ export class Abandoned {
     const leftMs = untilMs - now().monoMs;
     if (isReleased && leftMs <= 0) return; // H8b
     // A late request that ran before the first release is undone by it; one that runs after it, and in time, by the second.
-    await idle(leftMs + clockStepMs);
+    await pause(leftMs + clockStepMs);
     if (!(await release())) void keepReleasing(release, request.commandTimeoutMs);
   }
 }
 
 async function keepReleasing(release: () => Promise<boolean>, pauseMs: number): Promise<void> {
   const endMs = now().monoMs + keepReleasingMs;
-  do await idle(pauseMs);
+  do await pause(pauseMs);
   while (!(await release()) && now().monoMs < endMs);
 }
 
-function idle(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, Math.max(ms, 0)).unref());
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => startIdleTimer(resolve, ms));
 }

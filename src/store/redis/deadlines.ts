@@ -5,6 +5,7 @@
 import type { LockBackendError } from '../../core/errors';
 import type { Key } from '../../core/keys';
 import { clearTimeout as clearReal, setImmediate, setTimeout as setReal } from '../../core/real-timers';
+import { idle } from '../../core/timers';
 import type { ReplyHandler } from './handlers';
 import { refusal, silence } from './replies';
 import type { BatchableCall } from './scripts/script';
@@ -119,7 +120,7 @@ class TimeoutGroup {
     if (this.#pending === 1 && setTimeout !== setReal) this.#clear();
     // H17b
     if (this.#timer === undefined) this.#arm(request);
-    else if (request.keepsAlive && this.#keepingAlive === 1) this.#timer.ref();
+    else if (request.keepsAlive && this.#keepingAlive === 1) this.#timer.ref?.();
   }
 
   settle(request: PendingRequest): void {
@@ -127,7 +128,7 @@ class TimeoutGroup {
     this.#pending -= 1;
     if (request.keepsAlive) {
       this.#keepingAlive -= 1;
-      if (this.#keepingAlive === 0) this.#timer?.unref();
+      if (this.#keepingAlive === 0) this.#timer?.unref?.();
     }
     if (this.#pending > 0) return this.#drop(onlySettled);
     this.#first = this.#last = undefined;
@@ -160,7 +161,7 @@ class TimeoutGroup {
     const leftMs = Math.max(first.deadlineMs - performance.now(), 0);
     this.#isReal = setTimeout === setReal;
     this.#timer = setTimeout(this.#onTimer, leftMs);
-    if (this.#keepingAlive === 0) this.#timer.unref();
+    if (this.#keepingAlive === 0) idle(this.#timer);
   }
 
   /** A timer that fires because our own event loop was blocked first lets the loop read what has arrived meanwhile. */

@@ -1,5 +1,6 @@
 // The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
 
+import { startIdleTimer } from '../../core/timers';
 import type { ScriptClient } from './client';
 import type { ReplyHandler } from './handlers';
 import { codeOf, isNoScript } from './replies';
@@ -52,7 +53,7 @@ export class Sender {
     if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
     const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
-    setTimeout(() => this.send(call, handler), movingPauseMs).unref(); // H56
+    startIdleTimer(() => this.send(call, handler), movingPauseMs); // H56
   }
 }
 

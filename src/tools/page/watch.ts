@@ -2,6 +2,7 @@
 // viewer has no room for are not kept: once it has room, it is sent a new snapshot.
 //
 // Invariant: at most one read is under way, and none begins while there is no viewer; for each viewer at most one message waits.
+import { startIdleTimer } from '../../core/timers';
 import { Ledger } from './ledger';
 import type { Source } from './source';
 
@@ -103,8 +104,7 @@ export class Watch {
     this.#isNews ||= isNews;
     if (this.#isReading || this.#viewers.size === 0) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
-    this.#timer.unref();
+    this.#timer = startIdleTimer(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
   }
 
   async #poll(): Promise<void> {

@@ -4,6 +4,7 @@
 //
 // Invariant: without a subscription there is no connection, nor once the owner has closed the client; neither it nor a timer
 // here keeps a process alive.
+import { idle, startIdleTimer } from '../../../core/timers';
 import type { Subscribe, Subscription } from '../client';
 
 /** A connected subscriber. Its errors are ignored once it has ended. */
@@ -117,7 +118,7 @@ class Subscriptions {
   /** Ends early when the last listener goes. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms).unref();
+      const timer = startIdleTimer(resolve, ms);
       this.#endPause = () => {
         clearTimeout(timer);
         resolve();
@@ -167,7 +168,7 @@ class SubscriberConnection {
       this.#end = () => reject(new Error('the connection for messages was lost'));
     });
     this.#ended.catch(() => {});
-    this.#heart = setInterval(() => onBeat(this), heartbeatMs).unref(); // H35b
+    this.#heart = idle(setInterval(() => onBeat(this), heartbeatMs)); // H35b
     this.#onEnd = () => {
       this.#stop();
       onLost(this);
