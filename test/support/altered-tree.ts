@@ -14,6 +14,8 @@ export interface Ran {
   readonly output: string;
 }
 
+const { findBinary } = require('../../scripts/redis-binary.cjs');
+
 const root = join(__dirname, '../..');
 /** What a run of a copy needs. */
 const needed = [
@@ -62,7 +64,9 @@ export class AlteredTree {
 
   /** Runs Node there. `maxMs`: after which it is ended. `isShown`: its output is ours, too. `node`: the program of another Node. */
   run(args: readonly string[], { maxMs = 600_000, isShown = false, node = process.execPath } = {}): Promise<Ran> {
-    const child = spawn(node, args, { cwd: this.#folder, stdio: ['ignore', 'pipe', 'pipe'] });
+    // What was installed for the tree is in a folder that the copy has not.
+    const env = { ...process.env, REDISMS_SYSTEM_BINARY: findBinary() };
+    const child = spawn(node, args, { cwd: this.#folder, env, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     const collect = (data: unknown): void => {
       output += String(data);
