@@ -3,7 +3,13 @@
 //
 // Invariant: whatever it does to a key, it does by the token of its own lock. Once that has ended it leaves the key alone,
 // whether another holder has it or none; that goes for the collector as well.
-import { AlreadyAcquiredLockError, LockTimeoutError, NotAcquiredLockError } from './core/errors';
+import {
+  AlreadyAcquiredLockError,
+  LockBackendError,
+  type LockError,
+  LockTimeoutError,
+  NotAcquiredLockError,
+} from './core/errors';
 import { lockKey } from './core/keys';
 import { checkValue, lifetimeRule, maxTimerMs, milliseconds, optionsOf, type Rule } from './core/options';
 import { newToken } from './core/token';
@@ -74,7 +80,7 @@ export class HostLock {
    * Makes an object that holds no lock yet, and opens the table of `name`.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible name, an unknown option or an impossible value.
-   * @throws {LockBackendError} this runtime has no SQLite, or the table cannot be opened.
+   * @throws {LockBackendError} this runtime has no SQLite, or there is no folder for the table.
    */
   constructor(name: string, options?: HostLockOptions) {
     const given = optionsOf<HostLockOptions>(options, rules);
@@ -98,7 +104,8 @@ export class HostLock {
    * @throws {TypeError | RangeError} (rejects) `ERR_LOCK_OPTION`: no key, or an impossible one.
    * @throws {AlreadyAcquiredLockError} (rejects) 'locked': this object has a lock, or is asking for one. It still has it.
    * @throws {LockTimeoutError} (rejects) 'timeout': others had it for all of `timeout`. Nothing is held.
-   * @throws {LockBackendError} (rejects) the table is full (`redisCode` 'FULL') or closed. Nothing is held.
+   * @throws {LockBackendError} (rejects) the table is full (`redisCode` 'FULL') or cannot be opened; or another process stood
+   *         still in a write ('BUSY') for all of `timeout`. Nothing is held.
    */
   async lock(key: string): Promise<number> {
     const full = lockKey(key, '');
@@ -146,13 +153,14 @@ export class HostLock {
     let stepMs = this.#stepMs;
     for (;;) {
       const token = newToken(undefined);
-      if (await this.#take(key, token)) {
+      const obstacle = await this.#take(key, token);
+      if (obstacle === undefined) {
         this.#holding = { store: this.#store, key, token };
         collected.register(this, this.#holding, this.#holding);
         return waitedMs;
       }
       const leftMs = this.#timeoutMs - waitedMs;
-      if (leftMs <= 0) throw new LockTimeoutError('timeout', { key });
+      if (leftMs <= 0) throw obstacle;
       stepMs = Math.min(stepMs, this.#maxStepMs, leftMs);
       await new Promise((resolve) => setTimeout(resolve, stepMs));
       waitedMs += stepMs;
@@ -160,10 +168,16 @@ export class HostLock {
     }
   }
 
-  async #take(key: string, token: string): Promise<boolean> {
+  /** undefined: it is ours. Otherwise the error of a wait that ends here: another has it, or stands still in a write. */
+  async #take(key: string, token: string): Promise<LockError | undefined> {
     const request = { keys: key, token, lifetimeMs: this.#lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs };
-    const { granted } = await this.#store.acquire({ ...request, begin: () => true });
-    return granted;
+    try {
+      const { granted } = await this.#store.acquire({ ...request, begin: () => true });
+      return granted ? undefined : new LockTimeoutError('timeout', { key });
+    } catch (error) {
+      if (error instanceof LockBackendError && error.redisCode === 'BUSY') return error; // H93b
+      throw error;
+    }
   }
 
   #held(): Holding {

@@ -5,7 +5,7 @@
 
 /** Starts a timer; it fires as soon as it can if its time is past. */
 export function startTimer(work: () => void, ms: number): NodeJS.Timeout {
-  return setTimeout(work, Math.max(ms, 0));
+  return setTimeout(work, Math.max(ms, 0)); // H93c
 }
 
 /** Starts a timer that does not keep the process alive. */

@@ -268,11 +268,11 @@ class DirectGrants implements GrantSource {
 
   release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
     const request = held.releaseRequest();
+    if (this.#store.releaseNow === undefined) return this.#store.release(request); // S19
     try {
-      // What goes wrong here goes wrong again below, and is reported there.
-      return this.#store.releaseNow?.(request) ?? this.#store.release(request); // S19
-    } catch {
-      return this.#store.release(request);
+      return this.#store.releaseNow(request);
+    } catch (error) {
+      return Promise.reject(error);
     }
   }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { failure, thrown } from '../contract/outcomes';
+import { failure, pending } from '../contract/outcomes';
 import { exited, kill9, type NodeChild, startChild, stop, waitFor } from '../support/processes';
 import type { Seen } from './children/stress';
 import { describeWithEngine } from './engine';
@@ -103,27 +103,115 @@ describeWithEngine('shared memory under attack', function () {
     expect(process.output()).to.equal('');
   });
 
-  it('H73: a process that is stopped in the middle of a write costs others a second, and a LockBackendError that says so', async () => {
-    const withLock = redisExpLock({ redis: open('stopped inside'), lifetime: 60_000 });
-    const lease = await withLock.promise('held');
-    const stuck = stress('stuck', 'stopped inside');
+  /** A process that stands still in a write. */
+  async function standingIn(name: string): Promise<NodeChild> {
+    const stuck = stress('stuck', name);
     await waitFor(() => stuck.output().includes('stuck'), { what: 'the write' });
     await stop(stuck);
-    for (const call of [
-      () => withLock.tryLock('key'),
-      () => lease.extend(),
-      () => withLock.inspect('key'),
+    return stuck;
+  }
+
+  /** What is called, with the ms for which it lets this thread sleep meanwhile. */
+  async function sleptMs(call: () => Promise<unknown>): Promise<number> {
+    const { wait } = Atomics;
+    let sleptMs = 0;
+    Atomics.wait = ((array: Int32Array<SharedArrayBuffer>, index: number, value: number, ms: number) => {
+      sleptMs += ms;
+      return wait(array, index, value, ms);
+    }) as typeof Atomics.wait;
+    try {
+      await call();
+    } finally {
+      Atomics.wait = wait;
+    }
+    return sleptMs;
+  }
+
+  it('H73: a process that is stopped in the middle of a write costs others a second, once, and a LockBackendError that says so', async () => {
+    const withLock = redisExpLock({ redis: open('stopped inside'), lifetime: 60_000 });
+    const lease = await withLock.promise('held');
+    const other = await withLock.promise('other');
+    const stuck = await standingIn('stopped inside');
+    const startMs = performance.now();
+    const calls: (() => Promise<unknown>)[] = [
       () => lease(),
-    ]) {
-      const startMs = performance.now();
-      const error = await failure(call());
-      expect(performance.now() - startMs).to.be.within(900, 3000);
+      () => lease(),
+      () => withLock.tryLock('key'),
+      () => other.extend(),
+      () => withLock.inspect('key'),
+    ];
+    for (const [n, call] of calls.entries()) {
+      let error: any;
+      const ms = await sleptMs(async () => {
+        error = await failure(call());
+      });
+      if (n === 0) expect(performance.now() - startMs).to.be.within(900, 3000);
+      expect(ms, String(call)).to.be.at.most(n === 0 ? 1001 : 10);
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error).to.include({ redisCode: 'BUSY', retryable: true });
       expect(error.message).to.match(/written by another process or thread for 1000 ms/);
     }
     await kill9(stuck);
     expect(await lease(), 'a failed release can be tried again').to.equal(true);
+  });
+
+  it('H73: a lock that `run` could not release is released once the table can be written', async () => {
+    const withLock = redisExpLock({ redis: open('released later'), lifetime: 600_000, commandTimeout: 50 });
+    let stuck!: NodeChild;
+    const ran = await withLock.run('key', async () => {
+      stuck = await standingIn('released later');
+      return 'ran';
+    });
+    expect(ran).to.equal('ran');
+    await kill9(stuck);
+    await waitFor(async () => !(await withLock.inspect('key')).locked);
+  });
+
+  it('H93: a process that starts meanwhile lives, and has its lock once the other goes on or is gone', async () => {
+    const stuck = await standingIn('starting');
+    const starting = startChild(join(__dirname, 'children/worker.ts'), ['wait', 'starting', 'theirs']);
+    expect(await starting.receive(), starting.output()).to.equal('waiting');
+    const withLock = redisExpLock({ redis: open('starting') });
+    const hostLock = new redisExpLock.HostLock('starting', { timeout: 25_000, lifetime: 60_000 });
+    for (const call of [
+      () => withLock.tryLock('ours'),
+      () => withLock.promise('ours', { timeout: 50 }),
+      () => new redisExpLock.HostLock('starting', { timeout: 0 }).lock('ours'),
+    ]) {
+      expect(await failure(call())).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'BUSY', retryable: true });
+    }
+    const waits = [withLock.promise('ours', { timeout: 60_000 }), hostLock.lock('host')];
+    expect(await Promise.all(waits.map(pending))).to.deep.equal([true, true]);
+    await kill9(stuck);
+    await Promise.all(waits);
+    expect(await hostLock.unlock()).to.equal(true);
+    expect(await starting.receive(), starting.output()).to.have.property('held');
+    await kill9(starting);
+  });
+
+  it('H93: a wait that the table has held up for longer than its limit sets no timer in the past', async () => {
+    const withLock = redisExpLock({ redis: open('overdue'), lifetime: 60_000 });
+    // Its process is in a queue, and so hears messages from now on.
+    const lease = await withLock.promise('key');
+    const waiting = withLock.promise('key', { timeout: 60_000 });
+    await waitFor(async () => (await withLock.inspect('key')).waiters === 1);
+    await lease();
+    await (await waiting)();
+    const stuck = await standingIn('overdue');
+    const { setTimeout } = globalThis;
+    const delays: number[] = [];
+    globalThis.setTimeout = ((work: () => void, ms: number) => {
+      delays.push(ms);
+      return setTimeout(work, ms);
+    }) as typeof setTimeout;
+    try {
+      expect(await failure(withLock.promise('key', { timeout: 300 }))).to.be.instanceOf(redisExpLock.LockError);
+    } finally {
+      globalThis.setTimeout = setTimeout;
+    }
+    expect(delays.length).to.be.greaterThan(0);
+    expect(delays.filter((ms) => ms < 0)).to.deep.equal([]);
+    await kill9(stuck);
   });
 
   describe('a table whose files were deleted underneath', () => {
@@ -167,10 +255,12 @@ describeWithEngine('shared memory under attack', function () {
     }
 
     it('a file that is no table is refused by name', async () => {
-      await sharedMemoryStore('damaged').close();
+      const before = sharedMemoryStore('damaged');
+      await redisExpLock({ redis: before }).inspect('key');
+      await before.close();
       const [file] = filesOf('damaged');
       writeFileSync(file!, 'x'.repeat(8192));
-      const error = thrown(() => sharedMemoryStore('damaged'));
+      const error = await failure(redisExpLock({ redis: open('damaged') }).tryLock('key'));
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error).to.include({ redisCode: 'CORRUPT', retryable: false });
       expect(error.message).to.contain(file!).and.to.contain('delete it');

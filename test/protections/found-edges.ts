@@ -21,4 +21,25 @@ export const foundEdges: readonly Protection[] = [
     changes: [drop('H90c'), write('H90d', '        throw error;')],
     test: 'process/other-hosts.test.ts',
   },
+  {
+    hazard: 'H93',
+    without: 'the table is opened where the store is made',
+    changes: [piece('H93', /$/, '\n    this.open();')],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
+  {
+    hazard: 'H93',
+    without: 'a HostLock gives up at the first write that stands still',
+    changes: [drop('H93b')],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
+  {
+    hazard: 'H93',
+    without: 'a timer is set for a time that is past',
+    changes: [piece('H93c', 'Math.max(ms, 0)', 'ms')],
+    test: 'embedded/kills.test.ts',
+    node: 'sqlite',
+  },
 ];

@@ -84,7 +84,7 @@ export const shortCuts: readonly ShortCut[] = [
   },
   {
     name: 'releaseNow',
-    change: piece('S19', /return .* \?\? /, 'return '),
+    change: when('S19', true),
   },
   {
     name: 'the lifetime that was checked last',

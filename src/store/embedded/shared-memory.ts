@@ -32,12 +32,12 @@ const open = new Map<string, SharedTable>();
 
 /**
  * A place for locks that all processes of this host share which belong to the same user and give the same name. Each call is
- * a way in of its own, to be closed by its owner. A command blocks its thread while another one writes: microseconds, and a
- * second at most.
+ * a way in of its own, to be closed by its owner. The first command opens the table. A command blocks its thread while another one
+ * writes: microseconds, and a second at most.
  *
  * @param name 1 to 128 characters; it must not be able to lead anywhere else.
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: no such name.
- * @throws {LockBackendError} this runtime has no SQLite, or the table cannot be opened: the message says what to do.
+ * @throws {LockBackendError} this runtime has no SQLite, or there is no folder for the table: the message says what to do.
  * @example
  * ```ts
  * const withLock = redisExpLock({ redis: sharedMemoryStore('my_locks') });
@@ -46,9 +46,9 @@ const open = new Map<string, SharedTable>();
 export function sharedMemoryStore(name: string): EmbeddedStore {
   checkName(name);
   const table = openTable(name);
-  let way: Table | undefined = table;
+  let way: SharedTable | undefined = table;
   let closing: Promise<void> | undefined;
-  const through = (): Table => {
+  const through = (): SharedTable => {
     if (way === undefined) throw closedStore();
     return way;
   };
@@ -61,6 +61,7 @@ export function sharedMemoryStore(name: string): EmbeddedStore {
     },
   };
   return standFor(handle, {
+    open: () => through().open(),
     run: (work) => through().run(work),
     lagMs: () => table.lagMs(),
     listen: async (channel, onMessage) => through().listen(channel, onMessage),
@@ -107,8 +108,7 @@ class SharedTable implements Table {
   constructor(path: string) {
     this.#path = path;
     removeOfOtherBoots(dirname(path));
-    this.#open();
-    this.#wakeUps = new SocketWakeUps(dirname(path));
+    this.#wakeUps = new SocketWakeUps(dirname(path)); // H93
   }
 
   join(): void {
@@ -121,6 +121,10 @@ class SharedTable implements Table {
     open.delete(this.#path);
     this.#wakeUps.close();
     this.#file?.close();
+  }
+
+  open(): void {
+    this.#file ??= this.#open();
   }
 
   run<T>(work: (machine: Machine, micros: number) => T): T {

@@ -3,8 +3,8 @@
 //
 // A transaction begins by taking the one write lock of the file. SQLite's own wait for it knows no good bound and sleeps in
 // steps that grow, so it is told not to wait, and the bound is ours: a process that stands still in the middle of a write, or
-// a thread that was ended there, costs every other caller a second at most. The kernel and SQLite take the lock back from the
-// dead.
+// a thread that was ended there, costs every other thread a second, once: until it can write again, its calls hardly wait. The
+// kernel and SQLite take the lock back from the dead.
 //
 // Invariant: an error of the engine never leaves this file, only a LockBackendError with the engine's as its cause.
 import { createRequire } from 'node:module';
@@ -29,8 +29,11 @@ interface EngineStatement {
 
 type Open = (file: string) => Engine;
 
-/** How long a call blocks its thread for the write lock before it fails. */
+/** How long a call blocks its thread for the write lock before it fails; and how long one that follows such a call. */
 const maxWaitMs = 1000;
+const waitWhileStuckMs = 5;
+/** The files whose write lock this thread has waited for in vain, and not had since. */
+const stuck = new Set<string>();
 /** So often it is asked for at once; then this thread sleeps between the attempts. */
 const spins = 8;
 const napMs = { first: 0.05, longest: 1 };
@@ -75,10 +78,12 @@ export class Database {
   /**
    * Does some work that no other process or thread sees half done, and none of it where it throws.
    *
-   * @throws {LockBackendError} others were writing for a second, or the engine refused: nothing was changed.
+   * @throws {LockBackendError} others were writing for a second, or since a call that waited so long; or the engine refused:
+   *         nothing was changed.
    */
   transaction<T>(work: () => T): T {
     patiently(this.#file, () => this.#begin.run()); // H52
+    stuck.delete(this.#file);
     // H52b
     try {
       const result = work();
@@ -185,7 +190,7 @@ function patiently<T>(file: string, attempt: () => T): T {
       return attempt();
     } catch (error) {
       if (!isBusy(error)) throw backendError(file, error); // H74d
-      untilMs ||= nowMs() + maxWaitMs;
+      untilMs ||= nowMs() + (stuck.has(file) ? waitWhileStuckMs : maxWaitMs);
       if (nowMs() >= untilMs) throw busyError(file, error); // H73b
       if (tries < spins) continue;
       Atomics.wait(napping, 0, 0, sleepMs);
@@ -223,6 +228,7 @@ function isBusy(error: unknown): boolean {
 }
 
 function busyError(file: string, cause: unknown): LockBackendError {
+  stuck.add(file);
   const message = `the table ${file} was being written by another process or thread for ${maxWaitMs} ms, which may stand still: nothing was changed`;
   return new LockBackendError(message, { cause, redisCode: 'BUSY' });
 }

@@ -22,6 +22,7 @@ import {
   slotAt,
   type ValueRequest,
 } from '../contract';
+import { Abandoned } from '../redis/abandoned';
 import { refusal } from '../redis/replies';
 import type { CommandOutcome, Released } from './command';
 import { neverMs } from './inspection';
@@ -68,6 +69,7 @@ class Embedded implements Store {
   readonly renewed: RenewedLocks | undefined;
   readonly operator: Store['operator'];
   readonly #table: Table;
+  readonly #abandoned = new Abandoned((request) => this.release(request));
 
   constructor(table: Table, kind: Store['kind']) {
     this.kind = kind;
@@ -87,7 +89,7 @@ class Embedded implements Store {
     const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots, beside } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
     if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
-    const sent = now(this.clock);
+    const sent = this.#sendMoment();
     const claim = {
       keys: listOf(keys),
       token,
@@ -114,7 +116,7 @@ class Embedded implements Store {
   }
 
   extendNow({ keys, token, lifetimeMs, exact, held, endedMs }: ExtendRequest): ExtendReply {
-    const sent = now(this.clock);
+    const sent = this.#sendMoment();
     const lateMs = endedMs === undefined ? 0 : Math.ceil(sent.monoMs - endedMs) + 1;
     const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
@@ -141,7 +143,7 @@ class Embedded implements Store {
   async releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]> {
     const { keys, token, ticket = 0, yieldMs = 0 } = release;
     this.renewed?.check(keys);
-    const sent = now(this.clock);
+    const sent = this.#sendMoment();
     const { lifetimeMs, queueAs } = acquire;
     const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), queueAs };
     const command = { keys: listOf(keys), token, ticket, yieldMs, next };
@@ -151,9 +153,9 @@ class Embedded implements Store {
     }, sent.monoMs);
   }
 
-  /** What was asked with the token has been carried out: one release ends it all. */
-  async abandon(request: ReleaseRequest): Promise<void> {
-    await this.release(request).catch(() => {});
+  /** What was asked with the token has been carried out: one release ends it all, once the table can be written. */
+  abandon(request: ReleaseRequest): Promise<void> {
+    return this.#abandoned.add(request, 0);
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
@@ -190,7 +192,15 @@ class Embedded implements Store {
 
   join(): void {}
 
-  async leave(): Promise<void> {}
+  leave(): Promise<void> {
+    return this.#abandoned.settled();
+  }
+
+  /** From when a lifetime counts: the opening of the table is no part of it. */
+  #sendMoment(): Moment {
+    this.#table.open?.();
+    return now(this.clock);
+  }
 
   /** The machine counts a lifetime from the whole ms before, by a clock that may lag. */
   #from(sent: Moment, micros: number): Moment {

@@ -5,6 +5,8 @@ import type { RenewedLocks } from './renewed';
 
 /** @internal Rows, a clock, and who hears of grants. */
 export interface Table {
+  /** Makes it ready for its first command, which `run` does otherwise. */
+  open?(): void;
   /**
    * Runs one command; nobody else sees or changes the rows meanwhile.
    *
