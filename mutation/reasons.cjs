@@ -45,7 +45,6 @@ const reasons = {
     { code: 'if (calling) reject(error)', to: 'false', why: equivalent },
     { code: 'if (this.isSettled) return', why: 'equivalent: what is settled is neither woken nor ended again' },
     { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
-    { code: 'if (this.#onAbort !== undefined)', why: 'equivalent: there is a listener where there is a signal' },
   ],
   'src/queue/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
   'src/acquire/attempts.ts': [

@@ -9,6 +9,7 @@ import { acquireLease } from './acquire/run';
 import { AlreadyAcquiredLockError, forKey, LockBackendError, LockClosedError, optionError } from './core/errors';
 import { warn } from './core/events';
 import { describe, lockKey } from './core/keys';
+import { onAbort } from './core/on-abort';
 import {
   type CloseOptions,
   defaults,
@@ -169,7 +170,7 @@ export class Election {
    */
   observe(options?: Stoppable): AsyncIterable<Leader | null> {
     const { signal = this.#settings.signal } = optionsOf<Stoppable>(options, { signal: signalRule });
-    return { [Symbol.asyncIterator]: () => this.#observe(signal) };
+    return { [Symbol.asyncIterator]: () => this.#iterate(signal) };
   }
 
   /**
@@ -183,19 +184,29 @@ export class Election {
     return this.#scope.close(drainMs);
   }
 
-  async *#observe(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void> {
-    this.#refuse();
+  /** A generator alone would end only after the change that its pending `next()` waits for. */
+  #iterate(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void> {
     const stop = new AbortController();
-    const onAbort = (): void => stop.abort();
+    const observing = this.#observe(signal, stop);
+    const end = observing.return.bind(observing);
+    observing.return = (value) => {
+      stop.abort(); // H98b
+      return end(value);
+    };
+    return observing;
+  }
+
+  async *#observe(signal: AbortSignal | undefined, stop: AbortController): AsyncGenerator<Leader | null, void> {
+    this.#refuse();
     if (signal?.aborted) return;
-    signal?.addEventListener('abort', onAbort);
+    const stopListening = signal && onAbort(signal, () => stop.abort());
     this.#observers.add(stop);
     try {
       const [store, key, lifetimeMs] = [this.#store, this.#key, this.#settings.lifetimeMs!];
       yield* changes({ store, key, lifetimeMs, signal: stop.signal, ask: () => this.leader() });
     } finally {
       this.#observers.delete(stop);
-      signal?.removeEventListener('abort', onAbort);
+      stopListening?.();
     }
   }
 

@@ -315,7 +315,7 @@ describe('an acquisition', () => {
       await answered();
       expect(getEventListeners(signal, 'abort')).to.have.lengthOf(1);
       const granted = start({ signal });
-      expect(getEventListeners(signal, 'abort')).to.have.lengthOf(2);
+      expect(getEventListeners(signal, 'abort')).to.have.lengthOf(1);
       await grant();
       expect([granted.held?.fence, getEventListeners(signal, 'abort').length]).to.deep.equal([1, 1]);
       const reason = new Error('enough');

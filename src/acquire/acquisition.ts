@@ -9,6 +9,7 @@ import { AcquireTrace, type Effort, tracesAcquires } from '../core/acquire-trace
 import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from '../core/errors';
 import { type LockKind, lockEvent, warn } from '../core/events';
 import { describe, type Key, lockKeys, ownKey } from '../core/keys';
+import { onAbort } from '../core/on-abort';
 import type { Settings } from '../core/options';
 import { nextTick } from '../core/real-timers';
 import type { HeldLock } from '../hold/held-lock';
@@ -122,7 +123,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   readonly #attempts: Attempts;
   readonly #shared: SharedWaiter | undefined;
   #deadline = noDeadline;
-  #onAbort: (() => void) | undefined;
+  #stopListening: (() => void) | undefined;
   /** What the last answered attempt failed with; undefined after a plain "busy". */
   #failure: LockBackendError | undefined;
   /** Where it is queued, once it is. */
@@ -150,8 +151,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     if (this.isSettled || this.awaited.fetcher !== undefined) return;
     this.awaited.scope.beginWait(this);
     if (signal !== undefined) {
-      this.#onAbort = () => this.giveUp(abortReason(signal));
-      signal.addEventListener('abort', this.#onAbort);
+      this.#stopListening = onAbort(signal, () => this.giveUp(abortReason(signal)));
     }
     // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
     if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#deadline.arm(this);
@@ -339,7 +339,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#attempts.endPause();
     this.#deadline.clear(); // H35
     this.#stopOpening?.();
-    if (this.#onAbort !== undefined) this.awaited.settings.signal?.removeEventListener('abort', this.#onAbort); // H36e
+    this.#stopListening?.(); // H36e
     this.#shared?.leave();
     this.awaited.scope.endWait(this);
   }

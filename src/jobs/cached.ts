@@ -6,6 +6,7 @@
 import { acquireLease, runUnder } from '../acquire/run';
 import { forKey, optionError } from '../core/errors';
 import { lockKey } from '../core/keys';
+import { onAbort } from '../core/on-abort';
 import { type CachedOptions, integer, maxTimerMs, type Settings, settle, takeOwn } from '../core/options';
 import type { Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
@@ -135,10 +136,10 @@ function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: num
     const over = (): void => reject(new Error('the wait is over'));
     const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), maxTimerMs);
     const timer = Number.isFinite(endMs) ? clock.later(over, leftMs) : undefined;
-    signal?.addEventListener('abort', over);
+    const stopListening = signal && onAbort(signal, over);
     const end = (): void => {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', over);
+      stopListening?.();
     };
     work.then(resolve, reject).then(end);
   });

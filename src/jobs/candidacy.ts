@@ -3,7 +3,9 @@
 // handed in, so that the simulation runs this very loop in worlds of its own.
 //
 // Invariant: nothing is released, and no campaign begins, while the function runs.
+
 import { abortReason } from '../acquire/spec';
+import { onAbort } from '../core/on-abort';
 
 /** What was won in a campaign: a lock, and the term that begins with it. */
 export interface Won<Term> {
@@ -58,9 +60,9 @@ export class Candidacy<Term> {
   }
 
   async run<T>(fn: (term: Term) => T | PromiseLike<T>, signal: AbortSignal | undefined): Promise<T | undefined> {
-    const onAbort = (): void => this.stop(signal!.reason);
-    if (signal?.aborted) onAbort();
-    signal?.addEventListener('abort', onAbort);
+    const stop = (): void => this.stop(signal!.reason);
+    if (signal?.aborted) stop();
+    const stopListening = signal && onAbort(signal, stop);
     try {
       for (;;) {
         const won = await this.#elected();
@@ -73,7 +75,7 @@ export class Candidacy<Term> {
         if ('error' in outcome) this.#onFailure(outcome.error);
       }
     } finally {
-      signal?.removeEventListener('abort', onAbort);
+      stopListening?.();
       this.#end();
     }
   }

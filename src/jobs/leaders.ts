@@ -4,6 +4,7 @@
 // Invariant: what is written down counts only while the lock is held with the token that it was written under.
 import { createHash } from 'node:crypto';
 import { LockError } from '../core/errors';
+import { onAbort } from '../core/on-abort';
 import { maxTimerMs } from '../core/options';
 import { startTimer } from '../core/timers';
 import type { HolderText, Store } from '../store/contract';
@@ -66,8 +67,7 @@ export async function* changes({
 }: LeaderWatch): AsyncGenerator<Leader | null, void> {
   const bell = new Bell();
   const stop = hear(store, key, bell);
-  const onAbort = (): void => bell.ring();
-  signal.addEventListener('abort', onAbort);
+  const stopListening = onAbort(signal, () => bell.ring());
   let last: Leader | null | undefined;
   try {
     while (!signal.aborted) {
@@ -85,7 +85,7 @@ export async function* changes({
       await bell.wait(leader === undefined ? lifetimeMs / 3 : pauseMs(store, leader, lifetimeMs));
     }
   } finally {
-    signal.removeEventListener('abort', onAbort);
+    stopListening();
     stop();
   }
 }

@@ -311,6 +311,16 @@ describeEach(
         }
       });
 
+      it('H98: ended by return() while a next() is pending: both settle', async () => {
+        const observer = newElection().observe()[Symbol.asyncIterator]();
+        expect(await observer.next()).to.deep.equal({ value: null, done: false });
+        const next = observer.next();
+        const ended = observer.return!();
+        expect(await next).to.deep.equal({ value: undefined, done: true });
+        expect(await ended).to.deep.equal({ value: undefined, done: true });
+        expect(await observer.next()).to.deep.equal({ value: undefined, done: true });
+      });
+
       it('H86: a leader that was lost without a word is missed when its lease ends', async () => {
         const election = newElection({ lifetime: 500 });
         await election.lead(async () => {

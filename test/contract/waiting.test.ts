@@ -1,6 +1,6 @@
 // How long, how often, and until when a caller waits for a key that somebody else holds. Where time is the subject, it is the
 // test's: the clock of this process stands still until it is told to go on.
-import { getEventListeners, setMaxListeners } from 'node:events';
+import { getEventListeners } from 'node:events';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import sinon from 'sinon';
@@ -405,7 +405,6 @@ describeEach('waiting', (here) => {
 
     it('one signal for many waits ends them all', async () => {
       const abort = new AbortController();
-      setMaxListeners(0, abort.signal); // Node warns from the 11th on
       const waits = Array.from({ length: 50 }, () =>
         failure(withLock.promise(key, { timeout: hourMs, retryTimeout: 50, signal: abort.signal })),
       );

@@ -42,4 +42,16 @@ export const foundEdges: readonly Protection[] = [
     test: 'embedded/kills.test.ts',
     node: 'sqlite',
   },
+  {
+    hazard: 'H98',
+    without: 'each wait has a listener of its own',
+    changes: [piece('H98', 'listeners.get(signal) ?? ', '')],
+    test: 'on-abort.test.ts',
+  },
+  {
+    hazard: 'H98',
+    without: 'an observation that is ended waits for the next change first',
+    changes: [drop('H98b')],
+    test: 'contract/election.test.ts',
+  },
 ];

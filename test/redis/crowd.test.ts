@@ -3,7 +3,6 @@
  * served in time and other commands on that server do not wait. Cost is the processor time of Redis for each command that its
  * scripts called: a command that reads a whole queue would cost ten times as much in one that is ten times as long.
  */
-import { setMaxListeners } from 'node:events';
 import { expect } from 'chai';
 import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
@@ -105,7 +104,6 @@ describe('many waiters (H81)', function () {
     const lock = new RWLock(key, options());
     const hold = await lock.acquireWrite();
     const aborter = new AbortController();
-    setMaxListeners(0, aborter.signal);
     const all = Array.from({ length: 4_000 }, (_, n) =>
       (n % 2 ? lock.acquireWrite : lock.acquireRead).call(lock, { signal: aborter.signal }).catch(() => {}),
     );

@@ -2,6 +2,7 @@
 // release in this process wakes the first of them, which attempts in the same tick. Once one has heard that the lock is held,
 // the others need not ask for a moment.
 import { LockBackendError } from '../../core/errors';
+import { onAbort } from '../../core/on-abort';
 import { startTimer } from '../../core/timers';
 import type { Moment } from '../../store/contract';
 
@@ -50,16 +51,16 @@ export class Turn {
     return new Promise((resolve, reject) => {
       const stop = (settle: () => void): void => {
         clearTimeout(timer);
-        signal?.removeEventListener('abort', onAbort);
+        stopListening?.();
         this.#wake = () => {};
         this.#isAwake = false;
         settle();
       };
-      const onAbort = (): void => stop(() => reject(signal!.reason));
+      const giveUp = (): void => stop(() => reject(signal!.reason));
       const timer = startTimer(() => stop(() => resolve(false)), ms);
       this.#wake = () => stop(() => resolve(true));
-      signal?.addEventListener('abort', onAbort);
-      if (signal?.aborted) onAbort();
+      const stopListening = signal && onAbort(signal, giveUp);
+      if (signal?.aborted) giveUp();
       else if (this.#isAwake) this.#wake();
     });
   }

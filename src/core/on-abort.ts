@@ -1,0 +1,29 @@
+// What is to be done when a signal aborts. A signal has one listener of ours, however many calls wait with it: Node warns of more than
+// ten, and walks along all of them to add or to remove one.
+
+interface Listener {
+  readonly works: Set<() => void>;
+  readonly call: () => void;
+}
+
+const listeners = new WeakMap<AbortSignal, Listener>();
+
+/** Calls `work` once the signal aborts, unless the function that is returned was called before. */
+export function onAbort(signal: AbortSignal, work: () => void): () => void {
+  const listener = listeners.get(signal) ?? listen(signal); // H98
+  const own = (): void => work(); // the same function may be given twice
+  listener.works.add(own);
+  return () => {
+    if (!listener.works.delete(own) || listener.works.size > 0) return;
+    signal.removeEventListener('abort', listener.call);
+    listeners.delete(signal);
+  };
+}
+
+function listen(signal: AbortSignal): Listener {
+  const works = new Set<() => void>();
+  const listener = { works, call: (): void => works.forEach((work) => work()) };
+  listeners.set(signal, listener);
+  signal.addEventListener('abort', listener.call);
+  return listener;
+}
