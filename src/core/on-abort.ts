@@ -1,12 +1,12 @@
 // What is to be done when a signal aborts. A signal has one listener of ours, however many calls wait with it: Node warns of more than
 // ten, and walks along all of them to add or to remove one.
 
-interface Listener {
+interface SignalListener {
   readonly works: Set<() => void>;
   readonly call: () => void;
 }
 
-const listeners = new WeakMap<AbortSignal, Listener>();
+const listeners = new WeakMap<AbortSignal, SignalListener>();
 
 /** Calls `work` once the signal aborts, unless the function that is returned was called before. */
 export function onAbort(signal: AbortSignal, work: () => void): () => void {
@@ -20,7 +20,7 @@ export function onAbort(signal: AbortSignal, work: () => void): () => void {
   };
 }
 
-function listen(signal: AbortSignal): Listener {
+function listen(signal: AbortSignal): SignalListener {
   const works = new Set<() => void>();
   const listener = { works, call: (): void => works.forEach((work) => work()) };
   listeners.set(signal, listener);

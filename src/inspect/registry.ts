@@ -29,7 +29,7 @@ const maxLosses = 100;
 /** Times of the store's clock are written anew when they are further off. */
 const maxDriftMs = 50;
 
-interface Asked {
+interface WaitSource {
   readonly keys: Key;
   readonly mode: Mode | undefined;
   readonly settings: Pick<Settings, 'owner'>;
@@ -82,7 +82,12 @@ export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Reco
   return entry;
 }
 
-export function waitsOf(wait: object, { keys, mode, settings }: Asked, sinceMs: number, offsetMs: number): RecordEntry {
+export function waitsOf(
+  wait: object,
+  { keys, mode, settings }: WaitSource,
+  sinceMs: number,
+  offsetMs: number,
+): RecordEntry {
   const since = Math.round(sinceMs + offsetMs);
   const last = written.get(wait);
   if (last?.since === since) return last;

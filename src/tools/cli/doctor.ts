@@ -7,7 +7,7 @@ import type { CommandLine } from './command-line';
 import { placeOf } from './connect';
 import { Exit } from './exit';
 import type { Finding, SendWords } from './finding';
-import { type Asked, checkRights, featuresOf } from './rights';
+import { checkRights, featuresOf, type RequestedRights } from './rights';
 import { type Session, withSession } from './session';
 import { duration, json, paint, plain, print, table } from './text';
 
@@ -36,7 +36,7 @@ export async function doctor(line: CommandLine): Promise<number> {
 }
 
 /** @throws {Exit} a wrong line. */
-function askedOf(line: CommandLine): Asked {
+function askedOf(line: CommandLine): RequestedRights {
   const place = placeOf(line);
   const user = ('url' in place && decodeURIComponent(place.url.username)) || 'default';
   return { prefix: line.values.prefix ?? '', user, features: featuresOf(line.values.for) };
@@ -62,7 +62,7 @@ function fail(check: string, remedy: string): Finding {
   return { check, status: 'fail', remedy };
 }
 
-async function examine({ connection, store, prefix }: Session, asked: Asked): Promise<Finding[]> {
+async function examine({ connection, store, prefix }: Session, asked: RequestedRights): Promise<Finding[]> {
   if (connection.masters === undefined) {
     return [ok('reachable', connection.name), await withoutEnd(store, prefix)];
   }
@@ -100,7 +100,7 @@ function together(said: readonly Said[]): Finding[] {
   return [...new Map(all.map((finding) => [nameOf(finding), finding])).values()];
 }
 
-async function ofMaster(send: SendWords, asked: Asked): Promise<{ findings: Finding[]; isSilent: boolean }> {
+async function ofMaster(send: SendWords, asked: RequestedRights): Promise<{ findings: Finding[]; isSilent: boolean }> {
   const { findings, isSilent } = await roundTrips(send);
   if (isSilent) return { findings, isSilent };
   findings.push(...(await ofServer(send)), await skew(send));

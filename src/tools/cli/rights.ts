@@ -49,7 +49,7 @@ const names = Object.keys(features) as FeatureName[];
 const aliases: Readonly<Record<string, FeatureName>> = { semaphore: 'rwlock', list: 'register', free: 'register' };
 
 /** What is to be checked, and for which user. */
-export interface Asked {
+export interface RequestedRights {
   readonly prefix: string;
   readonly user: string;
   /** Absent: locks, and what the user has a part of the rights for. */
@@ -57,7 +57,7 @@ export interface Asked {
 }
 
 /** The features of `--for`, with those that they need. @throws {Exit} one that there is not. */
-export function featuresOf(text: string | undefined): Asked['features'] {
+export function featuresOf(text: string | undefined): RequestedRights['features'] {
   return text === undefined ? undefined : withNeeded(text.split(',').map(featureOf));
 }
 
@@ -81,9 +81,9 @@ interface Place {
   readonly pattern: string;
 }
 
-type Places = Readonly<Record<string, Place>>;
+type RightPlaces = Readonly<Record<string, Place>>;
 
-function placesAt(prefix: string): Places {
+function placesAt(prefix: string): RightPlaces {
   const key = `${prefix}redis-exp-lock-doctor`;
   const queue = companionOf(key, 'queue');
   const start = prefix.replace(/[\\*?[\]]/g, '\\$&');
@@ -102,7 +102,7 @@ function placesAt(prefix: string): Places {
 type Has = (right: string) => boolean;
 
 /** Since 7.0; before that nothing can be said. */
-export async function checkRights(send: SendWords, asked: Asked): Promise<Finding[]> {
+export async function checkRights(send: SendWords, asked: RequestedRights): Promise<Finding[]> {
   const isPermitted = await probe(send);
   const places = placesAt(asked.prefix);
   if (isPermitted === undefined) {
@@ -144,7 +144,7 @@ function row(name: FeatureName, lacks: ReadonlySet<string>, isWanted: boolean): 
 }
 
 /** The words of ACL SETUSER for one right: what is permitted already is left out, for a pattern besides `~*` or `&*` is an error. */
-function missingWords(right: string, places: Places, has: Has): string[] {
+function missingWords(right: string, places: RightPlaces, has: Has): string[] {
   const command = commandOf(right);
   const place = placeIn(right);
   if (place === undefined) return [command];
@@ -156,7 +156,7 @@ function missingWords(right: string, places: Places, has: Has): string[] {
 }
 
 /** The line that makes a user for these features alone. */
-function ownUser(wanted: ReadonlySet<FeatureName>, places: Places): string {
+function ownUser(wanted: ReadonlySet<FeatureName>, places: RightPlaces): string {
   const rights = [...wanted].flatMap((name) => features[name].rights);
   const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
   const patterns = new Set([...used].map((place) => `'${places[place]!.pattern}'`));
@@ -175,7 +175,7 @@ function trialsOf(place: string): string[] {
   return [`EVAL return 1 ${place}`, `DEL ${place}`, `PEXPIRE ${place} 1000`, `ZADD ${place} 1 a`];
 }
 
-function wordsOf(right: string, places: Places): string[] {
+function wordsOf(right: string, places: RightPlaces): string[] {
   return right.split(' ').map((word) => places[word]?.name ?? word);
 }
 
