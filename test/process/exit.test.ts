@@ -9,6 +9,7 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { exited, kill9, type NodeChild, startChild, waitFor } from '../support/processes';
 import { type Client, connect, sharedRedis, startRedis, uniqueKey } from '../support/redis';
+import { startSentinels } from '../support/sentinel';
 
 const child = (name: string): string => join(__dirname, 'children', name);
 
@@ -108,6 +109,20 @@ describe('the end of a process', function () {
     deaf.send('end');
     expect(await endOf(deaf)).to.equal(0, deaf.output());
   });
+
+  for (const packageName of ['redis', 'redis-5']) {
+    for (const when of ['before', 'later']) {
+      it(`H35: a process whose master is gone for good, and that closes its client for sentinels (${packageName}, ${when}), ends`, async () => {
+        const master = await startRedis();
+        const sentinels = await startSentinels({ gone: master }, 1);
+        const args = [packageName, when, ...[master.pid, ...sentinels.ports].map(String)];
+        const deaf = startChild(child('deaf-sentinel.ts'), args);
+        expect(await deaf.receive()).to.equal('closed');
+        expect(await endOf(deaf)).to.equal(0, deaf.output());
+        await sentinels.stop();
+      });
+    }
+  }
 
   it('close() rejects waiters, ends when its holders do, and refuses newcomers', async () => {
     const client = await connect(url);

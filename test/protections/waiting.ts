@@ -157,6 +157,18 @@ export const waiting: readonly Protection[] = [
     test: 'contract/close.test.ts',
   },
   {
+    hazard: 'H35',
+    without: 'a client for sentinels connects to a dead master to unsubscribe',
+    changes: [
+      {
+        file: 'stores/redis/clients/node-redis.ts',
+        from: '    if (!hasMaster()) return notEnded.set(channel, listener);\n',
+        to: '',
+      },
+    ],
+    test: 'process/exit.test.ts',
+  },
+  {
     hazard: 'H36',
     without: 'a signal that was aborted before is not seen',
     changes: [drop('H36')],

@@ -279,26 +279,41 @@ function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenS
 }
 
 /**
- * A sentinel client's own subscriber, which it moves along with the master; it reports only that there was an error.
- * A new subscription is confirmed once that connection is up again.
+ * A sentinel client's own subscriber, which it moves along with the master; it reports only that there was an error. A new
+ * subscription is confirmed once that connection is up again. To begin or to end one, the client connects to its last master; if
+ * that is dead it tries for ever, even once it was closed. So neither is asked for while there is no master.
  */
 function sentinelSubscriber(sentinel: ForeignClient): OpenSubscriber {
+  const hasMaster = (): boolean => sentinel.getMasterNode() !== undefined;
+  /** By their channels; they end before the next one on their channel begins. */
+  const notEnded = new Map<string, (message: string) => void>();
+  const end = async (channel: string, listener: (message: string) => void): Promise<unknown> => {
+    if (!hasMaster()) return notEnded.set(channel, listener);
+    notEnded.delete(channel);
+    return sentinel.unsubscribe(channel, listener);
+  };
   return async (onMessage, onEnd): Promise<Subscriber> => {
     const listeners = new Map<string, (message: string) => void>();
-    const unsubscribe = (channel: string): Promise<unknown> => sentinel.unsubscribe(channel, listeners.get(channel));
     sentinel.on('error', onEnd);
     sentinel.on('topology-change', onEnd);
     return {
-      subscribe(channel) {
+      async subscribe(channel) {
+        const before = notEnded.get(channel);
+        if (before !== undefined) await end(channel, before);
+        if (!hasMaster()) throw new Error('the master is not connected');
         const listener = (message: string): void => onMessage(channel, message);
         listeners.set(channel, listener);
         return sentinel.subscribe(channel, listener);
       },
-      unsubscribe,
+      unsubscribe(channel) {
+        const listener = listeners.get(channel)!;
+        listeners.delete(channel);
+        return end(channel, listener);
+      },
       close() {
         sentinel.removeListener('error', onEnd);
         sentinel.removeListener('topology-change', onEnd);
-        for (const channel of listeners.keys()) unsubscribe(channel).catch(() => {});
+        for (const [channel, listener] of listeners) end(channel, listener).catch(() => {});
       },
     };
   };
