@@ -55,7 +55,13 @@ const evidence: Readonly<Record<string, Readonly<Record<string, readonly [file: 
       'every holder keeps it and renews it there',
     ],
     '`minReplicas` narrows the window': [failover, 'minReplicas, in the same story: not granted'],
+    'an old master that was stopped and goes on grants nothing with `minReplicas`, nor to a client that has heard of the failover (node-redis, or ioredis with `failoverDetector: true`)':
+      [failover, ': never granted there'],
     'exclusion across a failover': [failover, twice],
+    'fences that rise while an old master goes on beside the new one': [
+      failover,
+      'granted and renewed there, with the larger fence, until it is a replica',
+    ],
     '`minReplicas` never closes the window': [failover, 'minReplicas 1 of 2'],
   },
   'Redis Cluster': {

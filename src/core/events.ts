@@ -80,6 +80,7 @@ export interface WarningEvent {
     | 'never-released'
     | 'release-failed'
     | 'eviction'
+    | 'missed-failover'
     | 'renewal-failed'
     | 'no-wake-ups'
     | 'lead-failed'

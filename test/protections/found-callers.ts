@@ -172,6 +172,18 @@ export const foundCallers: readonly Protection[] = [
     test: 'page/who-may.test.ts',
   },
   {
+    hazard: 'H92',
+    without: 'nobody is warned of a client that may stay with an old master',
+    changes: [drop('H92')],
+    test: 'redis/sentinel.test.ts',
+  },
+  {
+    hazard: 'H92',
+    without: 'a grant at an old master counts without its replicas',
+    changes: [operand('H92b', 2, false)],
+    test: 'redis/sentinel.test.ts',
+  },
+  {
     hazard: 'H94',
     without: 'a signal that the command got is forgotten with the command',
     changes: [drop('H94')],

@@ -159,13 +159,7 @@ export const waiting: readonly Protection[] = [
   {
     hazard: 'H35',
     without: 'a client for sentinels connects to a dead master to unsubscribe',
-    changes: [
-      {
-        file: 'stores/redis/clients/node-redis.ts',
-        from: '    if (!hasMaster()) return notEnded.set(channel, listener);\n',
-        to: '',
-      },
-    ],
+    changes: [drop('H35d')],
     test: 'process/exit.test.ts',
   },
   {

@@ -1,11 +1,17 @@
 /**
  * A real failover by three sentinels (H59): with the key at the replica, and without. The double grant cannot be prevented here:
- * it is seen, the old holder is notified at its next extension, and its fence is refused. `minReplicas` narrows that, and no more.
+ * it is seen, the old holder is notified at its next extension, and its fence is refused. `minReplicas` narrows that. And the old
+ * master that was only stopped (H92), which grants again when it goes on.
  */
 
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { published } from '../contract/outcomes';
+import { bundled } from '../support/bundle';
 import { waitFor } from '../support/processes';
 import { type Client, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
 import { startSentinels, type TestSentinels } from '../support/sentinel';
@@ -17,7 +23,7 @@ interface Group {
   readonly replicas: readonly RedisServer[];
 }
 
-const groups = { kept: 1, lost: 1, narrowed: 2, refused: 1 } as const;
+const groups = { kept: 1, lost: 1, narrowed: 2, refused: 1, stopped: 1 } as const;
 type Name = keyof typeof groups;
 
 const writeIfNewer = `
@@ -66,14 +72,16 @@ describe('three sentinels fail a master over', () => {
     await redis.connect();
     return redis;
   };
-  const ioredis = (packageName: string) => async (name: Name) => {
-    const IORedis = require(packageName);
-    const places = sentinels.ports.map((port) => ({ port, host: '127.0.0.1' }));
-    const redis = new IORedis({ name, sentinels: places, lazyConnect: true }).on('error', () => {});
-    closing.push(() => redis.disconnect());
-    await redis.connect();
-    return redis;
-  };
+  const ioredis =
+    (packageName: string, options: object = {}) =>
+    async (name: Name) => {
+      const IORedis = require(packageName);
+      const places = sentinels.ports.map((port) => ({ port, host: '127.0.0.1' }));
+      const redis = new IORedis({ ...options, name, sentinels: places, lazyConnect: true }).on('error', () => {});
+      closing.push(() => redis.disconnect());
+      await redis.connect();
+      return redis;
+    };
   const kinds: [name: string, dial: (name: Name) => Promise<any>][] = [
     ['node-redis 6', nodeRedis('redis')],
     ['node-redis 5', nodeRedis('redis-5')],
@@ -169,13 +177,18 @@ describe('three sentinels fail a master over', () => {
   });
 
   /** Asked again until the client has found the new master. */
-  async function lossOfAtExtension(lease: redisExpLock.Lease): Promise<string> {
+  async function lossOfAtExtension(lease: redisExpLock.Lease, onExtended = neverExtended): Promise<string> {
     for (;;) {
       const extended = await lease.extend().catch((error) => error);
       if (extended === false) return (lease.signal.reason as redisExpLock.LockLostError).reason;
-      expect(extended, 'the new master never extends it').to.be.instanceOf(redisExpLock.LockBackendError);
+      if (extended === true) onExtended();
+      else expect(extended).to.be.instanceOf(redisExpLock.LockBackendError);
       await sleep(50);
     }
+  }
+
+  function neverExtended(): void {
+    expect.fail('the new master extends it');
   }
 
   function write(row: Client, key: string, fence: number): Promise<unknown> {
@@ -230,5 +243,125 @@ describe('three sentinels fail a master over', () => {
     const next = await other.promise(key, { timeout: 15_000 });
     expect(Math.min(old.remaining(), next.remaining()), 'both valid by their own clocks').to.be.greaterThan(0);
     expect(next.fence).to.be.greaterThan(old.fence);
+  });
+
+  describe('the old master was only stopped, and goes on (H92)', () => {
+    const detecting = { failoverDetector: true };
+    const isMoved = {
+      stays: () => true,
+      ioredis: ({ status, stream }: any) => status !== 'ready' || !stream.writable,
+      nodeRedis: (redis: any) => redis.getMasterNode()?.port === all.stopped.replicas[0]!.port,
+    };
+    const packages = ['ioredis', 'ioredis-5', 'iovalkey'];
+    const unprotected = packages.map((name) => [name, ioredis(name), 0, isMoved.stays] as const);
+    const protectedKinds = [
+      ...['redis', 'redis-5'].flatMap((name) => [
+        [name, nodeRedis(name), 0, isMoved.nodeRedis] as const,
+        [`${name} with minReplicas`, nodeRedis(name), 1, isMoved.nodeRedis] as const,
+      ]),
+      ...packages.flatMap((name) => [
+        [`${name} with failoverDetector`, ioredis(name, detecting), 0, isMoved.ioredis] as const,
+        [`${name} with minReplicas`, ioredis(name), 1, isMoved.stays] as const,
+      ]),
+    ];
+    /** What each got for a key that is held at the new master, and by whom. */
+    const answers = new Map<string, { answer: redisExpLock.Lease | null | Error; next: redisExpLock.Lease }>();
+
+    before('one failover for all', async function () {
+      this.timeout(60_000);
+      const { master, replicas } = all.stopped;
+      const [heir] = replicas;
+      const connected = await Promise.all(
+        [...unprotected, ...protectedKinds].map(async ([name, dial, minReplicas, hasMoved]) => {
+          const redis = await dial('stopped');
+          const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas });
+          // As in use: its connections stand before the fault.
+          await (await withLock.promise(uniqueKey()))();
+          return { name, redis, withLock, hasMoved, key: uniqueKey() };
+        }),
+      );
+      await master.pause();
+      await promoted(heir!);
+      await sentinels.switched('stopped', heir!.port);
+      for (const { name, redis, hasMoved } of connected)
+        await waitFor(() => hasMoved(redis), { what: `${name} to leave the old master` });
+      const newMaster = redisExpLock({ redis: await heir!.connect(), lifetime: LONG_MS });
+      const held = await Promise.all(
+        connected.map(async (each) => ({ ...each, next: await newMaster.promise(each.key) })),
+      );
+      await master.resume();
+      await Promise.all(
+        held.map(async ({ name, withLock, key, next }) => {
+          answers.set(name, { answer: await answered(withLock, key), next });
+        }),
+      );
+    });
+
+    /** Asked again while the client looks for its master. */
+    async function answered(withLock: redisExpLock.WithLock, key: string): Promise<redisExpLock.Lease | null | Error> {
+      const untilMs = performance.now() + 20_000;
+      for (;;) {
+        const answer = await withLock.tryLock(key).catch((error) => error);
+        const isFinal = !(answer instanceof Error) || (answer as any).redisCode === 'NOREPLICAS';
+        if (isFinal || performance.now() > untilMs) return answer;
+        await sleep(50);
+      }
+    }
+
+    it('ioredis without failoverDetector: granted and renewed there, with the larger fence, until it is a replica', () =>
+      Promise.all(
+        unprotected.map(async ([name]) => {
+          const { answer, next } = answers.get(name)!;
+          const lease = answer as redisExpLock.Lease;
+          expect(lease, name).to.be.a('function');
+          expect(lease.fence, name).to.be.greaterThan(next.fence);
+          let renewals = 0;
+          const loss = lossOfAtExtension(lease, () => {
+            renewals += 1;
+            expect(next.remaining(), `${name}: beside the new holder`).to.be.greaterThan(0);
+          });
+          expect(await loss, name).to.equal('taken');
+          expect(renewals, name).to.be.greaterThan(0);
+          expect(await next.extend(), name).to.equal(true);
+        }),
+      ));
+
+    for (const [name, , minReplicas] of protectedKinds) {
+      it(`${name}: never granted there`, async () => {
+        const { answer, next } = answers.get(name)!;
+        const refused = minReplicas > 0 && (answer as any)?.redisCode === 'NOREPLICAS';
+        expect(refused ? null : answer).to.equal(null);
+        expect(await next.extend()).to.equal(true);
+      });
+    }
+
+    for (const [name, dial, minReplicas] of [...unprotected, ...protectedKinds]) {
+      const isWarned = unprotected.some(([each]) => each === name);
+      it(`${name}: ${isWarned ? 'one warning' : 'no warning'} of it`, async () => {
+        const redis = await dial('stopped');
+        const warnings = await published('redis-exp-lock:warning', async () => {
+          for (let n = 0; n < 3; n++) {
+            const withLock = redisExpLock({ redis, minReplicas, commandTimeout: 400 });
+            // The old master is a replica only after some seconds.
+            await withLock.run(uniqueKey(), () => {}).catch((error) => expect(error.redisCode).to.equal('NOREPLICAS'));
+          }
+        });
+        expect(warnings.map(({ code, key }) => [code, key])).to.deep.equal(isWarned ? [['missed-failover', null]] : []);
+        for (const { message } of warnings) {
+          expect(message).to.contain('failoverDetector: true').and.to.contain('minReplicas');
+        }
+      });
+    }
+
+    it('doctor says so of a server that sentinels watch, and nothing of another', async () => {
+      const { stdout } = await doctor(all.stopped.replicas[0]!);
+      expect(stdout).to.match(/^ok +sentinels +3 watch this server: .*failoverDetector: true.*minReplicas/m);
+      expect((await doctor(resource)).stdout).to.not.contain('sentinels');
+    });
+
+    function doctor({ url }: RedisServer): Promise<{ stdout: string }> {
+      const program = bundled(join(__dirname, '../../src/tools/cli.ts'));
+      return promisify(execFile)(process.execPath, [program, 'doctor', '--url', url]);
+    }
   });
 });

@@ -18,6 +18,8 @@ export interface TestSentinels {
   readonly tlsPorts: readonly number[];
   /** Resolves when every sentinel knows so many replicas of a master, and all other sentinels of it. */
   ready(name: string, replicas: number): Promise<void>;
+  /** Resolves when every sentinel has announced that the master is another one. */
+  switched(name: string, port: number): Promise<void>;
   /** The port of the master that clients are sent to. */
   master(name: string): Promise<number>;
   stop(): Promise<void>;
@@ -59,19 +61,26 @@ export async function startSentinels(
   const started = await Promise.all(Array.from({ length: count }, start));
   const ports = started.map(({ port }) => port);
   const clients = await Promise.all(ports.map((port) => connect(port, { RESP: 2 })));
+  /** What all sentinels know of a master, each as a function from the name of a field. */
+  const know = async (name: string): Promise<((field: string) => string | undefined)[]> => {
+    const states = await Promise.all(clients.map((client) => client.sendCommand(['SENTINEL', 'MASTER', name])));
+    return (states as unknown as string[][]).map((state) => (field) => state[state.indexOf(field) + 1]);
+  };
   return {
     ports,
     tlsPorts: started.map(({ tlsPort }) => tlsPort),
     async ready(name, replicas) {
       const knows = async (): Promise<boolean> => {
-        const states = await Promise.all(clients.map((client) => client.sendCommand(['SENTINEL', 'MASTER', name])));
-        return states.every((state) => {
-          const of = (word: string): unknown =>
-            (state as unknown as string[])[(state as unknown as string[]).indexOf(word) + 1];
-          return of('num-slaves') === String(replicas) && of('num-other-sentinels') === String(count - 1);
-        });
+        const states = await know(name);
+        return states.every(
+          (of) => of('num-slaves') === String(replicas) && of('num-other-sentinels') === String(count - 1),
+        );
       };
       await waitFor(knows, { what: `sentinels to know ${replicas} replicas of ${name}` });
+    },
+    async switched(name, port) {
+      const agree = async (): Promise<boolean> => (await know(name)).every((of) => of('port') === String(port));
+      await waitFor(agree, { what: `sentinels to switch ${name} to ${port}` });
     },
     async master(name) {
       const address = await clients[0]!.sendCommand(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name]);

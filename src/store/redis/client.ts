@@ -34,6 +34,8 @@ export interface ScriptClient {
   readonly masters?: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
   /** Goes up with each new connection; absent where that cannot be known. */
   readonly generation?: (() => number) | undefined;
+  /** It learns of a failover by sentinels only when its connection ends. */
+  readonly missesFailovers?: boolean | undefined;
   /** A connection of our own to the node that has a key, for WAIT. @throws {TypeError} where such a client has none to give. */
   dedicate(key: string): DedicatedClient;
   /** Messages by PUBLISH, on a connection of our own; absent where such a client has none to give. */

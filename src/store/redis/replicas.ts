@@ -50,7 +50,7 @@ export class Replicas {
         throw asUnknown(error);
       });
       if (connection.generation() !== generation) continue; // H59f
-      // H59d
+      // H59d H92b
       if (isGrant(reply) && replicas < minReplicas) {
         const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${waitMs} ms`;
         throw new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS', unknown: true });

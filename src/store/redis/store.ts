@@ -2,7 +2,6 @@
 // call goes to Redis and its reply comes back (transport), and the reply is read (commands). What is not known for certain is
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../core/errors';
-import { noLock, warn, warningsWanted } from '../../core/events';
 import { describe, type Key, newServerKey, slotOf } from '../../core/keys';
 import {
   type AcquireReply,
@@ -28,6 +27,7 @@ import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
 import { withDeadline } from './deadlines';
+import { DeploymentWarnings } from './deployment-warnings';
 import { type Direct, DirectStore } from './direct';
 import { RedisOperator } from './operator';
 import { Replicas } from './replicas';
@@ -70,12 +70,13 @@ class RedisStore implements Store, Node {
   readonly #replicas: Replicas;
   readonly #clock = new ServerClock();
   readonly #abandoned = new Abandoned((request) => this.release(request));
-  #isEvictionChecked = false;
+  readonly #warnings: DeploymentWarnings;
   #scopes = 0;
   #operator: RedisOperator | undefined;
 
   constructor(client: ScriptClient) {
     this.#client = client;
+    this.#warnings = new DeploymentWarnings(client);
     this.listen = client.subscribe;
     this.keyPrefix = client.keyPrefix;
     this.generation = client.generation;
@@ -142,7 +143,7 @@ class RedisStore implements Store, Node {
   /** undefined: it ran after the last moment at which it was of use. */
   #acquired(reply: unknown, request: AcquireRequest, sent: Moment): AcquireReply | undefined {
     const acquired = commands.acquireReply(reply, request, sent, this.#clock);
-    if (acquired?.granted && !this.#isEvictionChecked && warningsWanted()) this.#checkEviction(); // H60
+    if (acquired?.granted) this.#warnings.onGrant(request.minReplicas);
     return acquired;
   }
 
@@ -294,18 +295,6 @@ class RedisStore implements Store, Node {
 
   #fenceKey(keys: Key): string {
     return commands.fenceKeyOf(keys, this.#client);
-  }
-
-  #checkEviction(): void {
-    this.#isEvictionChecked = true; // H60b
-    this.#client.evictionPolicy().then(
-      (policy) => {
-        if (policy === 'noeviction') return;
-        const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
-        warn({ code: 'eviction', message, ...noLock('redis') });
-      },
-      () => {},
-    );
   }
 }
 

@@ -103,7 +103,7 @@ function together(said: readonly Said[]): Finding[] {
 async function ofMaster(send: SendWords, asked: RequestedRights): Promise<{ findings: Finding[]; isSilent: boolean }> {
   const { findings, isSilent } = await roundTrips(send);
   if (isSilent) return { findings, isSilent };
-  findings.push(...(await ofServer(send)), await skew(send));
+  findings.push(...(await ofServer(send)), ...(await sentinels(send)), await skew(send));
   findings.push(...(await checkRights(send, asked)), ...(await foreignTypes(send, asked.prefix)));
   return { findings, isSilent };
 }
@@ -184,6 +184,16 @@ function replicas(info: Info): Finding {
     'replicas',
     count === 0 ? 'none' : `${count}: a failover may lose the last grants; minReplicas narrows that`,
   );
+}
+
+/** Sentinels subscribe to this channel at each server that they watch. How its clients are made cannot be seen from here. */
+async function sentinels(send: SendWords): Promise<Finding[]> {
+  const [, count] = (await send(['PUBSUB', 'NUMSUB', '__sentinel__:hello']).catch(() => [])) as unknown[];
+  if (!(Number(count) > 0)) return [];
+  const remedy =
+    `${count} watch this server: an old master that comes back may grant held locks for some seconds; ` +
+    'with ioredis, set failoverDetector: true, or use minReplicas';
+  return [ok('sentinels', remedy)];
 }
 
 async function cluster(send: SendWords, info: Info): Promise<Finding> {

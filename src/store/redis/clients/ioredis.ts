@@ -34,6 +34,7 @@ export function ioredis(client: ForeignClient): ScriptClient {
       return nodes.map((node) => (words) => node.call(...words));
     },
     generation: clustered ? undefined : countOf(client, 'ready'),
+    missesFailovers: client.options.sentinels?.length > 0 && client.options.failoverDetector !== true, // H92
     nodeOf: (key) => (clustered ? nodeOf(client, key) : ''),
     relocate: clustered ? () => void Promise.resolve(client.refreshSlotsCache()).catch(() => {}) : undefined,
     dedicate(key) {

@@ -288,7 +288,7 @@ function sentinelSubscriber(sentinel: ForeignClient): OpenSubscriber {
   /** By their channels; they end before the next one on their channel begins. */
   const notEnded = new Map<string, (message: string) => void>();
   const end = async (channel: string, listener: (message: string) => void): Promise<unknown> => {
-    if (!hasMaster()) return notEnded.set(channel, listener);
+    if (!hasMaster()) return notEnded.set(channel, listener); // H35d
     notEnded.delete(channel);
     return sentinel.unsubscribe(channel, listener);
   };
