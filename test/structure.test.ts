@@ -25,7 +25,7 @@ const peers = [
 
 const maxLines = 400;
 const maxLinesOfClass = 250;
-const maxFiles = 18;
+const maxFiles = 19;
 
 /** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
 const unfinished = {

@@ -11,7 +11,7 @@ import { formatMessage } from 'publint/utils';
 import { track, waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis } from '../support/redis';
 import { compile, moduleSystems, strictness, writePrograms } from './compile';
-import { node, type Project, projectWith, repository, write } from './packed';
+import { node, type Project, projectWith, repository, saidByInstall, write } from './packed';
 
 /** The shims, and what they export besides a default. */
 const shims: { [entry: string]: string[] } = {
@@ -138,6 +138,13 @@ describe('the packed library', function () {
       /\b(?:Hold|Settings|Table)\b/.test(readFileSync(join(installed, 'lib', file), 'utf8')),
     );
     expect(internals).to.deep.equal([]);
+  });
+
+  it('is installed without a script, and without a warning about scripts', async () => {
+    const atInstall = ['preinstall', 'install', 'postinstall', 'prepare'];
+    expect(atInstall.filter((name) => name in manifest.scripts)).to.deep.equal([]);
+    const said = await saidByInstall(tarball);
+    expect(said).to.contain('added ').and.to.not.contain('script');
   });
 
   it('unpacks to less than 900 kB', () => {

@@ -40,6 +40,19 @@ async function install(tarball: string, installed: string, others: readonly stri
   }
 }
 
+/** What `npm install` says in a fresh project that has a uuid already: no registry is asked. */
+export async function saidByInstall(tarball: string): Promise<string> {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), 'redis-exp-lock-install-')));
+  const { version } = require('uuid/package.json');
+  write(join(folder, 'uuid/package.json'), JSON.stringify({ name: 'uuid', version }));
+  write(join(folder, 'package.json'), JSON.stringify({ private: true, dependencies: { uuid: 'file:uuid' } }));
+  try {
+    return await run(folder, 'npm', ['install', '--offline', '--no-audit', tarball], (out, err) => out + err);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 export function write(file: string, text: string): void {
   mkdirSync(dirname(file), { recursive: true });
   writeFileSync(file, text);
@@ -50,11 +63,11 @@ export function node(cwd: string, ...args: string[]): Promise<string> {
 }
 
 /** Resolves with what the command printed; rejects with it when the command fails. */
-function run(cwd: string, command: string, args: string[]): Promise<string> {
+function run(cwd: string, command: string, args: string[], read = (out: string, _err: string) => out): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = execFile(command, args, { cwd, maxBuffer: 2 ** 26 }, (err, stdout, stderr) => {
       if (err) reject(new Error(`${command} ${args.join(' ')}\n${stdout}${stderr}`, { cause: err }));
-      else resolve(stdout);
+      else resolve(read(stdout, stderr));
     });
     child.stdin?.end();
   });
