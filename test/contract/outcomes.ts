@@ -2,6 +2,7 @@
 
 import { AsyncLocalStorage, createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
 import { setImmediate as turn } from 'node:timers/promises';
 import type redisExpLock from '../../src/index';
 
@@ -129,6 +130,11 @@ export function timersOfThisTest(): { count(): number; stop(): void } {
     ofTestWithClients.disable();
   };
   return { count: () => open.size, stop };
+}
+
+/** Resolves when the signal aborts, or has aborted already: then no event comes any longer. */
+export async function abortOf(signal: AbortSignal): Promise<void> {
+  if (!signal.aborted) await once(signal, 'abort');
 }
 
 /** Tells what was published on a diagnostics channel while `work` ran. */

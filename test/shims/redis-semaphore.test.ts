@@ -7,6 +7,7 @@ import { Redis } from 'ioredis';
 import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';
+import { abortOf } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -488,13 +489,13 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
       await ended.acquire();
       const { signal } = ended;
       expect(signal.aborted).to.equal(false);
-      await once(signal, 'abort');
+      await abortOf(signal);
       expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'expired' });
       expect(ended.isAcquired).to.equal(false);
 
       const lost = make({ ...quick, acquireTimeout: 2000, onLockLost() {} });
       await lost.acquire();
-      const abort = once(lost.signal, 'abort');
+      const abort = abortOf(lost.signal);
       await redis.del(`mutex:${key}`, `semaphore:${key}`);
       await abort;
       expect(lost.signal.reason).to.include({ code: 'ERR_LOCK_LOST' });
@@ -525,7 +526,7 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
         expect(mutex.isAcquired).to.equal(true);
         expect(await client.pttl(`mutex:${key}`)).to.be.greaterThan(1500);
         await server.pause();
-        await once(mutex.signal, 'abort');
+        await abortOf(mutex.signal);
         expect(mutex.isAcquired).to.equal(false);
         await waitFor(() => lost.length > 0);
         expect(lost[0]).to.be.instanceOf(LostLockError);

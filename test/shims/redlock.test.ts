@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { Redis } from 'ioredis';
 import * as shim from '../../src/compat/redlock';
+import { abortOf } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -312,8 +313,25 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
       const strict = new Redlock([redis], settings);
       const work = strict.using([key], 500, async (signal) => {
         await redis.set(key, 'another');
-        await Promise.race([once(signal, 'abort'), sleep(5000)]);
+        await abortOf(signal);
         expect(signal.aborted).to.equal(true);
+        seen = signal.error;
+      });
+      expect(await failureOf(work)).to.be.instanceOf(ExecutionError);
+      expect(seen).to.be.instanceOf(ExecutionError);
+      expect(await redis.get(key)).to.equal('another');
+      await redis.del(key);
+    });
+
+    it('H18 using: settles when the lock is taken away and the routine then blocks the event loop beyond its end', async () => {
+      const settings = { ...quick, retryCount: 1, automaticExtensionThreshold: 300 };
+      let seen: unknown;
+      const work = new Redlock([redis], settings).using([key], 500, async (signal) => {
+        await redis.set(key, 'another');
+        const endMs = performance.now() + 700;
+        while (performance.now() < endMs);
+        await redis.get(key); // the signal may abort meanwhile
+        await abortOf(signal);
         seen = signal.error;
       });
       expect(await failureOf(work)).to.be.instanceOf(ExecutionError);
@@ -483,7 +501,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       it('aborts when the lock may have ended, not later', async () => {
         const lock = await redlock.acquire(resources(), 150);
         const { signal } = lock;
-        await once(signal, 'abort');
+        await abortOf(signal);
         expect(await redis.pttl(key)).to.be.lessThan(20);
         expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'expired' });
       });
@@ -552,7 +570,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       const work = strict.using([key], 1000, async (signal) => {
         await server.pause();
         const fromMs = performance.now();
-        await once(signal, 'abort');
+        await abortOf(signal);
         waitedMs = performance.now() - fromMs;
         reason = signal.error;
         await server.resume();
