@@ -58,7 +58,7 @@ describe('an acquisition where several may hold the key', () => {
       expect([here.asked.length, last().request.queueAs?.ticket]).to.deep.equal([3, 77]);
       await grant(4);
       expect(outcome.held).to.include({ fence: 4, retries: 0, mode: writer });
-      expect([here.timers.countTimers(), here.waits]).to.deep.equal([0, 0]);
+      expect([here.openTimers(), here.waits]).to.deep.equal([0, 0]);
     });
 
     it('woken in a pause it requests at once; in an attempt, once more after it; not once it is settled', async () => {
@@ -78,7 +78,7 @@ describe('an acquisition where several may hold the key', () => {
       await woken(id);
       here.channel.gap();
       await answered();
-      expect([here.asked.length, outcome.held?.fence, here.timers.countTimers()]).to.deep.equal([4, 1, 0]);
+      expect([here.asked.length, outcome.held?.fence, here.openTimers()]).to.deep.equal([4, 1, 0]);
     });
 
     it('unwoken it requests when the time of those that hold it is over, but no sooner than it may poll', async () => {
@@ -164,7 +164,7 @@ describe('an acquisition where several may hold the key', () => {
       await woken(id);
       await busy();
       await pass(2000);
-      expect([here.asked.length, here.store.abandoned.length, here.timers.countTimers()]).to.deep.equal([2, 1, 0]);
+      expect([here.asked.length, here.store.abandoned.length, here.openTimers()]).to.deep.equal([2, 1, 0]);
     });
 
     it('where it polls it says for how long its entry is silent; without a queue there is no such entry', async () => {
@@ -224,13 +224,11 @@ describe('an acquisition where several may hold the key', () => {
 
     it('is fetched for all of them: one request, whose grant is shared', async () => {
       const outcomes = [start(inQueue(), { mode: reader }), start(inQueue(), { mode: reader })];
-      expect([here.asked.length, here.waits, here.timers.countTimers()], 'each its own timeout').to.deep.equal([
-        1, 2, 2,
-      ]);
+      expect([here.asked.length, here.waits, here.openTimers()], 'each its own timeout').to.deep.equal([1, 2, 2]);
       await grant(6);
       expect(outcomes.map(({ held }) => held?.fence)).to.deep.equal([6, 6]);
       expect(outcomes[0]!.held!.member).to.equal(outcomes[1]!.held!.member);
-      expect([here.waits, here.timers.countTimers()]).to.deep.equal([0, 0]);
+      expect([here.waits, here.openTimers()]).to.deep.equal([0, 0]);
     });
 
     it('each has its own timeout; the fetch has none, and is given up with the last of them', async () => {
@@ -245,7 +243,7 @@ describe('an acquisition where several may hold the key', () => {
       await pass(5000);
       expect(second.error).to.include({ code: 'ERR_LOCK_TIMEOUT' });
       expect(abandonedTokens()).to.deep.equal([last().request.token]);
-      expect(here.timers.countTimers()).to.equal(0);
+      expect(here.openTimers()).to.equal(0);
     });
 
     it('a fetch goes on although the attempts of its first caller are bounded; what is final ends all', async () => {

@@ -42,18 +42,18 @@ describe('an acquisition', () => {
       const held = outcome.held!;
       expect(held).to.include({ key: 'k', keys: 'client:p:k', fence: 7, retries: 0, token: last().request.token });
       expect(held.leftMs()).to.equal(lifetimeMs * 0.999 - 20);
-      expect([
-        here.scope.find((each) => each === held) === held,
-        here.asked.length,
-        here.timers.countTimers(),
-      ]).to.deep.equal([true, 1, 0]);
+      expect([here.scope.find((each) => each === held) === held, here.asked.length, here.openTimers()]).to.deep.equal([
+        true,
+        1,
+        0,
+      ]);
     });
 
     it('busy: it rejects, with how many attempts it made', async () => {
       const outcome = start();
       await busy();
       expect(outcome.error).to.include({ code: 'ERR_LOCK_ATTEMPTS', key: 'k', attempts: 1 });
-      expect([here.asked.length, here.timers.countTimers(), here.store.abandoned]).to.deep.equal([1, 0, []]);
+      expect([here.asked.length, here.openTimers(), here.store.abandoned]).to.deep.equal([1, 0, []]);
     });
 
     it('with a timeout of 0 that is over', async () => {
@@ -102,7 +102,7 @@ describe('an acquisition', () => {
 
     async function refused(outcome: Outcome): Promise<Outcome> {
       await answered();
-      expect([here.asked.length, here.timers.countTimers()]).to.deep.equal([0, 0]);
+      expect([here.asked.length, here.openTimers()]).to.deep.equal([0, 0]);
       return outcome;
     }
 
@@ -129,7 +129,7 @@ describe('an acquisition', () => {
         },
       });
       const outcome = start({ timeoutMs: 60_000, maxRetries: forever });
-      expect([here.waits, here.timers.countTimers()]).to.deep.equal([0, 0]);
+      expect([here.waits, here.openTimers()]).to.deep.equal([0, 0]);
       await answered();
       expect(outcome.held?.fence).to.equal(5);
       granted = false;
@@ -137,10 +137,10 @@ describe('an acquisition', () => {
       await answered();
       expect([other.error.code, here.waits]).to.deep.equal(['ERR_LOCK_ATTEMPTS', 0]);
       const waiting = start({ timeoutMs: 60_000, maxRetries: forever });
-      expect([here.waits, here.timers.countTimers()]).to.deep.equal([1, 2]);
+      expect([here.waits, here.openTimers()]).to.deep.equal([1, 2]);
       granted = true;
       await pass(5);
-      expect([waiting.held?.retries, here.waits, here.timers.countTimers()]).to.deep.equal([1, 0, 0]);
+      expect([waiting.held?.retries, here.waits, here.openTimers()]).to.deep.equal([1, 0, 0]);
     });
   });
 
@@ -159,16 +159,16 @@ describe('an acquisition', () => {
       expect(outcome.error).to.include({ code: 'ERR_LOCK_ATTEMPTS', attempts: 3 });
       expect(here.asked.map(({ request }) => request.pauseMs)).to.deep.equal([undefined, 20, undefined]);
       expect(new Set(here.asked.map(({ request }) => request.token)).size).to.equal(1);
-      expect([here.asked.length, here.timers.countTimers()]).to.deep.equal([3, 0]);
+      expect([here.asked.length, here.openTimers()]).to.deep.equal([3, 0]);
     });
 
     it('and says with which attempt it got the lock', async () => {
       const outcome = start(polling);
       await busy();
-      expect(here.timers.countTimers()).to.equal(1);
+      expect(here.openTimers()).to.equal(1);
       await pass(10);
       await grant();
-      expect([outcome.held?.retries, here.timers.countTimers()]).to.deep.equal([1, 0]);
+      expect([outcome.held?.retries, here.openTimers()]).to.deep.equal([1, 0]);
     });
 
     it('H54: with the last answer’s error: a failure, unless the lock was found busy after it', async () => {
@@ -195,7 +195,7 @@ describe('an acquisition', () => {
       expect(here.asked.map(({ sent }) => sent.monoMs - startMs)).to.deep.equal([0, 10, 20, 25]);
       expect(here.asked.map(({ request }) => request.pauseMs)).to.deep.equal([undefined, 10, 10, undefined]);
       expect(outcome.error.message).to.equal('"k" was not free within 25 ms (attempts: 4)');
-      expect(here.timers.countTimers()).to.equal(0);
+      expect(here.openTimers()).to.equal(0);
     });
 
     it('with both bounds: until the first of them', async () => {
@@ -211,7 +211,7 @@ describe('an acquisition', () => {
       await pass(10);
       expect(last().request.pauseMs).to.equal(undefined);
       await busy();
-      expect([other.error.code, here.timers.countTimers()]).to.deep.equal(['ERR_LOCK_ATTEMPTS', 0]);
+      expect([other.error.code, here.openTimers()]).to.deep.equal(['ERR_LOCK_ATTEMPTS', 0]);
     });
 
     it('H54: a timeout in the midst of failures says what failed', async () => {
@@ -237,7 +237,7 @@ describe('an acquisition', () => {
         performance.now() + commandTimeoutMs,
         [last().request.token],
       ]);
-      expect([here.waits, here.timers.countTimers(), last().request.begin()]).to.deep.equal([0, 0, false]);
+      expect([here.waits, here.openTimers(), last().request.begin()]).to.deep.equal([0, 0, false]);
       await grant();
       expect([outcome.held, here.store.releases.length]).to.deep.equal([undefined, 1]);
       const failing = start({ timeoutMs: 40, maxRetries: forever, retryTimeoutMs: 10 });
@@ -254,11 +254,11 @@ describe('an acquisition', () => {
       ]) {
         build();
         start({ timeoutMs, maxRetries: forever });
-        expect(here.timers.countTimers(), `${timeoutMs}`).to.equal(count);
+        expect(here.openTimers(), `${timeoutMs}`).to.equal(count);
         await busy();
-        expect(here.timers.countTimers()).to.equal(2);
+        expect(here.openTimers()).to.equal(2);
         await grantAfterPause();
-        expect(here.timers.countTimers()).to.equal(0);
+        expect(here.openTimers()).to.equal(0);
       }
     });
 
@@ -323,7 +323,7 @@ describe('an acquisition', () => {
       await answered();
       const [{ request }] = here.asked as [Asked];
       expect([outcome.error, abandonedTokens(), here.waits]).to.deep.equal([reason, [request.token], 0]);
-      expect([getEventListeners(signal, 'abort').length, here.timers.countTimers()]).to.deep.equal([0, 0]);
+      expect([getEventListeners(signal, 'abort').length, here.openTimers()]).to.deep.equal([0, 0]);
     });
 
     it('in a pause: nothing was left behind, and nothing follows', async () => {
@@ -333,7 +333,7 @@ describe('an acquisition', () => {
       aborter.abort('enough');
       await pass(50);
       expect(outcome.error).to.include({ name: 'AbortError', code: 'ABORT_ERR', cause: 'enough' });
-      expect([here.asked.length, here.store.abandoned, here.timers.countTimers()]).to.deep.equal([1, [], 0]);
+      expect([here.asked.length, here.store.abandoned, here.openTimers()]).to.deep.equal([1, [], 0]);
     });
 
     it('by close', async () => {
@@ -439,7 +439,7 @@ describe('an acquisition', () => {
       expect(outcome.error).to.include({ code: 'ERR_LOCK_TIMEOUT' });
       await openChannel();
       await pass(commandTimeoutMs);
-      expect([here.asked.length, here.timers.countTimers()]).to.deep.equal([1, 0]);
+      expect([here.asked.length, here.openTimers()]).to.deep.equal([1, 0]);
     });
 
     /** Of a process whose channel is open. */

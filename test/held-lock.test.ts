@@ -6,6 +6,7 @@ import { useFakeTimers } from 'sinon';
 import { excludes, type GrantDetails, HeldLock } from '../src/hold/held-lock';
 import type { Granted } from '../src/hold/shared-member';
 import { type ExtendRequest, type Mode, now, type Store } from '../src/store/contract';
+import { libraryTimers } from './contract/outcomes';
 import { clock, type LossyStore, lossyStore } from './support/lossy-store';
 
 const lifetimeMs = 3000;
@@ -15,6 +16,7 @@ const mode: Mode = { kind: 'shared', prefer: 'fair', group: '', permits: 1, most
 
 describe('a held lock', () => {
   let timers: ReturnType<typeof useFakeTimers>;
+  let openTimers: () => number;
   let store: LossyStore;
   let ended: HeldLock[];
   let lost: object[];
@@ -31,6 +33,7 @@ describe('a held lock', () => {
     events = [];
     timers = useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
     timers.tick(1000);
+    openTimers = libraryTimers();
     store = lossyStore();
     [ended, lost] = [[], []];
   });
@@ -257,7 +260,7 @@ describe('a held lock', () => {
       expect([held.leftMs(), held.mayShorten]).to.deep.equal([trusted(lifetimeMs), false]);
       expect(await held.upkeep.extend(null)).to.equal(true);
       expect([held.leftMs(), held.isEndless]).to.deep.equal([Number.POSITIVE_INFINITY, true]);
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
       store.fates.extend.push('reply lost');
       await rejection(held.upkeep.extend(null));
       expect(held.mayShorten).to.equal(false);
@@ -280,7 +283,7 @@ describe('a held lock', () => {
       await pass(5 * lifetimeMs);
       expect(held.check()).to.equal(true);
       await held.release();
-      expect([timers.countTimers(), held.isEndless]).to.deep.equal([0, false]);
+      expect([openTimers(), held.isEndless]).to.deep.equal([0, false]);
     });
 
     it('goes by the end that was set by hand: later, or sooner before that is known', async () => {
@@ -303,7 +306,7 @@ describe('a held lock', () => {
     it('of no end, or to no end: none', async () => {
       const forever = await acquire({ settings: { lifetimeMs: null } });
       forever.upkeep.startRenewing(lease);
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
       await forever.release();
       const bounded = await acquire({ settings: { maxHoldMs: 5000 } });
       bounded.upkeep.startRenewing(lease);
@@ -348,7 +351,7 @@ describe('a held lock', () => {
   describe('the end of its validity', () => {
     it('nothing watches over it: it is noticed when it is asked for', async () => {
       const held = await acquire();
-      expect([timers.countTimers(), held.mayShorten]).to.deep.equal([0, false]);
+      expect([openTimers(), held.mayShorten]).to.deep.equal([0, false]);
       await pass(trusted(lifetimeMs) - 1);
       expect([held.check(), held.remaining()]).to.deep.equal([true, 1]);
       await pass(1);
@@ -366,12 +369,12 @@ describe('a held lock', () => {
       await pass(20);
       expect([signal.aborted, signal.reason]).to.deep.equal([true, held.loss]);
       expect(held.loss?.reason).to.equal('expired');
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
       const other = await acquire();
       const { signal: released } = other;
       await other.release();
       await pass(lifetimeMs);
-      expect([released.aborted, timers.countTimers()]).to.deep.equal([false, 0]);
+      expect([released.aborted, openTimers()]).to.deep.equal([false, 0]);
     });
 
     it('read when it is over: aborted if it was lost, and not if it was released', async () => {
@@ -381,7 +384,7 @@ describe('a held lock', () => {
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
       const other = await acquire();
       await other.release();
-      expect([other.signal.aborted, timers.countTimers()]).to.deep.equal([false, 0]);
+      expect([other.signal.aborted, openTimers()]).to.deep.equal([false, 0]);
     });
 
     it('H18: the wall clock is checked meanwhile: a step forward ends it within a second', async () => {
@@ -439,7 +442,7 @@ describe('a held lock', () => {
       const released = await acquire();
       released.upkeep.whenForgotten(() => void told.push('released'));
       await released.release();
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
       const taken = await acquire();
       taken.upkeep.whenForgotten(() => void told.push('taken'));
       taken.lose('taken');
@@ -447,7 +450,7 @@ describe('a held lock', () => {
       expect(told).to.deep.equal(['forgotten']);
       const endless = await acquire({ settings: { lifetimeMs: null } });
       endless.upkeep.whenForgotten(() => void told.push('endless'));
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
     });
   });
 
@@ -492,7 +495,7 @@ describe('a held lock', () => {
       await pass(20);
       expect(store.extensions).to.have.lengthOf(2);
       await pass(110);
-      expect([store.extensions.length, held.isConfirmed, timers.countTimers()]).to.deep.equal([3, true, 0]);
+      expect([store.extensions.length, held.isConfirmed, openTimers()]).to.deep.equal([3, true, 0]);
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
       store.fates.extend.push(...Array.from({ length: 99 }, () => 'request lost' as const));
       const silent = await acquire({ grant: { provisionalMs: 100 } });
@@ -502,7 +505,7 @@ describe('a held lock', () => {
       await pass(100);
       expect(silent.loss?.reason).to.equal('unreachable');
       await pass(100);
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
     });
 
     it('released before the end of the turn, or while a confirmation is due: none is sent', async () => {
@@ -521,13 +524,13 @@ describe('a held lock', () => {
       await other.release();
       store.reply();
       await pass(300);
-      expect([store.extensions.length - confirming, timers.countTimers()]).to.deep.equal([0, 0]);
+      expect([store.extensions.length - confirming, openTimers()]).to.deep.equal([0, 0]);
       const failing = await acquire({ grant });
       await turn();
       await turn();
       await failing.release();
       await pass(300);
-      expect([store.extensions.length - confirming, timers.countTimers()]).to.deep.equal([1, 0]);
+      expect([store.extensions.length - confirming, openTimers()]).to.deep.equal([1, 0]);
       // One that fails after the release is not made again.
       let fail = (_: Error): void => {};
       store.extend = () => new Promise((_, reject) => (fail = reject));
@@ -536,7 +539,7 @@ describe('a held lock', () => {
       await pending.release();
       fail(new Error('silence'));
       await turn();
-      expect(timers.countTimers()).to.equal(0);
+      expect(openTimers()).to.equal(0);
     });
 
     it('where an extension is under way already, it is confirmed by that, or later', async () => {
@@ -549,7 +552,7 @@ describe('a held lock', () => {
       store.reply();
       expect(await renewing).to.equal(true);
       await pass(300);
-      expect([store.extensions.length, timers.countTimers()]).to.deep.equal([1, 0]);
+      expect([store.extensions.length, openTimers()]).to.deep.equal([1, 0]);
     });
 
     it('once confirmed, its renewal goes by the whole lifetime', async () => {
@@ -577,7 +580,7 @@ describe('a held lock', () => {
       expect(request).to.deep.equal({ ...terms, validUntilMs: performance.now() + trusted(2000) });
       expect(begin()).to.equal(true);
       await turn();
-      expect([store.extensions.length, timers.countTimers()]).to.deep.equal([2, 0]);
+      expect([store.extensions.length, openTimers()]).to.deep.equal([2, 0]);
     });
   });
 
@@ -833,13 +836,13 @@ describe('a held lock', () => {
   it('observed: its beginning, its end, and what could not be released', async () => {
     const unobserved = await acquire();
     unobserved.begin();
-    expect([unobserved.observation, timers.countTimers()]).to.deep.equal([undefined, 0]);
+    expect([unobserved.observation, openTimers()]).to.deep.equal([undefined, 0]);
     await unobserved.release();
     hearing(['warning', 'lost', 'release']);
     const held = await acquire();
     held.begin();
     expect(held.observation).to.be.an('object');
-    expect(timers.countTimers()).to.equal(0);
+    expect(openTimers()).to.equal(0);
     store.fates.release.push('refused');
     await held.releaseQuietly();
     const { code, message } = heard('warning')[0];

@@ -15,6 +15,7 @@ import {
   now,
   type Store,
 } from '../../src/store/contract';
+import { libraryTimers } from '../contract/outcomes';
 import { clock, type LossyStore, lossyStore } from './lossy-store';
 
 export const lifetimeMs = 3000;
@@ -67,6 +68,8 @@ export async function traced(work: () => Promise<void>): Promise<any[]> {
 /** All that a test has: made anew by `begin`, and with another store by `build`. */
 export class Acquisitions {
   timers!: ReturnType<typeof useFakeTimers>;
+  /** How many timers the library has set and neither undone nor seen fire. */
+  openTimers!: () => number;
   store!: LossyStore;
   scope!: Scope;
   /** The requests that were sent. */
@@ -90,6 +93,7 @@ export class Acquisitions {
   readonly begin = (): void => {
     this.timers = useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
     this.timers.tick(1000);
+    this.openTimers = libraryTimers();
     this.build();
   };
 
