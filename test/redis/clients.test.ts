@@ -12,6 +12,7 @@ import { scriptClient } from '../../src/store/redis/clients/script-client';
 import { published } from '../contract/outcomes';
 import { redisPlaces } from '../contract/places';
 import { delayReply, type FaultProxy, reset, startProxy } from '../support/fault-proxy';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { type RedisServer, recordCommands, startRedis, startReplica, uniqueKey } from '../support/redis';
 import { startSentinels, type TestSentinels } from '../support/sentinel';
@@ -194,7 +195,7 @@ describe('a client of its kind', () => {
         proxy.resetAll();
         await waitFor(() => readiness() !== 'ready');
         const key = uniqueKey();
-        const error = await backendError(redisExpLock({ redis, commandTimeout: 100 }).promise(key));
+        const error = await backendError(redisExpLock({ redis, commandTimeout: unansweredMs }).promise(key));
         expect(error.retryable).to.equal(true);
         expect(error.message).to.contain('not connected');
         proxy.heal();
@@ -218,7 +219,7 @@ describe('a client of its kind', () => {
       const proxy = await startProxy(server.port);
       closing.push(() => proxy.stop());
       const redis = await glide({ requestTimeout: 10_000 }, proxy.port);
-      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 300 });
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS });
       await (await withLock.promise(uniqueKey()))();
       proxy.refuse();
       proxy.resetAll();
@@ -589,7 +590,7 @@ describe('a client of its kind', () => {
         const lease = await withLock.promise(key);
         expect(await replica.command('GET', `p:${key}`)).to.equal(lease.token);
         expect(await lease()).to.equal(true);
-        const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 400 }));
+        const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 2_000 }));
         expect(error.redisCode).to.equal('NOREPLICAS');
         await withLock.close();
       });
@@ -630,7 +631,6 @@ describe('a client of its kind', () => {
         proxy.refuse();
         proxy.resetAll();
         await waitFor(() => dedicated.script.readiness() === 'closed', {
-          timeoutMs: 10_000,
           what: 'the end of the connection',
         });
       });

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { FaultProxy, reset, startProxy } from '../support/fault-proxy';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
 import { backendError, LONG_MS, REDIAL } from './faults';
@@ -119,7 +120,8 @@ describe('a failover to a replica that lags (H59)', () => {
   });
 
   it('with minReplicas, what did not reach the replica was not granted: nobody holds it but the next (H59)', async () => {
-    const withLock = redisExpLock({ redis: await client(proxy.url), lifetime, minReplicas: 1, commandTimeout: 300 });
+    const options = { lifetime: LONG_MS, minReplicas: 1, commandTimeout: 3_000 };
+    const withLock = redisExpLock({ redis: await client(proxy.url), ...options });
     await stopReplica();
     const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
@@ -153,7 +155,7 @@ describe('minReplicas (H59)', () => {
     proxy = await startProxy(master.port);
     redis = await connect(proxy.url, REDIAL);
     key = uniqueKey();
-    withLock = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 1_500 });
+    withLock = redisExpLock({ redis, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 3_000 });
   });
 
   afterEach(async () => {
@@ -175,7 +177,7 @@ describe('minReplicas (H59)', () => {
   }
 
   async function freed(): Promise<void> {
-    await waitFor(async () => (await holder()) === null, { timeoutMs: 5_000, what: `${key} to be free` });
+    await waitFor(async () => (await holder()) === null, { what: `${key} to be free` });
   }
 
   it('of a healthy replica: it has the key when the grant returns (H59)', async () => {
@@ -188,7 +190,7 @@ describe('minReplicas (H59)', () => {
   });
 
   it('more than there are: an error, and nothing is held (H59)', async () => {
-    const error = await backendError(withLock.promise(key, { minReplicas: 2, commandTimeout: 800 }));
+    const error = await backendError(withLock.promise(key, { minReplicas: 2 }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
     expect(error.message).to.contain('1 of 2');
     await freed();
@@ -200,15 +202,16 @@ describe('minReplicas (H59)', () => {
     await master.command('SCRIPT', 'FLUSH');
     await waitFor(replicaHasSaidAll, { what: 'the replica to say that it has all' });
     await replica.pause();
-    const error = await backendError(withLock.promise(key, { commandTimeout: 300 }));
+    const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
     await freed();
   });
 
   it('of a replica that goes on within the wait: one grant, one fence (H59)', async () => {
     await replica.pause();
-    const acquired = withLock.promise(key, { timeout: 10_000, commandTimeout: 300 });
-    await sleep(500);
+    const inVain = proxy.seen({ match: 'WAIT' });
+    const acquired = withLock.promise(key, { timeout: 30_000 });
+    await inVain;
     const fence = await master.command('GET', 'redis-exp-lock:fence');
     await replica.resume();
     const lease = await acquired;
@@ -219,7 +222,7 @@ describe('minReplicas (H59)', () => {
   it('busy is busy, whatever the replicas say (H59)', async () => {
     await master.command('SET', key, 'somebody else', 'PX', LONG_MS);
     await replica.pause();
-    expect(await withLock.tryLock(key, { commandTimeout: 300 })).to.equal(null);
+    expect(await withLock.tryLock(key)).to.equal(null);
   });
 
   it('the reply is lost with the connection: the retry is the same grant (H2, H59)', async () => {
@@ -236,7 +239,7 @@ describe('minReplicas (H59)', () => {
     const title = standsStill ? 'not counted for a replica that never got the key' : 'both are done again';
     it(`the connection is another one between the write and WAIT: ${title} (H59)`, async () => {
       const sly = clientWhoseFirstWaitComesOnTheNextConnection();
-      withLock = redisExpLock({ redis: sly, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 1_500 });
+      withLock = redisExpLock({ redis: sly, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 3_000 });
       if (standsStill) await replica.pause();
       const acquired = withLock.promise(key);
       if (standsStill) {
@@ -311,7 +314,7 @@ describe('minReplicas (H59)', () => {
   it('no right to WAIT: an error at once, by name, and what was written is released (H54, H59)', async () => {
     await master.command('ACL', 'SETUSER', 'nowait', 'reset', 'on', '>pw', '~*', '+@all', '-wait');
     const user = await connect(master.url, { ...REDIAL, username: 'nowait', password: 'pw' });
-    const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS, commandTimeout: 500 });
+    const limited = redisExpLock({ redis: user, minReplicas: 1, lifetime: LONG_MS });
     try {
       const error = await backendError(limited.promise(key, { timeout: LONG_MS }));
       expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
@@ -325,7 +328,7 @@ describe('minReplicas (H59)', () => {
   it('close() ends although its connection was never made (H35, H59)', async () => {
     await redis.ping();
     proxy.refuse(); // the client itself stays connected
-    await backendError(withLock.promise(key, { commandTimeout: 200 }));
+    await backendError(withLock.promise(key, { commandTimeout: unansweredMs }));
     const closed = withLock.close().then(() => 'closed');
     expect(await Promise.race([closed, sleep(5_000, 'still closing')])).to.equal('closed');
     proxy.heal();

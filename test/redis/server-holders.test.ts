@@ -135,7 +135,7 @@ describe('readers, writers and permits', () => {
 
   it('minReplicas: a grant counts once a replica has it', async () => {
     const { server, key } = stage;
-    const lock = new RWLock(key, { redis: await stage.direct(), minReplicas: 1, maxRetries: 0, commandTimeout: 400 });
+    const lock = new RWLock(key, { redis: await stage.direct(), minReplicas: 1, maxRetries: 0, commandTimeout: 2_000 });
     expect(await backendError(lock.acquireWrite())).to.include({ redisCode: 'NOREPLICAS' });
     const replica = await startReplica(server);
     const reader = await lock.acquireRead({ timeout: LONG_MS, retryTimeout: 20, commandTimeout: 5_000 });
