@@ -5,6 +5,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { delayReply, holdReply, holdRequest } from '../support/fault-proxy';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, published, thrown, uncaught } from './outcomes';
@@ -466,7 +467,7 @@ describeEach('acquire', (here) => {
       const connection = await here.connection();
       const { fence } = await withLock.inspect(key);
       connection.proxy.halfOpen();
-      const far = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 400 });
+      const far = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 2_000 });
       expect((await failure(far.promise(key))).code).to.equal('ERR_LOCK_BACKEND');
       await waitFor(async () => (await here.holder(key)) === null);
       expect((await withLock.inspect(key)).fence, 'it was granted').to.be.greaterThan(fence);
@@ -549,7 +550,7 @@ describeEach('acquire', (here) => {
   describe('H72: what went wrong has a class and a code of its own', () => {
     it('busy, timed out, lost, out of reach, closed', async () => {
       const connection = await here.connection();
-      const far = redisExpLock({ redis: connection.redis, commandTimeout: 400 });
+      const far = redisExpLock({ redis: connection.redis, commandTimeout: unansweredMs });
       await here.seize(key);
 
       const busy = await failure(withLock.promise(key));
@@ -584,11 +585,11 @@ describeEach('acquire', (here) => {
 
     it('tryLock: null for busy alone', async () => {
       const connection = await here.connection();
-      const far = redisExpLock({ redis: connection.redis, commandTimeout: 400 });
+      const far = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
       await here.seize(key);
       expect(await far.tryLock(key)).to.equal(null);
       connection.proxy.blackHole();
-      const asking = far.tryLock(key);
+      const asking = far.tryLock(key, { commandTimeout: unansweredMs });
       expect(await pending(asking)).to.equal(true);
       expect((await failure(asking)).code).to.equal('ERR_LOCK_BACKEND');
     });

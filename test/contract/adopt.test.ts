@@ -4,6 +4,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { holdRequest } from '../support/fault-proxy';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
@@ -64,9 +65,9 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('stays held, and is renewed no more: its lifetime ends it', async () => {
-      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 1500), autoExtend: true });
+      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 2000), autoExtend: true });
       const lease = await renewed.promise(key);
-      await sleep(shortLifetime(here, 1500) + 100);
+      await sleep(shortLifetime(here, 2000) + 100);
       expect(await here.holder(key)).to.equal(lease.token);
       lease.detach();
       expect(await worker.tryLock(key)).to.equal(null);
@@ -85,7 +86,7 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('one that was lost cannot be detached: NotAcquiredLockError, with the loss as its cause', async () => {
-      const lifetime = shortLifetime(here, 100);
+      const lifetime = shortLifetime(here);
       const short = await redisExpLock({ redis: here.redis, lifetime }).promise(key);
       const taken = await withLock.promise(`${key}:2`);
       await here.seize(`${key}:2`);
@@ -207,7 +208,7 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('renews with `autoExtend` only, of the call or of the factory', async () => {
-      const lifetime = shortLifetime(here, 1800);
+      const lifetime = shortLifetime(here, 2000);
       const once = await worker.adopt((await withLock.promise(key)).detach(), { lifetime });
       const renewed = await worker.adopt((await withLock.promise(`${key}:2`)).detach(), { lifetime, autoExtend: true });
       const always = redisExpLock({ redis: here.elsewhere, lifetime, autoExtend: true });
@@ -304,12 +305,12 @@ describeEach('detach and adopt', (here) => {
     describe('on a connection that can be cut', () => {
       it('a renewal that is on its way at detach harms nothing, and changes nothing that the adopter sees', async () => {
         const connection = await here.connection();
-        const far = redisExpLock({ redis: connection.redis, lifetime: 900, autoExtend: true });
+        const far = redisExpLock({ redis: connection.redis, lifetime: 3_000, autoExtend: true });
         const lease = await far.promise(key);
         const renewal = holdRequest();
         connection.proxy.rule({ match: 'script', nth: 1 }, renewal);
         await renewal.arrived;
-        const adopted = (await worker.adopt(lease.detach(), { lifetime: 5_000 }))!;
+        const adopted = (await worker.adopt(lease.detach(), { lifetime: 15_000 }))!;
         const before = connection.proxy.count('script');
         renewal.release();
         await sleep(500);
@@ -323,7 +324,7 @@ describeEach('detach and adopt', (here) => {
 
       it('an `extend` without an answer might shorten what the adopter counts on: refused until it is known', async () => {
         const connection = await here.connection();
-        const far = redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 300 });
+        const far = redisExpLock({ redis: connection.redis, lifetime: 30_000, commandTimeout: 2_000 });
         const lease = await far.promise(key);
         connection.proxy.blackHole();
         const extending = lease.extend(5_000);
@@ -338,9 +339,9 @@ describeEach('detach and adopt', (here) => {
       it('Redis that cannot be asked: LockBackendError, and the lock can be adopted later', async () => {
         const detached = (await withLock.promise(key)).detach();
         const connection = await here.connection();
-        const far = redisExpLock({ redis: connection.redis, commandTimeout: 200, lifetime: 10_000 });
+        const far = redisExpLock({ redis: connection.redis, lifetime: 10_000 });
         connection.proxy.blackHole();
-        const error = await failure(far.adopt(detached));
+        const error = await failure(far.adopt(detached, { commandTimeout: unansweredMs }));
         expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
         expect(error.key).to.equal(key);
         expect(await here.holder(key)).to.equal(detached.token);

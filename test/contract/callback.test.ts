@@ -113,7 +113,7 @@ describeEach('the callback form', (here) => {
     });
 
     it('the lifetime frees the key where done is never called', async () => {
-      await called(withLock, key, { lifetime: 500 });
+      await called(withLock, key, { lifetime: 1_000 });
       const { err } = await called(withLock, key, { maxRetries: 5_000 });
       expect(err).to.equal(null);
     });
@@ -141,7 +141,7 @@ describeEach('the callback form', (here) => {
     });
 
     it('it is not renewed unless asked: autoExtend holds it past its lifetime', async () => {
-      const lifetime = 1_500; // a busy machine may stop for most of it
+      const lifetime = 3_000; // a busy machine may stop for most of it
       const [plain, renewed] = await Promise.all([
         called(withLock, key, { lifetime }),
         called(withLock, `${key}:renewed`, { lifetime, autoExtend: true }),
@@ -260,9 +260,9 @@ describeEach('the callback form', (here) => {
   });
 
   it('H7: a grant that was over before the callback could run is an error, and the key is released', async () => {
-    const short = redisExpLock({ redis: here.redis, lifetime: 500 });
+    const short = redisExpLock({ redis: here.redis, lifetime: 1_000 });
     // Runs between the reply and the callback, and takes longer than the lifetime.
-    const stall = { asyncStart: () => blockFor(600) };
+    const stall = { asyncStart: () => blockFor(1_100) };
     const channel = tracingChannel('redis-exp-lock:acquire');
     channel.subscribe(stall as never);
     const { err, done } = await called(short, key).finally(() => channel.unsubscribe(stall as never));
@@ -294,8 +294,8 @@ describeEach('the callback form', (here) => {
   describe('H69: done is never called', () => {
     it('a warning says where the lock was taken, and its lifetime has freed the key', async () => {
       const warnings = await published('redis-exp-lock:warning', async () => {
-        await called(withLock, key, { lifetime: 500 });
-        expect(await here.leftMs(key)).to.be.at.most(500);
+        await called(withLock, key, { lifetime: 1_000 });
+        expect(await here.leftMs(key)).to.be.at.most(1_000);
         await waitFor(async () => (await here.holder(key)) === null);
         await sleep(100);
       });
@@ -309,12 +309,12 @@ describeEach('the callback form', (here) => {
 
     it('no warning when it was called, or when the key was lost otherwise', async () => {
       const warnings = await published('redis-exp-lock:warning', async () => {
-        const released = await called(withLock, key, { lifetime: 500 });
+        const released = await called(withLock, key, { lifetime: 1_000 });
         await released.done();
-        const gone = await called(withLock, key, { lifetime: 500 });
+        const gone = await called(withLock, key, { lifetime: 1_000 });
         await here.remove(key);
         expect(await gone.done()).to.equal(false);
-        await sleep(700);
+        await sleep(1_200);
       });
       expect(warnings.filter((warning) => warning.key === key)).to.deep.equal([]);
     });

@@ -14,12 +14,12 @@ const deeds: Record<string, (withLock: redisExpLock.WithLock, key: string) => Pr
     void lease.signal;
     Object.assign(globalThis, { lease }); // not to be collected
   },
-  /** The same, renewed every 300 ms. */
+  /** The same, renewed every second. */
   async renew(withLock, key) {
-    const lease = await withLock.promise(key, { lifetime: 900, autoExtend: true });
+    const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
     void lease.signal;
     Object.assign(globalThis, { lease });
-    await new Promise((resolve) => setTimeout(resolve, 700));
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
   },
   /** Gave up a wait and went on. */
   async abort(withLock, key) {

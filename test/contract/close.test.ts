@@ -92,7 +92,7 @@ describeEach('close', (here) => {
   });
 
   it('a holder whose time is over is not awaited any longer', async () => {
-    await withLock.promise(key, { lifetime: 500 });
+    await withLock.promise(key, { lifetime: 1_000 });
     await withLock.close();
     await waitFor(async () => (await here.holder(key)) === null);
   });
@@ -244,7 +244,7 @@ describeEach('close', (here) => {
     const connection = await here.connection();
     const held = holdReply();
     connection.proxy.rule({ match: 'script', nth: 1 }, held);
-    const closing = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 500 });
+    const closing = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 2_000 });
     const waiting = failure(closing.promise(key));
     await held.arrived;
     const closed = closing.close();
@@ -256,11 +256,12 @@ describeEach('close', (here) => {
 
   it('a release that fails does not hold up close for ever, and is carried on', async () => {
     const connection = await here.connection();
-    const closing = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 400 });
+    const commandTimeout = 1_000;
+    const closing = redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout });
     await closing.promise(key);
     connection.proxy.blackHole();
     const closed = closing.close({ drain: false });
-    await sleep(500);
+    await sleep(commandTimeout + 100);
     await connection.heal();
     await closed;
     expect(await here.holder(key)).to.equal(null);

@@ -95,7 +95,7 @@ describeEach(
         try {
           if (terms === 2) return 'second';
           await here.seize(name, 300);
-          await waitFor(() => term.signal.aborted, { timeoutMs: 8_000, what: 'its signal' });
+          await waitFor(() => term.signal.aborted, { what: 'its signal' });
           seen.push(term.signal.reason);
           expect((await failure(term.proclaim('late'))).code).to.equal('ERR_LOCK_LOST');
           await sleep(600); // the stranger's lease is over by now, and yet it does not campaign
@@ -114,7 +114,7 @@ describeEach(
       expect(seen[0]).to.include({ code: 'ERR_LOCK_LOST' });
       const failed = warnings.filter(({ code }) => code === 'lead-failed');
       expect(failed.map(({ error, key }) => [error.message, key])).to.deep.equal([['told as a warning', name]]);
-    }).timeout(15_000);
+    });
 
     it('a second lead() meanwhile: AlreadyAcquiredLockError, campaigning or leading', async () => {
       const begun: string[] = [];
@@ -208,7 +208,7 @@ describeEach(
           return terms;
         });
         expect(lost).to.equal(1);
-      }).timeout(10_000);
+      });
 
       it('while campaigning: lead resolves to undefined; with nothing to resign: nothing', async () => {
         await one.resign();
@@ -322,11 +322,11 @@ describeEach(
       });
 
       it('H86: a leader that was lost without a word is missed when its lease ends', async () => {
-        const election = newElection({ lifetime: 500 });
+        const election = newElection({ lifetime: 2_000 });
         await election.lead(async () => {
           await waitFor(() => election.leader());
           const seen: unknown[] = [];
-          for await (const leader of newElection({ redis: here.elsewhere, lifetime: 500 }).observe()) {
+          for await (const leader of newElection({ redis: here.elsewhere, lifetime: 2_000 }).observe()) {
             seen.push(brief(leader));
             if (seen.length === 2) break;
             await sleep(200); // the message that says that messages can be heard is over

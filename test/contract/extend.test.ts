@@ -142,7 +142,9 @@ describeEach('extend and validity', (here) => {
 
     it('a silent place: an error, still held, and the validity stays what it was', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 400 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 10_000, commandTimeout: 1_000 }).promise(
+        key,
+      );
       connection.proxy.blackHole();
       const before = lease.remaining();
       const error = await failure(lease.extend(50_000));
@@ -156,7 +158,9 @@ describeEach('extend and validity', (here) => {
 
     it('a silent place that was asked for an earlier end: no later end counts', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 400 }).promise(key);
+      const lease = await redisExpLock({ redis: connection.redis, lifetime: 60_000, commandTimeout: 1_000 }).promise(
+        key,
+      );
       connection.proxy.halfOpen();
       expect((await failure(lease.extend(5_000))).code).to.equal('ERR_LOCK_BACKEND');
       expect(await here.leftMs(key)).to.be.within(1, 5_000);

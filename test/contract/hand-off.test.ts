@@ -127,7 +127,7 @@ describe('queued: hand-off', function () {
     });
 
     it('never released: the next in the same process has it when its lifetime has ended', async () => {
-      const [first, waiting] = await two({ lifetime: 300 });
+      const [first, waiting] = await two({ lifetime: 1_000 });
       const second = await waiting;
       expect(first.remaining()).to.equal(0);
       expect(second.fence).to.be.greaterThan(first.fence);
@@ -136,14 +136,14 @@ describe('queued: hand-off', function () {
     });
 
     it('renewed while held, for longer than its lifetime, it is handed off whole', async () => {
-      const options = { lifetime: 300, autoExtend: true };
+      const options = { lifetime: 2_000, autoExtend: true };
       const lock = scene.lock((await here.connection()).redis, options);
       const other = scene.lock(here.elsewhere, options);
       let holders = 0;
       const hold = async (lease: Lease): Promise<void> => {
         expect(++holders).to.equal(1);
         const { signal } = lease;
-        await sleep(400);
+        await sleep(2_200);
         expect(lease.remaining()).to.be.greaterThan(0);
         expect(signal.aborted).to.equal(false);
         holders -= 1;

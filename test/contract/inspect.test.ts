@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
@@ -172,7 +173,7 @@ describeEach('inspect', (here) => {
   it('H72: a place that is silent is an error', async () => {
     const connection = await here.connection();
     connection.proxy.blackHole();
-    const error = await failure(redisExpLock({ redis: connection.redis, commandTimeout: 400 }).inspect(key));
+    const error = await failure(redisExpLock({ redis: connection.redis, commandTimeout: unansweredMs }).inspect(key));
     expect(error).to.include({ code: 'ERR_LOCK_BACKEND', retryable: true });
   });
 });

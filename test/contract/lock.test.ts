@@ -3,6 +3,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
@@ -161,7 +162,7 @@ describeEach('Lock', (here) => {
     let shared: redisExpLock.Lock;
 
     beforeEach(() => {
-      shared = new Lock(key, { redis: here.redis, lifetime: 300, retryTimeout: 5 });
+      shared = new Lock(key, { redis: here.redis, lifetime: 1_000, retryTimeout: 5 });
     });
 
     /** One caller, as one request to a server is: what it does next it does in a flow of its own. */
@@ -279,7 +280,7 @@ describeEach('Lock', (here) => {
 
   it('H72: a Redis that cannot be asked is never a "false"', async () => {
     const connection = await here.connection();
-    const lonely = new Lock(key, { redis: connection.redis, commandTimeout: 100 });
+    const lonely = new Lock(key, { redis: connection.redis, commandTimeout: unansweredMs });
     connection.proxy.blackHole();
     expect(await failure(lonely.keyLocked())).to.be.instanceOf(redisExpLock.LockBackendError);
     expect(await failure(lonely.tryLock())).to.be.instanceOf(redisExpLock.LockBackendError);

@@ -90,12 +90,10 @@ describe('queued: lost wake-ups', function () {
 
     it('H27: never answered, the wait goes on without it, however long its timeout', async () => {
       connection.proxy.rule({ match: 'SUBSCRIBE' }, dropRequest());
-      const waiting = scene.lock(connection.redis, { timeout: Infinity, commandTimeout: 200 }).promise(scene.key);
+      const waiting = scene.lock(connection.redis, { timeout: Infinity, commandTimeout: 1_000 }).promise(scene.key);
       await waitFor(() => connection.proxy.count('SUBSCRIBE') > 0);
       await held.release();
-      const lease = await Promise.race([waiting, sleep(5_000, undefined, { ref: false })]);
-      expect(lease, 'asked again').to.not.equal(undefined);
-      expect(await lease!.release()).to.equal(true);
+      expect(await (await waiting).release()).to.equal(true);
     });
 
     it('H32: not yet open, a later caller does not overtake the one that waits for it', async () => {

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { unansweredMs } from '../support/patience';
 import { connect, sharedRedis, uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
 import { describeEach } from './places';
@@ -222,7 +223,7 @@ describeEach(
       it('Redis that cannot be asked is neither busy nor done: LockBackendError', async () => {
         const connection = await here.connection();
         connection.proxy.blackHole();
-        const far = redisExpLock({ redis: connection.redis, commandTimeout: 200 });
+        const far = redisExpLock({ redis: connection.redis, commandTimeout: unansweredMs });
         expect((await failure(far.once(key, { every: 1000 }, () => {}))).code).to.equal('ERR_LOCK_BACKEND');
       });
     }

@@ -120,10 +120,10 @@ describeEach('operating', (here) => {
     });
 
     it('a short lease is listed although it was renewed since it was written down', async () => {
-      const one = lockAt(here.redis, { register: true, prefix: key, lifetime: 1_500 });
+      const one = lockAt(here.redis, { register: true, prefix: key, lifetime: 3_000 });
       const other = lockAt(here.elsewhere, { prefix: key });
       await one.run(':short', async () => {
-        await sleep(1_800);
+        await sleep(3_400);
         expect(await listed(other)).to.have.length(1);
       });
     });

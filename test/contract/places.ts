@@ -312,7 +312,7 @@ export function describeEach(
 }
 
 /** A lifetime that a test waits for the end of: each node of a quorum has an eighth of it to reply. */
-export function shortLifetime({ place }: Here, ms = 500): number {
+export function shortLifetime({ place }: Here, ms = 1_000): number {
   return place.isQuorum ? 4 * ms : ms;
 }
 

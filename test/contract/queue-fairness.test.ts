@@ -249,7 +249,7 @@ describe('queued: order and fairness', function () {
   it('several keys, a lifetime without end, and replicas that must acknowledge: such waits poll', async () => {
     const held = await scene.lock(here.redis).promise(scene.key);
     const connection = await here.connection();
-    const lock = scene.lock(connection.redis, { commandTimeout: 200 });
+    const lock = scene.lock(connection.redis, { commandTimeout: 2_000 });
     const abort = new AbortController();
     const { signal } = abort;
     const waits = [

@@ -194,7 +194,8 @@ describeEach('release', (here) => {
 
     it('a place that is silent: an error; when it can be asked again, the release works', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000, commandTimeout: 400 }).promise(key);
+      const options = { redis: connection.redis, lifetime: 20_000, commandTimeout: 1_000 };
+      const lease = await redisExpLock(options).promise(key);
       connection.proxy.blackHole();
       expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');
       await connection.heal();
@@ -204,7 +205,8 @@ describeEach('release', (here) => {
 
     it('H23: a release whose reply was lost: tried again it says false, and touches nothing', async () => {
       const connection = await here.connection();
-      const lease = await redisExpLock({ redis: connection.redis, lifetime: 20_000, commandTimeout: 400 }).promise(key);
+      const options = { redis: connection.redis, lifetime: 20_000, commandTimeout: 1_000 };
+      const lease = await redisExpLock(options).promise(key);
       connection.proxy.halfOpen();
       expect((await failure(lease())).code).to.equal('ERR_LOCK_BACKEND');
       expect(await here.holder(key)).to.equal(null);

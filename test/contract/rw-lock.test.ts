@@ -7,7 +7,7 @@ import redisExpLock from '../../src/index';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach } from './places';
+import { describeEach, shortLifetime } from './places';
 
 const { RWLock } = redisExpLock;
 type Options = Omit<redisExpLock.RWLockOptions, 'redis'>;
@@ -114,8 +114,7 @@ describeEach('RWLock', (here) => {
   });
 
   describe('H38, H39, H40: each reader has an end of its own', () => {
-    /** An eighth of it is all that a server of a quorum has to reply. */
-    const shortMs = (): number => (here.place.isQuorum ? 1_500 : 150);
+    const shortMs = (): number => shortLifetime(here);
 
     it('H38: a reader that died blocks nobody beyond its lifetime, and lets no writer in beside a later reader', async () => {
       const dead = await make({ autoExtend: false }).acquireRead({ lifetime: shortMs() });
@@ -169,8 +168,8 @@ describeEach('RWLock', (here) => {
     });
 
     it('a reader is renewed for as long as it is kept', async () => {
-      const reader = await make().acquireRead({ lifetime: 1_500, commandTimeout: 10_000 });
-      await sleep(1_900);
+      const reader = await make().acquireRead({ lifetime: 3_000, commandTimeout: 10_000 });
+      await sleep(3_400);
       expect(reader.signal.aborted).to.equal(false);
       await busy(elsewhere().acquireWrite(once));
       expect(await reader.release()).to.equal(true);

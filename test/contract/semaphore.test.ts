@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach } from './places';
+import { describeEach, shortLifetime } from './places';
 
 const { Semaphore } = redisExpLock;
 
@@ -76,8 +76,7 @@ describeEach('Semaphore', (here) => {
   });
 
   it('H47: each permit has its own end: nobody’s lifetime ends another’s, and the dead free theirs', async () => {
-    // An eighth of it is all that a server of a quorum has to reply.
-    const shortMs = here.place.isQuorum ? 1_500 : 100;
+    const shortMs = shortLifetime(here);
     const short = await make(2).acquire(1, { lifetime: shortMs });
     const long = await elsewhere(2).acquire(1, { lifetime: 10_000 });
     await sleep(shortMs + 100);
@@ -92,8 +91,8 @@ describeEach('Semaphore', (here) => {
   it('`lifetime: null`: out until it is released', async () => {
     if (here.place.isQuorum) return; // refused there: a node may forget
     const lease = await make(2).acquire(1, { lifetime: null });
-    const other = await elsewhere(2).acquire(1, { lifetime: 100 });
-    await sleep(200);
+    const other = await elsewhere(2).acquire(1, { lifetime: 1_000 });
+    await sleep(1_100);
     expect(lease.remaining()).to.equal(Number.POSITIVE_INFINITY);
     expect(await other.release()).to.equal(false);
     expect(await elsewhere(2).available()).to.equal(1);
@@ -126,8 +125,8 @@ describeEach('Semaphore', (here) => {
 
   it('run: renewed, one permit by default, released', async () => {
     const semaphore = make(2);
-    const seen = await semaphore.run({ lifetime: 1_500 }, async (lease) => {
-      await sleep(1_900);
+    const seen = await semaphore.run({ lifetime: 3_000 }, async (lease) => {
+      await sleep(3_400);
       return [lease.signal.aborted, await semaphore.available()];
     });
     expect(seen).to.deep.equal([false, 1]);

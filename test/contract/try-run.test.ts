@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { unansweredMs } from '../support/patience';
 import { uniqueKey } from '../support/redis';
 import { failure } from './outcomes';
 import { describeEach } from './places';
@@ -43,8 +44,8 @@ describeEach('tryRun', (here) => {
   });
 
   it('is renewed while the function runs', async () => {
-    const result = await withLock.tryRun(key, { lifetime: 1_000 }, async (lease) => {
-      await sleep(1_800);
+    const result = await withLock.tryRun(key, { lifetime: 3_000 }, async (lease) => {
+      await sleep(3_400);
       expect(await here.holder(key)).to.equal(lease.token);
       return lease.signal.aborted;
     });
@@ -82,7 +83,7 @@ describeEach('tryRun', (here) => {
     it('Redis that cannot be asked is not busy: LockBackendError', async () => {
       const connection = await here.connection();
       connection.proxy.blackHole();
-      const far = redisExpLock({ redis: connection.redis, commandTimeout: 200 });
+      const far = redisExpLock({ redis: connection.redis, commandTimeout: unansweredMs });
       expect((await failure(far.tryRun(key, () => {}))).code).to.equal('ERR_LOCK_BACKEND');
     });
   }

@@ -56,7 +56,7 @@ describeEach('waiting', (here) => {
     ];
     for (const [what, factory, call, expected] of rows) {
       it(what, async () => {
-        const waiting = redisExpLock({ redis: connection.redis, retryTimeout: 1, commandTimeout: 400, ...factory });
+        const waiting = redisExpLock({ redis: connection.redis, retryTimeout: 1, ...factory });
         const before = await connection.calls();
         const error = await failure(waiting.promise(key, call));
         expect(error).to.include(expected);
@@ -321,7 +321,7 @@ describeEach('waiting', (here) => {
     it('aborted in the same turn as the call: rejects, and nothing stays held', async () => {
       await here.remove(key);
       const abort = new AbortController();
-      const waiting = withLock.promise(key, { signal: abort.signal, commandTimeout: 500 });
+      const waiting = withLock.promise(key, { signal: abort.signal });
       abort.abort();
       expect(await failure(waiting)).to.equal(abort.signal.reason);
       await withLock.close();
