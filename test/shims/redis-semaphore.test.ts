@@ -11,10 +11,11 @@ import { abortOf } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
-const quick = { lockTimeout: 300, acquireTimeout: 100, refreshInterval: 80, retryInterval: 10 };
 /** Refreshed often enough that a slow machine loses nothing. */
-const steady = { ...quick, lockTimeout: 1200, refreshInterval: 200 };
-const longerThanSteadyMs = 1500;
+const steady = { lockTimeout: 3_000, acquireTimeout: 10_000, refreshInterval: 500, retryInterval: 10 };
+const longerThanSteadyMs = 3_400;
+/** One that may wait in vain. */
+const brief = { ...steady, acquireTimeout: 1_000 };
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/;
 
 const clients: Redis[] = [];
@@ -147,7 +148,7 @@ for (const [library, module] of Object.entries(libraries)) {
 
         it('a second one waits for acquireTimeout, then acquire() fails and tryAcquire() is false', async () => {
           // A shorter lockTimeout would take the permit of the first for one of the dead.
-          const [one, two] = [lock(), lock({ ...quick, lockTimeout: 10_000, refreshInterval: 0 })];
+          const [one, two] = [lock(), lock({ ...brief, lockTimeout: 10_000, refreshInterval: 0 })];
           await one.acquire();
           const error = await failureOf(two.acquire());
           expect(error).to.be.instanceOf(TimeoutError);
@@ -193,13 +194,13 @@ for (const [library, module] of Object.entries(libraries)) {
         });
 
         it('ends by itself when refreshing is stopped, or never began', async () => {
-          const one = lock(quick);
+          const one = lock({ ...steady, lockTimeout: 1_000, refreshInterval: 300 });
           await one.acquire();
           one.stopRefresh();
-          await sleep(350);
-          const next = lock({ lockTimeout: 100, refreshInterval: 0 });
+          await sleep(1_100);
+          const next = lock({ lockTimeout: 1_000, refreshInterval: 0 });
           await next.acquire();
-          const last = lock({ acquireTimeout: 2000 });
+          const last = lock({ acquireTimeout: 20_000 });
           await last.acquire();
           await last.release();
         });
@@ -232,7 +233,7 @@ for (const [library, module] of Object.entries(libraries)) {
           expect(await held()).to.equal(1);
           await two.release();
           expect(await held()).to.equal(0);
-          const three = lock({ ...steady, externallyAcquiredIdentifier: one.identifier });
+          const three = lock({ ...brief, externallyAcquiredIdentifier: one.identifier });
           expect(await three.tryAcquire()).to.equal(false);
           expect(await failureOf(three.acquire())).to.be.instanceOf(TimeoutError);
         });
@@ -240,7 +241,7 @@ for (const [library, module] of Object.entries(libraries)) {
         it('calls onLockLost after a loss, with itself as `this`', async () => {
           const calls: unknown[][] = [];
           const one = lock({
-            ...quick,
+            ...steady,
             onLockLost(error) {
               calls.push([this, error, this.isAcquired]);
             },
@@ -260,7 +261,7 @@ for (const [library, module] of Object.entries(libraries)) {
 
         it('without onLockLost, a LostLockError is an unhandled rejection', async () => {
           const seen = await unhandled(async () => {
-            const one = lock(quick);
+            const one = lock(steady);
             await one.acquire();
             await redis.del(prefix + key);
             await waitFor(() => !one.isAcquired);
@@ -280,14 +281,14 @@ for (const [library, module] of Object.entries(libraries)) {
           aborter.abort(reason);
           expect(await waiting).to.equal(reason);
           await one.release();
-          const two = lock(quick);
+          const two = lock(steady);
           expect(await two.tryAcquire(new AbortController().signal)).to.equal(true);
           await two.release();
         });
 
         it('says so when Redis cannot be asked', async () => {
           const closed = connect(1, { lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null });
-          const error = await failureOf(make(module, closed, key, quick).acquire());
+          const error = await failureOf(make(module, closed, key, brief).acquire());
           expect(error).to.be.instanceOf(Error);
           expect(error).to.not.be.instanceOf(TimeoutError);
         });
@@ -295,11 +296,11 @@ for (const [library, module] of Object.entries(libraries)) {
     }
 
     it('Mutex: does not take its own lock for a new one', async () => {
-      const one = new Mutex(redis, key, quick);
+      const one = new Mutex(redis, key, brief);
       await one.acquire();
       expect(await one.tryAcquire()).to.equal(false);
       expect(one.isAcquired).to.equal(true);
-      const two = new Mutex(redis, key, { ...quick, identifier: one.identifier });
+      const two = new Mutex(redis, key, { ...brief, identifier: one.identifier });
       expect(await two.tryAcquire()).to.equal(false);
       await one.release();
       const both = await Promise.all([one.tryAcquire(), one.tryAcquire()]);
@@ -320,12 +321,13 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('Semaphore: one member for each holder, its score the moment of its acquire', async () => {
-      const [one, two, three] = [1, 2, 3].map(() => new Semaphore(redis, key, 2, steady));
+      const [one, two, three] = [1, 2, 3].map(() => new Semaphore(redis, key, 2, brief));
+      const beforeMs = Date.now();
       await one!.acquire();
       await two!.acquire();
       expect(await redis.zrange(`semaphore:${key}`, '0', '-1')).to.have.members([one!.identifier, two!.identifier]);
       const score = Number(await redis.zscore(`semaphore:${key}`, one!.identifier));
-      expect(Math.abs(Date.now() - score)).to.be.lessThan(1000);
+      expect(score).to.be.within(beforeMs, Date.now());
       expect(await three!.tryAcquire()).to.equal(false);
       await one!.release();
       await three!.acquire();
@@ -337,8 +339,8 @@ for (const [library, module] of Object.entries(libraries)) {
     });
 
     it('Semaphore: takes the place of a holder that died', async () => {
-      await new Semaphore(redis, key, 1, { lockTimeout: 100, refreshInterval: 0 }).acquire();
-      const next = new Semaphore(redis, key, 1, { lockTimeout: 100, acquireTimeout: 2000 });
+      await new Semaphore(redis, key, 1, { lockTimeout: 1_000, refreshInterval: 0 }).acquire();
+      const next = new Semaphore(redis, key, 1, { lockTimeout: 1_000, acquireTimeout: 20_000 });
       await next.acquire();
       await next.release();
     });
@@ -351,8 +353,8 @@ for (const [library, module] of Object.entries(libraries)) {
         [0, 1].map((n) => `${two.identifier}_${n}`),
       );
       await one.acquire();
-      expect(await new MultiSemaphore(redis, key, 3, 2, steady).tryAcquire()).to.equal(false);
-      expect(await new Semaphore(redis, key, 3, steady).tryAcquire()).to.equal(false);
+      expect(await new MultiSemaphore(redis, key, 3, 2, brief).tryAcquire()).to.equal(false);
+      expect(await new Semaphore(redis, key, 3, brief).tryAcquire()).to.equal(false);
       await two.release();
       const other = new MultiSemaphore(redis, key, 3, 2, steady);
       await other.acquire();
@@ -387,7 +389,7 @@ for (const [library, module] of Object.entries(libraries)) {
       await sleep(longerThanSteadyMs);
       expect(await values()).to.deep.equal(Array(3).fill(one.identifier));
       expect(one.isAcquired).to.equal(true);
-      const error = await failureOf(mutex(quick).acquire());
+      const error = await failureOf(mutex(brief).acquire());
       expect(error).to.be.instanceOf(TimeoutError);
       expect(error.message).to.equal(`Acquire redlock-mutex mutex:${key} timeout`);
       await one.release();
@@ -400,7 +402,7 @@ for (const [library, module] of Object.entries(libraries)) {
       await one.acquire();
       await one.release();
       await nodes[1]!.set(`mutex:${key}`, 'another', 'PX', 60_000);
-      expect(await mutex(quick).tryAcquire()).to.equal(false);
+      expect(await mutex(brief).tryAcquire()).to.equal(false);
       expect(await values()).to.deep.equal(['another', 'another', null]);
     });
 
@@ -428,20 +430,19 @@ for (const [library, module] of Object.entries(libraries)) {
     it('survives the end of one server, and not of two', async () => {
       const lost: unknown[] = [];
       const one = mutex({
-        ...quick,
-        lockTimeout: 2000,
-        refreshInterval: 200,
+        ...steady,
+        lockTimeout: 4_000,
         onLockLost: (error) => void lost.push(error),
       });
       await one.acquire();
       await servers[0]!.kill();
-      await sleep(2300);
+      await sleep(4_300);
       expect(one.isAcquired).to.equal(true);
-      expect(await mutex(quick).tryAcquire()).to.equal(false);
+      expect(await mutex(brief).tryAcquire()).to.equal(false);
       await servers[1]!.kill();
       await waitFor(() => lost.length > 0);
       await waitFor(async () => (await nodes[2]!.exists(`mutex:${key}`)) === 0);
-      expect(await failureOf(mutex(quick).acquire())).to.be.instanceOf(TimeoutError);
+      expect(await failureOf(mutex(brief).acquire())).to.be.instanceOf(TimeoutError);
     });
   });
 }
@@ -485,7 +486,7 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
       (options: shim.LockOptions) => new Semaphore(redis, key, 1, options),
     ]) {
       expect(make({}).signal.reason).to.include({ code: 'ERR_LOCK_NOT_ACQUIRED' });
-      const ended = make({ lockTimeout: 100, refreshInterval: 0 });
+      const ended = make({ lockTimeout: 1_000, refreshInterval: 0 });
       await ended.acquire();
       const { signal } = ended;
       expect(signal.aborted).to.equal(false);
@@ -493,14 +494,14 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
       expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'expired' });
       expect(ended.isAcquired).to.equal(false);
 
-      const lost = make({ ...quick, acquireTimeout: 2000, onLockLost() {} });
+      const lost = make({ ...steady, onLockLost() {} });
       await lost.acquire();
       const abort = abortOf(lost.signal);
       await redis.del(`mutex:${key}`, `semaphore:${key}`);
       await abort;
       expect(lost.signal.reason).to.include({ code: 'ERR_LOCK_LOST' });
 
-      const released = make({ ...quick, lockTimeout: 1000, refreshInterval: 800 });
+      const released = make({ ...steady, lockTimeout: 1000, refreshInterval: 800 });
       await released.acquire();
       const quiet = released.signal;
       await released.release();
@@ -521,10 +522,9 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
         await server.pause();
         await sleep(1200);
         await server.resume();
-        await sleep(600);
+        await waitFor(async () => (await client.pttl(`mutex:${key}`)) > 2_500, { what: 'a refresh' });
         expect(lost).to.deep.equal([]);
         expect(mutex.isAcquired).to.equal(true);
-        expect(await client.pttl(`mutex:${key}`)).to.be.greaterThan(1500);
         await server.pause();
         await abortOf(mutex.signal);
         expect(mutex.isAcquired).to.equal(false);
@@ -542,14 +542,14 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
     const server = await startRedis();
     const client = connect(server.port);
     await once(client, 'ready');
-    const options = { acquireTimeout: 500, acquireAttemptsLimit: 1 };
+    const options = { acquireTimeout: 2_000, acquireAttemptsLimit: 1 };
     const [mutex, semaphore] = [new Mutex(client, key, options), new Semaphore(client, key, 1, options)];
     await server.pause();
     const failures = await Promise.all([failureOf(mutex.acquire()), failureOf(semaphore.acquire())]);
     for (const error of failures) expect(error).to.include({ code: 'ERR_LOCK_BACKEND' });
     await server.resume();
     await Promise.all([mutex.acquire(), semaphore.acquire()]);
-    await sleep(1200);
+    await sleep(2_500); // past what the first may still do
     expect(await client.get(`mutex:${key}`)).to.equal(mutex.identifier);
     expect(await client.zrange(`semaphore:${key}`, '0', '-1')).to.deep.equal([semaphore.identifier]);
     await Promise.all([mutex.release(), semaphore.release()]);
@@ -656,7 +656,7 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
 
   it('works with a keyPrefix of the client, as there', async () => {
     const prefixed = connect((await sharedRedis()).port, { keyPrefix: 'app:' });
-    const [old, mutex] = [new peer.Mutex(prefixed, key), new Mutex(prefixed, key, quick)];
+    const [old, mutex] = [new peer.Mutex(prefixed, key), new Mutex(prefixed, key, brief)];
     await old.acquire();
     expect(await mutex.tryAcquire()).to.equal(false);
     await old.release();
@@ -665,7 +665,7 @@ describe('redis-exp-lock/redis-semaphore: what is kept only here', () => {
     await mutex.release();
     const semaphore = new Semaphore(prefixed, key, 1);
     await semaphore.acquire();
-    expect(await new peer.Semaphore(prefixed, key, 1, quick).tryAcquire()).to.equal(false);
+    expect(await new peer.Semaphore(prefixed, key, 1, brief).tryAcquire()).to.equal(false);
     await semaphore.release();
   });
 });

@@ -131,7 +131,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
         expect(stats.votesAgainst.get(redis)).to.include({ name: 'ResourceLockedError', message: locked(0, 1) });
       }
       // The last is of the release of what a minority may have granted.
-      await sleep(20);
+      await waitFor(() => events.length >= 6, { what: 'all of them' });
       expect(events.map(({ message }) => message)).to.deep.equal(Array(6).fill(locked(0, 1)));
       expect(await redis.get(key)).to.equal(lock.value);
       await lock.release();
@@ -180,7 +180,7 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
     });
 
     it('gets a lock whose time is over', async () => {
-      await redlock.acquire([key], 100);
+      await redlock.acquire([key], 1_000);
       const next = await redlock.acquire([key], 5000, { ...quick, retryCount: -1 });
       expect(await redis.get(key)).to.equal(next.value);
       await next.release();
@@ -210,15 +210,15 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
       expect(await messagesAgainst(await failureOf(redlock.release(lock, { retryCount: 0 })))).to.deep.equal([
         locked(0, 1),
       ]);
-      expect(await messagesAgainst(await failureOf(redlock.acquire([key], 50, { retryCount: 0 })))).to.deep.equal([
+      expect(await messagesAgainst(await failureOf(redlock.acquire([key], 5000, { retryCount: 0 })))).to.deep.equal([
         locked(0, 1),
       ]);
       expect(await redis.get(key)).to.equal('another');
     });
 
     it('does not extend what has ended, or what somebody else has', async () => {
-      const lock = await redlock.acquire([key], 60);
-      await sleep(80);
+      const lock = await redlock.acquire([key], 1_000);
+      await sleep(1_050);
       const late = await failureOf(lock.extend(5000));
       expect(late).to.be.instanceOf(ExecutionError);
       expect(late).to.include({ message: 'Cannot extend an already-expired lock.' });
@@ -261,9 +261,9 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
     });
 
     it('using: extends while the routine runs, gives its value, and releases', async () => {
-      const value = await redlock.using([key], 2000, { automaticExtensionThreshold: 1500 }, async (signal) => {
+      const value = await redlock.using([key], 4000, { automaticExtensionThreshold: 3000 }, async (signal) => {
         const token = await redis.get(key);
-        await sleep(2300);
+        await sleep(4300);
         expect(await redis.get(key)).to.equal(token);
         expect(signal.aborted).to.equal(false);
         expect(signal.error).to.equal(undefined);
@@ -309,9 +309,9 @@ for (const [name, library] of Object.entries({ redlock: peer, 'redis-exp-lock/re
 
     it('using: the signal aborts when the lock is taken away, with the reason in `error`, and the release fails', async () => {
       let seen: unknown;
-      const settings = { ...quick, retryCount: 1, automaticExtensionThreshold: 300 };
+      const settings = { ...quick, retryCount: 1, automaticExtensionThreshold: 1500 };
       const strict = new Redlock([redis], settings);
-      const work = strict.using([key], 500, async (signal) => {
+      const work = strict.using([key], 2000, async (signal) => {
         await redis.set(key, 'another');
         await abortOf(signal);
         expect(signal.aborted).to.equal(true);
@@ -499,7 +499,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       const resources = (): string[] => [key, ...more.map((each) => key + each)];
 
       it('aborts when the lock may have ended, not later', async () => {
-        const lock = await redlock.acquire(resources(), 150);
+        const lock = await redlock.acquire(resources(), 1_000);
         const { signal } = lock;
         await abortOf(signal);
         expect(await redis.pttl(key)).to.be.lessThan(20);
@@ -516,11 +516,11 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       });
 
       it('does not abort on its own release, nor when it was extended in time', async () => {
-        const lock = await redlock.acquire(resources(), 300);
+        const lock = await redlock.acquire(resources(), 1_500);
         const { signal } = lock;
         const extended = await lock.extend(5000);
         expect(extended.signal.aborted).to.equal(false);
-        await sleep(350);
+        await sleep(1_550);
         expect(signal.aborted).to.equal(false);
         await extended.release();
         await sleep(20);
@@ -564,10 +564,10 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
     const server = await startRedis();
     const silent = connect(server.port);
     try {
-      const strict = new Redlock([silent], { retryCount: 0, automaticExtensionThreshold: 300 });
+      const strict = new Redlock([silent], { retryCount: 0, automaticExtensionThreshold: 1000 });
       let waitedMs = Number.POSITIVE_INFINITY;
       let reason: unknown;
-      const work = strict.using([key], 1000, async (signal) => {
+      const work = strict.using([key], 5000, async (signal) => {
         await server.pause();
         const fromMs = performance.now();
         await abortOf(signal);
@@ -577,7 +577,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       });
       // Whether its key had ended by the time of the release is Redis's to say.
       await work.catch((error) => expect(error).to.be.instanceOf(ExecutionError));
-      expect(waitedMs, 'less than two durations, however slow the machine').to.be.lessThan(2000);
+      expect(waitedMs, 'less than two durations, however slow the machine').to.be.lessThan(10_000);
       expect(reason).to.be.instanceOf(ExecutionError);
       expect((reason as Error).cause).to.include({ code: 'ERR_LOCK_LOST' });
     } finally {
@@ -600,15 +600,15 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
   });
 
   it('a waiter is handed the lock by a release, and does not poll for it', async () => {
-    const lock = await redlock.acquire([key], 30_000);
+    const lock = await redlock.acquire([key], 60_000);
     const fromMs = performance.now();
-    const waiting = redlock.acquire([key], 5000, { retryCount: 5, retryDelay: 5000, retryJitter: 0 });
+    const waiting = redlock.acquire([key], 60_000, { retryCount: 5, retryDelay: 30_000, retryJitter: 0 });
     await sleep(100);
     await lock.release();
     const next = await waiting;
-    expect(performance.now() - fromMs).to.be.lessThan(3000);
+    expect(performance.now() - fromMs, 'ms, less than a pause').to.be.lessThan(20_000);
     expect(next.attempts.length).to.equal(2);
-    expect(await redis.pttl(key)).to.be.greaterThan(4000);
+    expect(await redis.pttl(key)).to.be.greaterThan(30_000);
     await next.release();
     expect(await redis.exists(`{${key}}:queue`, key)).to.equal(0);
   });
@@ -677,35 +677,32 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
         expect(each.message).to.match(/started less than a duration ago|was silent before/);
       }
       expect(await Promise.all(nodes.map((node) => node.exists(key)))).to.deep.equal([0, 0, 0]);
-      await sleep(1500);
-      const lock = await new Redlock(nodes).acquire([key], 300);
+      const lock = await new Redlock(nodes, { retryCount: -1 }).acquire([key], 1_000);
       await lock.release();
     });
 
     it('H66 a node that is paused costs little, and its vote is reported', async () => {
-      await sleep(1500);
-      const redlock = new Redlock(nodes, quick);
-      await (await redlock.acquire([key], 400)).release();
+      const redlock = new Redlock(nodes, { ...quick, retryCount: -1 });
+      await (await redlock.acquire([key], 1_500)).release();
       await servers[2]!.pause();
-      const lock = await redlock.acquire([key], 400);
+      const lock = await redlock.acquire([key], 1_500);
       const stats = await lock.attempts.at(-1)!;
       expect(stats.votesFor.size).to.equal(2);
       expect(stats.votesAgainst.get(nodes[2]!)).to.include({ code: 'ERR_LOCK_BACKEND' });
       await lock.release();
       // Known as silent, it is not asked any more, and votes against all the same.
-      const next = await redlock.acquire([key], 400);
+      const next = await redlock.acquire([key], 1_500);
       expect((await next.attempts.at(-1)!).votesAgainst.size).to.equal(1);
       await next.release();
       await servers[2]!.resume();
     });
 
     it('gives fences that rise, whatever majority granted', async () => {
-      await sleep(1500);
-      const redlock = new Redlock(nodes, quick);
+      const redlock = new Redlock(nodes, { ...quick, retryCount: -1 });
       let last = 0;
       for (const absent of [0, 1, 2, 0]) {
         await nodes[absent]!.set(key, 'another', 'PX', 60_000);
-        const lock = await redlock.acquire([key], 300);
+        const lock = await redlock.acquire([key], 1_500);
         expect(lock.fence).to.be.greaterThan(last);
         last = lock.fence;
         await lock.release();
