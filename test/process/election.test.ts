@@ -62,27 +62,26 @@ describe('Election, among processes', function () {
   });
 
   it('H86: stopped for longer than its lifetime (SIGSTOP): its function is notified, and has settled before it campaigns again', async () => {
-    const child = await candidate(500);
+    const child = await candidate(3_000);
     const { begins } = await child.receive();
-    const election = new redisExpLock.Election(name, { redis: client, lifetime: 500 });
+    const election = new redisExpLock.Election(name, { redis: client, lifetime: 3_000 });
     await stop(child);
-    let ours = 0;
+    let [ours, ended, aborted, settled]: any[] = [];
     const led = election.lead(async (term) => {
       ours = term.fence;
       await cont(child);
-      await sleep(1_000); // the other one is told, settles, and campaigns
+      [aborted, settled] = [await child.receive(), await child.receive()];
+      await queued(1);
+      ended = nowMs();
     });
     await led;
-    const ended = nowMs();
-    const aborted = await child.receive();
     expect(aborted.aborted).to.equal('stalled');
-    const settled = await child.receive();
     expect(settled.settled).to.equal(begins);
     const again = await child.receive();
     expect(begins).to.be.lessThan(ours);
     expect(again.begins).to.be.greaterThan(ours);
     expect(again.at).to.be.at.least(settled.at);
-    expect(again.at - ended).to.be.greaterThan(-50); // IPC and this process have one clock; ours ended first
+    expect(again.at).to.be.at.least(ended);
     await election.close();
     await kill9(child);
   });
@@ -111,7 +110,7 @@ describe('Election, among processes', function () {
       await election.close();
     }
     if (process.env.SHOW) console.log(tookMs);
-    const slackMs = 1_500; // for the machine
+    const slackMs = 4_000; // for the machine
     expect(tookMs['1 died']).to.be.lessThan(lifetimeMs + slackMs);
     // The entry of the dead one counts as expired 2 s after its last request; a grant to it lasts 2 s at most.
     expect(tookMs['2 died']).to.be.lessThan(lifetimeMs + 4_000 + slackMs);
@@ -120,20 +119,22 @@ describe('Election, among processes', function () {
   it('at rest a leader costs an extension each third of its lifetime, an observer one request a lifetime, and nothing else', async () => {
     const own = await startRedis();
     const redis = await own.connect();
-    const lifetimeMs = 600;
-    const lifetimes = 6;
+    const lifetimeMs = 1_500;
     const election = new redisExpLock.Election(name, { redis, lifetime: lifetimeMs });
     const observer = new redisExpLock.Election(name, { redis: await own.connect(), lifetime: lifetimeMs });
-    const measured = async (): Promise<Record<string, number>> => {
+    /** And how many lifetimes passed meanwhile. */
+    const measured = async (): Promise<Record<string, number> & { lifetimes: number }> => {
+      const startMs = nowMs();
       const before = await commandStats(redis);
-      await sleep(lifetimes * lifetimeMs);
-      return diffCommandStats(before, await commandStats(redis));
+      await sleep(4 * lifetimeMs);
+      const calls = diffCommandStats(before, await commandStats(redis));
+      return { ...calls, lifetimes: (nowMs() - startMs) / lifetimeMs };
     };
     await election.lead(async () => {
       await waitFor(() => election.leader());
       await sleep(lifetimeMs);
       const alone = await measured();
-      expect(alone.evalsha).to.be.within(2 * lifetimes, 3 * lifetimes + 1);
+      expect(alone.evalsha).to.be.within(2 * alone.lifetimes, 3 * alone.lifetimes + 2);
       expect(alone.pexpire).to.equal(alone.evalsha);
 
       const controller = new AbortController();
@@ -143,9 +144,14 @@ describe('Election, among processes', function () {
       })();
       await sleep(2 * lifetimeMs);
       const both = await measured();
-      expect(both.evalsha! - both.pexpire!, 'requests of the observer').to.be.within(lifetimes - 2, lifetimes + 1);
-      expect(both.pexpire).to.be.within(2 * lifetimes, 3 * lifetimes + 1);
-      const others = Object.keys(both).filter((each) => !/^(evalsha|pexpire|get|pttl|time|info|ping)$/.test(each));
+      expect(both.evalsha! - both.pexpire!, 'requests of the observer').to.be.within(
+        both.lifetimes - 2,
+        both.lifetimes + 2,
+      );
+      expect(both.pexpire).to.be.within(2 * both.lifetimes, 3 * both.lifetimes + 2);
+      const others = Object.keys(both).filter(
+        (each) => !/^(evalsha|pexpire|get|pttl|time|info|ping|lifetimes)$/.test(each),
+      );
       expect(others).to.deep.equal([]);
       expect(seen).to.have.length(1);
       controller.abort();

@@ -32,7 +32,7 @@ describe('examples', function () {
     const execPath = url === '' ? nodeWithSqlite()! : process.execPath;
     const example = startChild(resolve(__dirname, `../../examples/${name}.ts`), [], { env, execPath });
     expect((await exited(example)).code).to.equal(0, example.output());
-    await waitFor(() => expected.test(example.output()), { timeoutMs: 2_000, what: example.output() });
+    await waitFor(() => expected.test(example.output()), { what: example.output() });
     return example.output();
   }
 

@@ -33,7 +33,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 
   afterEach(() => stage.server.resume());
 
-  const breaking = { reconnectStrategy: 10, socketTimeout: 100 };
+  const breaking = { reconnectStrategy: 10, socketTimeout: 600 };
   const clients: [name: string, ClientOptions][] = [
     ['a client as it comes', REDIAL],
     ['a client without an offline queue', { ...REDIAL, disableOfflineQueue: true }],
@@ -50,10 +50,12 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
     for (const [way, given] of waysToGiveUp) {
       it(`${client}, given up by ${way}; the server goes on too late: nothing is granted (H3)`, async () => {
         const { server, key } = stage;
-        const commandTimeout = 150;
-        const withLock = redisExpLock({ redis: await stage.direct(options), lifetime: LONG_MS, commandTimeout });
+        const commandTimeout = 1_000;
+        const redis = await stage.direct(options);
+        const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout });
         await warmUp(withLock);
         const recording = await recordCommands(server);
+        await redis.ping(); // not yet silent for so long that it breaks the connection
         await server.pause();
         const controller = new AbortController();
         const lost = rejectionOf(withLock.promise(key, { ...given, signal: controller.signal }));
@@ -62,7 +64,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
         expect(await lost).to.be.instanceOf(Error);
         await sleep(commandTimeout + 50); // past notAfter, whenever it was sent
         await server.resume();
-        await stage.freed(key, commandTimeout + 2_000);
+        await stage.freed();
         await withLock.close(); // all that would ever be sent was sent
         const commands = await recording.stop();
         expect(commands.some(({ args }) => isAcquire(args) && args.includes(key))).to.equal(true);
@@ -81,7 +83,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
       expect(await rejectionOf(withLock.promise(key, { timeout: 150 }))).to.be.instanceOf(redisExpLock.LockError);
       await server.resume();
       await server.command('PING'); // it answers again
-      await stage.freed(key, commandTimeout + 2_000);
+      await stage.freed();
       await withLock.close();
       expect(await stage.holder()).to.equal(null);
       // Once for each connection that an attempt was sent over: the next one may find the key released already. What a closed
@@ -98,10 +100,10 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
     expect((await order(child, { take: `${key}-before` })).done.fence).to.be.greaterThan(0);
     const recording = await recordCommands(server);
     await server.pause();
-    child.send({ take: key, options: { lifetime: LONG_MS, commandTimeout: 300 } });
-    await sleep(200);
+    child.send({ take: key, options: { lifetime: LONG_MS, commandTimeout: 1_000 } });
+    await sleep(500);
     await kill9(child); // what it sent lies in the kernel, and nobody is left to take it back
-    await sleep(300);
+    await sleep(1_000);
     await server.resume();
     await server.command('PING');
     await sleep(100);
@@ -113,7 +115,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 
   it('a lock that is held, its release in the buffer: an error, and free when the server goes on (H3, H17)', async () => {
     const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, commandTimeout: 200 });
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, commandTimeout: 1_000 });
     const lease = await withLock.promise(key);
     await server.pause();
     await backendError(lease.extend());
@@ -126,7 +128,7 @@ describe('a server that is stopped with our request in its buffer (H3)', () => {
 
   it('many callers of one key, a stopped server now and then: in the end it is free (H3)', async () => {
     const { server, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, commandTimeout: 150 });
+    const withLock = redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS, commandTimeout: 1_000 });
     await warmUp(withLock);
     let holders = 0;
     const calls = Array.from({ length: 60 }, async (_, n) => {
@@ -173,12 +175,12 @@ describe('a client that is stopped with the reply in its buffer (H6, H18)', () =
         resolve();
       });
     });
-    child.send({ take: key, options: { lifetime: 300, maxRetries: 0 } });
+    child.send({ take: key, options: { lifetime: 1_000, maxRetries: 0 } });
     const said = child.receive();
     await frozen;
     expect(granted).to.be.a('string');
     const next = await redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS }).promise(key, {
-      timeout: 5_000,
+      timeout: 20_000,
     });
     await sleep(50);
     await cont(child);
@@ -191,12 +193,12 @@ describe('a client that is stopped with the reply in its buffer (H6, H18)', () =
   it('a holder that is killed: the key is free when its lifetime ends, and not for ever (H3)', async () => {
     const { key } = stage;
     const child = await startCaller(stage.server.url);
-    const { done } = await order(child, { take: key, options: { lifetime: 700, autoExtend: true } });
+    const { done } = await order(child, { take: key, options: { lifetime: 2_000, autoExtend: true } });
     await kill9(child);
     expect(await stage.leftMs())
-      .to.be.within(-2, 700)
+      .to.be.within(-2, 2_000)
       .and.not.to.equal(-1);
-    const next = await redisExpLock({ redis: await stage.direct() }).promise(key, { timeout: 10_000 });
+    const next = await redisExpLock({ redis: await stage.direct() }).promise(key, { timeout: 20_000 });
     expect(next.fence).to.be.greaterThan(done.fence);
   });
 });
@@ -204,7 +206,7 @@ describe('a client that is stopped with the reply in its buffer (H6, H18)', () =
 describe('a process whose wall clock is wrong (H19)', () => {
   const stage = useStage();
   const hour = 3_600_000;
-  const options = { lifetime: 5_000, commandTimeout: 3_000 };
+  const options = { lifetime: 20_000, commandTimeout: 3_000 };
 
   for (const [name, skewMs] of [
     ['an hour ahead', hour],
@@ -223,8 +225,8 @@ describe('a process whose wall clock is wrong (H19)', () => {
       expect(first.done.fence).to.be.closeTo(Date.now() * 1_000, 60_000_000); // the server's time, not the client's
 
       const afterFirst = asked('script');
-      expect((await order(child, { extend: 20_000 })).done).to.equal(true);
-      expect(await stage.leftMs()).to.be.within(10_000, 20_000);
+      expect((await order(child, { extend: 60_000 })).done).to.equal(true);
+      expect(await stage.leftMs()).to.be.within(30_000, 60_000);
       expect((await order(child, { give: true })).done).to.equal(true);
       expect(await stage.holder()).to.equal(null);
       const second = await order(child, { take: key, options });
@@ -240,7 +242,7 @@ describe('a process whose wall clock is wrong (H19)', () => {
       const recording = await recordCommands(server);
       const held = holdRequest();
       proxy.rule({ match: isAcquire, nth: 1 }, held);
-      const { failed } = await order(child, { take: key, options: { lifetime: LONG_MS, commandTimeout: 200 } });
+      const { failed } = await order(child, { take: key, options: { lifetime: LONG_MS, commandTimeout: 1_000 } });
       expect(failed.code).to.equal('ERR_LOCK_BACKEND');
       await sleep(50);
       const ran = proxy.seen({ match: isAcquire });

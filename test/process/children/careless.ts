@@ -19,7 +19,7 @@ async function main(): Promise<void> {
   const client = createClient({ url });
   client.on('error', () => {});
   await client.connect();
-  const withLock = redisExpLock({ redis: client, lifetime: 900, commandTimeout: 300, autoExtend: true });
+  const withLock = redisExpLock({ redis: client, lifetime: 3_000, commandTimeout: 1_000, autoExtend: true });
   const leases = await Promise.all([1, 2, 3, 4, 5, 6].map((n) => withLock.promise(`careless:${n}`)));
   const signals = leases.slice(0, 3).map((lease) => lease.signal);
   let callbackErrors = 0;
@@ -36,10 +36,10 @@ async function main(): Promise<void> {
       if (err) callbackErrors += 1;
     });
     void leases[3]![Symbol.asyncDispose]().catch(() => {});
-    await sleep(1_600);
+    await sleep(3_600);
     const lost = leases.map((lease) => lease.signal.reason?.reason ?? null);
     void withLock.close({ drain: false });
-    await sleep(400);
+    await sleep(1_200);
     process.send!({ heard, lost, callbackErrors, kept: signals.map((signal) => signal.aborted) });
     client.destroy();
     process.disconnect();

@@ -14,11 +14,11 @@ async function main(): Promise<void> {
   const withLock = redisExpLock({ redis: client });
   const long = await withLock.promise(`${key}:long`, { lifetime: 60_000 });
   const watched = await withLock.promise(`${key}:watched`, { lifetime: 60_000 });
-  const renewed = await withLock.promise(`${key}:renewed`, { lifetime: 1_500, autoExtend: true });
+  const renewed = await withLock.promise(`${key}:renewed`, { lifetime: 3_000, autoExtend: true });
   const { signal } = watched;
 
   Date.now = () => realNow() - hourMs;
-  await sleep(1_800);
+  await sleep(3_400);
   const back = {
     remaining: [long.remaining(), watched.remaining(), renewed.remaining()],
     aborted: [long.signal.aborted, signal.aborted, renewed.signal.aborted],
@@ -27,7 +27,7 @@ async function main(): Promise<void> {
 
   Date.now = () => realNow() + hourMs;
   const ahead = { remaining: [long.remaining(), renewed.remaining()] };
-  if (!signal.aborted) await once(signal, 'abort', { signal: AbortSignal.timeout(10_000) });
+  if (!signal.aborted) await once(signal, 'abort', { signal: AbortSignal.timeout(30_000) });
   const extended = await Promise.all([long, watched, renewed].map((lease) => lease.extend()));
   process.send!({ back, ahead: { ...ahead, reason: signal.reason.reason, extended } });
   client.destroy();

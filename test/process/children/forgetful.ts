@@ -12,10 +12,10 @@ async function takeAndForget(withLock: redisExpLock.WithLock): Promise<void> {
 
 async function main(): Promise<void> {
   const client = await createClient({ url }).connect();
-  const withLock = redisExpLock({ redis: client, lifetime: 700 });
+  const withLock = redisExpLock({ redis: client, lifetime: 2_000 });
   await takeAndForget(withLock);
   await (await withLock.promise(`${key}:given-back`)).release();
-  await sleep(1_000);
+  await sleep(2_500);
   client.destroy();
 }
 

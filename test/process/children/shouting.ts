@@ -32,13 +32,13 @@ async function main(): Promise<void> {
   );
   seen.ran = await withLock.run(key, () => 'result');
 
-  const lost = await withLock.promise(key, { lifetime: 900, autoExtend: true });
+  const lost = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
   const { signal } = lost;
   await client.del(key);
-  await sleep(500);
+  while (!signal.aborted) await sleep(10);
   seen.lost = signal.reason?.reason;
-  await withLock.promise(key, { lifetime: 300 });
-  await sleep(450);
+  await withLock.promise(key, { lifetime: 1_000 });
+  await sleep(1_200);
   await client.exists(key).then((left) => (seen.left = left));
   await withLock.close();
   seen.closed = true;

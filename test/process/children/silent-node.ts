@@ -11,7 +11,7 @@ async function main([key, ...urls]: string[]): Promise<void> {
         .connect(),
     ),
   );
-  const withLock = redisExpLock({ redis, lifetime: 60_000, commandTimeout: 300 });
+  const withLock = redisExpLock({ redis, lifetime: 60_000, commandTimeout: 1_000 });
   const lease = await withLock.promise(key!);
   const silent = new Promise((resolve) => {
     subscribe(
