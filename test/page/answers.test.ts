@@ -413,7 +413,7 @@ describe('the live page', () => {
     });
 
     it('shows what processes that register lost in the last hour, before the page was opened, too', async () => {
-      const withLock = redisExpLock({ redis: client, prefix: 'loss:', register: true, lifetime: 300 });
+      const withLock = redisExpLock({ redis: client, prefix: 'loss:', register: true, lifetime: 1_500 });
       const kept = await withLock.promise('kept', { lifetime: 60_000 });
       const lost = await withLock.promise('taken', { autoExtend: true });
       await client.del('loss:taken');

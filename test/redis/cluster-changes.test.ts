@@ -58,7 +58,7 @@ describe('a cluster of six that changes under locks', () => {
         await move.keys(key); // its fence stays behind: what needs both is told TRYAGAIN
         expect(await from.command('EXISTS', key).catch((error) => error.message)).to.match(/^ASK /);
         expect(await lease.extend(40_000), 'by ASK').to.equal(true);
-        const refused = await rejectionOf(others.promise(key, { commandTimeout: 300 }));
+        const refused = await rejectionOf(others.promise(key, { commandTimeout: 1_000 }));
         expect(refused, 'neither free nor granted').to.be.instanceOf(redisExpLock.LockBackendError);
         expect(refused).to.include({ retryable: true });
         await move.keys(...companions(key));

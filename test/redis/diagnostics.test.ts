@@ -123,7 +123,7 @@ describe('diagnostics', () => {
 
     it('is silent about a release that was not answered', async () => {
       const heard = hear('release');
-      const lease = await withLock.promise(key, { commandTimeout: 100 });
+      const lease = await withLock.promise(key);
       proxy.rule({ match: isRelease }, dropReply());
       await rejectionOf(lease());
       expect(heard).to.deep.equal([]);
@@ -139,7 +139,7 @@ describe('diagnostics', () => {
       await deleted.extend();
       void deleted.signal;
       await deleted();
-      const expired = await withLock.promise(key, { lifetime: 300 });
+      const expired = await withLock.promise(key, { lifetime: 1_000 });
       await waitFor(() => expired.remaining() === 0);
       void expired.signal;
       await expired();
@@ -159,10 +159,10 @@ describe('diagnostics', () => {
 
     it('is silent about our own release', async () => {
       const heard = hear('lost');
-      const lease = await withLock.promise(key, { lifetime: 700, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
       void lease.signal;
       await lease();
-      await new Promise((resolve) => setTimeout(resolve, 900));
+      await new Promise((resolve) => setTimeout(resolve, 1_700));
       expect(heard).to.deep.equal([]);
     });
   });
@@ -171,7 +171,7 @@ describe('diagnostics', () => {
     it('warns of a renewal that failed, and is being tried again', async () => {
       const heard = hear('warning');
       proxy.rule({ match: isExtension, nth: 1 }, answer('-LOADING Redis is loading\r\n'));
-      const lease = await withLock.promise(key, { lifetime: 900, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       await waitFor(() => proxy.count(isExtension) >= 2);
       expect(heard).to.have.length(1);
       expect(heard[0]).to.include({ code: 'renewal-failed', key });
@@ -194,8 +194,8 @@ describe('diagnostics', () => {
       it(`H69: warns of a lock that was never released, with the place where it was acquired (${form})`, async () => {
         const heard = hear('warning');
         async function takeAndForget(): Promise<void> {
-          if (form === 'callback') withLock(key, { lifetime: 300 }, () => {});
-          else await withLock.promise(key, { lifetime: 300 });
+          if (form === 'callback') withLock(key, { lifetime: 1_000 }, () => {});
+          else await withLock.promise(key, { lifetime: 1_000 });
         }
         await takeAndForget();
         await waitFor(() => heard.length > 0, { what: 'the warning' });
@@ -226,12 +226,12 @@ describe('diagnostics', () => {
     proxy.rule({ match: isExtension, nth: 1 }, answer('-LOADING Redis is loading\r\n'));
     proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF no\r\n'));
     const tokens: string[] = [];
-    await withLock.run(key, { lifetime: 1500, owner: 'me' }, async (lease) => {
+    await withLock.run(key, { lifetime: 3_000, owner: 'me' }, async (lease) => {
       tokens.push(lease.token.slice('me_'.length));
       await waitFor(() => proxy.count(isExtension) >= 2);
     });
     await waitFor(async () => (await direct.exists(key)) === 0);
-    const lease = await withLock.promise(key, { lifetime: 300 });
+    const lease = await withLock.promise(key, { lifetime: 1_000 });
     tokens.push(lease.token);
     await waitFor(() => lease.remaining() === 0);
     await lease();
@@ -262,7 +262,7 @@ describe('diagnostics', () => {
       await lease();
       proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF no\r\n'));
       await withLock.run(key, () => 'its release fails');
-      const lost = await withLock.promise(key, { maxRetries: 100, lifetime: 300 });
+      const lost = await withLock.promise(key, { maxRetries: 100, lifetime: 1_000 });
       await waitFor(() => lost.remaining() === 0);
       await lost();
       for (const each of channels) expect(each.publish.callCount, each.name).to.equal(0);

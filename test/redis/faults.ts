@@ -102,8 +102,8 @@ export class Stage {
     return fence === null ? null : Number(fence);
   }
 
-  /** Waits until nobody holds the key: far less than any lifetime used here. */
-  async freed(key = this.key, timeoutMs = 5_000): Promise<void> {
+  /** Waits until nobody holds the key, for a third of `LONG_MS`: its end frees no key here. */
+  async freed(key = this.key, timeoutMs = 20_000): Promise<void> {
     await waitFor(async () => (await this.holder(key)) === null, { timeoutMs, what: `${key} to be free` });
   }
 

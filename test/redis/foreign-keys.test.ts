@@ -234,7 +234,7 @@ describe('foreign keys and operators', () => {
     });
 
     it('under `run`: the function’s signal says so at the next renewal', async () => {
-      const running = withLock.run(key, { lifetime: 600 }, async (lease) => {
+      const running = withLock.run(key, { lifetime: 2_000 }, async (lease) => {
         await server.command('DEL', key);
         await waitFor(() => lease.signal.aborted);
         return lease.signal.reason.reason;

@@ -24,7 +24,7 @@ interface Side {
 type Make = (how?: { readonly prefer?: 'reader'; readonly group?: string }) => Side;
 
 const long = 10_000;
-const short = 150;
+const short = 1_000;
 const end = () => sleep(short + 100);
 
 describe('readers and writers, by the Go original’s scripts and by ours', () => {

@@ -40,20 +40,20 @@ describe('an extension (H13)', () => {
 
   it('is not even sent once the validity has ended here, although the key lives on (H13)', async () => {
     const { server, proxy, key } = stage;
-    const lease = await redisExpLock({ redis: await stage.through(), lifetime: 100 }).promise(key);
-    await server.command('PEXPIRE', key, 5_000);
+    const lease = await redisExpLock({ redis: await stage.through(), lifetime: 1_000 }).promise(key);
+    await server.command('PEXPIRE', key, 30_000);
     await waitFor(() => lease.remaining() === 0);
     const asked = proxy.count('script');
     expect(await lease.extend(LONG_MS)).to.equal(false);
     expect(proxy.count('script')).to.equal(asked);
-    expect(await stage.leftMs()).to.be.within(1, 5_000);
+    expect(await stage.leftMs()).to.be.within(1, 30_000);
   });
 
   it('that Redis gets after the validity has ended is refused there, although the key lives on (H13)', async () => {
     const { server, proxy, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.through(), commandTimeout: 200 });
-    const lease = await withLock.promise(key, { lifetime: 400 });
-    await server.command('PEXPIRE', key, 5_000);
+    const withLock = redisExpLock({ redis: await stage.through(), commandTimeout: 1_000 });
+    const lease = await withLock.promise(key, { lifetime: 1_500 });
+    await server.command('PEXPIRE', key, 30_000);
     const held = holdRequest();
     proxy.rule({ match: isExtension, nth: 1 }, held);
     const extended = rejectionOf(lease.extend(LONG_MS));
@@ -64,7 +64,7 @@ describe('an extension (H13)', () => {
     const ran = proxy.seen({ match: isExtension });
     held.release();
     expect(String((await ran).reply)).to.match(/^\*2\r\n:-2\r\n/);
-    expect(await stage.leftMs()).to.be.within(1, 5_000);
+    expect(await stage.leftMs()).to.be.within(1, 30_000);
   });
 
   it('that Redis gets too late is refused there also when the grant took long to come (H13)', async () => {
@@ -89,11 +89,11 @@ describe('an extension (H13)', () => {
 
   it('by renewal, too late: the key does not live on for a holder that knows of its loss (H13)', async () => {
     const { server, proxy, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.through(), lifetime: 300, commandTimeout: 200 });
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: 1_500, commandTimeout: 1_000 });
     const held = holdRequest();
     proxy.rule({ match: isExtension, nth: 1 }, held);
     const lease = await withLock.promise(key, { autoExtend: true });
-    await server.command('PEXPIRE', key, 5_000);
+    await server.command('PEXPIRE', key, 30_000);
     expect((await lossOf(lease)).reason).to.be.oneOf(unreachable);
     await sleep(10);
     const recording = await recordCommands(server);
@@ -194,7 +194,7 @@ describe('the reply to a release is lost (H23)', () => {
 
   it('of run itself: the result, and no key stays (H23)', async () => {
     const { proxy, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout: 200 });
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout: 1_000 });
     proxy.rule({ match: isRelease, nth: 1 }, reset());
     expect(await withLock.run(key, () => 'done')).to.equal('done');
     await stage.freed();
@@ -213,7 +213,7 @@ describe('the reply to a release is lost (H23)', () => {
 
   it('of run itself, before Redis gets it: the result, and the key is free soon (H23)', async () => {
     const { proxy, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout: 200 });
+    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout: 1_000 });
     proxy.rule({ match: isRelease, nth: 1, times: 2 }, reset('before'));
     expect(await withLock.run(key, () => 'done')).to.equal('done');
     await stage.freed();
@@ -224,21 +224,21 @@ describe('the reply to a release is lost (H23)', () => {
 
 describe('an operator takes the key away from its holder (H60, H61)', () => {
   const stage = useStage();
-  const lifetime = 1_200; // a third of it until the next renewal; the rest is for a machine that is busy
+  const lifetime = 3_000; // a third of it until the next renewal; the rest is for a machine that is busy
 
   type Way = [name: string, reason: string, take: (key: string) => Promise<unknown>];
   const ways: Way[] = [
     ['FLUSHALL', 'missing', () => stage.server.command('FLUSHALL')],
     ['DEL', 'missing', (key) => stage.server.command('DEL', key)],
     ['RENAME', 'missing', (key) => stage.server.command('RENAME', key, `${key}-elsewhere`)],
-    ['a SET', 'taken', (key) => stage.server.command('SET', key, 'somebody else', 'PX', 1_000)],
+    ['a SET', 'taken', (key) => stage.server.command('SET', key, 'somebody else', 'PX', LONG_MS)],
     ['another type', 'taken', (key) => replaceByList(key)],
     [
       'DEL and the next caller',
       'taken',
       async (key) => {
         await stage.server.command('DEL', key);
-        await redisExpLock({ redis: await stage.direct(), lifetime: 1_000 }).promise(key);
+        await redisExpLock({ redis: await stage.direct(), lifetime: LONG_MS }).promise(key);
       },
     ],
   ];
@@ -246,7 +246,7 @@ describe('an operator takes the key away from its holder (H60, H61)', () => {
   async function replaceByList(key: string): Promise<void> {
     await stage.server.command('DEL', key);
     await stage.server.command('RPUSH', key, 'x');
-    await stage.server.command('PEXPIRE', key, 1_000);
+    await stage.server.command('PEXPIRE', key, LONG_MS);
   }
 
   for (const [name, reason, take] of ways) {

@@ -32,7 +32,7 @@ describe('loss', () => {
 
   describe('each reason has its cause', () => {
     it('expired: the lifetime is over, and nothing was to renew it', async () => {
-      const lease = await withLock.promise(key, { lifetime: 300 });
+      const lease = await withLock.promise(key, { lifetime: 1_000 });
       await waitFor(() => lease.remaining() === 0);
       expect((await lossOf(lease)).reason).to.equal('expired');
     });
@@ -53,7 +53,7 @@ describe('loss', () => {
     });
 
     it('unreachable: no renewal was answered in time', async () => {
-      const lease = await withLock.promise(key, { lifetime: 400, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
       const validUntilMs = performance.now() + lease.remaining();
       proxy.blackHole();
       const { reason } = await lossOf(lease);
@@ -62,8 +62,8 @@ describe('loss', () => {
     });
 
     it('stalled: this process did not run when it should have renewed', async () => {
-      const lease = await withLock.promise(key, { lifetime: 300, autoExtend: true });
-      blockFor(400);
+      const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true });
+      blockFor(1_100);
       expect((await lossOf(lease)).reason).to.equal('stalled');
     });
 
@@ -106,7 +106,7 @@ describe('loss', () => {
     });
 
     it('is one signal, which aborts once', async () => {
-      const lease = await withLock.promise(key, { lifetime: 300 });
+      const lease = await withLock.promise(key, { lifetime: 1_000 });
       const { signal } = lease;
       let aborts = 0;
       signal.addEventListener('abort', () => {
@@ -132,12 +132,12 @@ describe('loss', () => {
     });
 
     it('does not abort by our own release, nor afterwards', async () => {
-      const lease = await withLock.promise(key, { lifetime: 700 });
-      const other = await withLock.promise(`${key}:2`, { lifetime: 700, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_500 });
+      const other = await withLock.promise(`${key}:2`, { lifetime: 1_500, autoExtend: true });
       const { signal } = lease;
       await Promise.all([lease(), other()]);
       await direct.set(key, 'successor', { PX: 10_000 });
-      await sleep(850);
+      await sleep(1_650);
       expect([signal.aborted, lease.signal.aborted, other.signal.aborted]).to.deep.equal([false, false, false]);
       expect(await lease.extend()).to.equal(false);
       expect(signal.aborted).to.equal(false);
@@ -181,7 +181,7 @@ describe('loss', () => {
     });
 
     it('extend after the loss, and after the release, is false without a word to Redis', async () => {
-      const lost = await withLock.promise(key, { lifetime: 300 });
+      const lost = await withLock.promise(key, { lifetime: 1_000 });
       const given = await withLock.promise(`${key}:2`, { lifetime: 30_000 });
       await given();
       await waitFor(() => lost.remaining() === 0);
@@ -205,7 +205,7 @@ describe('loss', () => {
         await meanwhile();
         throw fnError;
       };
-      const options = { lifetime: 5_000, commandTimeout: 100 };
+      const options = { lifetime: 5_000, commandTimeout: 1_000 };
       expect(
         await rejectionOf(
           withLock.run(
@@ -227,8 +227,8 @@ describe('loss', () => {
       ).to.equal(fnError);
       const lost = withLock.run(
         key,
-        { ...options, autoExtend: false, lifetime: 300 },
-        failing(() => sleep(350)),
+        { ...options, autoExtend: false, lifetime: 1_000 },
+        failing(() => sleep(1_050)),
       );
       expect(await rejectionOf(lost)).to.equal(fnError);
       const throwing = withLock.run(key, options, () => {
@@ -252,7 +252,7 @@ describe('loss', () => {
 
     it('H24: the error of the function comes first although the lock was lost and the release fails', async () => {
       const error = await rejectionOf(
-        withLock.run(key, { lifetime: 400, commandTimeout: 100 }, async (lease) => {
+        withLock.run(key, { lifetime: 1_000, commandTimeout: 1_000 }, async (lease) => {
           proxy.blackHole();
           await lossOf(lease);
           throw fnError;
@@ -263,20 +263,20 @@ describe('loss', () => {
 
     it('H24: a release that fails does not replace the result, and goes on behind the back of the caller', async () => {
       proxy.rule({ match: isRelease, nth: 1 }, { request: (link) => link.reset() });
-      const result = await withLock.run(key, { lifetime: 60_000, commandTimeout: 200 }, () => 'result');
+      const result = await withLock.run(key, { lifetime: 60_000, commandTimeout: 1_000 }, () => 'result');
       expect(result).to.equal('result');
       const isFree = async (): Promise<boolean> => (await direct.exists(key)) === 0;
-      await waitFor(isFree, { timeoutMs: 5_000, what: 'the key to be released all the same' });
+      await waitFor(isFree, { what: 'the key to be released all the same' });
     });
 
     const causes: Record<string, { options?: redisExpLock.Options; lose: (lease: redisExpLock.Lease) => unknown }> = {
       missing: { lose: () => direct.del(key) },
-      taken: { lose: () => direct.set(key, 'stranger', { PX: 1_000 }) },
+      taken: { lose: () => direct.set(key, 'stranger', { PX: 30_000 }) },
       expired: {
-        options: { autoExtend: false, lifetime: 300 },
+        options: { autoExtend: false, lifetime: 1_000 },
         lose: (lease) => waitFor(() => lease.remaining() === 0),
       },
-      stalled: { options: { lifetime: 300 }, lose: () => blockFor(400) },
+      stalled: { options: { lifetime: 1_000 }, lose: () => blockFor(1_100) },
       closed: { lose: () => void withLock.close({ drain: false }) },
     };
     for (const [reason, { options, lose }] of Object.entries(causes)) {
@@ -296,7 +296,7 @@ describe('loss', () => {
 
     it('the loss is reported, with the result, also when the release fails', async () => {
       const error = await rejectionOf(
-        withLock.run(key, { lifetime: 400, commandTimeout: 100 }, async (lease) => {
+        withLock.run(key, { lifetime: 1_000, commandTimeout: 1_000 }, async (lease) => {
           proxy.blackHole();
           await lossOf(lease);
         }),
@@ -308,7 +308,7 @@ describe('loss', () => {
 
     it('a lock that was lost and found again by nobody is not released for a successor', async () => {
       await rejectionOf(
-        withLock.run(key, { lifetime: 300, autoExtend: false }, async () => {
+        withLock.run(key, { lifetime: 1_000, autoExtend: false }, async () => {
           await waitFor(async () => (await direct.exists(key)) === 0);
           await direct.set(key, 'successor', { PX: 30_000 });
         }),
@@ -417,7 +417,7 @@ describe('loss', () => {
   });
 
   it('two leases of one key, one after the other, do not speak for one another', async () => {
-    const stale = await withLock.promise(key, { lifetime: 300 });
+    const stale = await withLock.promise(key, { lifetime: 1_000 });
     await waitFor(async () => (await direct.exists(key)) === 0);
     const fresh = await withLock.promise(key, { lifetime: 30_000 });
     expect(await stale.extend(60_000)).to.equal(false);

@@ -88,7 +88,7 @@ describe('several holders on a quorum', function () {
     await waitFor(async () => (await queued()).every((count) => count > 0), { what: 'an entry at each node' });
     await writer.release();
     expect(await read).to.equal(true);
-    await waitFor(async () => (await queued()).every((count) => count === 0), { timeoutMs: 5000, what: 'no entry' });
+    await waitFor(async () => (await queued()).every((count) => count === 0), { what: 'no entry' });
   });
 
   it('an upgrade is made by a majority, where only a minority has other readers', async () => {

@@ -203,28 +203,28 @@ describe('renewal', () => {
   describe('which locks are renewed', () => {
     it('promise, tryLock and the callback form hold for the lifetime only, by default', async () => {
       const [first, second, third] = [uniqueKey(), uniqueKey(), uniqueKey()];
-      await withLock.promise(first, { lifetime: 300 });
-      await withLock.tryLock(second, { lifetime: 300 });
-      await new Promise((resolve) => withLock(third, { lifetime: 300 }, resolve));
+      await withLock.promise(first, { lifetime: 1_000 });
+      await withLock.tryLock(second, { lifetime: 1_000 });
+      await new Promise((resolve) => withLock(third, { lifetime: 1_000 }, resolve));
       await waitFor(async () => (await direct.exists([first, second, third])) === 0, { what: 'all to expire' });
       expect(renewals()).to.equal(0);
     });
 
     it('run renews while its function runs; promise, tryLock and the callback form when autoExtend says so', async () => {
-      const options = { lifetime: 1_000, autoExtend: true };
+      const options = { lifetime: 3_000, autoExtend: true };
       const leases = [
         await withLock.promise(uniqueKey(), options),
         (await withLock.tryLock(uniqueKey(), options))!,
         await new Promise<redisExpLock.Lease>((resolve) => withLock(uniqueKey(), options, (_, done) => resolve(done!))),
       ];
-      const keeping = withLock.run(key, { lifetime: 1_000 }, async (lease) => {
-        await sleep(1_300);
+      const keeping = withLock.run(key, { lifetime: 3_000 }, async (lease) => {
+        await sleep(3_300);
         expect(await direct.get(key)).to.equal(lease.token);
       });
       // A function that keeps nothing of its lease, while all that nobody keeps is collected.
-      const careless = withLock.run(`${key}:2`, { lifetime: 1_000 }, async () => {
-        for (let i = 0; i < 13; i += 1) {
-          await sleep(100);
+      const careless = withLock.run(`${key}:2`, { lifetime: 3_000 }, async () => {
+        for (let i = 0; i < 11; i += 1) {
+          await sleep(300);
           globalThis.gc!();
         }
         expect(await direct.exists(`${key}:2`)).to.equal(1);
@@ -250,14 +250,14 @@ describe('renewal', () => {
 
     it('H21: maxHold ends the renewal of a job that hangs: the lock is lost as expired, and free', async () => {
       const startedMs = performance.now();
-      const hung = withLock.run(key, { lifetime: 600, maxHold: 700 }, (lease) =>
-        waitFor(() => lease.signal.aborted, { timeoutMs: 5_000, what: 'the loss' }),
+      const hung = withLock.run(key, { lifetime: 2_000, maxHold: 2_500 }, (lease) =>
+        waitFor(() => lease.signal.aborted, { what: 'the loss' }),
       );
       const error = await rejectionOf(hung);
       const heldMs = performance.now() - startedMs;
       expect(error).to.include({ code: 'ERR_LOCK_LOST', result: true });
       expect(error.reason).to.be.oneOf(['expired', 'stalled']); // stalled: told too late, on a busy machine
-      expect(heldMs).to.be.at.least(700);
+      expect(heldMs).to.be.at.least(2_500);
       const asked = renewals();
       await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be free' });
       expect(renewals()).to.equal(asked);
@@ -266,8 +266,8 @@ describe('renewal', () => {
     it('renewing ends when the lease is collected, and the lifetime frees its key; a lease that is kept stays', async () => {
       const forgotten = uniqueKey('forgotten');
       const box: { lease?: redisExpLock.Lease | undefined } = {};
-      box.lease = await withLock.promise(forgotten, { lifetime: 900, autoExtend: true });
-      const kept = await withLock.promise(key, { lifetime: 900, autoExtend: true });
+      box.lease = await withLock.promise(forgotten, { lifetime: 3_000, autoExtend: true });
+      const kept = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       await waitFor(() => extendedKeys(proxy).filter((each) => each === forgotten).length >= 2);
       box.lease = undefined;
       await waitFor(
@@ -286,7 +286,7 @@ describe('renewal', () => {
 
     it('a signal that is kept alone still aborts, after the lease was collected', async () => {
       const box: { lease?: redisExpLock.Lease | undefined } = {};
-      box.lease = await withLock.promise(key, { lifetime: 450, autoExtend: true });
+      box.lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
       const { signal } = box.lease;
       box.lease = undefined;
       const collecting = setInterval(() => globalThis.gc!(), 100);
@@ -299,14 +299,14 @@ describe('renewal', () => {
     });
 
     it('leases held side by side share no token, no signal, no renewal and no end (compare H26, H44)', async () => {
-      const options = { lifetime: 1_000, autoExtend: true };
+      const options = { lifetime: 3_000, autoExtend: true };
       const [a, b, c] = await Promise.all(['a', 'b', 'c'].map((name) => withLock.promise(`${key}:${name}`, options)));
       expect(new Set([a!.token, b!.token, c!.token]).size).to.equal(3);
       expect(new Set([a!.signal, b!.signal, c!.signal]).size).to.equal(3);
       await a!.release();
       await direct.del(`${key}:b`);
       expect((await lossOf(b!)).reason).to.equal('missing');
-      await sleep(1_000);
+      await renewed(2);
       expect([a!.signal.aborted, b!.signal.aborted, c!.signal.aborted]).to.deep.equal([false, true, false]);
       expect([a!.remaining(), b!.remaining()]).to.deep.equal([0, 0]);
       expect(c!.remaining()).to.be.above(0);
@@ -342,7 +342,7 @@ describe('renewal', () => {
     }
 
     it('H13: an extension that Redis runs after the validity is over changes nothing', async () => {
-      const lease = await withLock.promise(key, { lifetime: 400, commandTimeout: 10_000 });
+      const lease = await withLock.promise(key, { lifetime: 1_500, commandTimeout: 10_000 });
       const held = holdRequest();
       proxy.rule({ match: isExtension }, held);
       const extended = lease.extend(600_000);
@@ -367,7 +367,7 @@ describe('renewal', () => {
     });
 
     it('H13: an extension whose answer comes after the loss is released: no key lives on for nobody', async () => {
-      const lease = await withLock.promise(key, { lifetime: 400, commandTimeout: 10_000 });
+      const lease = await withLock.promise(key, { lifetime: 1_500, commandTimeout: 10_000 });
       const held = holdReply();
       proxy.rule({ match: isExtension }, held);
       const extended = lease.extend(600_000);
@@ -377,7 +377,7 @@ describe('renewal', () => {
       held.release();
       expect(await extended).to.equal(false);
       const isFree = async (): Promise<boolean> => (await direct.exists(key)) === 0;
-      await waitFor(isFree, { timeoutMs: 5_000, what: 'the key to be released' });
+      await waitFor(isFree, { what: 'the key to be released' });
     });
   });
 
@@ -395,9 +395,9 @@ describe('renewal', () => {
         const proxied = await startProxy(port);
         proxied.rule({ match: isExtension, nth: 1 }, failure);
         const lock = redisExpLock({ redis: await connect(proxied.url) });
-        const lease = await lock.promise(`${key}:${what}`, { lifetime: 1_200, autoExtend: true });
+        const lease = await lock.promise(`${key}:${what}`, { lifetime: 4_000, autoExtend: true });
         const { signal } = lease;
-        await sleep(1_500);
+        await sleep(4_300);
         expect(signal.reason?.reason, what).to.equal(undefined);
         expect(lease.remaining(), what).to.be.above(0);
         expect(await direct.get(`${key}:${what}`), what).to.equal(lease.token);
@@ -409,13 +409,13 @@ describe('renewal', () => {
     });
 
     it('H14: an outage longer than the lifetime loses the lock at the deadline, as unreachable, and not before', async () => {
-      const lease = await withLock.promise(key, { lifetime: 900, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       const lost = lossOf(lease);
       await proxy.seen({ match: isExtension });
-      await waitFor(() => lease.remaining() > 750, { what: 'the renewal to be heard' });
+      await waitFor(() => lease.remaining() > 2_500, { what: 'the renewal to be heard' });
       const validUntilMs = performance.now() + lease.remaining();
       proxy.blackHole();
-      await waitFor(() => lease.signal.aborted, { timeoutMs: 5_000, what: 'the loss to be noticed' });
+      await waitFor(() => lease.signal.aborted, { what: 'the loss to be noticed' });
       const loss = await lost;
       const lateMs = performance.now() - validUntilMs;
       expect(lateMs).to.be.within(-1, 5_000);
@@ -426,28 +426,28 @@ describe('renewal', () => {
 
     it('H17: a renewal that is never answered does not block the next one, whatever commandTimeout says', async () => {
       const startedMs = performance.now(); // its validity counts from before the request, however long the answer takes
-      const lease = await withLock.promise(key, { lifetime: 1_200, autoExtend: true, commandTimeout: 60_000 });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true, commandTimeout: 60_000 });
       const lost = lossOf(lease);
       proxy.blackHole();
-      await waitFor(() => renewals() >= 2, { timeoutMs: 5_000, what: 'a second renewal' });
+      await waitFor(() => renewals() >= 2, { what: 'a second renewal' });
       expect(lease.remaining(), 'tried again within the lifetime').to.be.above(0);
       await lost;
-      expect(performance.now() - startedMs).to.be.within(1_150, 6_000);
+      expect(performance.now() - startedMs).to.be.within(2_900, 20_000);
     });
 
     it('H17: when the connection comes back within the lifetime, the lock was never lost', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_200, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       const { signal } = lease;
       proxy.blackHole();
       await renewed(1);
       proxy.heal();
-      await sleep(1_000);
+      await sleep(2_500); // past the end that it had
       expect(signal.aborted).to.equal(false);
       expect(await direct.get(key)).to.equal(lease.token);
     });
 
     it('H17: an extension that is never answered ends by itself, and the validity stays what it was', async () => {
-      const lease = await withLock.promise(key, { lifetime: 30_000, commandTimeout: 200 });
+      const lease = await withLock.promise(key, { lifetime: 30_000, commandTimeout: 1_000 });
       proxy.rule({ match: isExtension }, dropReply());
       const before = lease.remaining();
       expect(await rejectionOf(lease.extend(60_000))).to.include({ code: 'ERR_LOCK_BACKEND', retryable: true });
@@ -456,12 +456,12 @@ describe('renewal', () => {
   });
 
   describe('no more traffic than needed', () => {
-    it('H15: a lifetime of 200 ms costs three renewals per lifetime', async () => {
+    it('H15: a lifetime of a second costs three renewals per lifetime', async () => {
       const recording = await recordCommands({ port });
-      const lease = await withLock.promise(key, { lifetime: 200, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true });
       const startedMs = performance.now();
-      while (lease.remaining() > 0 && performance.now() - startedMs < 2_000) await sleep(5);
-      const lifetimes = (performance.now() - startedMs) / 200;
+      while (lease.remaining() > 0 && performance.now() - startedMs < 5_000) await sleep(5);
+      const lifetimes = (performance.now() - startedMs) / 1_000;
       await lease.release();
       const commands = (await recording.stop()).filter(({ args, lua }) => !lua && args.includes(key));
       const extensions = commands.filter(({ args }) => isExtension(args)).length;
@@ -489,18 +489,18 @@ describe('renewal', () => {
     }
 
     it('H15: after a stall one renewal goes out, not one for each that was missed', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_200, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       await proxy.seen({ match: isExtension });
-      await waitFor(() => lease.remaining() > 1_000, { what: 'the renewal to be heard' });
+      await waitFor(() => lease.remaining() > 2_600, { what: 'the renewal to be heard' });
       const before = renewals();
-      blockFor(850); // two renewals long
+      blockFor(2_050); // two renewals long
       await sleep(150);
       expect(renewals() - before).to.be.at.most(2);
       expect(lease.remaining()).to.be.above(0);
     });
 
     it('one extension of a lease is in flight at a time, whatever asks for it', async () => {
-      const lease = await withLock.promise(key, { lifetime: 1_000, autoExtend: true, commandTimeout: 5_000 });
+      const lease = await withLock.promise(key, { lifetime: 4_000, autoExtend: true, commandTimeout: 5_000 });
       let inFlight = 0;
       let most = 0;
       proxy.onCommand(({ args }) => {
@@ -516,7 +516,7 @@ describe('renewal', () => {
           },
         };
       });
-      const extended = await Promise.all(Array.from({ length: 8 }, () => lease.extend(600)));
+      const extended = await Promise.all(Array.from({ length: 8 }, () => lease.extend(3_000)));
       expect(extended).to.deep.equal(Array(8).fill(true));
       await renewed(2);
       expect(most).to.equal(1);
@@ -526,22 +526,22 @@ describe('renewal', () => {
 
   describe('what an extension sets', () => {
     it('renewals with a short lifetime do not undo an extension', async () => {
-      const lease = await withLock.promise(key, { lifetime: 600, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       await renewed(1);
-      expect(await lease.extend(20_000)).to.equal(true);
-      await sleep(900);
-      expect(lease.remaining()).to.be.within(15_000, 20_000);
-      expect(await direct.pTTL(key)).to.be.within(15_000, 20_000);
+      expect(await lease.extend(60_000)).to.equal(true);
+      await sleep(2_500);
+      expect(lease.remaining()).to.be.within(40_000, 60_000);
+      expect(await direct.pTTL(key)).to.be.within(40_000, 60_000);
       expect(renewals()).to.be.at.most(5);
     });
 
     it('a renewal does not undo in Redis what an extension set whose reply was lost', async () => {
-      const lease = await withLock.promise(key, { lifetime: 900, autoExtend: true });
+      const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true });
       proxy.rule({ match: isExtension, nth: 1 }, reset());
-      expect(await rejectionOf(lease.extend(20_000))).to.include({ code: 'ERR_LOCK_BACKEND' });
+      expect(await rejectionOf(lease.extend(60_000))).to.include({ code: 'ERR_LOCK_BACKEND' });
       await proxy.seen({ match: isExtension });
-      expect(await direct.pTTL(key)).to.be.within(15_000, 20_000);
-      expect(lease.remaining()).to.be.at.most(20_000);
+      expect(await direct.pTTL(key)).to.be.within(40_000, 60_000);
+      expect(lease.remaining()).to.be.at.most(60_000);
     });
 
     it('an extension moves the end from now, and never beyond what Redis keeps', async () => {
@@ -552,15 +552,15 @@ describe('renewal', () => {
         [undefined, 1, 5_000],
       ] as const) {
         expect(await lease.extend(lifetime)).to.equal(true);
-        const remaining = lease.remaining();
-        expect(remaining).to.be.within(least, most);
-        expect(await direct.pTTL(key)).to.be.within(least, most);
-        expect(remaining).to.be.at.most((await direct.pTTL(key)) + 50);
+        expect(lease.remaining()).to.be.within(least, most);
+        const inRedisMs = await direct.pTTL(key);
+        expect(inRedisMs).to.be.within(least, most);
+        expect(lease.remaining()).to.be.at.most(inRedisMs);
       }
     });
 
     it('shortening lowers remaining() at once, also when its reply is lost', async () => {
-      const lease = await withLock.promise(key, { lifetime: 60_000, commandTimeout: 200 });
+      const lease = await withLock.promise(key, { lifetime: 60_000, commandTimeout: 1_000 });
       proxy.rule({ match: isExtension }, dropReply());
       const shortened = lease.extend(1_000);
       expect(lease.remaining()).to.be.at.most(1_000);
@@ -571,19 +571,19 @@ describe('renewal', () => {
 
     it('a lease that is renewed goes on being renewed after it was shortened', async () => {
       const lease = await withLock.promise(key, { lifetime: 6_000, autoExtend: true });
-      expect(await lease.extend(700)).to.equal(true);
-      await sleep(1_200);
+      expect(await lease.extend(3_000)).to.equal(true);
+      await sleep(3_500);
       expect(lease.signal.reason?.reason).to.equal(undefined);
       expect(lease.remaining()).to.be.above(0);
       expect(await direct.get(key)).to.equal(lease.token);
     });
 
     for (const [what, commandTimeout, next] of [
-      ['a renewal', 300, () => proxy.seen({ match: isExtension })],
+      ['a renewal', 1_000, () => proxy.seen({ match: isExtension })],
       ['another extension', 5_000, (lease: redisExpLock.Lease) => lease.extend(30_000)],
     ] as const) {
       it(`an extension of unknown outcome that runs after ${what} leaves no holder a validity longer than Redis keeps`, async () => {
-        const lease = await withLock.promise(key, { lifetime: 3_000, autoExtend: true, commandTimeout });
+        const lease = await withLock.promise(key, { lifetime: 6_000, autoExtend: true, commandTimeout });
         let late: readonly string[] = [];
         // It is in a buffer of the connection that is given up.
         const swallow: Action = {
@@ -593,12 +593,12 @@ describe('renewal', () => {
           },
         };
         proxy.rule({ match: isExtension, nth: 1 }, swallow);
-        expect(await rejectionOf(lease.extend(2_000))).to.include({ code: 'ERR_LOCK_BACKEND' });
+        expect(await rejectionOf(lease.extend(4_000))).to.include({ code: 'ERR_LOCK_BACKEND' });
         await next(lease);
         await sleep(20);
         await direct.sendCommand([...late]).catch(() => {}); // now it runs
-        const remainingMs = lease.remaining();
-        expect(remainingMs).to.be.at.most((await direct.pTTL(key)) + 50);
+        const inRedisMs = await direct.pTTL(key);
+        expect(lease.remaining()).to.be.at.most(inRedisMs);
       });
     }
   });
@@ -608,12 +608,12 @@ describe('renewal', () => {
       const held = holdReply();
       proxy.rule({ match: isExtension, nth: 1 }, held);
       const released = proxy.seen({ match: isRelease });
-      const running = withLock.run(key, { lifetime: 900 }, () => held.arrived.then(() => 'result'));
+      const running = withLock.run(key, { lifetime: 3_000 }, () => held.arrived.then(() => 'result'));
       await released;
       const recording = await recordCommands({ port });
       held.release();
       expect(await running).to.equal('result');
-      await sleep(1_200);
+      await sleep(1_500); // past a renewal
       const later = (await recording.stop()).filter(({ args }) => args.includes(key));
       expect(later).to.deep.equal([]);
       expect(await direct.exists(key)).to.equal(0);
@@ -623,19 +623,19 @@ describe('renewal', () => {
       for (let wave = 0; wave < 10; wave += 1) {
         await Promise.all(
           Array.from({ length: 100 }, (_, i) =>
-            withLock.run(`${key}:${wave}:${i}`, { lifetime: 1_500, commandTimeout: 10_000 }, (lease) => {
+            withLock.run(`${key}:${wave}:${i}`, { lifetime: 3_000, commandTimeout: 10_000 }, (lease) => {
               void lease.extend().catch(() => {});
             }),
           ),
         );
       }
-      await nothingFollows(600);
+      await nothingFollows(1_200);
     });
 
     it('H16: 10,000 rounds of acquire, release and abort leave no key and no traffic', async function () {
       this.timeout(60_000);
       // A lifetime that the test does not outlive: what is left behind would be seen.
-      const options = { lifetime: 60_000, commandTimeout: 1_500, timeout: 20_000, autoExtend: true };
+      const options = { lifetime: 60_000, commandTimeout: 5_000, timeout: 20_000, autoExtend: true };
       let taken = 0;
       const round = async (lane: number, i: number): Promise<void> => {
         const abort = new AbortController();
@@ -674,7 +674,7 @@ describe('renewal', () => {
 
   describe('many leases at once', () => {
     it('500 leases of one process are renewed by one command per turn, not one each', async () => {
-      const options = { lifetime: 2_400, autoExtend: true };
+      const options = { lifetime: 4_000, autoExtend: true };
       const leases = await Promise.all(Array.from({ length: 500 }, (_, i) => withLock.promise(`${key}:${i}`, options)));
       await waitFor(() => extendedKeys(proxy).length >= 500 * 2);
       const extensions = proxy.commands.filter(({ args }) => isExtension(args));
@@ -686,14 +686,15 @@ describe('renewal', () => {
     });
 
     it('a lease whose key was deleted, taken or spoilt loses itself, and none of those renewed with it', async () => {
-      const options = { lifetime: 900, autoExtend: true };
+      const options = { lifetime: 3_000, autoExtend: true };
       const leases = await Promise.all(Array.from({ length: 20 }, (_, i) => withLock.promise(`${key}:${i}`, options)));
       const signals = leases.map((lease) => lease.signal);
       await direct.del(`${key}:3`);
       await direct.set(`${key}:7`, 'stranger', { PX: 60_000 });
       await direct.del(`${key}:11`);
       await direct.rPush(`${key}:11`, 'not a lock');
-      await sleep(1_300);
+      await waitFor(() => [3, 7, 11].every((i) => signals[i]!.aborted), { what: 'their losses' });
+      await renewed(1);
       const reasons = signals.map((signal) => signal.reason?.reason);
       expect(reasons).to.deep.equal(
         leases.map((_, i) => ({ 3: 'missing', 7: 'taken', 11: 'taken' })[i] as string | undefined),
@@ -713,7 +714,7 @@ describe('renewal', () => {
       const server = await startRedis();
       await server.command('ACL', 'SETUSER', 'limited', 'on', '>pw', '~*', '&*', '+@all');
       const limited = await server.connect({ username: 'limited', password: 'pw' });
-      const lock = redisExpLock({ redis: limited, lifetime: 900, autoExtend: true });
+      const lock = redisExpLock({ redis: limited, lifetime: 3_000, autoExtend: true });
       // In one tick, so that they are renewed in one.
       const names = [...Array.from({ length: 9 }, (_, i) => `ok:${i}`), 'no:1'];
       const mine = await Promise.all(names.map((name) => lock.promise(name)));
@@ -721,7 +722,6 @@ describe('renewal', () => {
       const signals = mine.map((lease) => lease.signal);
       await server.command('ACL', 'SETUSER', 'limited', 'resetkeys', '~ok:*', '~redis-exp-lock:fence*');
       const lost = lossOf(forbidden);
-      await sleep(1_300);
       expect((await lost).reason).to.be.oneOf(['unreachable', 'stalled']);
       expect(signals.filter((signal) => signal.aborted)).to.have.length(0);
       for (const [i, lease] of mine.entries()) {
@@ -732,10 +732,10 @@ describe('renewal', () => {
     });
 
     it('a batch whose connection broke is not sent again one by one', async () => {
-      const options = { lifetime: 1_800, autoExtend: true };
+      const options = { lifetime: 3_600, autoExtend: true };
       const leases = await Promise.all(Array.from({ length: 200 }, (_, i) => withLock.promise(`${key}:${i}`, options)));
       proxy.rule({ match: (args) => extensionsIn(args).length > 20, nth: 1 }, reset());
-      await sleep(1_150);
+      await sleep(2_300);
       const rows = extendedKeys(proxy).length;
       expect(rows).to.be.at.least(200);
       expect(renewals(), `${rows} renewals`).to.be.at.most(60);

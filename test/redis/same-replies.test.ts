@@ -91,7 +91,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
         await client.publish(places[atRedis]!.channel, end);
         await waitFor(() => places[atRedis]!.heard.includes(end), { what: 'the last message' });
         const areTheSame = () => embedded.every((at) => JSON.stringify(heard(at)) === JSON.stringify(heard(atRedis)));
-        await waitFor(areTheSame, { timeoutMs: 2000 }).catch(() => {
+        await waitFor(areTheSame).catch(() => {
           for (const at of embedded) expect(heard(at), places[at]!.name).to.deep.equal(heard(atRedis));
         });
       }),

@@ -118,7 +118,7 @@ for (const place of redisPlaces) {
         let withLock: redisExpLock.WithLock;
         for (const [n, [match, work]] of asked.entries()) {
           const { redis, proxy } = await connected();
-          withLock = redisExpLock({ redis, lifetime: 20_000, commandTimeout: 500, owner: 'me' });
+          withLock = redisExpLock({ redis, lifetime: 20_000, owner: 'me' });
           const held = await withLock.promise(key + n);
           proxy.rule({ match }, action());
           const error = await rejectionOf(work(held, `another${key}${n}`));
@@ -131,8 +131,8 @@ for (const place of redisPlaces) {
 
     it('busy, a wait that ends, a renewal and a release behind a result that fail', async () => {
       const { redis, proxy } = await connected();
-      const withLock = redisExpLock({ redis, lifetime: 900, commandTimeout: 1_000 });
-      const held = await withLock.promise(`held${key}`, { lifetime: 10_000 });
+      const withLock = redisExpLock({ redis, lifetime: 3_000, commandTimeout: 1_000 });
+      const held = await withLock.promise(`held${key}`, { lifetime: 60_000 });
       const errors = [
         await rejectionOf(withLock.promise(`held${key}`)),
         await rejectionOf(withLock.promise(`held${key}`, { timeout: 60 })),

@@ -9,6 +9,7 @@ import { expect } from 'chai';
 import { createClient } from 'redis';
 import redisExpLock from '../../src/index';
 import { answer, replaceReply, startProxy } from '../support/fault-proxy';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { type Client, connect, type RedisServer, startRedis, startReplica, uniqueKey } from '../support/redis';
 import { backendError, LONG_MS, REDIAL, unreachable, useStage } from './faults';
@@ -31,7 +32,7 @@ describe('a state of the server that passes (H54)', () => {
     }
 
     const acquired = withLock.promise(key, waitOptions);
-    await sleep(100);
+    await sleep(500);
     await pass();
     const lease = await acquired;
     expect(lease.retries).to.be.greaterThan(0);
@@ -146,8 +147,8 @@ describe('a state of the server that passes (H54)', () => {
     const redis = stage.owns(createClient({ ...REDIAL, url: server.url }) as unknown as Client);
     redis.on('error', () => {});
     const connected = redis.connect();
-    const withLock = redisExpLock({ redis, commandTimeout: 100 });
-    const error = await backendError(withLock.promise(key, { maxRetries: 2 }));
+    const withLock = redisExpLock({ redis });
+    const error = await backendError(withLock.promise(key, { maxRetries: 2, commandTimeout: unansweredMs }));
     expect(error.retryable).to.equal(true);
     const acquired = withLock.promise(key, waitOptions);
     await sleep(300);
@@ -159,13 +160,13 @@ describe('a state of the server that passes (H54)', () => {
 
   it('a lock held before is kept through such a state, and renewed when it has passed (H14, H54)', async () => {
     const { server, key } = stage;
-    const lease = await redisExpLock({ redis: await stage.direct(), lifetime: 1_200 }).promise(key, {
+    const lease = await redisExpLock({ redis: await stage.direct(), lifetime: 4_000 }).promise(key, {
       autoExtend: true,
     });
     await server.command('CONFIG', 'SET', 'min-replicas-to-write', 1);
-    await sleep(600);
+    await sleep(2_000);
     await server.command('CONFIG', 'SET', 'min-replicas-to-write', 0);
-    await sleep(800);
+    await sleep(2_800);
     expect(lease.signal.aborted).to.equal(false);
     expect(await stage.holder()).to.equal(lease.token);
     expect(await lease.release()).to.equal(true);
@@ -336,12 +337,12 @@ describe('a state of the server that somebody has to change (H54)', () => {
       const withLock = redisExpLock({ redis, lifetime: null });
       const error = await backendError(withLock.promise(stage.key, waitOptions));
       expect([error.redisCode, error.retryable]).to.deep.equal(['NOPERM', false]);
-      await stage.freed(stage.key, 3_000); // the 10 s it starts with would free it later
+      await stage.freed(stage.key, 8_000); // the 10 s it starts with would free it later
     });
 
     it('rights taken away from a holder: lost when its validity ends, not before (H54)', async () => {
       const redis = await userWith(commands);
-      const lease = await redisExpLock({ redis, lifetime: 900 }).promise(stage.key, { autoExtend: true });
+      const lease = await redisExpLock({ redis, lifetime: 2_000 }).promise(stage.key, { autoExtend: true });
       await stage.server.command('ACL', 'SETUSER', `user-${stage.key}`, '-pexpire');
       const error = await lossOf(lease);
       expect(error.reason).to.be.oneOf(unreachable);
@@ -465,7 +466,7 @@ describe('a server that may not write (H55)', () => {
     const { key } = stage;
     const server = await startRedis({ args: ['--save', '3600 1'] });
     const redis = stage.owns(await server.connect(REDIAL));
-    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 200 });
+    const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: 1_000 });
     const result = await withLock.run(key, async () => {
       await failSnapshot(server);
       return 'done';
@@ -473,7 +474,7 @@ describe('a server that may not write (H55)', () => {
     expect(result).to.equal('done');
     expect(await server.command('EXISTS', key)).to.equal(1);
     await server.command('CONFIG', 'SET', 'stop-writes-on-bgsave-error', 'no');
-    await waitFor(async () => (await server.command('EXISTS', key)) === 0, { timeoutMs: 5_000 });
+    await waitFor(async () => (await server.command('EXISTS', key)) === 0);
     await server.discard();
   });
 

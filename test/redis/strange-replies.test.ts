@@ -115,7 +115,7 @@ describe('strange and late replies', () => {
 
     it('H11: no token in the error of a failed acquire', async () => {
       const { proxy, through } = await proxied();
-      const lock = redisExpLock({ redis: through, owner: 'billing', commandTimeout: 400 });
+      const lock = redisExpLock({ redis: through, owner: 'billing' });
       const tokens = (): string[] =>
         proxy.commands.flatMap(({ args }) => args.filter((arg) => arg.startsWith('billing_')));
       const rule = proxy.rule({ match: acquires }, replaceReply('+QUEUED\r\n'));
@@ -159,7 +159,7 @@ describe('strange and late replies', () => {
       // A client whose reply is followed, in the same turn, by something that takes longer than the lifetime.
       const stalling = (work: Promise<unknown>): Promise<unknown> =>
         work.then((reply) => {
-          if (stalls) process.nextTick(() => blockFor(600));
+          if (stalls) process.nextTick(() => blockFor(1_100));
           stalls = false;
           return reply;
         });
@@ -169,7 +169,7 @@ describe('strange and late replies', () => {
         evalSha: (...args: Parameters<Client['evalSha']>) => stalling(client.evalSha(...args)),
         eval: (...args: Parameters<Client['eval']>) => stalling(client.eval(...args)),
       };
-      const lock = redisExpLock({ redis: slow, lifetime: 500 });
+      const lock = redisExpLock({ redis: slow, lifetime: 1_000 });
       const { called } = await recorded(async () => {
         const results = await new Promise<unknown[]>((resolve) => lock(key, (...args: unknown[]) => resolve(args)));
         expect(results).to.have.length(1);

@@ -87,7 +87,7 @@ describe('Upstash', () => {
     const password = 'the-password-of-the-address';
 
     async function expectRefusal(redis: Redis, of: object = {}): Promise<redisExpLock.LockBackendError> {
-      const error = await backendError(redisExpLock({ redis, commandTimeout: 300 }).promise(key));
+      const error = await backendError(redisExpLock({ redis }).promise(key));
       expect(error).to.include(of);
       const said = textsIn(error).join('\n');
       for (const secret of [bridge.token, password, Buffer.from(bridge.token).toString('base64'), 'command was'])
@@ -143,7 +143,7 @@ describe('Upstash', () => {
           return server.command(...(JSON.parse(body) as [string, ...string[]]));
         })();
       };
-      const withLock = redisExpLock({ redis: dial(), commandTimeout: 300, lifetime: LONG_MS });
+      const withLock = redisExpLock({ redis: dial(), lifetime: LONG_MS });
       await backendError(withLock.promise(key));
       await late;
       await withLock.close();

@@ -179,7 +179,7 @@ describe('wire format', () => {
 
     it('each waits for the other’s expiry', async () => {
       await oldAcquire('theirs', 400);
-      const lease = await withLock.promise(key, { timeout: 10_000, lifetime: 500 });
+      const lease = await withLock.promise(key, { timeout: 20_000, lifetime: 1_000 });
       expect(lease.fence).to.be.greaterThan(0);
       await waitFor(async () => (await oldAcquire('theirs')) === 1);
       expect(await lease()).to.equal(false);

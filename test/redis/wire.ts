@@ -68,7 +68,6 @@ export function useWire(): Wire {
     ttl: (name = wire.key) => wire.server.command('PTTL', name),
     freed: (name = wire.key) =>
       waitFor(async () => (await wire.server.command('EXISTS', name)) === 0, {
-        timeoutMs: 5_000,
         what: `${name} to be free`,
       }),
     async serverMicros() {
