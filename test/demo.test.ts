@@ -3,7 +3,7 @@
  * kernel tells whether anything of it is left. Nothing here asserts how long or how fast something was.
  */
 
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { connect as dial } from 'node:net';
@@ -11,6 +11,9 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect } from 'chai';
+import { nodeWithSqlite } from '../scripts/runtimes.cjs';
+import { buildMs, built } from './support/built';
+import { needed, noSqlite } from './support/missing';
 import { exited, track, waitFor } from './support/processes';
 import { connect, sharedRedis, uniqueKey } from './support/redis';
 
@@ -21,8 +24,9 @@ describe('the demo', function () {
 
   let folder: string;
 
-  before('is built', () => {
-    execFileSync(process.execPath, [join(ROOT, 'scripts/prepare-demo.cjs')], { stdio: 'pipe' });
+  before('is built', function () {
+    this.timeout(buildMs);
+    return built();
   });
 
   beforeEach(() => {
@@ -119,6 +123,7 @@ describe('the demo', function () {
   const noRedis = () => ({ cwd: folder, env: { PATH: folder, REDISMS_SYSTEM_BINARY: undefined, TMPDIR: folder } });
 
   it('uses shared memory where there is no Redis, says so, and leaves nothing behind', async () => {
+    needed(nodeWithSqlite(), noSqlite);
     copyDemo(folder);
     const links = ['node_modules/redis', 'test/runtimes', 'lib'];
     mkdirSync(join(folder, 'test'));

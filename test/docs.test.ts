@@ -1,16 +1,17 @@
 // README.md and docs/: every code block is run as printed. Programs run against a real Redis, shell commands are known or are
 // sent to it, SQL runs in SQLite, diagrams are read line by line. A block in a language that nobody runs here fails the test.
 // Rights (plain blocks) are in test/redis/rights.test.ts.
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import redisExpLock from '../src/index';
 import { commands as tools } from '../src/tools/cli/commands';
+import { buildMs, built } from './support/built';
+import { needed, noSqlite } from './support/missing';
 import { exited, track, waitFor } from './support/processes';
 import { type Client, connect, sharedRedis, startRedis } from './support/redis';
 
@@ -63,10 +64,10 @@ let runtime: string;
 
 describe('docs', () => {
   before(async function () {
-    this.timeout(60_000);
-    await promisify(execFile)(process.execPath, [join(root, 'scripts/prepare-demo.cjs')]); // builds where a source is newer
+    this.timeout(buildMs);
     mkdirSync(scratch, { recursive: true });
     runtime = mkdtempSync(join(tmpdir(), 'redis-exp-lock-'));
+    await built();
   });
 
   after(() => {
@@ -210,7 +211,7 @@ async function runPrograms(page: Page, blocks: readonly Block[]): Promise<Readon
   const steps = files.map(([index, file]) => `await run(${index}, ${JSON.stringify(file)});`);
   const name = `${page.file.replace(/\W/g, '-')}.mjs`;
   const needsSqlite = blocks.some(({ text }) => /sharedMemoryStore\(|HostLock\(/.test(text));
-  const node = needsSqlite ? nodeWithSqlite() : process.execPath;
+  const node = needsSqlite ? needed(nodeWithSqlite(), noSqlite) : process.execPath;
   const child = start([stepByStep, ...steps, leave].join('\n'), name, { ...servers, REDIS_URL: url }, node);
   const { code } = await exited(child.process);
   const output = child.output();
@@ -274,7 +275,7 @@ function start(text: string, name: string, env: Record<string, string>, node = p
     cwd: root,
     env: { ...process.env, ...env, NODE_ENV: '', XDG_RUNTIME_DIR: runtime },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 15_000,
+    timeout: 50_000, // one that does not end; a page takes ten seconds on a busy machine
   });
   track(child);
   let output = '';

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect } from 'chai';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
+import { needed, noSqlite } from './support/missing';
 
 const root = join(__dirname, '..');
 const src = join(root, 'src');
@@ -194,7 +195,11 @@ describe('structure', () => {
       const loaded = () => process.moduleLoadList.some((each) => /sqlite/i.test(each)) || Object.keys(require.cache).some((each) => each.includes('better-sqlite3'));
       const before = loaded(); try { sharedMemoryStore('structure').close(); } catch {} console.log(before, loaded());`;
     const env = { ...process.env, XDG_RUNTIME_DIR: mkdtempSync(join(tmpdir(), 'redis-exp-lock-')) };
-    const said = execFileSync(nodeWithSqlite()!, ['--eval', program], { cwd: root, env, encoding: 'utf8' });
+    const said = execFileSync(needed(nodeWithSqlite(), noSqlite), ['--eval', program], {
+      cwd: root,
+      env,
+      encoding: 'utf8',
+    });
     rmSync(env.XDG_RUNTIME_DIR, { recursive: true });
     expect(said).to.equal('false true\n');
   });

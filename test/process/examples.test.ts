@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { nodeWithSqlite } from '../../scripts/runtimes.cjs';
+import { needed, noSqlite } from '../support/missing';
 import { exited, startChild, waitFor } from '../support/processes';
 import { sharedRedis } from '../support/redis';
 
@@ -29,7 +30,7 @@ describe('examples', function () {
 
   async function runs(name: string, url: string, expected: RegExp): Promise<string> {
     const env = { REDIS_URL: url, XDG_RUNTIME_DIR: folder };
-    const execPath = url === '' ? nodeWithSqlite()! : process.execPath;
+    const execPath = url === '' ? needed(nodeWithSqlite(), noSqlite) : process.execPath;
     const example = startChild(resolve(__dirname, `../../examples/${name}.ts`), [], { env, execPath });
     expect((await exited(example)).code).to.equal(0, example.output());
     await waitFor(() => expected.test(example.output()), { what: example.output() });

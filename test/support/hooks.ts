@@ -5,9 +5,10 @@
  * Invariant: clients and proxies go before the servers they talk to, so that nothing redials a port that others may take.
  */
 
-import type { RootHookObject } from 'mocha';
+import { Hook, type RootHookObject, Runnable, type Suite } from 'mocha';
 import { stopCountingTimers } from '../contract/outcomes';
 import { stopProxies } from './fault-proxy';
+import { Missing } from './missing';
 import { killChildren } from './processes';
 import { closeAll, stopServers } from './redis';
 
@@ -15,6 +16,24 @@ import { closeAll, stopServers } from './redis';
 function failUnhandled(reason: unknown): never {
   throw reason;
 }
+
+const { run } = Runnable.prototype;
+const lacking = new WeakSet<Suite>();
+
+/** As `this.skip()` does: the test, or those behind the hook, are pending. */
+Runnable.prototype.run = function (done) {
+  const suite = this.parent!;
+  run.call(this, (error) => {
+    if (error instanceof Missing) {
+      console.log(`pending: ${error.message}`);
+      lacking.add(suite);
+      this.pending = true;
+      return done();
+    }
+    // What was not made cannot be undone.
+    done(lacking.has(suite) && this instanceof Hook ? undefined : error);
+  });
+};
 
 export const mochaHooks: RootHookObject = {
   beforeAll() {

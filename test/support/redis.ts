@@ -16,6 +16,7 @@ import { join } from 'node:path';
 import * as redis from 'redis';
 import { type createClient, ErrorReply, type RedisClientOptions } from 'redis';
 import type { RedisMemoryServer } from 'redis-memory-server';
+import { Missing } from './missing';
 import { cont, exited, freePort, kill9, stop, track, waitFor } from './processes';
 
 export type Client = ReturnType<typeof createClient>;
@@ -48,6 +49,7 @@ export function uniqueKey(title = 'key'): string {
 let shared: Promise<{ port: number; memoryServer: RedisMemoryServer }> | undefined;
 
 async function startShared() {
+  await serverBinary();
   const memoryServer = new (redisMemoryServer().RedisMemoryServer)();
   const { port, childProcess } = await memoryServer.ensureInstance();
   if (childProcess) track(childProcess); // its own killer process polls; ours leaves no gap
@@ -378,7 +380,10 @@ function urlOf(port: number): string {
 }
 
 /** The binary that the shared server runs on too: package.json's `redisMemoryServer`, or REDISMS_SYSTEM_BINARY. */
-export function serverBinary(): Promise<string> {
+export async function serverBinary(): Promise<string> {
+  // By scripts/redis-binary.cjs; where it found none, one would be compiled now.
+  const { default: configOf } = require('redis-memory-server/lib/util/resolve-config');
+  if (configOf('SYSTEM_BINARY') === undefined) throw new Missing('no redis-server: node scripts/redis-binary.cjs');
   binary ??= redisMemoryServer().RedisBinary.getPath();
   return binary;
 }
