@@ -11,17 +11,21 @@ const runtimes = require('./runtimes.cjs');
 const ROOT = path.join(__dirname, '..');
 const NEEDED = ['@biomejs/biome', 'redis', 'redis-memory-server', 'typescript', 'uuid'];
 
-if (!NEEDED.every(isInstalled)) {
-  const command = fs.existsSync(path.join(ROOT, 'package-lock.json')) ? 'ci' : 'install';
-  // Development packages are what the demo is made of: not even NODE_ENV=production may leave them out.
-  npm(`Installing the dependencies (npm ${command}) ...`, [command, '--include=dev']);
-}
-// Without a Redis the demo uses shared memory, and that needs a Node with SQLite.
-if (!process.env.REDIS_URL && !hasRedis() && runtimes.nodeWithSqlite() === undefined) runtimes.install();
-if (isStale()) {
-  npm('Building the library (npm run build) ...', ['run', 'build'], () => {
-    fs.rmSync(path.join(ROOT, 'lib'), { recursive: true, force: true }); // half a build must not look like a fresh one
-  });
+async function main() {
+  // Without a Redis the demo uses shared memory, and that needs a Node with SQLite. It arrives while the rest is done.
+  const needsNode = !process.env.REDIS_URL && !hasRedis() && runtimes.nodeWithSqlite() === undefined;
+  const arrived = needsNode ? runtimes.installNode() : undefined;
+  if (!NEEDED.every(isInstalled)) {
+    const command = fs.existsSync(path.join(ROOT, 'package-lock.json')) ? 'ci' : 'install';
+    // Development packages are what the demo is made of: not even NODE_ENV=production may leave them out.
+    npm(`Installing the dependencies (npm ${command}) ...`, [command, '--include=dev']);
+  }
+  if (isStale()) {
+    npm('Building the library (npm run build) ...', ['run', 'build'], () => {
+      fs.rmSync(path.join(ROOT, 'lib'), { recursive: true, force: true }); // half a build must not look like a fresh one
+    });
+  }
+  await arrived;
 }
 
 function hasRedis() {
@@ -67,3 +71,5 @@ function npm(announcement, args, onFailure = () => {}) {
   console.error(`npm ${args.join(' ')} failed.`);
   process.exit(1);
 }
+
+void main();

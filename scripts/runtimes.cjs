@@ -3,16 +3,19 @@
 // one that is used here. As a program (`pretest`): installs what is missing; without it, tests say so and are pending.
 'use strict';
 
-const { spawnSync } = require('node:child_process');
+const { spawn, spawnSync } = require('node:child_process');
+const { once } = require('node:events');
 const fs = require('node:fs');
 const path = require('node:path');
 
 const { platform, arch } = process;
 const folder = path.join(__dirname, '..', 'test', 'runtimes');
+/** Of one that was installed alone; installing all of them takes it away. */
+const ofOne = path.join(folder, 'node_modules', '.one');
 
 function program(...steps) {
-  const file = path.join(folder, 'node_modules', ...steps);
-  return fs.existsSync(file) ? file : undefined;
+  const files = [folder, ofOne].map((each) => path.join(each, 'node_modules', ...steps));
+  return files.find((file) => fs.existsSync(file));
 }
 
 /** The program of a newer Node; undefined where there is none. */
@@ -27,14 +30,42 @@ exports.nodeWithSqlite = () => (hasSqlite() ? process.execPath : (exports.node(2
 exports.install = () => {
   if (platform !== 'linux' || (exports.node(22) && exports.node(24) && exports.bun())) return;
   console.log('Installing Node 22 and 24, Bun and Deno for the tests (npm ci in test/runtimes) ...');
+  const [command, args] = npmCi();
+  const { status, stderr, error } = spawnSync(command, args, { cwd: folder, encoding: 'utf8' });
+  if (status !== 0) sayWhy(error?.message ?? stderr);
+};
+
+/** Starts to install Node 24 alone, as the lock file has it. Resolves when it is there, or why it is not was printed. */
+exports.installNode = async () => {
+  const name = `node-24-${platform}-${arch}`;
+  const [manifest, lock] = ['package.json', 'package-lock.json'].map((file) => require(path.join(folder, file)));
+  if (manifest.optionalDependencies[name] === undefined) return;
+  console.log('Installing Node 24, which has SQLite, for the demo ...');
+  const optionalDependencies = { [name]: manifest.optionalDependencies[name] };
+  const own = `node_modules/${name}`;
+  const packages = { '': { ...lock.packages[''], optionalDependencies }, [own]: lock.packages[own] };
+  fs.mkdirSync(ofOne, { recursive: true });
+  fs.writeFileSync(path.join(ofOne, 'package.json'), JSON.stringify({ ...manifest, optionalDependencies }));
+  fs.writeFileSync(path.join(ofOne, 'package-lock.json'), JSON.stringify({ ...lock, packages }));
+  const [command, args] = npmCi();
+  const child = spawn(command, args, { cwd: ofOne, stdio: ['ignore', 'ignore', 'pipe'] });
+  let said = '';
+  child.stderr.on('data', (text) => {
+    said += text;
+  });
+  const [status] = await once(child, 'close').catch((error) => [error.message]);
+  if (status !== 0) sayWhy(said || String(status));
+};
+
+function npmCi() {
   const args = ['ci', '--loglevel=error', '--no-fund', '--no-audit', '--no-update-notifier'];
   const cli = process.env.npm_execpath;
-  const [command, before] = cli?.endsWith('.js') ? [process.execPath, [cli]] : ['npm', []];
-  const { status, stderr, error } = spawnSync(command, [...before, ...args], { cwd: folder, encoding: 'utf8' });
-  if (status === 0) return;
-  const reason = (error?.message ?? stderr).trim().split('\n')[0];
-  console.log(`They could not be installed (${reason}): their tests are pending.`);
-};
+  return cli?.endsWith('.js') ? [process.execPath, [cli, ...args]] : ['npm', args];
+}
+
+function sayWhy(said) {
+  console.log(`Could not be installed (${said.trim().split('\n')[0]}): what needs it is left out.`);
+}
 
 function hasSqlite() {
   const { emitWarning } = process;

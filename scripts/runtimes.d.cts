@@ -6,3 +6,5 @@ export function deno(): string | undefined;
 export function nodeWithSqlite(): string | undefined;
 /** Installs them where there are any for this platform and one is missing. A failure is printed, and does not fail the caller. */
 export function install(): void;
+/** Starts to install Node 24 alone, as the lock file has it. Resolves when it is there, or why it is not was printed. */
+export function installNode(): Promise<void>;
