@@ -1,10 +1,11 @@
 // README.md and docs/: every code block is run as printed. Programs run against a real Redis, shell commands are known or are
 // sent to it, SQL runs in SQLite, diagrams are read line by line. A block in a language that nobody runs here fails the test.
 // Rights (plain blocks) are in test/redis/rights.test.ts.
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
+import { promisify } from 'node:util';
 import { expect } from 'chai';
 import initSqlJs from 'sql.js';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
