@@ -22,7 +22,10 @@ export function onAbort(signal: AbortSignal, work: () => void): () => void {
 
 function listen(signal: AbortSignal): SignalListener {
   const works = new Set<() => void>();
-  const listener = { works, call: (): void => works.forEach((work) => work()) };
+  const call = (): void => {
+    for (const work of works) work();
+  };
+  const listener = { works, call };
   listeners.set(signal, listener);
   signal.addEventListener('abort', listener.call);
   return listener;
