@@ -241,8 +241,8 @@ describe('the packed library', function () {
 
     it('fails as it loads without them, with the error that the page names', async () => {
       const error = await runBundle('bare.mjs', {}).catch((caught) => caught);
-      expect(error.message).to.include('Dynamic require of "node:crypto" is not supported');
-      expect(page).to.include('Dynamic require of "node:crypto" is not supported');
+      expect(error.message).to.match(/Dynamic require of "node:\w+" is not supported/);
+      expect(page).to.include('Dynamic require of "node:…" is not supported');
     });
   });
 
