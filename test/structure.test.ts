@@ -32,7 +32,6 @@ const maxFiles = 19;
 const unfinished = {
   circles: [],
   upward: [
-    'core/events.ts → store/contract.ts',
     'hold/scope.ts → inspect/registry.ts',
     'hold/scope.ts → queue/groups.ts',
     'hold/scope.ts → queue/queues.ts',

@@ -2,7 +2,6 @@
 // published in observation.ts, warnings here. Nothing is built or measured unless somebody listens, and a listener that throws
 // cannot reach the lock: diagnostics_channel reports it as an uncaught exception of its own.
 import { channel } from 'node:diagnostics_channel';
-import type { Mode } from '../store/contract';
 import { environmentVariable } from './environment';
 import type { LossReason } from './errors';
 import type { Key } from './keys';
@@ -111,7 +110,7 @@ const warningChannel = channel('redis-exp-lock:warning');
 export interface Observable {
   readonly keys: Key;
   /** How it is held, where several may hold the key. */
-  readonly mode: Mode | undefined;
+  readonly mode: { readonly kind: keyof typeof kindsOfModes } | undefined;
   /** Of a mutex that is more than one. */
   readonly kind: LockKind | undefined;
   readonly settings: { readonly name: string };
