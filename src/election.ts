@@ -26,7 +26,8 @@ import {
 import { isEnclosedBy, runWithin } from './hold/enclosing';
 import type { HeldLock } from './hold/held-lock';
 import { heldLockOf, type Lease } from './hold/lease';
-import { Scope } from './hold/scope';
+import type { Scope } from './hold/scope';
+import { scopeFor } from './inspect/registry';
 import { Candidacy, type Won } from './jobs/candidacy';
 import { changes, type Leader, leaderOf } from './jobs/leaders';
 import { HeldTerm, type Term, valueRule } from './jobs/term';
@@ -91,7 +92,7 @@ export class Election {
     const [own, given] = takeOwn(options, { id: idRule, value: valueRule });
     const { id = ourId(), value = '' } = own as { id?: string; value?: string };
     const settings = settle(given, electionDefaults);
-    this.#scope = new Scope(settings.register);
+    this.#scope = scopeFor(settings);
     if (settings.lifetimeMs === null) throw optionError('lifetime', 'a number: a leader may die', null);
     if (!settings.fencing) throw optionError('fencing', 'true: the fence is the number of the term', false);
     this.#settings = { ...endless(settings), owner: settings.owner ?? id };

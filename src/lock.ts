@@ -16,8 +16,9 @@ import {
 } from './core/options';
 import { runWithin } from './hold/enclosing';
 import { heldLockOf, type Lease } from './hold/lease';
-import { Scope } from './hold/scope';
+import type { Scope } from './hold/scope';
 import { beginTaking, runAs, TakenLock, takenHere } from './hold/taken';
+import { scopeFor } from './inspect/registry';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 
@@ -56,7 +57,7 @@ export class Lock {
    */
   constructor(key: Key, options: LockOptions) {
     this.#settings = settle(options, lockDefaults);
-    this.#scope = new Scope(this.#settings.register);
+    this.#scope = scopeFor(this.#settings);
     this.key = ownKey(key);
     lockKeys(this.key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
   }

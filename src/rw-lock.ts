@@ -19,7 +19,8 @@ import {
   type WaitOptions,
 } from './core/options';
 import { getters, heldLockOf, type Lease, leaseMethods } from './hold/lease';
-import { Scope } from './hold/scope';
+import type { Scope } from './hold/scope';
+import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
 
 /** What a reader or a writer holds. */
@@ -87,7 +88,7 @@ export class RWLock {
   constructor(key: string, options: RWLockOptions) {
     const [own, given] = takeOwn(options, ownRules);
     this.#settings = settleOwn(given, rwDefaults);
-    this.#scope = new Scope(this.#settings.register);
+    this.#scope = scopeFor(this.#settings);
     this.#prefer = (own.prefer as Mode['prefer'] | undefined) ?? 'writer';
     this.#readers = (own.readers as string | undefined) ?? '';
     lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);

@@ -17,7 +17,8 @@ import {
   takeOwn,
 } from './core/options';
 import type { Lease } from './hold/lease';
-import { Scope } from './hold/scope';
+import type { Scope } from './hold/scope';
+import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
 
 const permitsRule = integer(1);
@@ -51,7 +52,7 @@ export class Semaphore {
   constructor(key: string, permits: number, options: LockOptions) {
     checkValue('permits', permitsRule, permits);
     this.#settings = settle(options);
-    this.#scope = new Scope(this.#settings.register);
+    this.#scope = scopeFor(this.#settings);
     lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
     this.key = key;
     this.permits = permits;

@@ -17,9 +17,9 @@ import {
 } from './core/options';
 import { nextTick } from './core/real-timers';
 import type { DetachedLease, Lease } from './hold/lease';
-import { Scope } from './hold/scope';
 import { type FreeOptions, freeLock } from './inspect/free';
 import { type ListOptions, type LockList, lockList } from './inspect/list';
+import { scopeFor } from './inspect/registry';
 import * as cache from './jobs/cached';
 import * as slots from './jobs/once';
 
@@ -226,7 +226,7 @@ export interface WithLock {
 export function redisExpLock(config?: Options): WithLock {
   const base = settle(config);
   const last = new LastOptions(base);
-  const scope = new Scope(base.register);
+  const scope = scopeFor(base);
   if (base.redis !== undefined) scope.store(base.redis);
 
   function withLock(key: Key, ...rest: unknown[]): void {

@@ -31,11 +31,7 @@ const maxFiles = 19;
 /** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
 const unfinished = {
   circles: [],
-  upward: [
-    'hold/scope.ts → inspect/registry.ts',
-    'hold/scope.ts → queue/groups.ts',
-    'hold/scope.ts → queue/queues.ts',
-  ],
+  upward: [],
   longFiles: [],
   longClasses: [],
 };

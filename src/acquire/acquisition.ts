@@ -30,7 +30,7 @@ import {
   heldLock,
   isEndless,
   placeFor,
-  queuesOf,
+  queuesFor,
   refusalOf,
   timedOut,
   tooMany,
@@ -218,7 +218,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const place = placeFor(this.awaited, this);
     this.#position = place;
     if (place !== undefined) return place.queue.join(place);
-    const queues = queuesOf(this.awaited);
+    const queues = queuesFor(this.awaited);
     if (queues?.wakeUps.isOpen) this.#enqueue(queues);
     // Behind those that wait for the same already, until a wake-up would be heard.
     else if (queues?.wakeUps.isAwaited(this.awaited.keys as string)) this.#enqueueOrPoll(queues);
@@ -268,7 +268,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   #attempt(): void {
     if (this.#shared === undefined && this.#attempts.count === 0) return this.#attempts.make(undefined, undefined);
-    const polls = !this.#isLast && (this.#isDeaf || queuesOf(this.awaited) === undefined);
+    const polls = !this.#isLast && (this.#isDeaf || queuesFor(this.awaited) === undefined);
     const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
     const place = this.#isLast ? undefined : this.#shared?.place(pauseMs);
     // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
@@ -300,7 +300,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
       return this.#pauseAndAttempt(this.#shared.pollAfterMs(Math.max(this.retryTimeoutMs, 1)));
     }
     const mayQueue = this.#failure === undefined && !this.#shared?.isSubscribed && !this.#isDeaf;
-    const queues = mayQueue ? queuesOf(this.awaited) : undefined;
+    const queues = mayQueue ? queuesFor(this.awaited) : undefined;
     if (queues === undefined) this.#pauseAndAttempt();
     else if (queues.wakeUps.isOpen) this.#enqueue(queues);
     else this.#enqueueOrPoll(queues);

@@ -10,7 +10,8 @@ import { excludes, HeldLock } from '../hold/held-lock';
 import { closedError, type Scope } from '../hold/scope';
 import type { Granted } from '../hold/shared-member';
 import type { Fetcher, MemberTerms, SharePosition, ShareWaiter } from '../queue/group';
-import type { Queues } from '../queue/queues';
+import { groupsOf } from '../queue/groups';
+import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, GrantSource, Mode } from '../store/contract';
 import type { AttemptSpec, KeptToken } from './attempts';
 
@@ -54,18 +55,18 @@ export function enclosingLock({ change, keys, mode, store }: AcquireSpec): HeldL
 }
 
 /** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
-export function queuesOf({ keys, scope, settings, store }: AcquireSpec): Queues | undefined {
+export function queuesFor({ keys, scope, settings, store }: AcquireSpec): Queues | undefined {
   const { queued, lifetimeMs, minReplicas } = settings;
   const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
-  return isQueued ? scope.queues(store) : undefined;
+  return isQueued ? queuesOf(scope, store) : undefined;
 }
 
 /** Where it waits together with others of its lock object; undefined: it goes its own way. */
 export function placeFor(wanted: AcquireSpec, waiter: ShareWaiter): SharePosition | undefined {
   const { keys, mode, scope, store } = wanted;
-  if (mode?.kind === 'exclusive') scope.sharing(store).close(keys as string);
+  if (mode?.kind === 'exclusive') groupsOf(scope, store).close(keys as string);
   const terms = memberTerms(wanted);
-  return terms && scope.sharing(store).position(terms, waiter);
+  return terms && groupsOf(scope, store).position(terms, waiter);
 }
 
 /** What those have in common that this wait may be shared with; undefined: it goes its own way. */
@@ -81,7 +82,7 @@ function memberTerms({ keys, settings, store, mode, change, fetcher }: AcquireSp
 export function heldLock(wanted: AcquireSpec, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
   const { key, keys, kind, scope, settings, store } = wanted;
   const shared = mode !== undefined && store.listen !== undefined;
-  const context = scope.context(settings, store, shared ? scope.queues(store)?.shared : source, kind);
+  const context = scope.context(settings, store, shared ? queuesOf(scope, store)?.shared : source, kind);
   return new HeldLock(grant, { key, keys, retries, context, mode });
 }
 

@@ -8,10 +8,7 @@ import { maxTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
 import { hashOf } from '../core/token';
 import { WeakList } from '../core/weak-list';
-import { holdsOf, type RecordEntry, type Registry, registryOf, waitsOf } from '../inspect/registry';
-import { WaitGroups } from '../queue/groups';
-import { type Queues, queuesOf } from '../queue/queues';
-import { clockOf, type GrantSource, type Holder, type Mode, type ReleaseReply, type Store } from '../store/contract';
+import type { GrantSource, Holder, Mode, ReleaseReply, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import type { HeldLock, LeaseContext } from './held-lock';
 
@@ -33,6 +30,14 @@ export interface Awaited {
   readonly store: Store;
 }
 
+/** An observer of the locks and waits that scopes have on one store. */
+export interface ScopeObserver {
+  began(scope: Scope, one: HeldLock | Cancellable): void;
+  ended(scope: Scope, one: HeldLock | Cancellable): void;
+  /** The scope has ended them all. */
+  part(scope: Scope): Promise<void>;
+}
+
 const scopes = new WeakMap<LeaseContext, Scope>();
 const scopesOfStores = new WeakMap<Store, WeakList<Scope>>();
 
@@ -42,25 +47,22 @@ export function scopeOf(context: LeaseContext): Scope {
 }
 
 export class Scope {
-  readonly #waiting = new LinkedList<Cancellable>();
-  readonly #held = new LinkedList<HeldLock>();
-  /** Not kept by us: a store goes with its client. */
+  readonly waiting = new LinkedList<Cancellable>();
+  readonly held = new LinkedList<HeldLock>();
+  /** Told once the scope has closed and left its stores; referred to weakly. */
+  readonly joined = new WeakList<{ part(): void }>();
+  /** Referred to weakly: a store goes with its client. */
   readonly #stores = new WeakList<Store>();
-  readonly #queues = new WeakList<Queues>();
-  readonly #registries = new WeakList<Registry>();
   readonly #storesOfClients = new WeakMap<object, Store>();
-  readonly #sharings = new WeakMap<Store, WaitGroups>();
   /** The last one of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
   #sweepAt = smallestSweep;
   #closing: Promise<void> | undefined;
   #onChange: (() => void) | undefined;
-  /** Since when what is held, or waits, does so: monotonic ms. Only where that is written down. */
-  readonly #since: WeakMap<object, number> | undefined;
+  readonly #observerOf: ((store: Store) => ScopeObserver) | undefined;
 
-  /** @param registers What is held and waits here is written down, for those that list it. */
-  constructor(registers = false) {
-    if (registers) this.#since = new WeakMap();
+  constructor(observerOf?: (store: Store) => ScopeObserver) {
+    this.#observerOf = observerOf;
   }
 
   get closed(): boolean {
@@ -85,27 +87,6 @@ export class Scope {
     return store;
   }
 
-  /** The queues of a store of this scope; undefined where waiting there means polling. */
-  queues(store: Store): Queues | undefined {
-    const queues = queuesOf(store);
-    if (queues !== undefined && !this.#queues.has(queues)) {
-      this.#queues.add(queues);
-      queues.wakeUps.join();
-      queues.onFreed ??= (key, hash) => loseFreed(store, key, hash);
-    }
-    return queues;
-  }
-
-  /** Where callers of this scope wait together for what several may hold. */
-  sharing(store: Store): WaitGroups {
-    let sharing = this.#sharings.get(store);
-    if (sharing === undefined) {
-      sharing = new WaitGroups(store);
-      this.#sharings.set(store, sharing);
-    }
-    return sharing;
-  }
-
   /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */
   context(settings: Settings, store: Store, source: GrantSource | undefined, kind?: LockKind): LeaseContext {
     const last = this.#contexts.get(store);
@@ -118,54 +99,25 @@ export class Scope {
   }
 
   add(held: HeldLock): void {
-    this.#held.add(held);
+    this.held.add(held);
     held.begin();
-    if (this.#since !== undefined) this.#changed(held, held.context.store);
-    if (this.#held.size >= this.#sweepAt) this.#sweep();
+    this.#observerOf?.(held.context.store).began(this, held);
+    if (this.held.size >= this.#sweepAt) this.#sweep();
   }
 
   beginWait(wait: Cancellable): void {
-    this.#waiting.add(wait);
-    if (this.#since !== undefined) this.#changed(wait, wait.awaited.store);
+    this.waiting.add(wait);
+    this.#observerOf?.(wait.awaited.store).began(this, wait);
   }
 
   endWait(wait: Cancellable): void {
-    this.#waiting.delete(wait);
-    if (this.#since !== undefined) registryOf(wait.awaited.store).changed();
-  }
-
-  holds(store: Store, offsetMs: number): RecordEntry[] {
-    const entries: RecordEntry[] = [];
-    for (const held of this.#held) {
-      const isHeld = held.context.store === store && !held.ended;
-      if (isHeld) entries.push(holdsOf(held, this.#since!.get(held)!, offsetMs));
-    }
-    return entries;
-  }
-
-  waits(store: Store, offsetMs: number): RecordEntry[] {
-    return [...this.#waiting]
-      .filter(({ awaited }) => awaited.store === store)
-      .map((wait) => waitsOf(wait, wait.awaited, this.#since!.get(wait)!, offsetMs));
-  }
-
-  /** It is held, or waits, from now on. Its process can be notified that an operator took it away. */
-  #changed(one: object, store: Store): void {
-    this.#since!.set(one, clockOf(store).nowMs());
-    const registry = registryOf(store);
-    if (!this.#registries.has(registry)) {
-      this.#registries.add(registry);
-      registry.join(this);
-      this.queues(store)
-        ?.wakeUps.open('')
-        .catch(() => {});
-    }
-    registry.changed();
+    this.waiting.delete(wait);
+    this.#observerOf?.(wait.awaited.store).ended(this, wait);
   }
 
   /** One of the locks held here that is as wanted. Checks them one by one: for a message, not for a decision. */
   find(isWanted: (held: HeldLock) => boolean): HeldLock | undefined {
-    for (const held of this.#held) if (!held.ended && isWanted(held)) return held;
+    for (const held of this.held) if (!held.ended && isWanted(held)) return held;
     return undefined;
   }
 
@@ -184,12 +136,12 @@ export class Scope {
     try {
       // Let `closed` be seen before anything reacts to the rejections.
       await undefined;
-      for (const wait of [...this.#waiting]) wait.giveUp(closedError(wait.awaited.key));
+      for (const wait of [...this.waiting]) wait.giveUp(closedError(wait.awaited.key));
       await this.#drain(drainMs);
-      await Promise.all([...this.#held].map(forceRelease));
-      await Promise.all(this.#registries.all().map((registry) => registry.part(this)));
+      await Promise.all([...this.held].map(forceRelease));
+      await Promise.all(this.#stores.all().map((store) => this.#observerOf?.(store).part(this)));
       await Promise.all(this.#stores.all().map((store) => store.leave()));
-      for (const queues of this.#queues.all()) queues.wakeUps.part();
+      for (const each of this.joined.all()) each.part();
     } finally {
       clearInterval(awake);
     }
@@ -200,10 +152,10 @@ export class Scope {
     for (;;) {
       this.#sweep();
       const leftMs = endMs - performance.now();
-      if (this.#held.size === 0 || leftMs <= 0) return;
+      if (this.held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, maxTimerMs);
       // What is being released has no time left; its answer ends the wait below.
-      for (const held of this.#held) {
+      for (const held of this.held) {
         if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c
       }
       await new Promise<void>((resolve) => {
@@ -218,21 +170,15 @@ export class Scope {
   }
 
   #remove(held: HeldLock): void {
-    this.#held.delete(held);
-    if (this.#since !== undefined) this.#reportEnd(held);
+    this.held.delete(held);
+    this.#observerOf?.(held.context.store).ended(this, held);
     this.#onChange?.();
-  }
-
-  #reportEnd(held: HeldLock): void {
-    const registry = registryOf(held.context.store);
-    if (held.isLost && !this.closed) registry.lost(held);
-    registry.changed();
   }
 
   /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */
   #sweep(): void {
-    for (const held of [...this.#held]) held.check();
-    this.#sweepAt = Math.max(smallestSweep, 2 * this.#held.size);
+    for (const held of [...this.held]) held.check();
+    this.#sweepAt = Math.max(smallestSweep, 2 * this.held.size);
   }
 }
 
@@ -241,8 +187,8 @@ export function closedError(key: Key): LockClosedError {
   return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
 }
 
-/** An operator has taken a lock away. */
-function loseFreed(store: Store, key: string, hash: string): void {
+/** An operator has taken a lock away: its key, and the SHA-1 of its holder's token. */
+export function loseFreed(store: Store, key: string, hash: string): void {
   const isFreed = (held: HeldLock): boolean =>
     held.context.store === store && listOf(held.keys).includes(key) && hashOf(held.token) === hash;
   for (const scope of scopesOfStores.get(store)?.all() ?? []) scope.find(isFreed)?.lose('taken');

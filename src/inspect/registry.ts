@@ -10,7 +10,9 @@ import { type Key, listOf } from '../core/keys';
 import type { Settings } from '../core/options';
 import { startIdleTimer } from '../core/timers';
 import { idOf, ownerOf } from '../core/token';
-import type { HeldLock } from '../hold/held-lock';
+import { HeldLock } from '../hold/held-lock';
+import { type Cancellable, Scope, type ScopeObserver } from '../hold/scope';
+import { queuesOf } from '../queue/queues';
 import { clockOf, type Mode, type Store } from '../store/contract';
 import type { Registration } from '../store/operator';
 import type { RegisteredLoss } from './process-record';
@@ -29,20 +31,8 @@ const maxLosses = 100;
 /** Times of the store's clock are written anew when they are further off. */
 const maxDriftMs = 50;
 
-interface WaitSource {
-  readonly keys: Key;
-  readonly mode: Mode | undefined;
-  readonly settings: Pick<Settings, 'owner'>;
-}
-
-/** Whose locks are written down. `offsetMs`: the store's time less the monotonic one. */
-export interface Registered {
-  holds(store: Store, offsetMs: number): RecordEntry[];
-  waits(store: Store, offsetMs: number): RecordEntry[];
-}
-
 /** What is written of one held lock, or of one wait. */
-export interface RecordEntry {
+interface RecordEntry {
   /** JSON of each of its keys, with commas. */
   readonly text: string;
   /** In which part of the record, by the remainder: always the same one. */
@@ -59,19 +49,21 @@ interface Written extends RecordEntry {
   readonly mode?: Mode | undefined;
 }
 
+/** The monotonic ms at which a lock was granted, or a wait began. */
+const sinceMs = new WeakMap<HeldLock | Cancellable, number>();
 /** As it was written last. Most of it is the same every time, and 100,000 texts take a fifth of a second to make. */
 const written = new WeakMap<object, Written>();
 let waits = 0;
 
-/** What is held under each key. */
-export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): RecordEntry {
+/** The entry of a held lock. `offsetMs`: the store's time less the monotonic one. */
+function holdsOf(held: HeldLock, offsetMs: number): RecordEntry {
   const { clock, mode, token, fence } = held;
   const leftMs = held.leftMs();
   const last = written.get(held);
   const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
   // Two clocks say when it ends, and drift apart.
   const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= maxDriftMs ? last!.until! : end;
-  const since = Math.round(sinceMs + offsetMs);
+  const since = Math.round(sinceMs.get(held)! + offsetMs);
   const isSame = last?.token === token && last.fence === fence && last.mode === mode;
   if (isSame && last.since === since && last.until === until) return last;
   const place = isSame ? last.place : Number.parseInt(idOf(token), 16);
@@ -82,13 +74,9 @@ export function holdsOf(held: HeldLock, sinceMs: number, offsetMs: number): Reco
   return entry;
 }
 
-export function waitsOf(
-  wait: object,
-  { keys, mode, settings }: WaitSource,
-  sinceMs: number,
-  offsetMs: number,
-): RecordEntry {
-  const since = Math.round(sinceMs + offsetMs);
+function waitsOf(wait: Cancellable, offsetMs: number): RecordEntry {
+  const { keys, mode, settings } = wait.awaited;
+  const since = Math.round(sinceMs.get(wait)! + offsetMs);
   const last = written.get(wait);
   if (last?.since === since) return last;
   waits += 1;
@@ -126,7 +114,7 @@ function divided(entries: readonly RecordEntry[], parts: number): string[] {
 const registries = new WeakMap<Store, Registry>();
 
 /** The registry of this process on a store. */
-export function registryOf(store: Store): Registry {
+function registryOf(store: Store): Registry {
   let registry = registries.get(store);
   if (registry === undefined) {
     registry = new Registry(store);
@@ -135,10 +123,15 @@ export function registryOf(store: Store): Registry {
   return registry;
 }
 
-export class Registry {
+/** The scope of a factory or a lock object; with `register: true`, what it holds and waits for is written down. */
+export function scopeFor({ register }: Pick<Settings, 'register'>): Scope {
+  return new Scope(register ? registryOf : undefined);
+}
+
+class Registry implements ScopeObserver {
   readonly #id = uuid();
   readonly #store: Store;
-  readonly #all = new Set<Registered>();
+  readonly #scopes = new Set<Scope>();
   /** With the monotonic ms of each. */
   readonly #lost: (Omit<RegisteredLoss, 'at'> & { atMs: number })[] = [];
   #timer: NodeJS.Timeout | undefined;
@@ -152,26 +145,40 @@ export class Registry {
     this.#store = store;
   }
 
-  join(registered: Registered): void {
-    this.#all.add(registered);
+  began(scope: Scope, one: HeldLock | Cancellable): void {
+    sinceMs.set(one, clockOf(this.#store).nowMs());
+    if (!this.#scopes.has(scope) && !scope.closed) this.#join(scope);
+    this.#changed();
   }
 
-  /** Resolves once its locks are written down no more. */
-  async part(registered: Registered): Promise<void> {
-    this.#all.delete(registered);
+  ended(scope: Scope, one: HeldLock | Cancellable): void {
+    if (one instanceof HeldLock && one.isLost && !scope.closed) this.#lose(one);
+    this.#changed();
+  }
+
+  /** Resolves once the record names none of the scope's locks. */
+  async part(scope: Scope): Promise<void> {
+    if (!this.#scopes.delete(scope)) return;
     this.#stop();
     await this.#write();
   }
 
-  /** What is held was lost. It is reported for as long as anything is written down. */
-  lost({ keys, token }: HeldLock): void {
+  /** From now on, its process is told that an operator took a lock away. */
+  #join(scope: Scope): void {
+    this.#scopes.add(scope);
+    queuesOf(scope, this.#store)
+      ?.wakeUps.open('')
+      .catch(() => {});
+  }
+
+  /** A lost lock is reported for as long as anything is written down. */
+  #lose({ keys, token }: HeldLock): void {
     const atMs = clockOf(this.#store).nowMs();
     for (const key of listOf(keys)) this.#lost.push({ key, id: idOf(token), atMs });
     while (this.#lost.length > maxLosses || atMs - this.#lost[0]!.atMs > lossMs) this.#lost.shift();
   }
 
-  /** Something is held, or waited for, or is no longer. */
-  changed(): void {
+  #changed(): void {
     if (this.#isSoon) return;
     this.#stop();
     this.#isSoon = true;
@@ -231,12 +238,18 @@ export class Registry {
 
   /** Of each part; none: nothing is held, nor waited for. A part without entries is not written, the first one always. */
   #texts(): string[] {
-    const all = [...this.#all];
+    const scopes = [...this.#scopes];
     // What did not change should read the same.
     const { offsetMs } = this.#store.operator;
     if (Math.abs(offsetMs - this.#offsetMs) > maxDriftMs) this.#offsetMs = offsetMs;
-    const held = all.flatMap((each) => each.holds(this.#store, this.#offsetMs));
-    const waiting = all.flatMap((each) => each.waits(this.#store, this.#offsetMs));
+    const held = scopes
+      .flatMap((scope) => [...scope.held])
+      .filter((each) => each.context.store === this.#store && !each.ended)
+      .map((each) => holdsOf(each, this.#offsetMs));
+    const waiting = scopes
+      .flatMap((scope) => [...scope.waiting])
+      .filter(({ awaited }) => awaited.store === this.#store)
+      .map((each) => waitsOf(each, this.#offsetMs));
     if (held.length + waiting.length === 0) return [];
     const length = [...held, ...waiting].reduce((sum, { text }) => sum + text.length, 0);
     const parts = partsFor(length, Math.max(this.#written.length, 1));

@@ -3,10 +3,25 @@
 // of no caller in particular, with one entry in Redis's queue: a member.
 //
 // Not shared is what differs in lifetime, owner, fencing, group of readers or number of permits.
+import type { Scope } from '../hold/scope';
 import { clockOf, type Store } from '../store/contract';
 import type { MemberPort, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from './group';
 import { Permits } from './permits';
 import { Readers } from './readers';
+
+const groupsOfScopes = new WeakMap<Scope, WeakMap<Store, WaitGroups>>();
+
+/** The groups that callers of a scope form on a store. */
+export function groupsOf(scope: Scope, store: Store): WaitGroups {
+  return groupsOfScopes.get(scope)?.get(store) ?? newGroups(scope, store);
+}
+
+function newGroups(scope: Scope, store: Store): WaitGroups {
+  const groups = new WaitGroups(store);
+  const byStore = groupsOfScopes.get(scope) ?? new WeakMap<Store, WaitGroups>();
+  groupsOfScopes.set(scope, byStore.set(store, groups));
+  return groups;
+}
 
 export class WaitGroups {
   readonly #port: MemberPort;

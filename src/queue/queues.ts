@@ -3,6 +3,7 @@
 // released at once.
 import { noLock, warn, warningsWanted } from '../core/events';
 import { newNonce, newToken } from '../core/token';
+import { loseFreed, type Scope } from '../hold/scope';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -43,8 +44,8 @@ const queuesOfStores = new WeakMap<Store, Queues>(); // H75c
 /** Stores of which it was said that they have no wake-ups. */
 const warned = new WeakSet<Store>();
 
-/** The queues of a store; undefined where it has no wake-ups, so that waiting means polling. */
-export function queuesOf(store: Store): Queues | undefined {
+/** The queues of a store, joined by the scope. Undefined for a store without wake-ups: its waiters poll. */
+export function queuesOf(scope: Scope, store: Store): Queues | undefined {
   if (store.listen === undefined) {
     if (warningsWanted() && !warned.has(store)) {
       warned.add(store);
@@ -58,6 +59,10 @@ export function queuesOf(store: Store): Queues | undefined {
     queues = new Queues(store, store.listen);
     queuesOfStores.set(store, queues);
   }
+  if (!scope.joined.has(queues.wakeUps)) {
+    scope.joined.add(queues.wakeUps);
+    queues.wakeUps.join();
+  }
   return queues;
 }
 
@@ -65,8 +70,6 @@ export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
   /** Where grants of keys that several may hold come from. */
   readonly shared: GrantSource;
-  /** Called when an operator has taken a lock away: its key, and the SHA-1 of its holder's token. */
-  onFreed: ((key: string, hash: string) => void) | undefined;
   readonly #store: Store;
   readonly #timers: SharedTimers;
   readonly #queues = new Map<string, Queue>();
@@ -82,7 +85,7 @@ export class Queues implements QueuePort {
     this.#timers = new SharedTimers(clockOf(store));
     this.wakeUps = new WakeUps(listen, store.listensAlone === true, {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
-      freed: (key, hash) => this.onFreed?.(key, hash),
+      freed: (key, hash) => loseFreed(store, key, hash),
       gap: () => {
         for (const queue of this.#queues.values()) queue.gap();
       },
