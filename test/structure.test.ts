@@ -138,6 +138,18 @@ describe('structure', () => {
     expect(upward).to.deep.equal(unfinished.upward);
   });
 
+  it('stores know nothing of each other, and only what makes a store knows its inside', () => {
+    const insideOf = (file: string): string | undefined => /^store\/(\w+)\//.exec(file)?.[1];
+    const mayMake = (file: string): boolean =>
+      file === 'store/open.ts' || ['', 'tools', 'compat'].includes(folderOf(file));
+    const leaks = [...needs].flatMap(([file, targets]) =>
+      targets
+        .filter((each) => insideOf(each) !== undefined && insideOf(each) !== insideOf(file) && !mayMake(file))
+        .map((each) => `${file} → ${each}`),
+    );
+    expect(leaks).to.deep.equal([]);
+  });
+
   it('every folder of the table is there, at most eight files are at the root, and no folder has many', () => {
     const sizes = new Map<string, number>();
     for (const file of files) sizes.set(dirname(file), (sizes.get(dirname(file)) ?? 0) + 1);

@@ -10,7 +10,7 @@ import { Messenger } from '../store/redis/messenger';
 import type { Script } from '../store/redis/scripts/script';
 import { directStore, redisStore } from '../store/redis/store';
 
-export { notReady } from '../store/redis/replies';
+export { notReady } from '../store/backend-errors';
 export type { Messenger, RedisLike, Script };
 export { scriptClient };
 

@@ -1,7 +1,7 @@
 // When a queue requests again although nothing has woken it: a wake-up may be lost, and a holder may die. The first in Redis's
 // queue requests when the holder's lease ends, those behind it a little later, each at a moment of its own.
 import type { AcquireReply } from '../store/contract';
-import { pollEveryMs } from '../store/embedded/mutex-queue';
+import { pollEveryMs } from '../store/protocol';
 
 type Busy = AcquireReply & { readonly granted: false };
 

@@ -23,7 +23,7 @@ import {
   type ReleaseReply,
   trustedMs,
 } from '../store/contract';
-import { limits } from '../store/embedded/mutex-queue';
+import { limits } from '../store/protocol';
 import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';
 
 /** What is the same for all waiters of one queue. */

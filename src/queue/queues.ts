@@ -17,7 +17,7 @@ import {
   type Store,
   yieldMs,
 } from '../store/contract';
-import { pollEveryMs } from '../store/embedded/mutex-queue';
+import { pollEveryMs } from '../store/protocol';
 import {
   type OwnEntry,
   Queue,

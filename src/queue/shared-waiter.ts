@@ -13,7 +13,7 @@ import {
   type ReleaseReply,
   type Store,
 } from '../store/contract';
-import { pollEveryMs } from '../store/embedded/mutex-queue';
+import { pollEveryMs } from '../store/protocol';
 import type { Wake, WakeUpSubscription, WakeUps } from './wake-ups';
 
 /** A waiter that polls may be late by so much, and by as much again as it pauses, before its entry has expired. */

@@ -3,9 +3,9 @@
 
 import { v4 as uuid } from 'uuid';
 import { setImmediate } from '../core/real-timers';
+import { refusal } from '../store/backend-errors';
 import type { Listening, Store } from '../store/contract';
 import { freedChannel } from '../store/operator';
-import { refusal } from '../store/redis/replies';
 import type { WakeUp } from './queue';
 
 /** The version is that of the messages, as each entry has that of the entries. */

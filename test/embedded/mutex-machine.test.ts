@@ -5,9 +5,9 @@ import { hashOf, newToken } from '../../src/core/token';
 import type { Mode, QueueEntry, Slots } from '../../src/store/contract';
 import type { AcquireCommand, CommandOutcome, Extended, ReleaseCommand } from '../../src/store/embedded/command';
 import { Machine } from '../../src/store/embedded/mutex-machine';
-import { type Limits, limits } from '../../src/store/embedded/mutex-queue';
 import { type LockRow, MemoryRows } from '../../src/store/embedded/row';
 import { freedChannel } from '../../src/store/operator';
+import { type Limits, limits } from '../../src/store/protocol';
 
 const dayMicros = 86_400_000_000;
 const lifetimeMs = 1000;

@@ -1,17 +1,9 @@
 // The queue of a row, by itself: where an entry is put, when the key yields, and for how long. The scripts are compared with this.
 import { expect } from 'chai';
 import { newToken } from '../../src/core/token';
-import {
-  enqueue,
-  forgetQueue,
-  front,
-  hasQueue,
-  limits,
-  markPoll,
-  mustYield,
-  pollEveryMs,
-} from '../../src/store/embedded/mutex-queue';
+import { enqueue, forgetQueue, front, hasQueue, markPoll, mustYield } from '../../src/store/embedded/mutex-queue';
 import { type LockRow, newRow, type QueuedRow } from '../../src/store/embedded/row';
+import { limits, pollEveryMs } from '../../src/store/protocol';
 
 const nowMs = 1_000_000;
 const claim = (token: string) => ({ token, lifetimeMs: 1000, fences: 1 });

@@ -14,7 +14,7 @@ import redisExpLock from '../../src/index';
 import type { QueueEntry } from '../../src/store/contract';
 import type { CommandOutcome } from '../../src/store/embedded/command';
 import { Machine } from '../../src/store/embedded/mutex-machine';
-import { limits } from '../../src/store/embedded/mutex-queue';
+import { limits } from '../../src/store/protocol';
 import * as generated from '../../src/store/redis/scripts/generated';
 import type { Script, ScriptCall } from '../../src/store/redis/scripts/script';
 import { waitFor } from '../support/processes';

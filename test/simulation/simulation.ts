@@ -25,7 +25,7 @@ import {
   trustedMs,
 } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
-import { limits } from '../../src/store/embedded/mutex-queue';
+import { limits } from '../../src/store/protocol';
 import { Heap, mulberry32 } from './events';
 
 export interface Rules {

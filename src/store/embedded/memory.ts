@@ -7,9 +7,9 @@ import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/op
 import { nextTick } from '../../core/real-timers';
 import type { EmbeddedStore } from '../../core/redis-like';
 import type { Listening } from '../contract';
+import { limits } from '../protocol';
 import { neverMs } from './inspection';
 import { Machine } from './mutex-machine';
-import { limits } from './mutex-queue';
 import { RenewedLocks } from './renewed';
 import { isSpare, MemoryRows } from './row';
 import { closedStore, standFor } from './store';

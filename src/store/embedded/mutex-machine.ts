@@ -8,6 +8,7 @@
 import { hashOf } from '../../core/token';
 import { type Mode, type Slots, slotAt } from '../contract';
 import { freedChannel } from '../operator';
+import { type Limits, limits, maxSilenceMs, pollEveryMs } from '../protocol';
 import type {
   AcquireCommand,
   CommandOutcome,
@@ -18,17 +19,7 @@ import type {
   Released,
 } from './command';
 import { LockTable } from './lock-table';
-import {
-  enqueue,
-  front,
-  hasQueue,
-  type Limits,
-  limits,
-  markPoll,
-  maxSilenceMs,
-  mustYield,
-  pollEveryMs,
-} from './mutex-queue';
+import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
 import { type LockRow, MemoryRows, newShared, type Rows } from './row';
 import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 

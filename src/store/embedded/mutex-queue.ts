@@ -2,48 +2,9 @@
 
 import { isOurs } from '../../core/token';
 import type { QueueEntry, QueuePosition } from '../contract';
+import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs } from '../protocol';
 import type { LockRequest } from './command';
 import type { LockRow, QueuedRow } from './row';
-
-export interface Limits {
-  /** A grant that was not confirmed yet lasts no longer. */
-  readonly provisionalMs: number;
-  /** A queued process polls after this long at the latest; twice that without a sign, and its entry has expired. */
-  readonly pollMs: number;
-  /** So many are queued at that pace; those behind them poll more rarely, each in proportion to its position. */
-  readonly pollers: number;
-  /** But no more rarely than this: entries that died, however many, have expired after twice as long. */
-  readonly maxPollMs: number;
-  /** How many expired entries one grant takes out. */
-  readonly maxExpired: number;
-  /** After so many hand-offs in a row the key yields. */
-  readonly handOffs: number;
-  /** The same is due once callers have polled in vain for so many of their pauses. */
-  readonly pollsInVain: number;
-}
-
-/** The same numbers are in queue.lua. */
-export const limits: Limits = {
-  provisionalMs: 2000,
-  pollMs: 1000,
-  pollers: 8,
-  maxPollMs: 2000,
-  maxExpired: 2048,
-  handOffs: 64,
-  pollsInVain: 8,
-};
-
-/** The key yields no longer, however long the pauses of those that poll: callers with longer ones leave no mark. */
-const maxYieldMs = 1000;
-/** A caller that polls may be late by so much, and is then still on time. */
-const pollLatenessMs = 20;
-/** No entry's deadline is further away; a queue ends so long after the last entry was written. */
-export const maxSilenceMs = 10_000;
-
-/** How often a queued process polls that has `before` others before it. */
-export function pollEveryMs(before: number, { pollMs, pollers, maxPollMs }: Limits = limits): number {
-  return Math.min(pollMs * Math.max(1, (before + 1) / pollers), maxPollMs);
-}
 
 /** Writes down the position of a token, under the first ticket that it was given. */
 export function enqueue(

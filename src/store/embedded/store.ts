@@ -4,6 +4,8 @@
 import { LockBackendError, optionError } from '../../core/errors';
 import { describe, type Key, listOf } from '../../core/keys';
 import type { EmbeddedStore } from '../../core/redis-like';
+import { Abandoned } from '../abandoned';
+import { refusal } from '../backend-errors';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -22,8 +24,6 @@ import {
   slotAt,
   type ValueRequest,
 } from '../contract';
-import { Abandoned } from '../redis/abandoned';
-import { refusal } from '../redis/replies';
 import type { CommandOutcome, Released } from './command';
 import { neverMs } from './inspection';
 import type { Machine } from './mutex-machine';

@@ -13,6 +13,7 @@ import { LockBackendError, optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { describe, type Key, listOf } from '../../core/keys';
 import { startIdleTimer } from '../../core/timers';
+import { givenUp } from '../backend-errors';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -29,7 +30,6 @@ import type {
   ValueRequest,
 } from '../contract';
 import { earlier, now } from '../contract';
-import { givenUp } from '../redis/replies';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
 import { type QuorumClock, QuorumNode } from './node';

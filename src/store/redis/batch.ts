@@ -4,10 +4,11 @@
 
 import { slotOf } from '../../core/keys';
 import { setImmediate } from '../../core/real-timers';
+import { codeOf } from '../backend-errors';
 import { type Moment, now } from '../contract';
 import type { BatchedCall, SendCall } from './handlers';
 import { arePlain, PlainCall, sendPlain } from './plain';
-import { codeOf, strangeReply } from './replies';
+import { strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 import type { BatchableCall, ScriptCall } from './scripts/script';
 

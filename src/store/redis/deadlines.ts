@@ -6,8 +6,8 @@ import type { LockBackendError } from '../../core/errors';
 import type { Key } from '../../core/keys';
 import { clearTimeout as clearReal, setImmediate, setTimeout as setReal } from '../../core/real-timers';
 import { idle } from '../../core/timers';
+import { refusal, silence } from '../backend-errors';
 import type { ReplyHandler } from './handlers';
-import { refusal, silence } from './replies';
 import type { BatchableCall } from './scripts/script';
 
 /** Settled once: by Redis's reply, or by its own deadline. */

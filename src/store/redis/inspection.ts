@@ -3,7 +3,8 @@
 import type { LockBackendError } from '../../core/errors';
 import { asForeign, type HolderState, type HoldKind, type LockState, type WaiterState } from '../../core/lock-state';
 import { idOf, isOurs, ownerOf } from '../../core/token';
-import { refusal, strangeReply } from './replies';
+import { refusal } from '../backend-errors';
+import { strangeReply } from './replies';
 
 /** One lock. */
 export interface InspectedKey {

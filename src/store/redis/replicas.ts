@@ -3,12 +3,12 @@
 // that harmless).
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key, listOf } from '../../core/keys';
+import { asUnknown, notReady } from '../backend-errors';
 import type { AcquireRequest } from '../contract';
 import { sendTogether } from './batch';
 import type { DedicatedClient, ScriptClient } from './client';
 import { isGrant, readValueCall } from './commands';
 import { withDeadline } from './deadlines';
-import { asUnknown, notReady } from './replies';
 import type { BatchableCall } from './scripts/script';
 import type { Transport } from './transport';
 

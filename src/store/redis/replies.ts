@@ -1,73 +1,6 @@
-// The replies and errors of a Redis client, read strictly: only the exact answer of one of our scripts counts, and an error is
-// classified by its text, because clients and server versions wrap it differently.
-import { cleanError } from '../../core/clean-error';
+// The replies of our scripts, read strictly: an answer of any other form never counts.
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
-
-/** States of a server that end by themselves. */
-const temporary = new Set([
-  'LOADING',
-  'BUSY', // H54
-  'READONLY',
-  'MASTERDOWN',
-  'NOREPLICAS',
-  'CLUSTERDOWN',
-  'TRYAGAIN',
-  'MOVED',
-  'ASK',
-  'OOM',
-  'MISCONF',
-]);
-/** States that an operator or the caller has to change. */
-const lasting = [
-  'NOAUTH',
-  'WRONGPASS',
-  'NOPERM',
-  'WRONGTYPE',
-  'CROSSSLOT',
-  'NOSCRIPT',
-  'VERSION',
-  'LIMIT',
-  'FENCE',
-  'FOREIGN',
-];
-const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
-
-/** ioredis 5, iovalkey: what they say instead of sending a command. The client was given to us for good. */
-const onlySubscribes = /in subscriber mode/;
-
-const missingRight = '`npx redis-exp-lock doctor` names the missing rights';
-
-/** The client's error as ours. */
-export function refusal(error: unknown, key: Key): LockBackendError {
-  if (error instanceof LockBackendError) return error;
-  const cause = cleanError(error);
-  const text = cause instanceof Error ? cause.message : String(cause);
-  const redisCode = codeOf(text);
-  const advice = redisCode === 'NOPERM' ? ` (${missingRight})` : '';
-  const message = `Redis refused ${describe(key)}: ${text}${advice}`; // H57c
-  // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
-  if (redisCode === undefined) {
-    const mayRun = !onlySubscribes.test(text);
-    return new LockBackendError(message, { key, cause, unknown: mayRun, retryable: mayRun });
-  }
-  const retryable = temporary.has(redisCode) || /max number of clients/i.test(text); // H10b H54b
-  return new LockBackendError(message, { key, cause, redisCode, retryable });
-}
-
-export function isNoScript(error: unknown): boolean {
-  return error instanceof Error && error.message.includes('NOSCRIPT');
-}
-
-/** Redis's own error code; undefined where the error is not Redis's. */
-export function codeOf(text: string): string | undefined {
-  // Inside a script, 7.0 reports a missing right as plain "ERR … can't run this command …" or "… ACL failure …".
-  if (/ACL failure|can't (run|access)|no permissions/i.test(text)) return 'NOPERM'; // H54d
-  const first = /^([A-Z]{2,})\b/.exec(text)?.[1];
-  if (first !== undefined && first !== 'ERR') return first;
-  // 6.2 wraps the error of a command in a script as "ERR Error running script …: … WRONGTYPE …".
-  return known.exec(text)?.[1] ?? first;
-}
 
 /** The reply, if it is exactly so many integers; anything else never means held. */
 export function integers(reply: unknown, length: number, key: Key): number[] {
@@ -79,33 +12,4 @@ export function strangeReply(reply: unknown, key: Key): LockBackendError {
   const kind = Array.isArray(reply) ? `an array of ${reply.length}` : reply === null ? 'null' : `a ${typeof reply}`;
   const message = `the reply for ${describe(key)} is not one that our scripts give (${kind})`;
   return new LockBackendError(message, { key, unknown: true }); // H5c
-}
-
-export function silence(key: Key, timeoutMs: number): LockBackendError {
-  return new LockBackendError(`Redis did not reply within ${timeoutMs} ms about ${describe(key)}`, {
-    key,
-    unknown: true,
-  });
-}
-
-/** The request was not sent: its caller had given up. */
-export function givenUp(key: Key): LockBackendError {
-  return new LockBackendError(`the request for ${describe(key)} was given up before it was sent`, { key });
-}
-
-/** The same error, where the request may have taken effect. */
-export function asUnknown(error: LockBackendError): LockBackendError {
-  const { message, key, cause, redisCode, retryable } = error;
-  return new LockBackendError(message, { key, cause, redisCode, retryable, unknown: true });
-}
-
-const unconnected = 'the Redis client was never connected, or was closed: await client.connect() first';
-
-/** @param closed What to do about a client that is closed. */
-export function notReady(key: Key, readiness: string, closed = unconnected): LockBackendError {
-  const advice = readiness === 'closed' ? closed : 'the Redis client is not connected (it is still trying)';
-  return new LockBackendError(`${describe(key)} could not be locked: ${advice}`, {
-    key,
-    retryable: readiness !== 'closed',
-  });
 }

@@ -1,9 +1,9 @@
 // The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
 
 import { startIdleTimer } from '../../core/timers';
+import { codeOf, isNoScript } from '../backend-errors';
 import type { ScriptClient } from './client';
 import type { ReplyHandler } from './handlers';
-import { codeOf, isNoScript } from './replies';
 import type { ScriptCall } from './scripts/script';
 
 /** Errors of a slot on the move that the client does not follow any further; and the pause before the call is sent again. */

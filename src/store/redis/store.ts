@@ -3,6 +3,8 @@
 // reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key, newServerKey, slotOf } from '../../core/keys';
+import { Abandoned } from '../abandoned';
+import { asUnknown, givenUp, notReady } from '../backend-errors';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -22,7 +24,6 @@ import {
   type Store,
   type ValueRequest,
 } from '../contract';
-import { Abandoned } from './abandoned';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
@@ -31,7 +32,7 @@ import { DeploymentWarnings } from './deployment-warnings';
 import { type Direct, DirectStore } from './direct';
 import { RedisOperator } from './operator';
 import { Replicas } from './replicas';
-import { asUnknown, givenUp, integers, notReady, strangeReply } from './replies';
+import { integers, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
 import { Transport } from './transport';
 

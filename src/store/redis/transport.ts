@@ -4,13 +4,13 @@
 import type { LockBackendError } from '../../core/errors';
 import { type Key, listOf } from '../../core/keys';
 import { nextTick, setImmediate } from '../../core/real-timers';
+import { notReady } from '../backend-errors';
 import type { Moment } from '../contract';
 import { Batch } from './batch';
 import type { ScriptClient } from './client';
 import { PendingCall, PendingRequest } from './deadlines';
 import type { SendCall } from './handlers';
 import { PlainCall } from './plain';
-import { notReady } from './replies';
 import type { BatchableCall, ScriptCall } from './scripts/script';
 import { Sender } from './sender';
 

@@ -1,8 +1,8 @@
 // Tokens of requests whose outcome is not known: each is released until Redis has answered after the last moment at which the
 // token could still take anything.
-import type { LockBackendError } from '../../core/errors';
-import { startIdleTimer } from '../../core/timers';
-import { now, type ReleaseReply, type ReleaseRequest } from '../contract';
+import type { LockBackendError } from '../core/errors';
+import { startIdleTimer } from '../core/timers';
+import { now, type ReleaseReply, type ReleaseRequest } from './contract';
 
 /** A Redis that is silent for longer has let the key end by itself. */
 const keepReleasingMs = 60_000;
