@@ -1,9 +1,9 @@
 // The only waiting loop. An acquisition attempts (one request is with the store), pauses (a timer runs), is queued, or is
-// settled. It settles once: with a held lock, with the last answer's error, or because it is given up (its signal, its timeout,
-// close). Giving up never waits for the store: an attempt under way is abandoned, so that a late grant is released.
+// settled. It settles once: with a held lock, with the last answer's error, or because its signal, its timeout or `close` gave
+// it up. Giving up never waits for the store: an attempt under way is abandoned, so that a late grant is released.
 //
-// With `timeout` alone it makes one attempt by itself, and is then queued (queue/queue.ts), which requests for all that are; it
-// is notified of its grant, or leaves. Where there are no wake-ups it polls: attempts, with pauses (attempts.ts).
+// If only `timeout` is set, the acquisition makes one attempt and then joins a queue (queue/queue.ts). The queue makes the
+// requests for all its callers and notifies each of its grant. Without wake-ups, the acquisition polls (attempts.ts).
 
 import { AcquireTrace, type Effort, tracesAcquires } from '../core/acquire-trace';
 import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from '../core/errors';
@@ -36,29 +36,29 @@ import {
   tooMany,
 } from './spec';
 
-/** What is to be acquired. */
+/** The arguments of `acquire`, besides the key. */
 export interface AcquireCall {
   readonly settings: Settings;
   readonly scope: Scope;
-  /** How the key is to be held, where several may hold it. */
+  /** The mode of an RWLock or a Semaphore. */
   readonly mode?: Mode | undefined;
-  /** For a job that runs once a slot. */
+  /** Set for a job that runs once per slot. */
   readonly once?: Once | undefined;
-  /** Of a mutex that is more than one. */
+  /** Set when the mutex backs an election or a once-job. */
   readonly kind?: LockKind | undefined;
-  /** Busy is an answer, and no error, to those that observe. */
+  /** Observers see a busy lock as a result, not as an error. */
   readonly isTry?: boolean | undefined;
 }
 
 /**
- * Resolves with what `wrap` makes of the held lock, once every key is ours. Impossible arguments throw at once, before any I/O.
+ * Acquires every key and resolves with the result of `wrap(held)`. Impossible arguments throw at once, before any I/O.
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or a missing client.
  * @throws {TooManyLockAttemptsError} (rejects) `maxRetries` used up. Nothing is held.
  * @throws {LockTimeoutError} (rejects) `timeout` over. Nothing is held.
  * @throws {LockBackendError} (rejects) no usable answer. A release was sent where the outcome is unknown.
  * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
- * @throws the signal's reason (rejects), when it aborts before the grant. Nothing is held.
+ * @throws the signal's reason (rejects), if the signal aborts before the grant. Nothing is held.
  */
 export function acquire<T>(key: Key, terms: AcquireCall, wrap: (held: HeldLock) => T): Promise<T> {
   const { settings, scope, mode, once, kind, isTry = false } = terms;
@@ -69,13 +69,13 @@ export function acquire<T>(key: Key, terms: AcquireCall, wrap: (held: HeldLock) 
   return tracesAcquires() ? tracedWait(wanted, wrap, isTry) : wait(wanted, wrap);
 }
 
-/** @internal As `wait`, published on `redis-exp-lock:acquire`. */
+/** @internal Like `wait`, and published on `redis-exp-lock:acquire`. */
 export function tracedWait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T, isTry: boolean): Promise<T> {
   const trace = new AcquireTrace(wanted, wanted.settings.signal, isTry);
   return trace.run(() => wait({ ...wanted, trace }, wrap));
 }
 
-/** @internal Resolves with what `wrap` makes of what is held then. */
+/** @internal Waits for the lock and resolves with the result of `wrap(held)`. */
 export function wait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T): Promise<T> {
   const { trace } = wanted;
   return new Promise((resolve, reject) => {
@@ -91,7 +91,7 @@ export function wait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T): Promi
         trace?.granted(held.fence, acquisition.effort);
         resolve(wrapped);
       } catch (error) {
-        // No caller has it. Its queue knows it as the holder only after this call.
+        // No caller has the held lock. Released on the next tick: its queue knows it as the holder only after this call.
         if (wanted.change === undefined) nextTick(() => void held.releaseQuietly()); // H90c
         fail(error); // H90d
       }
@@ -107,7 +107,7 @@ export function wait<T>(wanted: AcquireSpec, wrap: (held: HeldLock) => T): Promi
   });
 }
 
-/** An attempt takes no longer than so many times `commandTimeout`: twice a client that is not ready, and a reply. */
+/** Longest attempt, in multiples of `commandTimeout`: two waits for a client that is not ready, and a reply. */
 const attemptsInOne = 4;
 
 class Acquisition implements Attempting, ShareWaiter, Cancellable {
@@ -124,11 +124,11 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   readonly #shared: SharedWaiter | undefined;
   #deadline = noDeadline;
   #stopListening: (() => void) | undefined;
-  /** What the last answered attempt failed with; undefined after a plain "busy". */
+  /** The error of the last answered attempt; undefined after a plain "busy". */
   #failure: LockBackendError | undefined;
-  /** Where it is queued, once it is. */
+  /** The place in a queue; undefined before this acquisition is queued. */
   #position: Position | undefined;
-  /** No wake-up could be heard so far: it does not wait for that again. */
+  /** Set when wake-ups could not be opened in time. From then on this acquisition polls. */
   #isDeaf = false;
   #stopOpening: (() => void) | undefined;
 
@@ -147,13 +147,13 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const { timeoutMs, signal } = this.awaited.settings;
     if (timeoutMs) this.#deadline = new Deadline(this.#clock, timeoutMs);
     this.#begin();
-    // Where the answer is known at once, hardly any caller waits.
+    // A settled acquisition waits for nothing. A fetch is not registered either: the callers that it serves are.
     if (this.isSettled || this.awaited.fetcher !== undefined) return;
     this.awaited.scope.beginWait(this);
     if (signal !== undefined) {
       this.#stopListening = onAbort(signal, () => this.giveUp(abortReason(signal)));
     }
-    // One attempt ends by itself: a later deadline matters only to a wait that goes on after it.
+    // A deadline past the end of the first attempt needs no timer yet: `#next` sets it if the wait goes on.
     if (this.#attempts.count === 0 || timeoutMs! <= attemptsInOne * this.commandTimeoutMs) this.#deadline.arm(this);
   }
 
@@ -174,7 +174,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.awaited.fetcher?.busy(this.#failure);
   }
 
-  /** Ends the wait now, whatever it is doing. */
+  /** Ends the wait now, in whatever state. */
   giveUp(error: unknown): void {
     this.#attempts.giveUp(); // H8
     this.#fail(error);
@@ -220,7 +220,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     if (place !== undefined) return place.queue.join(place);
     const queues = queuesFor(this.awaited);
     if (queues?.wakeUps.isOpen) this.#enqueue(queues);
-    // Behind those that wait for the same already, until a wake-up would be heard.
+    // Other callers wait for this key until wake-ups are open: this one waits behind them.
     else if (queues?.wakeUps.isAwaited(this.awaited.keys as string)) this.#enqueueOrPoll(queues);
     else this.#attempt();
   }
@@ -231,14 +231,14 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
       this.#shared.subscribe(queues.wakeUps, key, (isBehind) => this.#wake(isBehind));
       return this.#attempt();
     }
-    // What an attempt of its own has left behind; the queue requests with a token of its own.
+    // The queue requests with its own token: the token of the attempts made here is given up.
     if (this.#attempts.mayExecuteUntilMs > 0) this.#abandon();
     else this.#attempts.forget();
     const { lifetimeMs, fencing, owner } = this.awaited.settings;
     this.#position = queues.queue({ key, lifetimeMs: lifetimeMs!, fencing, owner }).join(this);
   }
 
-  /** Is queued once a wake-up would be heard; polls where none can be, or where that takes too long. */
+  /** Joins the queue once wake-ups are open. Polls if wake-ups cannot be opened or take too long. */
   #enqueueOrPoll(queues: Queues): void {
     const enqueue = (): void => this.#enqueue(queues);
     const poll = (error: unknown): void => {
@@ -261,7 +261,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     return true;
   }
 
-  /** A pause is cut to end with the wait as well: the last attempt follows it. */
+  /** Gives up, except in a pause. A pause ends no later than the wait, and the last attempt follows it. */
   timeIsOver(): void {
     if (!this.#attempts.isPausing) this.giveUp(this.#failure ?? this.#timedOut()); // H33b H72c
   }
@@ -271,11 +271,11 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     const polls = !this.#isLast && (this.#isDeaf || queuesFor(this.awaited) === undefined);
     const pauseMs = polls ? this.#attempts.nextPauseMs() : undefined;
     const place = this.#isLast ? undefined : this.#shared?.place(pauseMs);
-    // Beside a queue, a caller that polls says how long it pauses; not at its first attempt, which few follow by another.
+    // Tells a queue on the same key how long this caller pauses. The first attempt does not: few callers make a second one.
     this.#attempts.make(place, this.#shared === undefined ? pauseMs : undefined);
   }
 
-  /** Whether no attempt would follow the one that is made now. */
+  /** True when the attempt made now is the last one. */
   get #isLast(): boolean {
     const { maxRetries, timeoutMs } = this.awaited.settings;
     return timeoutMs === 0 || this.#attempts.count >= maxRetries || this.#deadline.leftMs <= 0;
@@ -289,7 +289,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#next();
   }
 
-  /** Another attempt after a pause, if the wait allows one. */
+  /** Queues, or pauses and attempts again; fails if `maxRetries` or `timeout` is used up. */
   #next(): void {
     const { maxRetries, timeoutMs } = this.awaited.settings;
     if (timeoutMs === 0 || this.#deadline.leftMs <= 0) return this.#fail(this.#failure ?? this.#timedOut()); // H72b
@@ -328,7 +328,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
     this.#end(error);
   }
 
-  /** Nothing is left to abandon. */
+  /** Settles with an error when nothing is left to abandon. */
   #end(error: unknown): void {
     this.#settle();
     this.#reject(error);
@@ -360,7 +360,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   }
 }
 
-/** An acquisition that belongs to no caller: its grant goes to the callers that wait together. */
+/** Starts an acquisition for a group of callers that wait together. The group receives the grant. */
 function fetchFor(wanted: AcquireSpec, fetcher: Fetcher): Fetch {
   const settings = {
     ...wanted.settings,

@@ -1,7 +1,7 @@
-// A lock that was detached elsewhere becomes ours: same token, same fence, a lifetime from now. In between Redis keeps it and
-// no process holds it. One extension decides, which only the token of the holder can make.
+// Adopting a lock that another process detached: same token, same fence, a lifetime from now. In between, Redis keeps the lock
+// and no process holds it. One extension decides, which only the token of the holder can make.
 //
-// Invariant: it never shortens what Redis has, so that adopting again, or twice, takes nothing from a first adopter.
+// Invariant: adopting never shortens the lifetime in Redis, so that a second adoption takes nothing from the first adopter.
 import { forKey, LockBackendError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
 import { describe, type Key, lockKeys } from '../core/keys';
@@ -17,7 +17,7 @@ const longestToken = 1024;
 const fenceRule = integer(0);
 const untilRule = milliseconds('milliseconds of the epoch', Number.isFinite);
 
-/** See `WithLock.adopt`. */
+/** Implements `WithLock.adopt`. */
 export async function adopt(given: unknown, settings: Settings, scope: Scope): Promise<Lease | null> {
   const { key, token, fence } = checked(given);
   const store = scope.store(settings.redis);
@@ -44,7 +44,7 @@ interface Adoption {
   readonly scope: Scope;
 }
 
-/** From when its lifetime counts; null where it is no longer held. */
+/** Extends the lock. Resolves with the moment from which its lifetime counts; null if the lock is no longer held. */
 async function extendOnce(store: Store, { key, keys, token, settings, scope }: Adoption): Promise<Moment | null> {
   const { lifetimeMs, commandTimeoutMs, signal } = settings;
   const refuseEnded = (): void => {
@@ -52,14 +52,14 @@ async function extendOnce(store: Store, { key, keys, token, settings, scope }: A
     if (signal?.aborted) throw abortReason(signal);
   };
   refuseEnded();
-  // Later than this no caller waits for it any more.
+  // After this the caller no longer waits.
   const validUntilMs = clockOf(store).nowMs() + commandTimeoutMs;
   const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
   const begin = (): boolean => !scope.closed && !signal?.aborted;
   const reply = await store.extend({ ...request, begin }).catch((error) => {
     throw forKey(error, key);
   });
-  // What is not ours by now stays as it was detached, for another adopter.
+  // A call that was given up meanwhile adopts nothing: the lock stays detached, for another adopter.
   refuseEnded();
   if (reply.outcome === 'late') {
     throw new LockBackendError(`Redis ran the adoption of ${describe(key)} too late`, { key });
@@ -70,7 +70,7 @@ async function extendOnce(store: Store, { key, keys, token, settings, scope }: A
   return reply.sent;
 }
 
-/** What `detach` gave, as it may have come through JSON. No message shows what came: it may be the token. */
+/** Checks a detached lease, which may have come through JSON. No message shows the value: it may be the token. */
 function checked(given: unknown): DetachedLease {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) {
     throw optionError('detached', 'what lease.detach() gave, an object', kindOf(given));

@@ -1,9 +1,8 @@
 // The attempts that one caller makes by itself, and the pauses between them.
 //
-// They keep one token for as long as no release for it was sent: an attempt whose reply was lost is simply made again, finds its
-// own token, and gets the same grant. Once a release was sent for the token it is never used again: where an attempt was given
-// up whose outcome is unknown, and where a grant came too late to be of use, the token is abandoned, and what follows uses a
-// new one.
+// All attempts use one token until a release for that token is sent: an attempt whose reply was lost is simply made again, finds
+// its own token, and gets the same grant. Once a release for the token was sent, the token is never used again. A token is
+// abandoned if an attempt of unknown outcome was given up, or if a grant came too late. The next attempt then uses a new token.
 import { forKey, LockBackendError } from '../core/errors';
 import type { Key } from '../core/keys';
 import type { Settings } from '../core/options';
@@ -21,36 +20,36 @@ import {
 } from '../store/contract';
 import { pauses } from './backoff';
 
-/** What the attempts are for. */
+/** Everything that attempts need to know. */
 export interface AttemptSpec {
   readonly key: Key;
-  /** In Redis's words, prefix included. */
+  /** Full keys, prefix included. */
   readonly keys: Key;
   readonly settings: Settings;
   readonly store: Store;
-  /** How it is to be held, where several may hold the key. */
+  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   readonly mode: Mode | undefined;
-  /** Fences to mint. Default 1. */
+  /** Number of fences to mint. Default 1. */
   readonly fences?: number | undefined;
-  /** For a job that runs once a slot. */
+  /** Set for a job that runs once per slot. */
   readonly once?: Once | undefined;
-  /** Of a change in place, which keeps the token of what is held: that is never released here. */
+  /** Set for a change in place, which keeps the token of the held lock. That token is never released here. */
   readonly change: KeptToken | undefined;
 }
 
 export interface Once {
   readonly slots: Slots;
-  /** The current slot, whether the lock was granted or not; and whether the slot's job has run. */
+  /** Receives the current slot, granted or not, and whether the slot's job has run. */
   onSlot(slot: Slot, isDone: boolean): void;
 }
 
 export interface KeptToken {
   readonly token: string;
-  /** The change was given up, although this request may have been granted, or may still be. */
+  /** Undoes a change that was given up, although `request` may have been granted, or may still be. */
   revert(request: AcquireRequest, mayExecuteUntilMs: number): void;
 }
 
-/** What hears of the answers, unless it is settled. */
+/** Receives replies until it settles. */
 export interface Attempting {
   readonly isSettled: boolean;
   onReply(reply: AcquireReply, token: string): void;
@@ -60,20 +59,20 @@ export interface Attempting {
 
 export class Attempts {
   count = 0;
-  /** Monotonic ms until which an attempt of this token, of unknown outcome, may still execute; 0: none. */
+  /** Monotonic ms until which an attempt of unknown outcome with this token may still execute; 0: none. */
   mayExecuteUntilMs = 0;
   readonly #target: AttemptSpec;
   readonly #caller: Attempting;
-  /** Made at the first attempt: a caller that is queued from the beginning makes none. */
+  /** The request of all attempts with one token; made at the first attempt. */
   #request: AcquireRequest | undefined;
   #isUnderWay = false;
-  /** Whether the attempt under way has left for the store's Redis. */
+  /** True once the attempt under way was sent. */
   #isSent = false;
   #nextPauseMs: (() => number) | undefined;
   #plannedPauseMs: number | undefined;
-  /** What it is queued as on a quorum, where each attempt has a token of its own. */
+  /** The token of the queue entry on a quorum, where each attempt has its own token. */
   #queuedAs: string | undefined;
-  /** What the token is queued with; -1 where that is not known. */
+  /** The ticket of the token's queue entry; -1 if unknown. */
   #ticket = -1;
   #pause: NodeJS.Timeout | undefined;
 
@@ -87,8 +86,10 @@ export class Attempts {
   }
 
   /**
-   * @param place   Where it is queued if it is in vain, for a key that several may hold.
-   * @param pauseMs Of a caller that polls: the pause that follows if it is in vain, for a queue beside it.
+   * Makes one attempt; the caller hears of the reply.
+   *
+   * @param queueAs The queue entry of this caller if the key is busy. Not for a mutex.
+   * @param pauseMs The pause of a polling caller if the key is busy, for a queue on the same key.
    */
   make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
     try {
@@ -119,7 +120,7 @@ export class Attempts {
       .catch((error) => this.#broke(error));
   }
 
-  /** The next pause, in ms; the same until it is made. */
+  /** The next pause in ms; the same value until `pause` is called. */
   nextPauseMs(): number {
     this.#plannedPauseMs ??= this.#newPauseMs();
     return this.#plannedPauseMs;
@@ -127,7 +128,7 @@ export class Attempts {
 
   #newPauseMs(): number {
     const { store, settings } = this.#target;
-    // Those whose votes were split must not meet again after the same pause.
+    // Callers whose votes were split must not meet again after equal pauses.
     this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings); // H62e
     return this.#nextPauseMs();
   }
@@ -146,12 +147,12 @@ export class Attempts {
     this.#pause = undefined;
   }
 
-  /** The caller does not wait for the attempt under way any more, which may have executed, or may still. */
+  /** The caller no longer waits for the attempt under way. That attempt may have executed, or may still. */
   giveUp(): void {
     if (this.#isUnderWay && this.#isSent) this.#mayExecute(); // H36c
   }
 
-  /** Makes sure that nothing comes of the attempts that were made. What follows is another caller, to Redis. */
+  /** Undoes the attempts so far, granted or not. To Redis, the next attempt is another caller. */
   abandon(): void {
     const { store, change } = this.#target;
     if (this.#request === undefined) return;
@@ -164,7 +165,7 @@ export class Attempts {
     this.#request = undefined;
   }
 
-  /** All attempts were answered, and none follows before long: the token is not kept for it. */
+  /** Drops the token. Called when all attempts were answered and no attempt follows soon. */
   forget(): void {
     this.#request = undefined;
   }
@@ -203,7 +204,7 @@ export class Attempts {
     if (reply.slot !== undefined) this.#target.once?.onSlot(reply.slot, !reply.granted && reply.isDone === true);
     if (!reply.granted) this.#ticket = reply.position?.ticket ?? this.#ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
-    // Abandoned, and granted after all. Its release is on the way; this one does not wait until it can execute no more.
+    // Abandoned and yet granted: released at once, not only when the attempt can no longer execute.
     if (!reply.granted || this.#target.change !== undefined) return;
     this.#target.store.release(this.#releaseRequest(token)).catch(() => {}); // H20c H36d
   }
@@ -216,7 +217,7 @@ export class Attempts {
     this.#caller.onFailure(error);
   }
 
-  /** An exception while an attempt was made, or while its caller heard of it: whatever was granted is abandoned. */
+  /** Gives up after an exception in an attempt or in its caller's handler. A possible grant is abandoned. */
   #broke(error: unknown): void {
     if (this.#caller.isSettled) return;
     this.#mayExecute();

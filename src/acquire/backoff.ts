@@ -1,4 +1,4 @@
-// How long to pause between the attempts of a caller that polls.
+// The pauses between the attempts of a caller that polls.
 import type { Settings } from '../core/options';
 
 const defaultLongestPauseMs = 500;
@@ -6,7 +6,7 @@ const defaultLongestPauseMs = 500;
 /** The pauses of one wait, in order; each call of the result is the next one, in ms. */
 export function pauses(settings: Settings, random: () => number = Math.random): () => number {
   const { retryTimeoutMs, retryRatio, jitter } = settings;
-  // A first pause that the caller wants longer than our default cap is theirs to want.
+  // An explicit first pause may exceed the default cap.
   const longestMs = settings.maxRetryTimeoutMs ?? Math.max(defaultLongestPauseMs, retryTimeoutMs);
   let nextMs = Math.min(retryTimeoutMs, longestMs);
   return () => {

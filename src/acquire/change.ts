@@ -1,8 +1,8 @@
-// A change in place: a reader that becomes the writer, or a writer that becomes a reader, under the same token, so that no other
-// writer gets in between. It is waited for like a lock (acquisition.ts); what becomes of the answers is decided here.
+// A change in place: a reader becomes the writer, or a writer becomes a reader, under the same token, so that no other writer
+// gets in between. A change is waited for like a lock (acquisition.ts). The answers are handled here.
 //
-// Invariant: whatever happens, the lock goes on being held. A change that was given up may have been made, or may still be: it
-// is held in the stricter way here until Redis has confirmed that it is held for reading.
+// Invariant: whatever happens, the lock stays held. A change that was given up may have been made, or may still be made. Until
+// Redis has confirmed that the lock is held for reading, this side counts it as held in the stricter way.
 
 import { tracesAcquires } from '../core/acquire-trace';
 import { LockDeadlockError, NotAcquiredLockError } from '../core/errors';
@@ -15,19 +15,19 @@ import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
 import { tracedWait, wait } from './acquisition';
 import type { Change } from './spec';
 
-/** How often the revert of a change that was given up is tried while Redis is silent. */
+/** Attempts to revert a change that was given up, while Redis is silent. */
 const maxReverts = 10;
 
-/** Changes of one held lock, one after the other. */
+/** The latest change of each held lock: changes of one lock run one after the other. */
 const changing = new WeakMap<HeldLock, Promise<void>>();
 
 /**
- * Resolves once `held` is held in this way; at once where it is already. Its token stays. It goes on being held whatever
- * happens here.
+ * Resolves once the lock is held as `kind`; at once if it already is. The token stays. The lock stays held whatever happens
+ * here.
  *
  * @throws {LockDeadlockError} (rejects) another holder wants to write, and each would wait for the other. Held as before.
- * @throws {LockLostError} (rejects) it is no holder any more.
- * @throws what acquire rejects with. Held as before.
+ * @throws {LockLostError} (rejects) the lock was lost.
+ * @throws (rejects) as `acquire`. Held as before.
  */
 export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
   const before = changing.get(held);
@@ -47,7 +47,7 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
   const { store } = context;
   const wanted = { key, keys, settings, store, scope: scopeOf(context), mode, kind: undefined, trace: undefined };
   const asked = { ...wanted, change: changeTo(held, mode, settings) };
-  // To give writing up is no acquire.
+  // A downgrade is not traced: it acquires nothing.
   if (kind === 'exclusive' && tracesAcquires()) await tracedWait(asked, () => {}, false);
   else await wait(asked, () => {});
 }
@@ -61,7 +61,7 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
       return gone(held, 'was released meanwhile');
     },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
-      // The nodes of a quorum know fences of their own.
+      // A downgrade keeps the fence: the nodes of a quorum have fences of their own.
       held.changed(mode, mode.kind === 'shared' ? held.fence : fence);
       held.confirm(sent, lifetimeMs, false);
       return held;
@@ -75,7 +75,7 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
   };
 }
 
-/** What comes as a later change is what holds in the end. */
+/** Requests reading as a later change: the latest change takes effect in the end. */
 async function revert(
   held: HeldLock,
   asked: AcquireRequest,
@@ -93,11 +93,11 @@ async function revert(
     if (done || held.ended) break;
     await new Promise<void>((resolve) => idle(held.clock.later(resolve, request.commandTimeoutMs)));
   }
-  // A change of what was lost would leave a holder in Redis that no process knows of.
+  // A change of a lost lock would leave a holder in Redis that no process knows of.
   if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs); // H76c
 }
 
-/** Releases whatever Redis keeps of the token: a holder or a queue entry. */
+/** Releases everything that Redis keeps of the token: a holder or a queue entry. */
 function abandon({ keys, token, context }: HeldLock, mode: Mode, mayExecuteUntilMs: number): void {
   const { commandTimeoutMs } = context.settings;
   const request = { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };

@@ -1,4 +1,4 @@
-// The end of a wait: a timer that is set when something may go on until then, and only once.
+// The end of a wait. Its timer is set only when the wait may last until then, and only once.
 
 import { type Clock, systemClock } from '../core/clock';
 import { maxTimerMs } from '../core/options';
@@ -22,7 +22,7 @@ export class Deadline {
     return this.#endMs - this.#clock.nowMs();
   }
 
-  /** Tells `wait` when nothing is left; a second call before that changes nothing. */
+  /** Calls `wait.timeIsOver` at the deadline. A second call before that changes nothing. */
   arm(wait: TimedWait): void {
     if (this.#endMs === Number.POSITIVE_INFINITY || this.#timer !== undefined) return;
     const check = (): void => {
@@ -38,5 +38,5 @@ export class Deadline {
   }
 }
 
-/** @internal Of a wait without a `timeout`. */
+/** @internal The deadline of a wait without a `timeout`. */
 export const noDeadline = new Deadline(systemClock, Number.POSITIVE_INFINITY);

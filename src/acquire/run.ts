@@ -1,5 +1,5 @@
-// What the faces have in common: `([options], fn)` as arguments, acquiring a lease, a lease that is still worth something, and
-// a function that runs under one.
+// The common part of the factory and the lock classes: the arguments `([options], fn)`, acquiring a lease, checking that the
+// lease is still valid, and running a function under it.
 
 import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from '../core/errors';
 import { type LockKind, warningsWanted } from '../core/events';
@@ -13,7 +13,7 @@ import type { Mode } from '../store/contract';
 import { acquire } from './acquisition';
 import type { Once } from './attempts';
 
-/** `([options], fn)`: the function comes last, the options before it. */
+/** Splits the arguments `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(
   rest: readonly unknown[],
   name: string,
@@ -23,23 +23,23 @@ export function optionsThenFunction(
   return [options, fn as (...args: any[]) => unknown];
 }
 
-/** What a face adds to an acquire. */
+/** The particulars that a method or a class adds to an acquire. */
 interface LeaseVariant {
-  /** Whether to renew where `autoExtend` was not given. */
+  /** The default of `autoExtend`. */
   readonly autoExtend?: boolean;
-  /** How the key is to be held, where several may held it. */
+  /** The mode of an RWLock or a Semaphore. */
   readonly mode?: Mode | undefined;
-  /** For a job that runs once a slot. */
+  /** Set for a job that runs once per slot. */
   readonly once?: Once | undefined;
-  /** What observers call it, where it is a mutex that is more than one. */
+  /** Set when the mutex backs an election or a once-job. */
   readonly kind?: LockKind | undefined;
-  /** Busy is an answer: to observers, no error. */
+  /** Observers see a busy lock as a result, not as an error. */
   readonly isTry?: boolean | undefined;
-  /** What its leases can do, if more than `leaseMethods`. */
+  /** The prototype of the leases; default `leaseMethods`. */
   readonly methods?: object | undefined;
 }
 
-/** Resolves with the lease; throws at once for bad arguments, and rejects as acquire does. Renewed if wanted. */
+/** Acquires the lock and resolves with its lease. Throws at once for bad arguments, and rejects as `acquire` does. */
 export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: LeaseVariant = {}): Promise<Lease> {
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
@@ -51,7 +51,7 @@ export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: L
   );
 }
 
-/** One attempt, whatever the settings say of waiting: null when it is busy. Throws, or rejects, as `acquireLease` does. */
+/** Makes one attempt, whatever the wait settings are; null if the lock is busy. Throws, or rejects, as `acquireLease` does. */
 export async function tryLease(
   key: Key,
   settings: Settings,
@@ -66,7 +66,7 @@ export async function tryLease(
   }
 }
 
-/** Made once for settings that many calls have in common, as their leases then do: 5 % of a sequential pair. */
+/** Settings for one attempt, made once for each settings object so that leases share them: 5 % of a sequential pair. */
 const oneAttempts = new WeakMap<Settings, Settings>();
 
 function forOneAttempt(settings: Settings): Settings {
@@ -78,7 +78,7 @@ function forOneAttempt(settings: Settings): Settings {
   return once;
 }
 
-/** The lease, unless the process was stopped until it was worth nothing. */
+/** Returns the lease. Throws if the grant expired before it could be used. */
 export function checkFresh<L extends Lease>(lease: L): L {
   const { loss } = heldLockOf(lease);
   if (loss === undefined) return lease; // H7
@@ -87,7 +87,7 @@ export function checkFresh<L extends Lease>(lease: L): L {
   throw new LockBackendError(message, { key: lease.key, cause: loss });
 }
 
-/** Runs `fn`, and releases the lock. What `fn` threw goes before everything; then a loss. */
+/** Runs `fn` and releases the lock. An error of `fn` goes before a loss of the lock. */
 export async function runUnder<L extends Lease, T>(lease: L, fn: (lease: L) => T | PromiseLike<T>): Promise<T> {
   const held = heldLockOf(checkFresh(lease));
   let result: T;

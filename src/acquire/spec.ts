@@ -1,4 +1,4 @@
-// What an acquisition is for, and every way in which it can fail.
+// The specification of an acquisition, and the error for every way in which it can fail.
 
 import type { AcquireTrace } from '../core/acquire-trace';
 import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from '../core/errors';
@@ -15,53 +15,53 @@ import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, GrantSource, Mode } from '../store/contract';
 import type { AttemptSpec, KeptToken } from './attempts';
 
-/** All that an acquisition is for. */
+/** Everything that an acquisition needs to know. */
 export interface AcquireSpec extends AttemptSpec {
   readonly scope: Scope;
   readonly kind: LockKind | undefined;
   readonly change: Change | undefined;
-  /** Only while the channel has subscribers. */
+  /** Set while the channel has subscribers. */
   readonly trace: AcquireTrace | undefined;
-  /** It belongs to no caller, but to callers that wait together. */
+  /** Receives the grant instead of a caller: a group of callers that wait together. */
   readonly fetcher?: Fetcher | undefined;
 }
 
-/** A change in place: what becomes of its answers. */
+/** A change in place: handles the answers to it. */
 export interface Change extends KeptToken {
-  /** The error where what is held has ended meanwhile: then all that Redis keeps of its token is released. */
+  /** Returns an error if the held lock has ended meanwhile. Everything that Redis keeps of its token is then released. */
   ended(mayExecuteUntilMs: number): Error | undefined;
-  /** It was made: of what is held. */
+  /** Redis made the change. Returns the held lock. */
   granted(reply: AcquireReply & { granted: true }): HeldLock;
-  /** It can never be made: the error for the caller. */
+  /** Redis can never make the change. Returns the error for the caller. */
   refused(reason: 'deadlock' | 'gone'): Error;
 }
 
-/** Why it is not even tried. */
+/** The reason not to make any attempt; undefined if there is none. */
 export function refusalOf({ key, keys, settings, scope, store, mode }: AcquireSpec): unknown {
   if (scope.closed) return closedError(key);
   if (settings.signal?.aborted) return abortReason(settings.signal); // H36
   return forKey(store.refuses?.(keys, mode), key);
 }
 
-/** Whether nothing but a grant would end the wait. */
+/** True when only a grant would end the wait. */
 export function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }: Settings): boolean {
   return timeoutMs === Number.POSITIVE_INFINITY && maxRetries === Number.POSITIVE_INFINITY && signal === undefined;
 }
 
-/** The lock of the code that waits here, if that is in its own way. */
+/** An enclosing lock of the waiting code that excludes what the code waits for: the code is in its own way. */
 export function enclosingLock({ change, keys, mode, store }: AcquireSpec): HeldLock | undefined {
   if (change !== undefined) return undefined;
   return enclosingLocks().find((held) => excludes(held, store, keys, mode));
 }
 
-/** The queues to wait in, when this wait is to be queued, and is of a kind that can be. */
+/** The queues of the store, if this wait may be queued. */
 export function queuesFor({ keys, scope, settings, store }: AcquireSpec): Queues | undefined {
   const { queued, lifetimeMs, minReplicas } = settings;
   const isQueued = queued && lifetimeMs !== null && minReplicas === 0 && typeof keys === 'string';
   return isQueued ? queuesOf(scope, store) : undefined;
 }
 
-/** Where it waits together with others of its lock object; undefined: it goes its own way. */
+/** A position among callers of this process that wait together; undefined: this one waits alone. */
 export function placeFor(wanted: AcquireSpec, waiter: ShareWaiter): SharePosition | undefined {
   const { keys, mode, scope, store } = wanted;
   if (mode?.kind === 'exclusive') groupsOf(scope, store).close(keys as string);
@@ -69,7 +69,7 @@ export function placeFor(wanted: AcquireSpec, waiter: ShareWaiter): SharePositio
   return terms && groupsOf(scope, store).position(terms, waiter);
 }
 
-/** What those have in common that this wait may be shared with; undefined: it goes its own way. */
+/** The terms that callers must share to wait together; undefined: this one waits alone. */
 function memberTerms({ keys, settings, store, mode, change, fetcher }: AcquireSpec): MemberTerms | undefined {
   const { queued, lifetimeMs, minReplicas, fencing, owner } = settings;
   const isShared = queued && lifetimeMs !== null && minReplicas === 0 && store.kind === 'redis';
@@ -78,7 +78,7 @@ function memberTerms({ keys, settings, store, mode, change, fetcher }: AcquireSp
   return { key: keys as string, lifetimeMs, fencing, owner, mode };
 }
 
-/** What a grant is held as. */
+/** Makes the held lock of a grant. */
 export function heldLock(wanted: AcquireSpec, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
   const { key, keys, kind, scope, settings, store } = wanted;
   const shared = mode !== undefined && store.listen !== undefined;
@@ -128,7 +128,7 @@ export function deadlock(key: Key, own: HeldLock): LockDeadlockError {
   return new LockDeadlockError(message, { key });
 }
 
-/** What a wait rejects with that its signal has given up. */
+/** The error of a wait that its signal gave up. */
 export function abortReason(signal: AbortSignal): unknown {
   if (signal.reason instanceof Error) return signal.reason;
   const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
