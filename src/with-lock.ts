@@ -1,5 +1,5 @@
-// START HERE. The factory: `redisExpLock(config)` gives `withLock`, the original's callback form, and its promise forms. Each
-// checks its arguments, has the lock acquired (acquire/acquisition.ts), and hands out a lease.
+// START HERE. The factory: `redisExpLock(config)` returns `withLock`, which has the original's callback form and the promise
+// forms. Each form checks its arguments, acquires the lock (acquire/acquisition.ts), and hands out a lease.
 import { promisify } from 'node:util';
 import * as adoption from './acquire/adopt';
 import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './acquire/run';
@@ -23,22 +23,22 @@ import { scopeFor } from './inspect/registry';
 import * as cache from './jobs/cached';
 import * as slots from './jobs/once';
 
-/** Called exactly once, asynchronously, on a fresh stack: with an error, or with `null` and what releases the lock. */
+/** Called exactly once, asynchronously, on a fresh stack, with an error, or with `null` and the lease. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
 
-/** What `tryRun` resolves to. */
+/** The result of `tryRun`. */
 export type TryRunResult<T> = { ran: true; value: T } | { ran: false };
 
-/** What the factory returns. Every form throws (rejects, in the promise forms) `ERR_LOCK_OPTION` before any I/O for bad arguments. */
+/** The lock function. For bad arguments each form throws (a promise form rejects with) `ERR_LOCK_OPTION` before any I/O. */
 export interface WithLock {
   /**
-   * Acquires the lock and calls back: `(err)`, or `(null, done)`; `done()` or `done((err, released) => …)` releases it.
-   * Where `done` is never called, `lifetime` frees the key.
+   * Acquires the lock and calls back with `(err)` or `(null, done)`. `done()` or `done((err, released) => …)` releases the
+   * lock. If `done` is never called, `lifetime` frees the key.
    *
-   * @param key      Redis key of 1 to 1024 bytes, or several: all or nothing.
-   * @param options  Override the factory's for this call.
-   * @param callback Hears a TooManyLockAttemptsError, LockTimeoutError, LockBackendError, LockClosedError or the signal's
-   *                 reason, and then nothing is held; or gets the lease. From redis-exp-lock-js.
+   * @param key      Redis key of 1 to 1024 bytes, or a list of keys: all or none are locked.
+   * @param options  Override the factory's options for this call.
+   * @param callback Receives the lease; or, if nothing is held, a TooManyLockAttemptsError, LockTimeoutError, LockBackendError,
+   *                 LockClosedError or the signal's reason. From redis-exp-lock-js.
    * @example
    * ```ts
    * withLock('bankAccount', async (err, done) => {
@@ -55,10 +55,11 @@ export interface WithLock {
   /** `util.promisify(withLock)` is `withLock.promise`. */
   readonly [promisify.custom]: (key: Key, options?: Options) => Promise<Lease>;
   /**
-   * Resolves with the lease once the key is ours. It is held for `lifetime` only: nothing renews it unless `autoExtend` is on.
+   * Resolves with the lease once the lock is held. The lock lasts for `lifetime` only: nothing renews it unless `autoExtend`
+   * is on.
    *
-   * @throws {TooManyLockAttemptsError} held by somebody else, and `maxRetries` used up. Nothing is held.
-   * @throws {LockTimeoutError} held by somebody else for all of `timeout`. Nothing is held.
+   * @throws {TooManyLockAttemptsError} another holder had the key until `maxRetries` was used up. Nothing is held.
+   * @throws {LockTimeoutError} another holder had the key for all of `timeout`. Nothing is held.
    * @throws {LockBackendError} Redis gave no usable answer. A release was sent; at worst `lifetime` frees the key.
    * @throws {LockClosedError} after `close()`. Nothing is held.
    * @example
@@ -73,10 +74,10 @@ export interface WithLock {
    */
   promise(key: Key, options?: Options): Promise<Lease>;
   /**
-   * One attempt: the lease, or null when somebody else holds the key. It is held for `lifetime` only: nothing renews it unless
-   * `autoExtend` is on. For work that may take longer, `tryRun`.
+   * Makes one attempt. Resolves with the lease, or with null if another holder has the key. The lock lasts for `lifetime`
+   * only: nothing renews it unless `autoExtend` is on. For work that may take longer, use `tryRun`.
    *
-   * @throws {LockBackendError} Redis gave no usable answer: it does not say null.
+   * @throws {LockBackendError} Redis gave no usable answer, which is never reported as null.
    * @example
    * ```ts
    * const lease = await withLock.tryLock('bankAccount');
@@ -85,11 +86,11 @@ export interface WithLock {
    */
   tryLock(key: Key, options?: Options): Promise<Lease | null>;
   /**
-   * Runs `fn` under the lock, which is renewed while `fn` runs (`autoExtend: false` turns that off), and releases it.
-   * Resolves to what `fn` resolves to. Errors of the acquire are those of `promise`.
+   * Runs `fn` under the lock and then releases the lock. The lock is renewed while `fn` runs, unless `autoExtend` is false.
+   * Resolves to the result of `fn`. Rejects as `promise` does if the lock cannot be acquired.
    *
-   * @throws what `fn` threw, always, when it threw.
-   * @throws {LockLostError} `fn` resolved, but the lock was lost meanwhile; `result` has what it resolved to.
+   * @throws the error of `fn`, always, if `fn` threw.
+   * @throws {LockLostError} `fn` resolved, but the lock was lost meanwhile; `result` is the result of `fn`.
    * @example
    * ```ts
    * const result = await withLock.run('bankAccount', { timeout: 5000 }, (lease) => work(lease.fence, lease.signal));
@@ -98,10 +99,10 @@ export interface WithLock {
   run<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   /**
-   * As `run`, with one attempt, whatever the factory or the call says of waiting: `{ ran: true, value }`; or `{ ran: false }` at
-   * once when somebody else holds the key. The lock is renewed while `fn` runs.
+   * Like `run`, with a single attempt, whatever the options for waiting are. Resolves to `{ ran: true, value }`, or at once to
+   * `{ ran: false }` if another holder has the key. The lock is renewed while `fn` runs.
    *
-   * @throws {LockBackendError} Redis gave no usable answer: it does not say `{ ran: false }`.
+   * @throws {LockBackendError} Redis gave no usable answer, which is never reported as `{ ran: false }`.
    * @throws as `run`, for everything else.
    * @example
    * ```ts
@@ -112,15 +113,15 @@ export interface WithLock {
   tryRun<T>(key: Key, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
   tryRun<T>(key: Key, options: Options, fn: (lease: Lease) => T | PromiseLike<T>): Promise<TryRunResult<T>>;
   /**
-   * Runs `fn` once a slot, over all processes: `{ ran: true, slot, value }`; or `{ ran: false, slot, reason }` at once when the
-   * slot is `done`, or the lock is `busy`, which it also is while the job of an earlier slot still runs. Slots are of `every` ms,
-   * by the server's clock alone: call it when a timer of yours fires, in every process, early or late. One attempt, never a
-   * wait; the lock is renewed while `fn` runs, which may outlast its slot. One key; not on a quorum.
+   * Runs `fn` once per slot across all processes. Resolves to `{ ran: true, slot, value }`, or at once to
+   * `{ ran: false, slot, reason }` if the slot is `done` or the lock is `busy`. The lock is also busy while the job of an earlier
+   * slot runs. Slots last `every` ms by the server's clock alone: call this in every process when a timer fires, early or late.
+   * Makes one attempt and never waits. The lock is renewed while `fn` runs, and `fn` may outlast its slot. One key; not on a quorum.
    *
    * @param options `every`: ms, integer ≥ 1000. `offset` (default 0): ms of the epoch at which some slot begins. `mode`:
-   *                'at-most-once' (default) or 'until-success'; see OnceOptions. And those of `run`, but for waiting.
+   *                'at-most-once' (default) or 'until-success'; see OnceOptions. And the options of `run`, except those for waiting.
    * @throws {LockBackendError} Redis gave no usable answer, or this is a quorum. In 'at-most-once' the slot may then count as done.
-   * @throws as `run`, for everything else. 'until-success': the slot does not count as done then.
+   * @throws as `run`, for everything else. In 'until-success' the slot then does not count as done.
    * @example
    * ```ts
    * const result = await withLock.once('nightly-report', { every: 86_400_000 }, (lease, slot) => work(slot.start));
@@ -133,13 +134,13 @@ export interface WithLock {
     fn: (lease: Lease, slot: Slot) => T | PromiseLike<T>,
   ): Promise<slots.OnceResult<T>>;
   /**
-   * Takes over what `lease.detach()` gave, here or in another process: the same token and fence, held for `lifetime` from now
-   * (`autoExtend` renews it). Null when it is no longer held. One request to Redis and no wait; what Redis has is never
-   * shortened. `redis` and `prefix` have to be those that it was taken with. Hand a detached lease to one adopter: Redis
-   * cannot tell two of them apart, and both would hold it until the first release.
+   * Takes over a lock that `lease.detach()` gave up here or in another process. Token and fence stay; the lock is held for
+   * `lifetime` from now (`autoExtend` renews it). Resolves to null if the lock is no longer held. Sends one request and does not
+   * wait. The lifetime that Redis has is never shortened. `redis` and `prefix` must be those of the acquire. Give a detached lease
+   * to a single adopter: Redis cannot tell two adopters apart, and both would hold the lock until the first release.
    *
-   * @throws {LockBackendError} Redis gave no usable answer. Nothing is held here; the same may be adopted again.
-   * @throws {LockClosedError} after `close()`; or the signal's reason. Nothing is held here; another may adopt it.
+   * @throws {LockBackendError} Redis gave no usable answer. Nothing is held here; the lock may be adopted again.
+   * @throws {LockClosedError} after `close()`; or the signal's reason. Nothing is held here; another process may adopt the lock.
    * @example
    * ```ts
    * const lease = await withLock.promise('order:17', { lifetime: 30_000 });
@@ -151,13 +152,13 @@ export interface WithLock {
    */
   adopt(detached: DetachedLease, options?: Options): Promise<Lease | null>;
   /**
-   * Reads the cache, and loads once for all processes where there is nothing: waiters are served the stored value. The value
-   * is kept as JSON beside the lock, and only stored while that is still held. Waits without end, unless `timeout` or
-   * `maxRetries` is given; the lock is renewed while `load` runs.
+   * Reads the cache. If the cache is empty, one of all processes loads the value, and waiters get the stored value. The value
+   * is kept as JSON beside the lock, and is stored only while the lock is still held. Waits without end, unless `timeout` or
+   * `maxRetries` is set. The lock is renewed while `load` runs.
    *
-   * @param options `ttl`: ms for which it is kept. `emptyTtl` (default 0): ms for which an `undefined` is remembered.
-   * @param load    Resolves to the value, or `undefined` for none. When it throws, nothing is stored, and the next waiter loads.
-   * @throws what `load` threw; otherwise as `promise`.
+   * @param options `ttl`: ms for which the value is kept. `emptyTtl` (default 0): ms for which an `undefined` is remembered.
+   * @param load    Resolves to the value, or `undefined` for none. If `load` throws, nothing is stored, and the next waiter loads.
+   * @throws the error of `load`; otherwise as `promise`.
    * @example
    * ```ts
    * const rates = await withLock.cached('rates', { ttl: 60_000 }, () => work());
@@ -169,7 +170,7 @@ export interface WithLock {
     load: (lease: Lease) => T | undefined | PromiseLike<T | undefined>,
   ): Promise<T | undefined>;
   /**
-   * What Redis knows of a key now.
+   * Reads the present state of a key from Redis.
    *
    * @throws {LockBackendError} Redis could not be reached.
    * @example
@@ -179,12 +180,12 @@ export interface WithLock {
    */
   inspect(key: string): Promise<LockState>;
   /**
-   * All locks, as far as they are known: each with its full key, in no order. From what processes with `register: true` have
-   * registered; with `scan: true` by reading every key, which takes at most 2 % of the server's time, and needs a prefix.
-   * On memoryStore() and sharedMemoryStore() all are known. `coverage()` says, at the end, what was covered.
+   * Lists the known locks, each with its full key, in no order. The locks of processes with `register: true` are known. With
+   * `scan: true`, which needs a prefix, every key is read, in at most 2 % of the server's time. memoryStore() and
+   * sharedMemoryStore() know all locks. `coverage()` reports at the end what was covered.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: at once, an impossible option, or `scan` without a prefix.
-   * @throws {LockBackendError} (the iteration) the store could not be asked, or the client cannot list keys; or the signal's reason.
+   * @throws {LockBackendError} (in the iteration) the store gave no answer, or the client cannot list keys; or the signal's reason.
    * @example
    * ```ts
    * const locks = withLock.list({ prefix: 'order:', scan: true });
@@ -193,12 +194,12 @@ export interface WithLock {
    */
   list(options?: ListOptions): LockList;
   /**
-   * Takes the lock away from the holder with this `id`, if that still has it; the next in the queue is served in the same step.
-   * The holder's `signal` aborts (`reason: 'taken'`): at once where its process waits for locks or has `register`, else at its
-   * next renewal. Of several holders just that one. True: it was freed; false: that one no longer has it, and nothing changed.
+   * Takes the lock away from the holder with this `id`, and serves the next caller in the queue in the same step. Other holders
+   * keep the lock. The holder's `signal` aborts (`reason: 'taken'`): at once if its process waits for locks or has `register`,
+   * else at its next renewal. Resolves to false, with nothing changed, if that holder no longer has the lock.
    *
-   * @param options `id`: 8 hex digits, as `inspect` shows them. `force: true`: all its holders.
-   * @throws {LockBackendError} Redis gave no usable answer. It may have been freed.
+   * @param options `id`: 8 hex digits, as `inspect` shows them. `force: true`: takes the lock away from all holders.
+   * @throws {LockBackendError} Redis gave no usable answer. The lock may have been freed.
    * @example
    * ```ts
    * const { holders } = await withLock.inspect('bankAccount');
@@ -207,8 +208,8 @@ export interface WithLock {
    */
   free(key: string, options: FreeOptions): Promise<boolean>;
   /**
-   * Ends this factory: new calls and waiters get a LockClosedError, holders are awaited (`drain`), what is left is
-   * released with its signal aborted (`closed`). Resolves when nothing is left. Never closes the Redis client.
+   * Closes this factory. New calls and waiters get a LockClosedError, and holders are awaited (`drain`). Locks that are still
+   * held then are released, and their signals abort (`closed`). Resolves when no lock is left. Never closes the Redis client.
    * @example
    * ```ts
    * await withLock.close({ drain: 5000 });
@@ -238,7 +239,7 @@ export function redisExpLock(config?: Options): WithLock {
     );
   }
 
-  // Not `async`: that would be two promises more, a tenth of what a lock in memory takes.
+  // Not `async`: the two further promises would add a tenth to the time of a lock in memory.
   function promise(key: Key, options?: Options): Promise<Lease> {
     try {
       const settings = last.settle(options);
