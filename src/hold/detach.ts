@@ -1,19 +1,19 @@
-// Letting go of a lock without releasing it: Redis keeps it, for a process that adopts it (adopt.ts).
+// Giving up a lock without releasing it: Redis keeps the lock for a process that adopts it (acquire/adopt.ts).
 import { LockBackendError, NotAcquiredLockError, unknownOptionError } from '../core/errors';
 import { describe, type Key } from '../core/keys';
 import type { HeldLock } from './held-lock';
 
-/** What `lease.detach()` gives and `withLock.adopt()` takes: plain JSON. Its token is a secret: it is all that releasing takes. */
+/** A detached lock as plain JSON: `lease.detach()` returns it, `withLock.adopt()` takes it. The token is secret: it can release. */
 export interface DetachedLease {
   /** The key as it was given, without the prefix. */
   key: Key;
   token: string;
   fence: number;
-  /** Ms of the epoch, by the clock of the process that detached it, at which its lifetime ends. 2 ** 53 − 1: it has no end. */
+  /** The end of the lifetime in ms of the epoch, by the clock of the detaching process. 2 ** 53 − 1: no end. */
   until: number;
 }
 
-/** @internal See `Lease.detach`. Ends here, and goes on in Redis. */
+/** @internal Implements `Lease.detach`: ends the lock in this process and leaves it in Redis. */
 export function detach(held: HeldLock): DetachedLease {
   const { key, token, fence } = held;
   if (held.mode !== undefined) {

@@ -1,11 +1,11 @@
-// Which locks enclose the running code: every `run`, and its like, is remembered for what its function starts, so that a wait
-// which that function makes for its own lock can be told apart from a wait for another's. Costs nothing while no such function runs:
-// the storage that follows promises is switched off with the last one.
+// The locks that enclose the running code. `run` and its like remember their lock for all code that their function starts, so
+// that a function that waits for its own lock is found out. Costs nothing while no such function runs: the storage that follows
+// promises is switched off with the last one.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { HeldLock } from './held-lock';
 import { observedRun } from './observation';
 
-/** A held lock, and those around it. */
+/** A held lock, and the locks around it. */
 interface EnclosingFrame {
   readonly held: HeldLock;
   readonly outer: EnclosingFrame | undefined;
@@ -27,7 +27,7 @@ export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>)
   }
 }
 
-/** @internal Stops following promises for a storage. A host that cannot (Cloudflare Workers throws) follows them on. */
+/** @internal Stops following promises for a storage. A host that cannot stop (Cloudflare Workers throws) goes on. */
 export function switchOff(unused: AsyncLocalStorage<unknown>): void {
   // H90b
   try {
@@ -35,7 +35,7 @@ export function switchOff(unused: AsyncLocalStorage<unknown>): void {
   } catch {}
 }
 
-/** Whether `held` encloses the running code, also where it has ended meanwhile. */
+/** True if `held` encloses the running code, also if `held` has ended meanwhile. */
 export function isEnclosedBy(held: HeldLock): boolean {
   for (let flow = running > 0 ? storage.getStore() : undefined; flow !== undefined; flow = flow.outer) {
     if (flow.held === held) return true;

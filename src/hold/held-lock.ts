@@ -1,6 +1,6 @@
-// A held lock: what is ours from its grant until it ends, once: *released* (by us, from the call on: its answer may never come)
-// or *lost*. What is lost stays lost, even when a late answer says otherwise; the key is then released. It is released to where
-// its grant came from, whatever that is. All timers of a held lock end with it.
+// A held lock, from its grant to its end. It ends once: as *released*, from our call on, since the answer may never come; or as
+// *lost*. A lost lock stays lost: if a late answer says otherwise, the key is released. A release goes to the source of the
+// grant, such as a queue. All timers of a held lock end with the lock.
 import { forKey, LockLostError, type LossReason } from '../core/errors';
 import { type LockKind, warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
@@ -33,28 +33,28 @@ import {
 import type { Granted, Member, SharingHolder } from './shared-member';
 import { type Validity, validFrom } from './validity';
 
-/** What held locks on the same terms have in common. One object for many: a held lock should not cost much. */
+/** The common part of held locks on the same terms. They share one object, so that a held lock costs little memory. */
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
   readonly source: GrantSource;
-  /** Of a mutex that is more than one. */
+  /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
-  /** It ended: released with an answer, or lost. May be called again. */
+  /** Called when the lock was lost, or its release answered. May be called more than once. */
   readonly onEnd: (held: HeldLock) => void;
 }
 
-/** What a grant is of. */
+/** The keys and circumstances of a grant. */
 export interface GrantDetails {
   readonly key: Key;
   readonly keys: Key;
   readonly retries: number;
   readonly context: LeaseContext;
-  /** Of a key that several may hold. */
+  /** The mode of an RWLock or a Semaphore. */
   readonly mode?: Mode | undefined;
 }
 
-/** Of few grants: several keys, further attempts, an attempt without an answer, a key that several may hold, an observer. */
+/** Fields that few held locks need: several keys, retries, an attempt of unknown outcome, a mode, an observation. */
 class RareState {
   readonly key: Key | undefined;
   readonly retries: number;
@@ -80,7 +80,7 @@ class HoldEnd {
   how: 'released' | 'lost';
   loss: LockLostError | undefined;
   releasing: Promise<boolean> | undefined;
-  /** A release was sent and got no answer: that the key is gone is then no loss. */
+  /** A release was sent and got no answer. A missing key is then no loss. */
   isUncertain = false;
 
   constructor(how: 'released' | 'lost', releasing?: Promise<boolean>) {
@@ -93,13 +93,13 @@ class HoldEnd {
 export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
-  /** Another one where it has left a member that others share. */
+  /** Changes when this lock leaves a shared member. */
   token: string;
-  /** Another one after a change in place. */
+  /** Changes with a change in place. */
   fence: number;
   readonly keys: Key;
   readonly context: LeaseContext;
-  /** The slot whose job is done, which the release will say. Only of a job that runs once a slot: others have no such property. */
+  /** The slot whose job is done, for the release to record. Declared only: locks of other jobs have no such property. */
   declare done: Slot | undefined;
   #validity: Validity;
   #particulars: RareState | undefined;
@@ -130,12 +130,12 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return this.#particulars?.retries ?? 0;
   }
 
-  /** How it is held, where several may hold the key. */
+  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   get mode(): Mode | undefined {
     return this.#particulars?.mode;
   }
 
-  /** What it shares with other holders of this process; undefined: nothing. */
+  /** The member that this lock shares with other holders of this process; undefined if it has its own. */
   get member(): Member | undefined {
     return this.#particulars?.member;
   }
@@ -144,7 +144,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return this.#ending !== undefined;
   }
 
-  /** What made it lost; undefined while held and after our own release. */
+  /** The error of the loss; undefined while held and after our own release. */
   get loss(): LockLostError | undefined {
     this.check();
     return this.#ending?.loss;
@@ -154,12 +154,12 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return this.#validity.lifetimeMs !== 0;
   }
 
-  /** Whether it is held for as long as its holder lives. */
+  /** True if the lock stays held for as long as its holder lives. */
   get isEndless(): boolean {
     return this.check() && (this.#upkeep?.isEndless === true || this.#validity.lifetimeMs === null);
   }
 
-  /** Whether an extension that was asked for by hand may still take effect. */
+  /** True while an extension that was requested by hand may still take effect. */
   get mayShorten(): boolean {
     return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
@@ -181,7 +181,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return this.#validity.sent.monoMs;
   }
 
-  /** A caller holds it from now on: observers are notified, also of an end that nothing else would notice. */
+  /** Notifies observers that a caller holds the lock. If they follow holds, also watches for its end. */
   begin(): void {
     if (!holdsAreObserved()) return;
     const observation = new Observation(this);
@@ -231,7 +231,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     this.confirm(sent, this.context.settings.lifetimeMs, false);
   }
 
-  /** Redis changed how it is held; or a change was given up that it may have made, or may still make. */
+  /** Sets the mode and the fence after a change in place, or after giving up one that Redis may have made or may still make. */
   changed(mode: Mode, fence: number): void {
     this.#ownParticulars.mode = mode;
     this.fence = fence;
@@ -259,7 +259,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return releasing;
   }
 
-  /** Ends it here: the key stays as it is, for the lifetime that it was acquired with. */
+  /** Ends the lock in this process only. The key stays in Redis for its lifetime. */
   letGo(): void {
     this.#upkeep?.letGo();
     this.#ending = new HoldEnd('released', Promise.resolve(false));
@@ -268,7 +268,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     tellEnd(this, 'detached');
   }
 
-  /** A release whose failure is published as a warning; the store tries it again, because no caller can. */
+  /** Releases the lock and publishes a failure as a warning. The store then tries again, because no caller can. */
   async releaseQuietly(): Promise<boolean | undefined> {
     try {
       return await this.release();
@@ -280,7 +280,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     }
   }
 
-  /** A change that was requested may be queued. */
+  /** Makes the request of a release. After a change in place, a queue entry of that change may be left to remove. */
   releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? -1 : 0): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, done } = this;
@@ -295,7 +295,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return this.#particulars;
   }
 
-  /** Extensions, renewal and signal; made when first needed. */
+  /** The keeper: extensions, renewal and signal; made when first needed. */
   get upkeep(): Keeper {
     this.#upkeep ??= new Keeper(this);
     return this.#upkeep;
@@ -304,13 +304,13 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
   #whenReleased(reply: Promise<ReleaseReply>): Promise<boolean> {
     const releasing = reply.then(
       (result) => {
-        // It would take the key that we have just freed.
+        // The late attempt would take the key that we have just freed.
         if (this.#mayExecute()) this.#abandon(this.#particulars!.mayExecuteUntilMs);
         return this.#released(result);
       },
       (error) => {
         if (error.unknown) this.#ending!.isUncertain = true;
-        // Counts as handled; a caller that awaits it still sees it.
+        // The promise counts as handled. A caller that awaits it still sees the error.
         releasing.catch(() => {}); // H20
         this.#ending!.releasing = undefined; // H24c
         this.context.onEnd(this);
@@ -334,7 +334,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     void this.context.store.abandon(this.releaseRequest(-1), untilMs);
   }
 
-  /** An attempt of ours whose reply was lost may still execute. */
+  /** True while an attempt with our token whose reply was lost may still execute. */
   #mayExecute(): boolean {
     const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
     return untilMs > 0 && untilMs > this.clock.nowMs();
@@ -348,7 +348,7 @@ function noteLoss(held: HeldLock, ending: HoldEnd, reason: LossReason): void {
   tellLost(held, reason);
 }
 
-/** Whether these keys cannot be had, in this mode, while `held` is held. */
+/** True if `held` keeps these keys from being acquired in this mode. */
 export function excludes(held: HeldLock, store: Store, keys: Key, mode: Mode | undefined): boolean {
   const wanted = listOf(keys);
   if (store !== held.context.store || !listOf(held.keys).some((key) => wanted.includes(key))) return false;

@@ -1,6 +1,5 @@
-// Keeps a held lock alive, made when that is first needed: the one extension in flight, the renewal, the watch
-// over the end of the validity, and the signal that tells of its loss. No timer here keeps the process alive, and none runs
-// after `stop`.
+// The keeper of a held lock, made when first needed: the one extension in flight, the renewal, the watch over the end of the
+// validity, and the signal that aborts on a loss. No timer here keeps the process alive, and none runs after `stop`.
 import { forKey, LockBackendError, type LockLostError, type LossReason } from '../core/errors';
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
@@ -11,40 +10,40 @@ import { type ObservedLock, tellExtension } from './observation';
 import { minMs, Renewal, timerMs } from './renewal';
 import type { Member, SharingHolder } from './shared-member';
 
-/** A deadline noticed later than this was not noticed in time because the process did not run. */
+/** If a deadline is noticed later than this, the process did not run in between. */
 const stallMs = 50;
-/** The wall clock is checked this often where a timer watches over a held lock. */
+/** The interval at which a watch over a held lock also checks the wall clock. */
 const wallCheckMs = 1000;
 
-/** What is looked after: a held lock. */
+/** A held lock, as its keeper sees it. */
 export interface KeptLock extends ObservedLock, SharingHolder {
   readonly key: Key;
   readonly keys: Key;
   readonly context: ObservedLock['context'] & { readonly settings: Settings; readonly store: Store };
   readonly clock: Clock;
-  /** Whether it was released or is known to be lost; the clocks are not read. */
+  /** True once the lock was released or is known to be lost. Does not read the clocks. */
   readonly ended: boolean;
   readonly isLost: boolean;
   readonly loss: LockLostError | undefined;
-  /** False: it was granted by message, and that is not confirmed yet. */
+  /** False while a grant by message is not yet confirmed. */
   readonly isConfirmed: boolean;
-  /** How it is held, where several may hold the key. */
+  /** The mode and fence of an RWLock or a Semaphore; undefined for a mutex. */
   held(): HeldMode | undefined;
-  /** What it shares with others, and is extended together with them. */
+  /** The member that this lock shares with other holders. It is extended for all of them together. */
   readonly member: Member | undefined;
-  /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
+  /** Records that Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
-  /** An extension, requested at `asked`, was not answered, and may still execute until `untilMs`. */
+  /** Records that an extension requested at `asked` was not answered, and may still execute until `untilMs`. */
   uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
   releaseQuietly(): Promise<unknown>;
 }
 
 interface ExtensionPlan {
   readonly lifetimeMs: number | null;
-  /** Set this end even if it is sooner. */
+  /** Sets this end even if it is sooner. */
   readonly exact: boolean;
   readonly asked: Moment;
-  /** Monotonic ms after which it must change nothing. */
+  /** Monotonic ms after which the extension must change nothing. */
   readonly validUntilMs: number;
   readonly commandTimeoutMs: number;
 }
@@ -52,13 +51,13 @@ interface ExtensionPlan {
 export class Keeper {
   readonly #held: KeptLock;
   #extending: Promise<boolean> | undefined;
-  /** Whether that one sets an end that was asked for by hand. */
+  /** True if the extension in flight sets an end that was requested by hand. */
   #isExact = false;
   #renewal: Renewal | undefined;
   #watch: NodeJS.Timeout | undefined;
-  /** Runs out with the validity, unless the lock is released before. */
+  /** Fires at the end of the validity, unless the lock is released before. */
   #overdue: NodeJS.Timeout | undefined;
-  /** The next attempt to confirm the grant is due then. */
+  /** Fires when the next attempt to confirm the grant is due. */
   #confirmation: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
 
@@ -70,17 +69,17 @@ export class Keeper {
     return this.#extending !== undefined;
   }
 
-  /** Whether an extension is under way that may also shorten. */
+  /** True while an extension that may also shorten is under way. */
   get extendsExactly(): boolean {
     return this.isExtending && this.#isExact;
   }
 
-  /** Whether it is renewed without end. */
+  /** True if the lock is renewed without end. */
   get isEndless(): boolean {
     return this.#renewal?.isOn === true && this.#renewal.endsMs === Number.POSITIVE_INFINITY;
   }
 
-  /** Aborts when the lock is lost; its timer runs from when it is first read. */
+  /** Aborts when the lock is lost. The timer of the signal starts when the signal is first read. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
@@ -97,13 +96,13 @@ export class Keeper {
     return this.#alone(() => this.#extendExactly(lifetimeMs));
   }
 
-  /** Leaves the member that it shares. No extension of that is in flight then, which would count for it afterwards. */
+  /** Leaves a shared member. Waits for the extension in flight first: its answer would count for the new member. */
   async part(): Promise<void> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
     await this.#alone(() => part(this.#held));
   }
 
-  /** Sets the end to the lease's own lifetime from now, unless it is later already. */
+  /** Sets the end to the lease's own lifetime from now, unless the end is already later. */
   renew(commandTimeoutMs: number): Promise<boolean> {
     const { lifetimeMs } = this.#held.context.settings;
     const asked = now(this.#held.clock);
@@ -113,8 +112,8 @@ export class Keeper {
   }
 
   /**
-   * Confirms a grant by message, as often as it takes: an extension to the lease's own lifetime. No hand-off goes before that;
-   * "no longer ours" ends it as lost. At the end of the turn: a lock that is released before needs none.
+   * Confirms a grant by message with an extension to the lease's own lifetime, and tries until one is answered. No hand-off goes
+   * before that. If the lock is no longer ours, it is lost. Runs at the end of the turn: a lock released before needs no request.
    */
   confirm(): void {
     setImmediate(() => this.#confirmNow());
@@ -133,7 +132,7 @@ export class Keeper {
     this.renew(Math.min(commandTimeoutMs, halfMs)).then(() => this.#reschedule(), again);
   }
 
-  /** It ends here, and goes on in Redis: a confirmation is sent, once more, whatever becomes of what is held here. */
+  /** Ends the upkeep of a lock that stays in Redis. If its grant is not yet confirmed, one last confirmation is sent. */
   letGo(): void {
     this.released();
     if (this.#held.isConfirmed) return;
@@ -144,7 +143,7 @@ export class Keeper {
     context.store.extend(request).catch(() => {});
   }
 
-  /** Renews for as long as `lease` is kept, at a third of its lifetime. */
+  /** Renews the lock at a third of its lifetime, until `lease` is collected. */
   startRenewing(lease: object): void {
     const { settings } = this.#held.context;
     if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
@@ -154,15 +153,15 @@ export class Keeper {
   }
 
   /**
-   * Where no other process can have had it meanwhile, a renewal that comes late is as good as one in time; that of `maxHold`, as
-   * the last one in time. False: nothing is to be renewed. True: it was renewed, or found to be lost.
+   * Renews late, on a store where no other process can have taken the lock meanwhile. The renewal counts as if it had come in
+   * time; after `maxHold`, as the last one in time. False if there is nothing to renew. True if the lock was renewed or is lost.
    */
   renewLate(): boolean {
     const { keys, token, context, clock } = this.#held;
     const { lifetimeMs, commandTimeoutMs } = context.settings;
     const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
     if (lifetimeMs === null || overMs >= lifetimeMs) return false;
-    // The clock first: what passes in between counts as late.
+    // The clock is read first, so that time between the two readings counts as late.
     const nowMs = clock.nowMs();
     const endedMs = nowMs + this.#held.leftMs();
     const validUntilMs = nowMs + commandTimeoutMs;
@@ -174,12 +173,12 @@ export class Keeper {
     return true;
   }
 
-  /** Notices the end of the validity when it comes. What is known of that end stays as it would be without this. */
+  /** Watches for the end of the validity. The watch alone does not change the reason that is given for the end. */
   watch(): void {
     if (this.#watch === undefined) this.#arm();
   }
 
-  /** Runs `tell` when its lifetime has ended, and it was neither released nor detached. */
+  /** Calls `tell` if the lifetime ends and the lock was neither released nor detached. */
   whenForgotten(tell: () => void): void {
     const leftMs = this.#held.leftMs();
     if (leftMs === Number.POSITIVE_INFINITY) return;
@@ -190,16 +189,16 @@ export class Keeper {
     this.#overdue = idle(this.#held.clock.later(check, timerMs(leftMs)));
   }
 
-  /** The end of the validity is another one. */
+  /** Sets the watch again after the end of the validity has changed. */
   moved(): void {
     if (this.#aborter !== undefined || this.#watch !== undefined) this.#arm();
   }
 
-  /** Why the validity is over, although the lock was not released. */
+  /** The reason that the validity ended before a release. */
   reasonOfEnd(): LossReason {
-    // There it is no matter whether this process ran: its renewal had ended.
+    // On such a store a pause of this process does not matter: the renewal had ended.
     if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
-    // A timer watched over it, and yet it was not noticed in time: this process did not run.
+    // A timer watched for the end, and yet the end was noticed late: this process did not run.
     const isKept = this.#aborter !== undefined || this.#renewal !== undefined;
     if (isKept && this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
     const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
@@ -236,17 +235,17 @@ export class Keeper {
 
   async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
     const held = this.#held;
-    // A member that is shared has one end, its lifetime after the last extension.
+    // A shared member has a single end, its lifetime after the last extension.
     if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await part(held); // H84h
     if (!held.check()) return false; // H13c
     const { commandTimeoutMs } = held.context.settings;
     const asked = now(this.#held.clock);
     if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
-      // Redis may shorten it without our ever hearing so: it is held for no longer than that.
+      // Redis may shorten the lock without our ever hearing of it: the lock counts as held for no longer than that.
       held.confirm(asked, lifetimeMs, true);
       this.#reschedule();
     }
-    // An end that was set by hand must not be set late, when a renewal may have set another.
+    // An end requested by hand must not be set late, when a renewal may have set another end.
     const validUntilMs = asked.monoMs + Math.min(held.leftMs(), commandTimeoutMs);
     const extended = await this.#extend({ lifetimeMs, exact: true, asked, validUntilMs, commandTimeoutMs });
     if (extended) this.#reschedule();
@@ -264,7 +263,7 @@ export class Keeper {
     });
     // H22b
     if (!this.#held.check()) {
-      // It was lost, or released, before the answer came; a key that lives on without a holder is released as well.
+      // The lock was lost or released before the answer came. A key that was extended for a lost lock is released.
       if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly(); // H13g
       tellExtension(this.#held, false, lifetimeMs);
       return false;
@@ -284,7 +283,7 @@ export class Keeper {
     if (this.#renewal?.isOn) this.#renewal.schedule();
   }
 
-  /** Checks the end of the validity when it comes, and the wall clock before that. */
+  /** Sets the timer that checks for the end of the validity, and checks the wall clock before that. */
   #arm(): void {
     clearTimeout(this.#watch);
     const leftMs = this.#held.leftMs();

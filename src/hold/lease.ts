@@ -1,5 +1,5 @@
-// What you get: a function that releases the lock, with what there is to know of it. All that happens is done by the held lock
-// behind it (held-lock.ts), which knows nothing of its lease: so a lease that is not kept can be collected.
+// The lease: a function that releases the lock, with the properties of the lock. The held lock behind it (held-lock.ts) does all
+// the work and does not refer to its lease, so that a lease that nobody keeps can be collected.
 
 import { warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
@@ -11,71 +11,71 @@ import { eventOf } from './observation';
 
 export type { DetachedLease };
 
-/** What `done` and `release` are: a function that releases the lock, and what there is to know of it. */
+/** A function that releases the lock, with the properties of the lock. `done` of a callback is one, too. */
 export interface Lease {
-  /** Releases the lock; the callback hears `(err, released)` once, on a fresh stack. Same release as below. */
+  /** Releases the lock as `release` does. The callback gets `(err, released)` once, on a fresh stack. */
   (callback: (err: Error | null, released?: boolean) => void): void;
-  /** Releases the lock. Same release as below. */
+  /** Releases the lock as `release` does. */
   (): Promise<boolean>;
   /**
-   * Releases the lock: one script call however often it is called, and one answer to all.
+   * Releases the lock. All calls share one script call and its answer.
    *
-   * Resolves to true when it was still ours, false when it no longer was (no other holder's key is touched).
-   * Its promise counts as handled; a caller that awaits it still sees the error.
+   * Resolves to true if the lock was still ours, to false if it no longer was (no other holder's key is touched).
+   * The promise counts as handled; a caller that awaits it still sees the error.
    *
-   * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
+   * @throws {LockBackendError} no answer. The release may be tried again; at worst `lifetime` frees the key.
    */
   release(): Promise<boolean>;
   /** The key as it was given. */
   readonly key: Key;
-  /** The same as a list. */
+  /** The key or keys as a list. */
   readonly keys: readonly string[];
   /**
-   * What Redis holds for us. A secret: it is all that releasing the lock takes. Not enumerable. Readers that share a holder in Redis
-   * have one each, and Redis that of the first.
+   * The token that names this holder in Redis. A secret: whoever has it can release the lock. Not enumerable. Readers that share
+   * a holder in Redis have a token each, and Redis has the token of the first reader.
    */
   readonly token: string;
-  /** The fencing token: larger with each grant of the key. Hand it to what you write to. 0 with `fencing: false`. */
+  /** The fencing token: larger with each grant of the key. Pass it along with your writes. 0 with `fencing: false`. */
   readonly fence: number;
-  /** Further attempts that it took after the first. */
+  /** The number of attempts after the first. */
   readonly retries: number;
   /**
-   * Aborts with a LockLostError when the lock may be lost, no later than the end of its validity, event loop permitting.
-   * Not by our own release. Made, with its timer, when first read.
+   * Aborts with a LockLostError when the lock may be lost, no later than the end of its validity if the event loop permits.
+   * Our own release does not abort it. The signal and its timer are made when the signal is first read.
    */
   readonly signal: AbortSignal;
-  /** Ms for which the lock is surely ours, by our own clocks; 0 once released or lost, Infinity with `lifetime: null`. */
+  /** Ms for which the lock is surely ours by our own clocks; 0 once released or lost, Infinity with `lifetime: null`. */
   remaining(): number;
   /**
    * Sets the end to `lifetime` ms from now (default: the lease's own lifetime; integer ≥ 1).
    *
-   * Resolves to true when extended, false when no longer ours (then it is lost).
+   * Resolves to true if the lock was extended, to false if it was no longer ours (the lock is then lost).
    *
    * @throws {RangeError | TypeError} `ERR_LOCK_OPTION` for an impossible lifetime. Still held.
-   * @throws {LockBackendError} no answer. Still held until the validity that it had.
+   * @throws {LockBackendError} no answer. Still held; the validity stays what it was.
    */
   extend(lifetime?: number): Promise<boolean>;
   /**
-   * Forgets the lock here without releasing it, so that `withLock.adopt` can take it over elsewhere. Renewal stops; Redis keeps
-   * the key until the lifetime that it has. Afterwards this lease is done: `release()` and `extend()` resolve to false and send
-   * nothing, `remaining()` is 0, `signal` does not abort. Of a mutex, or several keys.
+   * Gives up the lock here without releasing it, so that `withLock.adopt` can take it over elsewhere. Renewal stops, and Redis
+   * keeps the key until its lifetime ends. Afterwards `release()` and `extend()` of this lease resolve to false and send nothing,
+   * `remaining()` is 0, and `signal` does not abort. For a mutex of one key or several.
    *
-   * @throws {NotAcquiredLockError} it was released, detached or lost (the loss is its `cause`).
+   * @throws {NotAcquiredLockError} the lock was released, detached or lost (the loss is the `cause`).
    * @throws {LockBackendError} an `extend` of this lease has no answer yet, and could still shorten the adopter's validity.
-   *         Still held; try again once that is answered.
+   *         Still held; try again once the `extend` is answered.
    * @throws {TypeError} `ERR_LOCK_OPTION`: a lease of an RWLock or a Semaphore. Still held.
    */
   detach(): DetachedLease;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What makes a lease return its held lock: no property of the lease leads there, and none has to be stored. */
+/** The argument that makes a lease return its held lock. So no property leads there, and none has to be stored. */
 const reveal = Symbol('held lock');
 
 /**
- * @internal The function that releases `held`, with the properties of a lease. Renewed while it is kept, if wanted.
+ * @internal Makes the lease of `held`. With `autoExtend`, the lock is renewed until the lease is collected.
  *
- * @param takenAt Where it was acquired, when warnings of locks that were never released are wanted.
+ * @param takenAt An error with the stack of the acquire, if locks that are never released shall be warned of.
  */
 export function leaseOf(
   held: HeldLock,
@@ -89,7 +89,7 @@ export function leaseOf(
   return lease;
 }
 
-/** Says so when the lifetime has passed and the lock was never released. */
+/** Publishes a warning if the lifetime ends and the lock was never released. */
 function warnIfForgotten(held: HeldLock, takenAt: Error): void {
   held.upkeep.whenForgotten(() => {
     const message = `${describe(held.key)} was never released: its lifetime has freed it`;
@@ -102,7 +102,7 @@ async function extend(held: HeldLock, lifetime?: number): Promise<boolean> {
   return held.upkeep.extend(lifetime ?? held.context.settings.lifetimeMs);
 }
 
-/** What a lease does when it is called. Bound, not closed over: that takes half the memory. */
+/** The body of a lease. Bound and not a closure: a bound function takes half the memory. */
 function release(this: HeldLock, callback?: unknown): unknown {
   if (callback === reveal) return this;
   const released = this.release();
@@ -119,7 +119,7 @@ export function heldLockOf(lease: unknown): HeldLock {
   return (lease as (key: typeof reveal) => HeldLock)(reveal);
 }
 
-/** @internal What every lease can do; a face whose leases can do more puts it in between. */
+/** @internal The prototype of leases. A class whose leases can do more puts another prototype in between. */
 export const leaseMethods: object = Object.create(Function.prototype, {
   ...getters({
     key: (held) => held.key,
@@ -130,7 +130,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
     signal: (held) => held.signal,
   }),
   release: method((held) => held.release()),
-  // Where it is 0 after a stall, the signal says so before the timers run.
+  // If a stall has left 0 ms, the check aborts the signal at once, before any timer runs.
   remaining: method((held) => (held.check() ? held.remaining() : 0)), // H18c
   extend: method(extend),
   detach: method((held) => detach(held)),
@@ -142,7 +142,7 @@ export const leaseMethods: object = Object.create(Function.prototype, {
   }),
 });
 
-/** What `console.log` and `util.inspect` print: never the token. */
+/** The text that `console.log` and `util.inspect` print: never the token. */
 function shown(
   this: Lease,
   depth: number,
@@ -167,7 +167,7 @@ export function getters(read: Record<string, (held: HeldLock) => unknown>): Prop
   return Object.fromEntries(entries);
 }
 
-/** @internal A method of a lease that its held lock does. */
+/** @internal A method of a lease that calls its held lock. */
 export function method(call: (held: HeldLock, argument: any) => unknown): PropertyDescriptor {
   return {
     value(this: unknown, argument: unknown) {

@@ -1,8 +1,8 @@
-// What is published about a held lock, from its grant to its end. `redis-exp-lock:hold` is for our own instruments (otel.ts, prometheus.ts)
-// and no part of the public face: it says of each held lock once that it began, and once that it ended, with the same object, and
-// lets a function that runs under it be wrapped.
+// The events of a held lock, from its grant to its end. The channel `redis-exp-lock:hold` is for our own instruments (otel.ts,
+// prometheus.ts) and not public. It publishes the begin and the end of each held lock once, with the same object, and lets a
+// subscriber wrap the function that runs under the lock.
 //
-// Invariant: where nobody listens, nothing is built, no clock is read, and no timer runs for it.
+// Invariant: if nobody listens, nothing is built, no clock is read, and no timer runs for it.
 import { channel } from 'node:diagnostics_channel';
 import type { LossReason } from '../core/errors';
 import {
@@ -19,35 +19,35 @@ const extendChannel = channel('redis-exp-lock:extend');
 const lostChannel = channel('redis-exp-lock:lost');
 const holdChannel = channel('redis-exp-lock:hold');
 
-/** A held lock; the same object from `granted` to `ended`. */
+/** A held lock as a subscriber sees it; the same object from `granted` to `ended`. */
 export interface ObservedHold extends LockEvent {
   fence: number;
   heldMs?: number;
-  /** How it ended; `detached`: Redis keeps it for another process. */
+  /** The end. `detached`: Redis keeps the lock for another process. */
   outcome?: 'released' | 'lost' | 'detached';
 }
 
-/** `redis-exp-lock:hold`. */
+/** A message on `redis-exp-lock:hold`. */
 export type HoldMessage =
   | { readonly phase: 'granted' | 'changed' | 'ended'; readonly hold: ObservedHold }
-  /** A function is about to run under it: what `run` is set to runs instead. */
+  /** A function is about to run under the lock. A subscriber may replace `run`. */
   | { readonly phase: 'run'; readonly hold: ObservedHold; run: () => Promise<unknown> };
 
-/** A held lock, as it is published. */
+/** A held lock, as this module reads it. */
 export interface ObservedLock {
   readonly keys: Observable['keys'];
   readonly mode: Observable['mode'];
   readonly context: Omit<Observable, 'keys' | 'mode'>;
   readonly fence: number;
-  /** Since it is held, where that was not observed: monotonic ms. */
+  /** Monotonic ms of the grant, for a lock whose grant was not observed. */
   readonly sentMs: number;
   readonly observation: Observation | undefined;
 }
 
-/** Of a lock that was granted while somebody listened. */
+/** The observation of a lock that was granted while somebody listened. */
 export class Observation {
   readonly sinceMs = performance.now();
-  /** Where our own instruments listened. */
+  /** Set if our own instruments listened. */
   readonly hold: ObservedHold | undefined;
   endMs: number | undefined;
 
@@ -58,12 +58,12 @@ export class Observation {
   }
 }
 
-/** Whether somebody wants to hear of held locks. */
+/** True if somebody listens for events of held locks. */
 export function holdsAreObserved(): boolean {
   return holdChannel.hasSubscribers || releaseChannel.hasSubscribers || lostChannel.hasSubscribers;
 }
 
-/** How it is held has changed. */
+/** Publishes that a change in place was made. */
 export function tellChanged(held: ObservedLock): void {
   const hold = held.observation?.hold;
   if (hold === undefined || hold.outcome !== undefined) return;
@@ -71,7 +71,7 @@ export function tellChanged(held: ObservedLock): void {
   publish({ phase: 'changed', hold });
 }
 
-/** A release was answered. */
+/** Publishes that a release was answered. */
 export function tellRelease(held: ObservedLock, released: boolean): void {
   tellEnd(held, 'released');
   if (!releaseChannel.hasSubscribers) return;
@@ -88,14 +88,14 @@ export function tellLost(held: ObservedLock, reason: LossReason): void {
   lostChannel.publish(event); // H9
 }
 
-/** An extension was answered. */
+/** Publishes that an extension was answered. */
 export function tellExtension(held: ObservedLock, extended: boolean, lifetime: number | null): void {
   if (!extendChannel.hasSubscribers) return;
   const event: ExtendEvent = { ...eventOf(held), extended, lifetime };
   extendChannel.publish(event);
 }
 
-/** It ended; what comes later of it is no second end. */
+/** Publishes the end of a held lock, once: later calls do nothing. */
 export function tellEnd({ observation }: ObservedLock, outcome: NonNullable<ObservedHold['outcome']>): void {
   if (observation === undefined || observation.endMs !== undefined) return;
   observation.endMs = performance.now();
@@ -106,7 +106,7 @@ export function tellEnd({ observation }: ObservedLock, outcome: NonNullable<Obse
   publish({ phase: 'ended', hold });
 }
 
-/** What is to run in place of `fn`, under a held lock. */
+/** The function to run under a held lock: `fn`, or the wrapped function of a subscriber. */
 export function observedRun<T>(held: ObservedLock, fn: () => Promise<T>): () => Promise<T> {
   const hold = held.observation?.hold;
   if (hold === undefined || !holdChannel.hasSubscribers) return fn;
@@ -115,7 +115,7 @@ export function observedRun<T>(held: ObservedLock, fn: () => Promise<T>): () => 
   return message.run as () => Promise<T>;
 }
 
-/** @internal What an event says of a held lock. */
+/** @internal The fields that every event of a held lock has. */
 export function eventOf({ keys, mode, context }: Pick<ObservedLock, 'keys' | 'mode' | 'context'>): LockEvent {
   const { kind, settings, store } = context;
   return lockEvent({ keys, mode, kind, settings, store });

@@ -1,7 +1,7 @@
-// Keeps a held lock alive: extends it at a third of its lifetime, for as long as the lease is kept.
+// The renewal of a held lock: extends the lock at a third of its lifetime, until its lease is collected.
 //
-// Invariant: nothing here keeps the lease alive, nor the process: a lease that was collected can be released no more, and its
-// renewal ends with it. After `stop`, and after the lock has ended, no timer runs.
+// Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
+// with it. After `stop`, and after the lock has ended, no timer runs.
 import { warn } from '../core/events';
 import { describe, type Key } from '../core/keys';
 import { maxTimerMs, type Settings } from '../core/options';
@@ -13,29 +13,29 @@ import { eventOf, type ObservedLock } from './observation';
 /** The shortest deadline of one renewal, and the shortest pause after a failed one. */
 export const minMs = 10;
 
-/** What extends it. */
+/** The keeper, as its renewal sees it. */
 interface LockExtender {
-  /** An extension is in flight; there is one at a time. */
+  /** True while an extension is in flight. There is only one at a time. */
   readonly isExtending: boolean;
-  /** To its own lifetime. True: extended; false: no longer held. */
+  /** Extends the lock to its own lifetime. False if the lock is no longer held. */
   renew(commandTimeoutMs: number): Promise<boolean>;
 }
 
-/** What is renewed: a held lock. */
+/** A held lock, as its renewal sees it. */
 interface RenewedLock extends Pick<ObservedLock, 'keys' | 'mode' | 'context'> {
   readonly key: Key;
   readonly clock: Clock;
-  /** Whether it is still held. */
+  /** True while the lock is held. */
   check(): boolean;
   leftMs(): number;
 }
 
 export class Renewal {
-  /** Monotonic ms at which it ends (`maxHold`). */
+  /** Monotonic ms at which renewing ends (`maxHold`). */
   readonly endsMs: number;
-  /** Whether it goes on renewing. */
+  /** False once renewing has stopped. */
   isOn = true;
-  /** Whether the last renewal got no answer. */
+  /** True if the last renewal got no answer. */
   hasFailed = false;
   readonly #extender: LockExtender;
   readonly #held: RenewedLock;
@@ -55,7 +55,7 @@ export class Renewal {
     this.schedule();
   }
 
-  /** Ms by which its end is past; Infinity where it has ended for another reason. */
+  /** Ms since `endsMs`, at least 0; Infinity if renewing has ended for another reason. */
   get overMs(): number {
     if (!this.isOn || this.#lease.deref() === undefined) return Number.POSITIVE_INFINITY;
     return Math.max(this.#held.clock.nowMs() - this.endsMs, 0);
@@ -66,12 +66,12 @@ export class Renewal {
     clearTimeout(this.#timer); // H16b
   }
 
-  /** The next renewal when two thirds of the lifetime are left; many held locks share a tick, and so a command. */
+  /** Schedules the next renewal for when two thirds of the lifetime are left. Many locks share a tick, and so one command. */
   schedule(pauseMs = this.#pauseMs()): void {
     const gridMs = Math.max(1, Math.floor(this.#lifetimeMs / 30));
     const nowMs = this.#held.clock.nowMs();
     const dueMs = spread(Math.floor((nowMs + pauseMs) / gridMs) * gridMs, gridMs);
-    // A pause that is shorter than a step of the grid must not become none.
+    // A pause that is shorter than a step of the grid must not become 0.
     const waitMs = Math.max(dueMs - nowMs, pauseMs / 2, 1); // H15c
     clearTimeout(this.#timer);
     this.#timer = idle(this.#held.clock.later(() => renewSoon(this), timerMs(waitMs)));
@@ -80,16 +80,16 @@ export class Renewal {
   #pauseMs(): number {
     const leftMs = this.#held.leftMs();
     const spareMs = leftMs - (this.#lifetimeMs * 2) / 3; // H15
-    // Less is left than a renewal would give: it was shortened by hand, or its end is uncertain.
+    // If less than two thirds is left, the lock was shortened by hand, or its end is uncertain.
     return spareMs > 0 ? spareMs : leftMs / 3; // H15b
   }
 
-  /** Now, if it is still to be renewed. */
+  /** Renews the lock now, unless renewing has ended. */
   renew(): void {
     if (!this.isOn || !this.#held.check()) return;
     if (this.#held.clock.nowMs() >= this.endsMs || this.#lease.deref() === undefined) return this.stop(); // H21
     if (this.#extender.isExtending) return this.schedule(minMs);
-    // Half of what is left, so that a renewal that is never answered leaves time for another.
+    // Half of the time left, so that a renewal that is never answered leaves time for another one.
     const halfMs = Math.max(minMs, Math.floor(this.#held.leftMs() / 2));
     // H17
     this.#extender.renew(Math.min(this.#commandTimeoutMs, halfMs)).then(
@@ -109,27 +109,27 @@ export class Renewal {
   }
 }
 
-/** As a delay that a timer can keep. */
+/** Turns ms into a delay that a timer can keep. */
 export function timerMs(ms: number): number {
   return Math.min(Math.max(Math.ceil(ms), 0), maxTimerMs);
 }
 
-/** Timers that fire in one ms; those of very many locks would hold up the event loop by themselves. */
+/** Most timers that fire in one ms: those of very many locks would block the event loop. */
 const maxInMs = 256;
 let crowd = { dueMs: 0, size: 0 };
 
-/** Where more are due together than fill two batches, the others are due a ms later for each two batches, within their grid. */
+/** Spreads renewals that fall due together: each two further batches are due one ms later, within their grid. */
 function spread(dueMs: number, gridMs: number): number {
   if (crowd.dueMs !== dueMs) crowd = { dueMs, size: 0 };
   crowd.size += 1;
   return dueMs + (Math.floor(crowd.size / maxInMs) % gridMs);
 }
 
-/** What one turn of the event loop renews: a full batch. Ten thousand at once would stop it for a tenth of a second. */
+/** Most renewals in one turn of the event loop: a full batch. Ten thousand at once would block it for a tenth of a second. */
 const maxInTurn = 128;
 let due: Renewal[] = [];
 
-/** Together with all others that are due in this turn, or in a later one when those are too many. */
+/** Renews together with all locks that are due in this turn, or in a later turn if there are too many. */
 function renewSoon(renewal: Renewal): void {
   if (due.push(renewal) === 1) setImmediate(renewDue);
 }

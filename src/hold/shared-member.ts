@@ -1,35 +1,35 @@
-// A member: what Redis keeps of one holder of a key that several may hold. Readers of one process share one, and permits go from one
-// holder of the process to the next with it. The contract between a held lock and the member that it has together with others.
+// A member is the entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit
+// goes from one holder of the process to the next with its member. This is the contract between a held lock and such a member.
 import type { LossReason } from '../core/errors';
 import type { ExtendReply, ExtendRequest, Grant, Holder, Moment, ReleaseReply } from '../store/contract';
 
 export interface Granted extends Grant {
-  /** Undefined: what is held has a member of its own. */
+  /** The shared member; undefined if the holder has its own. */
   readonly member?: Member | undefined;
 }
 
 export interface Member {
   readonly token: string;
   readonly fence: number;
-  /** `held` ends. `send` releases the member in Redis: not while another holder has it. */
+  /** Ends `held`. Calls `send`, which releases the member in Redis, unless another holder has the member. */
   release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
-  /** `held` was lost, and is not released: others may go on. */
+  /** Notes that `held` was lost and will not be released. Other holders may keep the member. */
   lost(held: SharingHolder): void;
-  /** Extends it for all of them. */
+  /** Extends the member for all its holders. */
   extend(request: ExtendRequest): Promise<ExtendReply>;
   /**
-   * Gives `held` a member of its own; at once where it shares this one with no other. No extension of it is in flight.
+   * Gives `held` its own member; at once if no other holder shares this one. No extension of `held` may be in flight.
    *
-   * @throws {LockBackendError} (rejects) no answer. It shares this one as before.
+   * @throws {LockBackendError} (rejects) no answer. `held` shares this member as before.
    */
   part(held: SharingHolder): Promise<void>;
 }
 
 /** A held lock, as its member sees it. */
 export interface SharingHolder extends Holder {
-  /** Notices the end of its validity. True while it is held. */
+  /** Notices the end of the validity. True while the lock is held. */
   check(): boolean;
   lose(reason: LossReason): void;
-  /** It shares no member any more: what Redis keeps has this token and fence, and lasts for its lifetime from `sent` at least. */
+  /** The holder now has its own member, with this token and fence. It lasts for its lifetime from `sent` at least. */
   parted(token: string, fence: number, sent: Moment): void;
 }

@@ -1,9 +1,9 @@
-// Which grant of a Lock object the running code took. An object is often one for a whole module, and so has several callers: when
-// the lock of one has expired and the next has locked, the first must neither unlock the other's lock nor go on under its fence.
-// So a `lock()` is remembered for the flow of code that called it, up to its `unlock()`.
+// The grant of a Lock object that the running code took. A module often has one object for several callers. If the lock of one
+// caller has expired and the next caller has locked, the first must neither unlock that lock nor go on under its fence. So each
+// `lock()` is remembered for the async context that called it, up to its `unlock()`.
 //
-// It cannot always be told. Code that has no `lock()` behind it in its own flow (an event listener, another request) means what the
-// object holds now; so do two callers of one flow. The storage is off again once all that was taken has been unlocked.
+// Not every call has such a context. Code without a `lock()` in its context (an event listener, another request) means what the
+// object holds now; so do two callers in one context. The storage is switched off once everything was unlocked.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { switchOff } from './enclosing';
 import type { Lease } from './lease';
@@ -12,7 +12,7 @@ import type { Lease } from './lease';
 export class TakenLock {
   readonly by: object;
   lease: Lease | undefined;
-  /** Taken later by what this flow called, which comes back here to unlock it. */
+  /** A lock taken later by code that this context called. This context may unlock it. */
   #later: TakenLock | undefined;
   #isOver = false;
 
@@ -34,7 +34,7 @@ export class TakenLock {
     this.#later = later;
   }
 
-  /** Unlocked, or never had. Nothing is kept of it. */
+  /** Forgets a lock that was unlocked or never granted. */
   end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -44,7 +44,7 @@ export class TakenLock {
   }
 }
 
-/** What the running code took, the latest first. */
+/** The locks that the running code took, the latest first. */
 interface TakenFrame {
   readonly taken: TakenLock;
   readonly outer: TakenFrame | undefined;
@@ -53,7 +53,7 @@ interface TakenFrame {
 const storage = new AsyncLocalStorage<TakenFrame>();
 let underWay = 0;
 
-/** The running code begins to take the lock of `by`. Called before anything is awaited: the caller's own flow goes on with it. */
+/** Remembers that the running code takes the lock of `by`. Called before any `await`, so that the caller's context keeps it. */
 export function beginTaking(by: object): TakenLock {
   const before = takenHere(by);
   const taken = new TakenLock(by);
@@ -64,12 +64,12 @@ export function beginTaking(by: object): TakenLock {
   return taken;
 }
 
-/** Runs `fn` as code that took this. */
+/** Runs `fn` as code that took `taken`. */
 export function runAs<T>(taken: TakenLock, fn: () => T): T {
   return storage.run({ taken, outer: withoutOver(storage.getStore()) }, fn);
 }
 
-/** What the running code took of `by`, and has not unlocked; undefined where that cannot be told. */
+/** The lock of `by` that the running code took and has not unlocked; undefined if its context has none. */
 export function takenHere(by: object): TakenLock | undefined {
   if (underWay === 0) return undefined;
   for (let flow = storage.getStore(); flow !== undefined; flow = flow.outer) {

@@ -1,25 +1,25 @@
-// How long a held lock is surely ours, by our own clocks: a value that says until when, and how that changes.
+// The validity of a held lock: how long the lock is surely ours by our own clocks. An immutable value.
 //
-// It counts from before the send of what Redis confirmed, on the monotonic and on the wall clock, less a thousandth for clocks
-// that run at different rates; the first clock that says "over" is right. An extension that was never answered leaves an
-// uncertain end: until it cannot execute any more, every later end is clamped to the one that it may still set.
+// The lifetime is counted from just before the confirmed request was sent, on the monotonic and on the wall clock, less a
+// thousandth for clocks that run at different rates. The first clock that says "over" is right. An extension that was never
+// answered leaves an uncertain end: while that extension may still execute, every later end is clamped to the end it may set.
 import { type Clock, type Grant, type Moment, trustedMs } from '../store/contract';
 
-/** Two clocks are read in whole milliseconds: what one calls over may run this much later by the other. */
+/** Difference between two clocks read in whole milliseconds: one may call an end past this much before the other does. */
 const clockStepMs = 2;
 
-/** The end that an extension of unknown outcome may still set, and until when it may execute. */
+/** The end that an extension of unknown outcome may still set, and the time until which it may execute. */
 interface UncertainEnd {
   readonly end: Moment;
   readonly mayExecuteUntilMs: number;
 }
 
 export class Validity {
-  /** Before what Redis last confirmed was sent. */
+  /** The moment just before the request that Redis confirmed last was sent. */
   readonly sent: Moment;
-  /** The lifetime that it confirmed; `null`: no end; 0: none so far, it was granted by message. */
+  /** The confirmed lifetime. `null`: no end. 0: a grant by message that is not confirmed yet. */
   readonly lifetimeMs: number | null;
-  /** Where the end is not simply the lifetime after `sent`. */
+  /** Set if the end is not simply the lifetime after `sent`. */
   readonly #otherEnd: Moment | undefined;
   readonly #uncertain: UncertainEnd | undefined;
 
@@ -30,18 +30,18 @@ export class Validity {
     this.#uncertain = uncertain;
   }
 
-  /** Of a grant that is for `lifetimeMs` unless it is confirmed. */
+  /** The validity of a grant that lasts `lifetimeMs` unless it is confirmed. */
   static provisional({ monoMs, wallMs }: Moment, lifetimeMs: number): Validity {
     const validMs = trustedMs(lifetimeMs);
     return new Validity({ monoMs, wallMs }, 0, { monoMs: monoMs + validMs, wallMs: wallMs + validMs });
   }
 
-  /** Whether no extension is on its way that may still set another end. */
+  /** True if no extension of unknown outcome was recorded. */
   get isCertain(): boolean {
     return this.#uncertain === undefined;
   }
 
-  /** The same, at a monotonic time. */
+  /** True if, at a monotonic time, no extension of unknown outcome can execute any longer. */
   isCertainBy(monoMs: number): boolean {
     return this.#uncertain === undefined || monoMs > this.#uncertain.mayExecuteUntilMs;
   }
@@ -53,7 +53,7 @@ export class Validity {
     return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs()); // H18
   }
 
-  /** Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, an end that is later already stays. */
+  /** The validity after Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
   confirmed(sent: Moment, lifetimeMs: number | null, exact: boolean): Validity {
     const next = new Validity(sent, lifetimeMs);
     const uncertain = this.#uncertain;
@@ -64,7 +64,7 @@ export class Validity {
     return new Validity(sent, lifetimeMs, end, isClamped ? uncertain : undefined);
   }
 
-  /** An extension to `lifetimeMs`, requested at `asked`, was not answered; it may execute until `mayExecuteUntilMs`. */
+  /** The validity after an extension requested at `asked` was not answered; it may execute until `mayExecuteUntilMs`. */
   uncertain(asked: Moment, lifetimeMs: number, mayExecuteUntilMs: number): Validity {
     const end = { monoMs: asked.monoMs + lifetimeMs, wallMs: asked.wallMs + lifetimeMs };
     const before = this.#uncertain;
@@ -86,7 +86,7 @@ export class Validity {
 
 let last: Validity | undefined;
 
-/** The validity of a grant. Those that were sent together share one: a held lock should not cost much. */
+/** The validity of a grant. Grants of one batch share a validity, so that a held lock costs little memory. */
 export function validFrom({ sent, provisionalMs }: Grant, lifetimeMs: number | null): Validity {
   if (provisionalMs !== undefined) return Validity.provisional(sent, provisionalMs);
   if (last?.sent !== sent || last.lifetimeMs !== lifetimeMs) last = new Validity(sent, lifetimeMs);
