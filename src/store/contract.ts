@@ -1,6 +1,6 @@
-// The contract between waiting and holding above and the place below where locks live: three verbs, and inspecting.
-// A store promises: what it grants is exclusive until `sent` + lifetime; a `false` is Redis's own word; anything it does
-// not know for certain is a LockBackendError, with `unknown` set where the script may have run all the same.
+// The contract between the layers above (queue, hold, acquire) and the place that keeps the locks. A store promises: a grant is
+// exclusive from its `sent` until `sent` + lifetime. A `false` is a statement of Redis itself. If an outcome is uncertain, the
+// store reports a LockBackendError, with `unknown` set when the script may have run all the same.
 import { type Clock, type Moment, now, systemClock } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import type { Key } from '../core/keys';
@@ -10,36 +10,36 @@ import type { Operator } from './operator';
 export { type Clock, type LockState, type Moment, now, type Slot };
 
 /**
- * How a key is to be held that several may hold; without it, a key is a mutex. A holder that upgrades or downgrades keeps its
- * token: that is a change in place.
+ * The mode of a key that can have several holders; a key without a mode is a mutex. A holder that upgrades or downgrades keeps
+ * its token: that is a change in place.
  */
 export interface Mode {
-  /** A reader, which shares; a writer, which excludes all; or a holder of permits. */
+  /** A reader shares the key; a writer excludes all others; a counted holder has permits. */
   readonly kind: 'shared' | 'exclusive' | 'counted';
   readonly prefer: 'writer' | 'reader' | 'fair';
-  /** Readers share with their own group; permits on a quorum: the places that they are (`placesText`). */
+  /** Readers share only with readers of the same group. For permits on a quorum: the places that the holder takes (`placesText`). */
   readonly group: string;
-  /** How many are wanted; 1 for readers and writers. */
+  /** Permits wanted; 1 for readers and writers. */
   readonly permits: number;
-  /** How many there are at all; 0 for readers and writers. */
+  /** Permits of the whole semaphore; 0 for readers and writers. */
   readonly most: number;
-  /** 0: a new holder. Else the number of this change in place: one that was overtaken by a later one changes nothing. */
+  /** 0: a new holder. Otherwise the number of this change in place: a change that a later one has overtaken has no effect. */
   readonly step: number;
 }
 
-/** The slots of a job that runs once in each. */
+/** The time slots of a job that runs once in each. */
 export interface Slots {
   readonly everyMs: number;
-  /** Where some slot begins, in ms of the epoch. */
+  /** The beginning of any slot, in ms of the epoch. */
   readonly offsetMs: number;
-  /** The slot counts as done with the grant; otherwise a release says so. */
+  /** True: the grant itself marks the slot as done. False: the release marks it. */
   readonly marks: boolean;
 }
 
-/** How a key is held that several may hold. */
+/** The mode and the fence of a holder that may have others beside it. */
 export interface HeldMode {
   readonly mode: Mode;
-  /** -1 where it is not known. */
+  /** -1: not known. */
   readonly fence: number;
 }
 
@@ -47,58 +47,62 @@ export interface AcquireRequest {
   /** Full keys, prefix included. */
   readonly keys: Key;
   readonly token: string;
-  /** `null` never ends: acquired with a short life first, made permanent once our reply was read. */
+  /** `null`: no end. The lock starts with a short life and becomes permanent once our side has read the reply. */
   readonly lifetimeMs: number | null;
   readonly fencing: boolean;
   readonly minReplicas: number;
   readonly commandTimeoutMs: number;
-  /** Called just before it is sent: false when its caller has given up, and then it must not be sent. */
+  /** Called just before the request is sent; false if its caller has given up: then the request must not be sent. */
   readonly begin: () => boolean;
-  /** Fences to mint, for a queue that hands the lock off by itself. Default 1. */
+  /** Fences to mint; more than 1 for a queue that hands the lock off by itself. Default 1. */
   readonly fences?: number | undefined;
-  /** Of a caller that is to be queued when it is busy. */
+  /** The queue entry of the caller, if the caller is to be queued when the lock is busy. */
   readonly queueAs?: QueueEntry | undefined;
-  /** Of a caller that polls: ms until it tries again if the lock is busy, so that a queue beside it yields for so long. */
+  /** Ms until a polling caller tries again if the lock is busy; a queue beside it yields for that time. */
   readonly pauseMs?: number | undefined;
-  /** Not for a mutex. One key only. */
+  /** The mode of a single key; absent for a mutex. */
   readonly mode?: Mode | undefined;
-  /** For one of a quorum, which is not queued: the least that the fence may be. */
+  /** The minimum fence; only for a node of a quorum, whose caller is not queued. */
   readonly minFence?: number | undefined;
-  /** Of a quorum: all nodes at once, not a bare majority first. */
+  /** Only for a quorum: ask all nodes at once instead of a bare majority first. */
   readonly asksAll?: boolean | undefined;
-  /** Of a reader that shares a member: that member. While it is there, there is room beside it, even while others wait. */
+  /**
+   * The existing member of a reader that shares its hold. While that member holds the key, the new reader has room beside it,
+   * even if others wait.
+   */
   readonly beside?: { readonly token: string; readonly held: HeldMode } | undefined;
-  /** For a job that runs once a slot: nothing is granted in a slot that is done. One key only, of a mutex, and no place. */
+  /** The slots of a job that runs once a slot: nothing is granted in a slot that is done. Only for a mutex with one key and no queue entry. */
   readonly slots?: Slots | undefined;
 }
 
-/** What a process is queued as: its own channel, and the id of the entry that it waits with. */
+/** The queue entry of a process: its channel, and the id of the entry. */
 export interface QueueEntry {
   readonly channel: string;
   readonly id: string;
-  /** What it was given when it was first queued; 0: it was not queued yet; -1, not for a mutex: perhaps, but no answer came. */
+  /** The ticket from the first queueing; 0: not queued yet; -1 (never for a mutex): perhaps queued, because no answer came. */
   readonly ticket: number;
-  /** Ms without a sign after which it expires: not less than by its position, for a mutex. Default 0: by its position. */
+  /** Ms without a sign after which the entry expires; for a mutex at least the time for its position. Default 0: the time for its position. */
   readonly silenceMs?: number | undefined;
-  /** Whose entry it is, on a quorum, where each attempt has a token of its own. Default: the token of the request. */
+  /** The token of the entry, if it differs from the request's: on a quorum each attempt has a token of its own. */
   readonly token?: string | undefined;
 }
 
 /** The channel of an entry that cannot be notified: its waiter polls. */
 export const noChannel = '-';
 
-/** Where an entry is in the queue. */
+/** The position of an entry in the queue. */
 export interface QueuePosition {
   readonly ticket: number;
-  /** How many are before it. */
+  /** The number of entries before it. */
   readonly before: number;
-  /** The holder is a client that does not know queues: its release wakes nobody. */
+  /** The holder is a client without queues: its release wakes nobody. */
   readonly outside: boolean;
 }
 
 /**
- * Busy says how long others still have (Infinity: no end); a grant says from when it counts, and how many others are queued.
- * A change in place may also be `impossible`: another holder is upgrading (`deadlock`), or this one is no holder any more (`gone`).
+ * A grant tells the moment from which it counts, and the number of queued waiters. A busy reply tells how long others still
+ * have (Infinity: no end). A change in place may also be `impossible`: another holder is upgrading (`deadlock`), or this caller
+ * no longer holds the lock (`gone`).
  */
 export type AcquireReply =
   | {
@@ -107,17 +111,17 @@ export type AcquireReply =
       readonly sent: Moment;
       readonly others?: number;
       readonly slot?: Slot | undefined;
-      /** How it is held, where the store knows more than was asked for. */
+      /** The actual mode, if the store knows more than the request asked for. */
       readonly mode?: Mode | undefined;
     }
   | {
       readonly granted: false;
       readonly leftMs: number;
       readonly position?: QueuePosition | undefined;
-      /** Of a queued process: what it is granted later counts at least from then. */
+      /** For a queued process: a moment before this request was sent. A grant that follows by message counts from then or later. */
       readonly sent?: Moment | undefined;
       readonly impossible?: 'deadlock' | 'gone' | undefined;
-      /** The slot that it is, where slots were asked for; and whether its job has run. */
+      /** The current slot and whether its job has run, if the request named slots. */
       readonly slot?: Slot | undefined;
       readonly isDone?: boolean | undefined;
     };
@@ -125,24 +129,24 @@ export type AcquireReply =
 export interface ExtendRequest {
   readonly keys: Key;
   readonly token: string;
-  /** `null`: for ever. */
+  /** `null`: no end. */
   readonly lifetimeMs: number | null;
-  /** Monotonic ms at which the validity ended, where being late is no matter: it counts as if it had come in time. */
+  /** Monotonic ms at which the validity ended, if a late extension is acceptable: it counts as if it had come in time. */
   readonly endedMs?: number | undefined;
-  /** Set this end even if it is sooner; otherwise the end only ever moves later. */
+  /** Sets this end even if it is sooner; without it the end only moves later. */
   readonly exact: boolean;
-  /** Monotonic ms at which the holder's validity ends: a script that runs later must change nothing. */
+  /** Monotonic ms at which the holder's validity ends; a script that runs later must change nothing. */
   readonly validUntilMs: number;
   readonly commandTimeoutMs: number;
-  /** Called just before it is sent: false when it was released or lost meanwhile, and then it must not be sent. */
+  /** Called just before the request is sent; false if the lock was released or lost meanwhile: then the request must not be sent. */
   readonly begin: () => boolean;
-  /** Not for a mutex. */
+  /** The holder's mode; absent for a mutex. */
   readonly held?: HeldMode | undefined;
-  /** For one of a quorum: a writer that is not held as one there is `missing`. */
+  /** Only for a node of a quorum: a writer that the node does not hold as a writer counts as `missing`. */
   readonly strictly?: boolean | undefined;
 }
 
-/** `late`: it was not sent any more, or ran after the holder's validity had ended; nothing was changed. */
+/** `late`: the request was not sent, or ran after the holder's validity had ended. Nothing was changed. */
 export type ExtendReply =
   | { readonly outcome: 'extended'; readonly sent: Moment }
   | { readonly outcome: 'missing' | 'taken' | 'late' };
@@ -151,27 +155,27 @@ export interface ReleaseRequest {
   readonly keys: Key;
   readonly token: string;
   readonly commandTimeoutMs: number;
-  /** The yield window: how long the lock is free for callers outside its queue alone, when it is their turn. Default 0. */
+  /** The yield window: the time for which the lock is free only for callers outside its queue, when it is their turn. Default 0. */
   readonly yieldMs?: number | undefined;
-  /** The ticket that the token is queued with; -1 where that is not known. Default 0: it is not queued. */
+  /** The ticket of the token in the queue; -1: not known. Default 0: not queued. */
   readonly ticket?: number | undefined;
-  /** The token was confirmed as the holder, and no acquire of it is on its way any more: the release may overtake others. */
+  /** The token was confirmed as the holder, and none of its acquires is on its way: the release may overtake other requests. */
   readonly isConfirmed?: boolean | undefined;
-  /** Not for a mutex. */
+  /** The holder's mode; absent for a mutex. */
   readonly held?: HeldMode | undefined;
-  /** The job of this slot is done: that is written down first, if the lock is still the token's. One key only. */
+  /** The slot whose job is done. The slot is marked before the release, if the token still holds the lock. One key only. */
   readonly done?: Slot | undefined;
-  /** In Redis: called with how many of the keys were released, if not all of them. */
+  /** Only in Redis: called with the number of released keys if not all of them were released. */
   readonly counted?: ((released: number) => void) | undefined;
 }
 
 export interface RaiseRequest {
   readonly keys: Key;
   readonly token: string;
-  /** What every later fence must exceed. */
+  /** Every later fence must exceed this one. */
   readonly fence: number;
   readonly commandTimeoutMs: number;
-  /** Not for a mutex. */
+  /** The mode; absent for a mutex. */
   readonly mode?: Mode | undefined;
 }
 
@@ -188,15 +192,15 @@ export interface ValueRequest {
 export interface ProclaimRequest {
   readonly key: string;
   readonly token: string;
-  /** What is written down; '': what was is taken back. */
+  /** The text to write; '' removes the present one. */
   readonly text: string;
   readonly ttlMs: number;
-  /** Where those that observe the lock hear that there is something new. */
+  /** The channel on which the observers of the lock are notified. */
   readonly channel: string;
   readonly commandTimeoutMs: number;
 }
 
-/** The holder of a lock, and what is kept beside it. */
+/** The holder of a lock, and the text beside it. */
 export interface HolderText {
   readonly token: string;
   /** Infinity: no end. */
@@ -204,44 +208,44 @@ export interface HolderText {
   readonly text: string | null;
 }
 
-/** Begins the message to observers of a lock, before its key. */
+/** The first word of a message to observers of a lock; the lock's key follows. */
 export const newsOf = 'news';
 
-/** What a held lock begins with. */
+/** The start of a held lock. */
 export interface Grant {
   readonly token: string;
   readonly fence: number;
-  /** Before what Redis confirmed was sent: from then on the lifetime counts. */
+  /** A moment before the confirmed request was sent; the lifetime counts from then. */
   readonly sent: Moment;
-  /** Monotonic ms until which a request of this token, of unknown outcome, may still execute. */
+  /** Monotonic ms until which a request of this token with an unknown outcome may still execute. */
   readonly mayExecuteUntilMs: number;
-  /** It was granted by message: it is valid for so many ms, unless the store confirms it. */
+  /** Ms of validity of a grant by message, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
 }
 
-/** A held lock, as what granted it sees it. */
+/** A held lock, as its grant source sees it. */
 export interface Holder {
   readonly token: string;
   readonly fence: number;
   /** Ms of validity left. */
   leftMs(): number;
   /**
-   * When Redis last confirmed the lifetime that was asked for at first; undefined where it is lost, where it may be another by
-   * now, or where more is on its way to Redis.
+   * The last moment at which Redis confirmed the lifetime that was first asked for. Undefined if the lock is lost, if its
+   * lifetime may differ by now, or if a further request is on its way to Redis.
    */
   confirmed(): Moment | undefined;
-  /** What releases it. */
+  /** The request that releases this lock. */
   releaseRequest(): ReleaseRequest;
 }
 
-/** Where a grant came from, and so what a held lock is released to. */
+/** The origin of a grant, to which the held lock is released. */
 export interface GrantSource {
   /**
-   * Releases `held`: to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. The
-   * reply itself where it is known when the call returns: a promise costs more than a lock in memory.
+   * Releases `held` to the store, or to the next waiter of this process. Never throws; rejects with a LockBackendError. Returns
+   * the reply itself if it is known at once: a promise costs more than a lock in memory.
    */
   release(held: Holder): ReleaseReply | Promise<ReleaseReply>;
-  /** `held` was lost, and is not released: others may go on. */
+  /** Called when `held` was lost without a release: others may go on. */
   lost(held: Holder): void;
 }
 
@@ -250,12 +254,12 @@ export interface Listening {
   close(): void;
 }
 
-/** A held lock, which notices its end, or renews itself. */
+/** A held lock that notices its end or renews itself. */
 export interface Checkable {
   check(): unknown;
 }
 
-/** Locks that are renewed. Before any command on one of their keys they are checked. */
+/** The renewed locks of a store, which are checked before any command on one of their keys. */
 export interface Renewed {
   add(keys: Key, held: Checkable): void;
   remove(keys: Key, held: Checkable): void;
@@ -263,35 +267,35 @@ export interface Renewed {
 
 export interface Store {
   readonly kind: StoreKind;
-  /** What waits, validity and expiry go by here; absent: the clocks of this process. */
+  /** The clock of waits, validity and expiry; absent: the clocks of this process. */
   readonly clock?: Clock | undefined;
-  /** Here a renewed lock is not lost while this process is paused, because no other process can take it. */
+  /** The locks that renew themselves, which are not lost while this process is paused: no other process can take them. */
   readonly renewed?: Renewed | undefined;
-  /** Why these keys can never be locked together, or never in this mode; absent where all can. Checked before each wait. */
+  /** The reason for which these keys can never be locked together, or never in this mode. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
-  /** Part of every full key, before the caller's own prefix: what the client was made to put there. */
+  /** The prefix that the client is configured to add; it precedes the caller's own prefix in every full key. */
   readonly keyPrefix: string;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   /**
-   * The same where the answer is known when the call returns: throws what `acquire` rejects with. With `releaseNow`, a pair in
-   * memory takes 1.9 µs; without both, 2.3.
+   * Acquires and returns the reply at once; throws if `acquire` would reject. A pair in memory takes 1.9 µs with `acquireNow`
+   * and `releaseNow`, 2.3 µs without them.
    */
   acquireNow?(request: AcquireRequest): AcquireReply;
   extend(request: ExtendRequest): Promise<ExtendReply>;
-  /** Where there is `renewed`. */
+  /** Present if `renewed` is. */
   extendNow?(request: ExtendRequest): ExtendReply;
   release(request: ReleaseRequest): Promise<ReleaseReply>;
   releaseNow?(request: ReleaseRequest): ReleaseReply;
-  /** Releases a lock, and requests it again with another token, in one call. */
+  /** Releases a lock and requests it again with another token, in one call. */
   releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**
-   * Makes sure that the token holds nothing and is not queued, without a caller waiting for that: releases now, and again
-   * once no request sent before `untilMs` (monotonic) can take effect any more. The token must never be used again.
+   * Makes sure that the token holds nothing and is not queued; no caller waits for that. Releases now, and again once no
+   * request sent before `untilMs` (monotonic) can still take effect. The token must never be used again.
    */
   abandon(request: ReleaseRequest, untilMs: number): Promise<void>;
   /**
-   * Subscribes to a channel; undefined where this store has no messages. `onGap`: something may have been missed.
-   * `onClosed`: nothing will come any more, because the client was closed.
+   * Subscribes to a channel; undefined if this store has no messages. `onGap`: messages may have been missed. `onClosed`: no
+   * further message will come, because the client was closed.
    */
   readonly listen:
     | ((
@@ -301,33 +305,30 @@ export interface Store {
         onClosed?: () => void,
       ) => Promise<Listening>)
     | undefined;
-  /** With a token also whether that holds the key. */
+  /** The state of a lock; with a token, also whether that token holds it. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
-  /** What an operator does here, and what is written down for one. */
+  /** The operator's view of this store, and the registry of processes. */
   readonly operator: Operator;
-  /** How many permits are out, by the server's clock. */
+  /** The number of permits that are held, by the server's clock. */
   permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
-  /** What is cached beside a lock; null: nothing. */
+  /** The text cached beside a lock; null: none. */
   readValue(key: string, commandTimeoutMs: number): Promise<string | null>;
-  /** Caches a text beside a lock while the token holds it. False: it does not, and nothing changed. */
+  /** Caches a text beside a lock while the token holds it. False: the token does not hold the lock, and nothing changed. */
   writeValue(request: ValueRequest): Promise<boolean>;
-  /** Writes a text beside a lock while the token holds it, and tells a channel. False: it does not, and nothing changed. */
+  /** Writes a text beside a lock while the token holds it, and notifies a channel. False: the token does not hold the lock, and nothing changed. */
   proclaim(request: ProclaimRequest): Promise<boolean>;
   /** The holder of a lock; null: none. */
   readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
-  /** Only one can listen to a channel, of all processes. */
+  /** A channel can have a single listener, over all processes. */
   readonly listensAlone?: boolean | undefined;
-  /** One more scope uses this store. */
+  /** Registers one more scope as a user of this store. */
   join(): void;
   /**
-   * One scope less. The last to leave closes what the store opened. Resolves once every abandoned token was released after
-   * the last moment at which it could take anything, or Redis was silent about that.
+   * Unregisters a scope. The last one to leave closes the connections that the store opened. Resolves once every abandoned
+   * token was released after the last moment at which it could still take a lock, or Redis did not answer.
    */
   leave(): Promise<void>;
-  /**
-   * An attempt that fails leaves releases behind, so that each needs a token of its own; and callers that
-   * retry after equal pauses would meet again.
-   */
+  /** A failed attempt leaves releases behind, so each attempt needs its own token. Callers that retry after equal pauses would meet again. */
   readonly isQuorum?: boolean | undefined;
 }
 
@@ -335,31 +336,31 @@ export interface Store {
 export interface Node
   extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
   readonly operator?: Operator;
-  /** False: not all of the keys are the token's any more, and nothing was changed. */
+  /** Raises the fence. False: the token no longer holds all of the keys, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;
-  /** Which server answers, without waiting for a connection. Rejects with a `redisCode` where the server does not tell. */
+  /** Identifies the answering server, without waiting for a connection. Rejects with a `redisCode` if the server does not tell. */
   identify(timeoutMs: number): Promise<Identity>;
-  /** Of each holder of a semaphore, the places that it has. */
+  /** The places of each holder of a semaphore. */
   readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]>;
-  /** Goes up with each new connection, behind which there may be another server; undefined where that cannot be told. */
+  /** A counter that goes up with each new connection, behind which there may be another server; undefined if that cannot be told. */
   readonly generation: (() => number) | undefined;
-  /** Its clock less our monotonic one, in ms: never more than that really is. */
+  /** The node's clock minus our monotonic clock, in ms; never above the true difference. */
   readonly serverOffsetMs: number;
 }
 
-/** One run of one server. */
+/** A single run of a single server. */
 export interface Identity {
   readonly runId: string;
-  /** For how long it has surely been running. */
+  /** The minimum time for which the server has been running. */
   readonly uptimeMs: number;
-  /** An operator has said of this very run that it is its server's first, with nothing to forget. */
+  /** True if an operator has said that this run is its server's first, with no lock to forget. */
   readonly isNew: boolean;
 }
 
-/** Share of a lifetime that is not trusted: clocks may run at different rates. */
+/** The share of a lifetime that is not trusted: clocks may run at different rates. */
 const clockRateShare = 1 / 1000;
 
-/** For how long a lock counts as ours, from before what Redis confirmed was sent. */
+/** The time for which a lock counts as ours, counted from just before the confirmed request was sent. */
 export function trustedMs(lifetimeMs: number): number {
   return lifetimeMs * (1 - clockRateShare); // B2
 }
@@ -369,7 +370,7 @@ export function yieldMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
 }
 
-/** Places of a semaphore on a quorum, as they are kept with their holder. */
+/** The places of a semaphore on a quorum, as text in the holder's entry. */
 export function placesText(places: readonly number[]): string {
   return `,${places.join(',')},`;
 }
@@ -378,12 +379,12 @@ export function placesOf(text: string): number[] {
   return (text.match(/\d+/g) ?? []).map(Number);
 }
 
-/** From when a grant counts whose end is kept in whole ms, and so comes up to `ms` too soon. */
+/** The start of a grant whose end is kept in whole ms, and so comes up to `ms` too soon. */
 export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
   return { monoMs: monoMs - ms, wallMs: wallMs - ms };
 }
 
-/** The slot that it is at a time of the server. */
+/** The slot at a time of the server. */
 export function slotAt(serverMs: number, { everyMs, offsetMs }: Slots): Slot {
   const index = Math.floor((serverMs - offsetMs) / everyMs);
   const start = index * everyMs + offsetMs;

@@ -1,5 +1,5 @@
-// Opens the store for what the option `redis` was given: a client, a list of clients, or one of our own stores. Always the
-// same store for the same value.
+// Opens the store for the value of the option `redis`: a client, a list of clients, or one of our own stores. The same value
+// always has the same store.
 import { optionError } from '../core/errors';
 import type { RedisLike } from '../core/redis-like';
 import type { Node, Store } from './contract';
@@ -22,10 +22,10 @@ function nodeOf(given: RedisLike, index: number): Node {
   throw optionError(`redis[${index}]`, 'a client of a Redis: a quorum is of independent servers', given);
 }
 
-/** By the first node. */
+/** Quorums by their first node. */
 const quorums = new WeakMap<Node, { readonly nodes: readonly Node[]; readonly quorum: Quorum }[]>();
 
-/** Always the same one for the same nodes, in whatever list they come. */
+/** The quorum of these nodes; always the same one, in whatever list the nodes come. */
 function quorumOf(nodes: readonly Node[]): Quorum {
   const others = quorums.get(nodes[0]!) ?? [];
   const same = others.find(

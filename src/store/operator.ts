@@ -1,29 +1,29 @@
-// What an operator does to the locks of a store from outside: see what there is, by key or all, and take a lock away. And how
-// a process writes down what it holds and waits for (the registry), so that its locks are found without looking at every key.
+// The operator's view of a store: inspect locks, by key or all of them, and take a lock away. Also the registry: each process
+// writes down what it holds and waits for, so that its locks are found without reading every key.
 import type { LockBackendError } from '../core/errors';
 import type { LockState } from '../core/lock-state';
 
-/** Where holders hear that an operator has taken their lock away: `!<SHA-1 of the token> <key>`. */
+/** The channel on which holders hear that an operator has taken their lock away: `!<SHA-1 of the token> <key>`. */
 export const freedChannel = 'redis-exp-lock:1:freed';
-/** Where a process that has written something new publishes its id. */
+/** The channel on which a process publishes its id when its record has changed. */
 export const changedChannel = 'redis-exp-lock:1:changed';
-/** The ids of the processes that have written something down. */
+/** The ids of the processes that have a record. */
 export const processesKey = 'redis-exp-lock:1:processes';
 const processPrefix = 'redis-exp-lock:1:process:';
 
-/** What a process has written down. */
+/** The key of a process's record. */
 export const processKey = (id: string): string => processPrefix + id;
 
-/** Whether it is a key of the registry, and no lock. */
+/** True for a key of the registry, which is no lock. */
 export const isOfRegistry = (key: string): boolean => key.startsWith(processPrefix) || key === processesKey;
 
-/** So many holders, and entries of the queue, of a lock are shown one by one. */
+/** The maximum number of holders, and of queue entries, of a lock that are shown individually. */
 export const maxShown = 256;
 
-/** Which process this is, and what it has to say. */
+/** A process and its record. */
 export interface Registration {
   readonly id: string;
-  /** JSON; '': it neither holds nor waits any more; undefined: the same as before. */
+  /** JSON; '': the process neither holds nor waits; undefined: the record is unchanged. */
   readonly text: string | undefined;
   readonly ttlMs: number;
 }
@@ -35,25 +35,25 @@ export interface Processes {
 }
 
 export interface Operator {
-  /** What is known of each key, or why it is not known. Rejects where the store cannot be asked. */
+  /** The state of each key, or the reason for which it is not known. Rejects if the store cannot be asked. */
   inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]>;
   /**
-   * Takes a lock away: from the holder with this id, if that still has it; without one from its only holder. The next in the
-   * queue is served in the same step. False: nothing was changed.
+   * Takes a lock away from the holder with this id, or without an id from its only holder. The next in the queue is served in
+   * the same step. False: nothing was changed.
    */
   free(key: string, id: string | undefined, commandTimeoutMs: number): Promise<boolean>;
-  /** False: what is to stay the same is gone. */
+  /** Writes the record of a process. False: the record that should stay unchanged is gone. */
   register(registration: Registration, commandTimeoutMs: number): Promise<boolean>;
   processes(commandTimeoutMs: number): Promise<Processes>;
   /**
-   * Keys that begin so, some at a time; some may come twice. Absent: the store cannot list its keys. Unless `isPaced` is false it
-   * takes a small share of the store's time, with the inspection of those keys.
+   * Keys with this prefix, in pieces; a key may come twice. Absent if the store cannot list its keys. Unless `isPaced` is
+   * false, the listing and the inspection of those keys take a small share of the store's time.
    */
   readonly keys:
     | ((prefix: string, commandTimeoutMs: number, isPaced?: boolean) => AsyncIterable<readonly string[]>)
     | undefined;
-  /** All keys can be listed at no cost: without a registry, too. */
+  /** True if all keys can be listed at no cost, also without a registry. */
   readonly isLocal: boolean;
-  /** The store's time less this process's monotonic one, in ms. */
+  /** The store's time minus this process's monotonic time, in ms. */
   readonly offsetMs: number;
 }
