@@ -1,12 +1,12 @@
-// Tokens of requests whose outcome is not known: each is released until Redis has answered after the last moment at which the
-// token could still take anything.
+// Tokens of requests with an unknown outcome. Each is released until Redis has answered after the last moment at which the
+// token could still take a lock.
 import type { LockBackendError } from '../core/errors';
 import { startIdleTimer } from '../core/timers';
 import { now, type ReleaseReply, type ReleaseRequest } from './contract';
 
-/** A Redis that is silent for longer has let the key end by itself. */
+/** The maximum time of releasing: if Redis is silent for longer, the key has ended by itself. */
 const keepReleasingMs = 60_000;
-/** A late request is surely too late this long after its `notAfter`: two clocks are read in whole milliseconds. */
+/** The margin after `notAfter` beyond which a late request is surely too late: two clocks are read in whole milliseconds. */
 const clockStepMs = 2;
 
 export class Abandoned {
@@ -17,14 +17,14 @@ export class Abandoned {
     this.#release = release;
   }
 
-  /** Resolves once a release was tried after `untilMs`; it goes on by itself while Redis is silent. */
+  /** Resolves once a release was tried after `untilMs`; further releases follow while Redis is silent. */
   add(request: ReleaseRequest, untilMs: number): Promise<void> {
     const work = this.#releaseTwice(request, untilMs).finally(() => this.#pending.delete(work));
     this.#pending.add(work);
     return work;
   }
 
-  /** Resolves once that is so for every token. */
+  /** Resolves once every pending token was tried. */
   async settled(): Promise<void> {
     while (this.#pending.size > 0) await Promise.all(this.#pending);
   }
@@ -38,7 +38,7 @@ export class Abandoned {
     const isReleased = await release();
     const leftMs = untilMs - now().monoMs;
     if (isReleased && leftMs <= 0) return; // H8b
-    // A late request that ran before the first release is undone by it; one that runs after it, and in time, by the second.
+    // The first release undoes a late request that ran before it; the second undoes one that ran, in time, after the first.
     await pause(leftMs + clockStepMs);
     if (!(await release())) void keepReleasing(release, request.commandTimeoutMs);
   }

@@ -1,6 +1,7 @@
-// Calls of one tick go out as one script call, in their order, each with its own reply: one call as it is, more as a batch;
-// in a cluster, one batch for each slot. An error that proves that nothing of the batch ran, and that one call alone may have
-// caused (a key without rights, of another slot, or on the move), sends every call by itself, so that only the culprit fails.
+// Calls of one tick leave as one script call, in their order, each with its own reply. A lone call leaves as it is; several
+// leave as a batch, in a cluster as one batch for each slot. An error may prove that nothing of the batch ran, and a single
+// call may have caused it (a key without rights, of another slot, or on the move). Then each call is sent by itself, so that
+// only the culprit fails.
 
 import { slotOf } from '../../core/keys';
 import { setImmediate } from '../../core/real-timers';
@@ -31,8 +32,9 @@ export class Batch {
   /**
    * @param most Calls in one batch.
    * @param bySlot A cluster: slots cannot be mixed.
-   * @param defer  When to send. nextTick runs when the microtasks of this tick are done: every caller that the last replies
-   *               resumed has added its call by then. setImmediate: every caller whose timer is due has, too.
+   * @param defer Schedules the flush. nextTick runs when the microtasks of this tick are done: by then every caller that the
+   * last replies resumed has added its call. setImmediate runs when, in addition, every caller whose timer is due has added its
+   * call.
    */
   constructor(most: number, bySlot: boolean, send: SendCall, defer: (flush: () => void) => unknown) {
     this.#most = most;
@@ -41,35 +43,38 @@ export class Batch {
     this.#defer = defer;
   }
 
-  /** A moment before any call that is added now is sent; the same for all that leave together. */
+  /** A moment before any call that is added now is sent; the same for all calls that leave together. */
   get sentAt(): Moment {
     this.#sentAt ??= now(); // S24
     return this.#sentAt;
   }
 
-  /** The same on the monotonic clock alone: reading a clock twice costs 1 % of a pair. */
+  /** The same moment on the monotonic clock alone: reading a second clock costs 1 % of a pair. */
   get sentMs(): number {
     return this.#sentAt?.monoMs ?? performance.now();
   }
 
-  /** The handler gets the reply to this call, or the error that it, or its whole batch, met. */
+  /** Adds a call. Its handler gets the reply to this call, or the error of the call or of its whole batch. */
   add(call: BatchedCall): void {
     if (this.#calls.length === 0) this.#defer(this.flush);
     this.#calls.push(call);
   }
 
-  /** Sends what was added so far: at the end of the tick, or before. */
+  /** Sends the calls added so far: at the end of the tick, or before. */
   readonly flush = (): void => {
     this.#sentAt = undefined;
     if (this.#calls.length === 0) return;
     const some = this.#calls.splice(0, this.#most);
-    // What is left over leaves in the next turn: Redis works on these while we still write and read those.
+    // The rest leaves in the next turn: Redis works on this batch while we still write and read that one.
     if (this.#calls.length > 0) setImmediate(this.flush);
     if (!this.#bySlot || some.length === 1) return this.#sendTogether(some);
     for (const together of bySlot(some)) this.#sendTogether(together);
   };
 
-  /** Most batches are plain. A user without the rights for those is served all the same, and asked for them once. */
+  /**
+   * Sends a plain batch if all calls are plain, as most are. A user without the rights for a plain batch is asked for them
+   * once, and is served without it.
+   */
   #sendTogether(together: readonly BatchedCall[]): void {
     if (together.length === 1 || this.#isPlainRefused || !arePlain(together)) return sendTogether(together, this.#send); // S9
     sendPlain(together, this.#send, (error) => {
@@ -81,7 +86,7 @@ export class Batch {
   }
 }
 
-/** Sends calls of one family now. A single call goes as it is, unless it is a part of a batch by its nature. */
+/** Sends calls of one family now. A lone call goes as it is, unless its script exists only inside a batch. */
 export function sendTogether(together: readonly BatchedCall[], send: SendCall): void {
   const [first] = together as [BatchedCall, ...BatchedCall[]];
   const isOwnScript = hasOwnScript(first.call);
@@ -99,7 +104,7 @@ export function sendTogether(together: readonly BatchedCall[], send: SendCall): 
   });
 }
 
-/** A call that may be sent by itself. */
+/** True if the call may be sent by itself. */
 function hasOwnScript(call: BatchableCall): call is ScriptCall {
   return 'lua' in call.script;
 }
@@ -126,7 +131,7 @@ function partsOf(together: readonly BatchedCall[]): [keys: string[], parts: stri
   return [keys, parts];
 }
 
-/** To each call its own reply. A reply that does not add up is an error for all it should have been for. */
+/** Gives each call its own reply. If a reply does not add up, the remaining calls get an error. */
 function distribute(reply: unknown, together: readonly BatchedCall[]): void {
   const parts = Array.isArray(reply) ? reply : [];
   let at = 0;

@@ -1,5 +1,4 @@
-// What the verbs of the store are in Redis's words: each request as a call of its script, and what its reply says. No state,
-// no I/O.
+// The store's verbs in Redis's words: each request as a call of its script, and the meaning of its reply. No state, no I/O.
 import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../core/keys';
 import {
   type AcquireReply,
@@ -29,9 +28,9 @@ import * as scripts from './scripts/generated';
 import type { BatchableCall, ScriptCall } from './scripts/script';
 import type { ServerClock } from './server-clock';
 
-/** `lifetime: null` starts with this, so that a grant whose reply we never read does not stay for ever. */
+/** The first lifetime under `lifetime: null`: a grant whose reply our side never reads must not stay for ever. */
 export const probationMs = 10_000; // H2d
-/** Integers in the reply of an acquire, and in that to a queued one. */
+/** The number of integers in the reply to an acquire, and in the reply to a queued one. */
 const acquireLength = 4;
 const queuedLength = 6;
 
@@ -39,12 +38,12 @@ const notQueued: QueueEntry = { channel: '', id: '0', ticket: 0 };
 
 const letters = { shared: 'r', exclusive: 'w', counted: 'p' } as const;
 
-/** The counter that their fences come from: one for the server, in a cluster one for each slot. */
+/** The key of the fence counter: one for the server, in a cluster one for each slot. */
 export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boolean }): string {
   return clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
 }
 
-/** @param fence The counter that the fence is minted from. */
+/** @param fence The key of the fence counter. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): BatchableCall {
   const { keys, token, lifetimeMs, queueAs, fences = 1, minFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
@@ -90,7 +89,7 @@ export function markSlotCall({ keys, token }: ReleaseRequest, { start, end }: Sl
   return scripts.markSlot(key, companionOf(key, 'slot'), token, start, end);
 }
 
-/** What the script wants of a caller that is not queued. */
+/** The script's last arguments for a caller that is not queued. */
 function unqueued({ minFence = 0, pauseMs }: AcquireRequest): string[] {
   if (pauseMs !== undefined) return [minFence.toFixed(0), String(Math.max(Math.ceil(pauseMs), 1))];
   return minFence > 0 ? [minFence.toFixed(0)] : [];
@@ -111,7 +110,7 @@ function nextOf(request: AcquireRequest): string[] {
   return [request.token, String(request.lifetimeMs), String(fencesOf(request)), ...entryOf(request.queueAs!)];
 }
 
-/** In the queue of a mutex. */
+/** The arguments of an entry in the queue of a mutex. */
 function entryOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
   const entry = [channel, id, String(ticket)];
   return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
@@ -127,7 +126,7 @@ function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] 
   return [keys, keys.map((key) => companionOf(key, 'queue'))];
 }
 
-/** For a key that several may hold. */
+/** The acquire of a key with a mode. */
 function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, notAfter: number): BatchableCall {
   const { keys, token, lifetimeMs } = request;
   const key = listOf(keys)[0]!;
@@ -150,7 +149,7 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
   );
 }
 
-/** Where it is queued if there is no room; for one of a quorum also as whom, and the least fence. */
+/** The script's last arguments: the queue entry, if the caller is to be queued; on a quorum also the entry's token and the minimum fence. */
 function placeOf({ queueAs, minFence, token, beside }: AcquireRequest): string[] {
   if (beside !== undefined) return [memberOf(beside.token, beside.held)];
   if (queueAs === undefined && minFence === undefined) return [];
@@ -165,7 +164,7 @@ function releaseSharedCall(keys: Key, token: string, ticket: number, held: HeldM
   return scripts.releaseShared(key, queue, companionOf(key, 'limit'), token, memberOf(token, held), ticket);
 }
 
-/** The holder's member of the sorted set, so that the script need not search for it; '' where we do not know all of it. */
+/** The holder's member of the sorted set, so that the script need not search for it; '' if our side does not know all of it. */
 function memberOf(token: string, { mode, fence }: HeldMode): string {
   if (fence < 0) return '';
   const { kind, permits, step, group } = mode;
@@ -203,7 +202,7 @@ export function readPlacesCall(key: string): ScriptCall {
   return scripts.readPlaces(key);
 }
 
-/** Of each holder, the places that it has. */
+/** The places of each holder. */
 export function readPlacesReply(reply: unknown, key: string): number[][] {
   if (!Array.isArray(reply)) throw strangeReply(reply, key);
   return reply.map((each) => placesOf(String(each)));
@@ -237,7 +236,7 @@ export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): Scrip
   return scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
 }
 
-/** undefined: it ran after the last moment at which it was of use. Either way the clock learns the server's time. */
+/** The meaning of the reply; undefined if the script ran after `notAfter`. The clock learns the server's time in either case. */
 export function acquireReply(
   reply: unknown,
   { keys, queueAs, mode, slots, fencing }: AcquireRequest,
@@ -268,21 +267,24 @@ export function acquireReply(
   return { granted: false, leftMs, position, sent: position && sent, slot };
 }
 
-/** In the year 2001; no fence and no clock is before it. */
+/** A moment in the year 2001; every fence and every clock is later. */
 const minMicros = 1e15;
 
-/** The server's time in µs, where that is all of a reply: a lock was free, and is ours. */
+/** The server's time in µs, if it is the whole reply: the lock was free, and is now ours. */
 function microsOf(reply: unknown): number | undefined {
   const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
   return Number.isSafeInteger(only) && (only as number) > minMicros ? (only as number) : undefined; // H5b
 }
 
-/** Whether a reply to an acquire says that it was granted. */
+/** True if a reply to an acquire is a grant. */
 export function isGrant(reply: unknown): boolean {
   return microsOf(reply) !== undefined || (Array.isArray(reply) && reply[0] === 1);
 }
 
-/** `late`: it ran after the holder's validity had ended, by what the server's clock says; that clock is known better now. */
+/**
+ * The meaning of the reply. `late`: by the server's clock, the script ran after the holder's validity had ended. The clock
+ * learns the server's time.
+ */
 export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment, clock: ServerClock): ExtendReply {
   const [result, serverMs] = integers(reply, 2, request.keys) as [number, number];
   clock.learn(serverMs, sent.monoMs);
@@ -301,7 +303,7 @@ export function releaseReply(reply: unknown, keys: Key, counted?: ReleaseRequest
   return results.includes(-1) ? 'taken' : 'missing';
 }
 
-/** The replies to a release and to the acquire that went with it. */
+/** The replies to a release and to the acquire in the same call. */
 export function bothReplies(reply: unknown, keys: Key): [release: unknown[], acquire: unknown[]] {
   if (!Array.isArray(reply)) throw strangeReply(reply, keys);
   const count = listOf(keys).length;

@@ -1,15 +1,15 @@
-// How the reply to a call comes back to its caller.
+// The way of a reply back to the caller of its call.
 import type { BatchableCall, ScriptCall } from './scripts/script';
 
-/** What happens with the reply to a call. By callbacks, because each promise on this way is paid for by every lock. */
+/** The callbacks for the reply to a call. They are no promise, because every lock would pay for it. */
 export interface ReplyHandler {
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** Monotonic ms until which the call is worth sending again; absent where the handler decides that itself. */
+  /** Monotonic ms until which the call may be sent again; absent if the handler decides that itself. */
   readonly deadlineMs?: number;
 }
 
-/** A call, and the handler of its own reply. */
+/** A call and the handler of its reply. */
 export interface BatchedCall extends ReplyHandler {
   readonly call: BatchableCall;
 }

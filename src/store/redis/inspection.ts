@@ -1,5 +1,5 @@
-// What the reply of inspect.lua says: holders and waiters, by their members of the sorted sets, as holders.lua, queue.lua and
-// waiters.lua write them. Tokens end here: outside, a holder is an id and a label.
+// Reads the reply of inspect.lua: holders and waiters, from the members that holders.lua, queue.lua and waiters.lua write.
+// Tokens end here: outside, a holder is an id and a label.
 import type { LockBackendError } from '../../core/errors';
 import { asForeign, type HolderState, type HoldKind, type LockState, type WaiterState } from '../../core/lock-state';
 import { idOf, isOurs, ownerOf } from '../../core/token';
@@ -9,7 +9,7 @@ import { strangeReply } from './replies';
 /** One lock. */
 export interface InspectedKey {
   readonly state: LockState;
-  /** Of the holder that ends last. */
+  /** The token of the holder that ends last. */
   readonly token: string | undefined;
 }
 
@@ -21,7 +21,10 @@ const kinds: Readonly<Record<string, HoldKind>> = {
   p: 'permits',
 };
 
-/** Of the first keys that were asked for, in their order, one at least. @throws {LockBackendError} it is not one that the script gives. */
+/**
+ * The states of the first keys that were asked for, at least one, in their order. @throws {LockBackendError} the reply is not
+ * one that the script gives.
+ */
 export function inspectReply(reply: unknown, keys: readonly string[]): (InspectedKey | LockBackendError)[] {
   const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
   if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
@@ -96,7 +99,7 @@ function memberOf(text: string, endMs: number, micros: number): HolderState | un
 const mutexEntry = /^1 (\d+) \S+ \d+ \d+ \S+ (.+)$/s;
 const sharedEntry = /^2 (\d+) \d+ ([rwpu]) \d+ ([wrf]) \S+ (\d+) (.+)$/s;
 
-/** undefined: it expired, or is damaged. */
+/** The waiter of an entry; undefined if the entry has expired or is damaged. */
 function waiterOf(entry: string, score: number, micros: number): WaiterState | undefined {
   const [, deadline, token] = mutexEntry.exec(entry) ?? [];
   if (token !== undefined) return aliveWaiter(token, 'exclusive', score, Number(deadline), micros);
@@ -106,7 +109,7 @@ function waiterOf(entry: string, score: number, micros: number): WaiterState | u
   return aliveWaiter(firstBytes(rest!, Number(length)), kinds[kind]!, ticket, Number(end), micros);
 }
 
-/** How far the scores of its band lie below its tickets: those of waiters.lua. */
+/** The distance between a waiter's ticket and its score, which depends on its band (see waiters.lua). */
 function shiftOf(kind: string, prefer: string): number {
   if (kind === 'r' && prefer === 'r') return 1e15;
   return kind === 'w' && prefer === 'w' ? 5e14 : 0;

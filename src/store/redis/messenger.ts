@@ -1,4 +1,4 @@
-// Scripts that go at once and each by itself, from callers that wait for one reply at a time.
+// Sends scripts at once, each by itself, for callers that wait for one reply at a time.
 import type { Key } from '../../core/keys';
 import type { ScriptClient } from './client';
 import { PendingRequest } from './deadlines';
@@ -14,7 +14,7 @@ export class Messenger {
     this.#sender = new Sender(client);
   }
 
-  /** The reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
+  /** Sends a script and resolves with its reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
   ask(call: ScriptCall, keys: Key, timeoutMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#sender.send(call, new PendingRequest(keys, timeoutMs, false, resolve, reject));

@@ -1,4 +1,4 @@
-// What an operator does, on one Redis: many locks in one command, and a few keys at a time in a scan.
+// The operator's view of one Redis: many locks in one command, and a few keys at a time in a scan.
 import type { LockBackendError } from '../../core/errors';
 import { companionOf, fenceKey, fenceKeyBeside, mayBeLock } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
@@ -22,10 +22,10 @@ import * as scripts from './scripts/generated';
 import type { ScriptCall } from './scripts/script';
 import type { Transport } from './transport';
 
-/** Keys in one command: none takes longer than a millisecond. */
+/** Keys in one command: no command takes longer than a millisecond. */
 const keysInCommand = 100;
 const longText = 2 ** 15;
-/** Records that are read at once: at least so many, and more of them when they are short. */
+/** The minimum number of records that are read at once; short records are read in larger numbers. */
 const minTexts = 4;
 const lengthAtOnce = 2 ** 19;
 export class RedisOperator implements Operator {
@@ -51,7 +51,7 @@ export class RedisOperator implements Operator {
     return all.map((seen) => ('state' in seen ? seen.state : seen));
   }
 
-  /** The same with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
+  /** The states with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
   async see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedKey | LockBackendError)[]> {
     const count = this.#client.clustered ? 1 : keysInCommand;
     const parts: Promise<(InspectedKey | LockBackendError)[]>[] = [];
@@ -59,7 +59,7 @@ export class RedisOperator implements Operator {
     return (await Promise.all(parts)).flat();
   }
 
-  /** The script stops early where the locks have very many holders and waiters, so that others do not wait for it. */
+  /** Inspects all keys. The script stops early if the locks have very many holders and waiters, so that other clients do not wait for it. */
   async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedKey | LockBackendError)[]> {
     const all: (InspectedKey | LockBackendError)[] = [];
     while (all.length < keys.length) {
@@ -80,7 +80,7 @@ export class RedisOperator implements Operator {
     return this.#transport.send(shared, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]! > 0);
   }
 
-  /** Two commands, which leave together: in a cluster the two keys lie on different nodes. */
+  /** Writes the record and the id in two commands that leave together: in a cluster the two keys lie on different nodes. */
   async register({ id, text, ttlMs }: Registration, commandTimeoutMs: number): Promise<boolean> {
     const channel = text === undefined ? '' : changedChannel;
     const [isThere] = await Promise.all([
@@ -90,7 +90,7 @@ export class RedisOperator implements Operator {
     return isThere;
   }
 
-  /** A text of megabytes goes by a plain SET: a script copies it three times. */
+  /** Writes the record. A text of megabytes goes by a plain SET: a script copies it three times. */
   async #write(key: string, text: string | undefined, ttlMs: number, commandTimeoutMs: number): Promise<boolean> {
     if (!text || text.length < longText || !this.#isSingle) {
       return (await this.#quietly(scripts.register(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
@@ -106,7 +106,7 @@ export class RedisOperator implements Operator {
     return { atMs, texts: await this.#texts(ids, commandTimeoutMs) };
   }
 
-  /** So many at once that the server is not blocked by their length, nor we wait for one after the other. */
+  /** The records, several at once: few enough that their length does not block the server. */
   async #texts(ids: readonly string[], commandTimeoutMs: number): Promise<string[]> {
     const texts: string[] = [];
     for (let n = 0, count = minTexts; n < ids.length; ) {
@@ -125,7 +125,7 @@ export class RedisOperator implements Operator {
     return this.#transport.requestAlone(scripts.readProcess(key), key, commandTimeoutMs);
   }
 
-  /** Commands need not be sent to the node of their key. */
+  /** True if commands need not be sent to the node of their key. */
   get #isSingle(): boolean {
     return !this.#client.clustered && this.#client.masters !== undefined;
   }
@@ -145,7 +145,7 @@ export class RedisOperator implements Operator {
     }
   }
 
-  /** No process stays alive for it. */
+  /** Sends a script without keeping the process alive for its reply. */
   async #quietly(call: ScriptCall, commandTimeoutMs: number): Promise<number> {
     const key = call.keys[0]!;
     return integers(await this.#transport.requestAlone(call, key, commandTimeoutMs, false), 1, key)[0]!;

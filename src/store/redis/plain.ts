@@ -1,6 +1,6 @@
-// The plain batch: all calls of a tick acquire, renew or release one mutex each, on equal terms, as nearly all do. Then the keys are
-// read together, the released ones are deleted together, and all fences are minted at once. What is not as usual about a call, the
-// script notices, and runs it as the script that it would be by itself.
+// The plain batch: each call of a tick acquires, renews or releases one mutex, on equal terms, as nearly all calls do. Then the
+// keys are read together, the released ones are deleted together, and all fences are minted at once. If the case of a call is
+// unusual, the script notices that, and runs the call as the script that it would be by itself.
 import { companionOf } from '../../core/keys';
 import type { BatchedCall, SendCall } from './handlers';
 import { strangeReply } from './replies';
@@ -12,7 +12,7 @@ interface AcquireTerms {
   readonly lifetimeMs: number;
   readonly notAfter: number;
   readonly fences: number;
-  /** 0: any. */
+  /** 0: no minimum. */
   readonly minFence: number;
 }
 
@@ -29,10 +29,7 @@ interface ReleaseTerms {
 
 type PlainTerms = AcquireTerms | RenewTerms | ReleaseTerms;
 
-/**
- * The acquire of one mutex by a caller that is neither queued nor polls; or the renewal, or the release, of one that is surely
- * held.
- */
+/** The acquire of one mutex by a caller that is neither queued nor polls; or the renewal, or the release, of a mutex that is surely held. */
 export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall {
   readonly key: string;
   readonly token: string;
@@ -59,13 +56,13 @@ export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall 
     return this.#asScript().args;
   }
 
-  /** As it goes where it does not go in a plain batch. */
+  /** The call outside a plain batch. */
   #asScript(): ScriptCall {
     this.#whole ??= this.#newScript();
     return this.#whole;
   }
 
-  /** Written out for a single key: a lone acquire, or release, is nearly always of one. */
+  /** The call as its own script, written out for a single key: a lone acquire or release nearly always has one key. */
   #newScript(): ScriptCall {
     const { terms, token, key } = this;
     if (terms.verb === 'renew') return scripts.extend([key], token, terms.lifetimeMs, 0, terms.notAfter);
@@ -80,7 +77,7 @@ export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall 
 const { script: acquireScript } = scripts.acquire([], [], '', '', 1, 0, 0, []);
 const { script: releaseScript } = scripts.release([], [], '', '', 0, 0, []);
 
-/** The calls of a plain batch, by what they do; `all` in the order of the script. */
+/** The calls of a plain batch by verb; `all` has them in the order of the script. */
 class PlainBatch {
   readonly renewals: PlainCall<RenewTerms>[] = [];
   readonly releases: PlainCall<ReleaseTerms>[] = [];
@@ -115,7 +112,7 @@ class PlainBatch {
       for (const { terms } of acquires) words.push(terms.minFence.toFixed(0));
     }
     const { lifetimeMs = 1, fences = 0 } = acquires[0]?.terms ?? {};
-    // The earliest, should they differ: what is refused as too late is tried again.
+    // The earliest `notAfter` of all acquires: a call that is refused as too late is tried again.
     const notAfter = acquires.reduce((least, { terms }) => Math.min(least, terms.notAfter), Number.MAX_SAFE_INTEGER);
     return scripts.plain(
       keys,
@@ -131,13 +128,13 @@ class PlainBatch {
     );
   }
 
-  /** To each call the reply of its own script. A reply that does not add up is an error for all that it should have been for. */
+  /** Gives each call the reply of its own script. If the reply does not add up, all calls get an error. */
   distribute(reply: unknown): void {
     const read = readReply(reply, this.all.length);
     const known = this.renewals.length + this.releases.length;
     let fence = (read?.fence ?? 0) - 1;
     this.all.forEach((each, n) => {
-      // Of each acquire, as the script counts.
+      // The fence of each acquire, counted as the script counts.
       if (n >= known) fence = Math.max(fence + 1, this.acquires[n - known]!.terms.minFence);
       const own = read?.others?.get(n + 1);
       if (read === undefined) each.reject(strangeReply(reply, each.call.keys));
@@ -150,7 +147,7 @@ class PlainBatch {
   }
 }
 
-/** Whether all calls are plain, and on equal terms. */
+/** True if all calls are plain and on equal terms. */
 export function arePlain(together: readonly BatchedCall[]): boolean {
   let acquire: AcquireTerms | undefined;
   let renewal: RenewTerms | undefined;
@@ -169,11 +166,11 @@ export function arePlain(together: readonly BatchedCall[]): boolean {
       if (terms.lifetimeMs !== acquire.lifetimeMs || terms.fences !== acquire.fences) return false;
     }
   }
-  // Where no fence is written before the others, they would let an acquire pass a memory that is full.
+  // Without a fence that is written first, the other calls would let an acquire pass although the memory is full.
   return acquire === undefined || acquire.fences > 0 || (release === undefined && renewal === undefined); // H55d
 }
 
-/** @param refused Called with an error for all of them; true: they were sent in another way. */
+/** @param refused Called with an error of the whole batch; returns true if it has sent the calls in another way. */
 export function sendPlain(
   together: readonly BatchedCall[],
   send: SendCall,
@@ -191,11 +188,11 @@ export function sendPlain(
 interface PlainReply {
   readonly fence: number;
   readonly serverMs: number;
-  /** By their numbers, the replies to calls that did not go as usual, or their errors; undefined: all did. */
+  /** Replies, or errors, of the calls that did not go as usual, by their numbers; undefined if all did. */
   readonly others: ReadonlyMap<number, unknown[] | string> | undefined;
 }
 
-/** undefined: it is none, or not to so many calls. */
+/** The parts of the reply; undefined if it is malformed, or not for this number of calls. */
 function readReply(reply: unknown, calls: number): PlainReply | undefined {
   if (!Array.isArray(reply) || !reply.slice(0, 3).every((each) => Number.isSafeInteger(each) && each >= 0))
     return undefined;

@@ -1,5 +1,5 @@
-// A grant that replicas must acknowledge: the script and WAIT in one go on a connection of our own. WAIT speaks of what its
-// own connection wrote, so a reconnect between the two makes its answer worthless, and both are done again (the token makes
+// A grant that replicas must acknowledge: the script and WAIT leave together on a connection of our own. WAIT covers only what
+// its own connection wrote. A reconnect between the two makes its answer worthless, so both are sent again (the token makes
 // that harmless).
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key, listOf } from '../../core/keys';
@@ -15,7 +15,7 @@ import type { Transport } from './transport';
 export class Replicas {
   readonly #client: ScriptClient;
   readonly #transport: Transport;
-  /** One for each node. */
+  /** The connections by node. */
   readonly #connections = new Map<string, DedicatedClient>();
 
   constructor(client: ScriptClient, transport: Transport) {
@@ -23,7 +23,7 @@ export class Replicas {
     this.#transport = transport;
   }
 
-  /** The connection to the node that has the key. @throws {LockBackendError} It cannot be used in time. */
+  /** Opens the connection to the node that has the key. @throws {LockBackendError} it cannot be used in time. */
   async open(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
     const [key] = listOf(keys) as [string];
     const connection = this.#connectionFor(key);
@@ -32,13 +32,13 @@ export class Replicas {
     });
     const readiness = connection.script.readiness();
     if (readiness === 'ready') return connection;
-    // It has given up, as during a failover one of ioredis does when no sentinel can name a master.
+    // The connection has given up, as one of ioredis does during a failover when no sentinel can name a master.
     if (readiness === 'closed') this.#drop(connection);
     this.#relocate(connection, key, timeoutMs);
     throw notReady(keys, 'soon');
   }
 
-  /** The reply to the script, once so many replicas have what it wrote. @throws {LockBackendError} Too few have, or it is not known. */
+  /** The reply to the script, once `minReplicas` replicas have its writes. @throws {LockBackendError} too few have them, or that is not known. */
   async acquire(connection: DedicatedClient, call: BatchableCall, request: AcquireRequest): Promise<unknown> {
     const { keys, minReplicas, commandTimeoutMs } = request;
     const waitMs = Math.max(1, Math.floor(commandTimeoutMs / 2));
@@ -59,7 +59,7 @@ export class Replicas {
     }
   }
 
-  /** At once. */
+  /** Closes all connections at once. */
   close(): void {
     for (const connection of this.#connections.values()) connection.close();
     this.#connections.clear();
@@ -69,7 +69,7 @@ export class Replicas {
     const node = this.#client.nodeOf(key);
     const open = this.#connections.get(node);
     if (open !== undefined) return open;
-    if (!this.#client.clustered) this.close(); // another master, after a failover
+    if (!this.#client.clustered) this.close(); // after a failover there is another master
     const opening = this.#client.dedicate(key);
     opening.opened.catch(() => this.#drop(opening));
     this.#connections.set(node, opening);
@@ -80,7 +80,7 @@ export class Replicas {
     for (const [node, each] of this.#connections) if (each === connection) this.#connections.delete(node);
   }
 
-  /** In a cluster the key may have moved: any request makes the client find its node again. */
+  /** Makes the client find the key's node again, by any request: in a cluster the key may have moved. */
   #relocate(connection: DedicatedClient, key: string, timeoutMs: number): void {
     if (!this.#client.clustered) return;
     this.#drop(connection);
@@ -89,7 +89,7 @@ export class Replicas {
   }
 }
 
-/** Whole text, never the SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
+/** Sends the script as text, never by its SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
 function written({ script: client }: DedicatedClient, call: BatchableCall): Promise<unknown> {
   return new Promise((resolve, reject) => {
     sendTogether([{ call, resolve, reject }], ({ script, keys, args }, handler) => {

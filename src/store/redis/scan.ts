@@ -1,23 +1,24 @@
-// All keys of one server, a little at a time: no command takes long, and what is asked takes a small share of the server's time, by
-// what the server itself says of it.
+// Lists all keys of one server in small steps. No command takes long, and the steps together take a small share of the server's
+// time, as the server itself reports it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withDeadline } from './deadlines';
 import { strangeReply } from './replies';
 
-/** Keys that one SCAN passes. */
+/** The number of keys that one SCAN passes. */
 const keysInScan = 500;
-/** How much of the server's time a scan may take, with the inspection of what it finds. */
+/** The share of the server's time that a scan may take, together with the inspection of the keys it finds. */
 const serverShare = 0.015;
-/** What it costs the server to pass a key, and to inspect one, at most: where it does not tell. */
+/** The cost, at most, of passing a key and of inspecting one; used if the server does not report its times. */
 const scanMicros = 1;
 const inspectMicros = 5;
 
 type SendScan = (words: readonly string[]) => Promise<unknown>;
 
 /**
- * Keys that begin so.
+ * Yields the keys with this prefix.
  *
- * @param isPaced Goes on only once the server had its rest from this step, and from the inspection of what it found.
+ * @param isPaced Pauses after each step until the server has had its rest from that step, and from the inspection of the keys
+ * found.
  */
 export async function* scanKeys(
   send: SendScan,
@@ -41,12 +42,12 @@ export async function* scanKeys(
     before = after;
     const busyMs = performance.now() - startMs;
     const spentMs = (takenMicros ?? keysInScan * scanMicros + keys.length * inspectMicros) / 1000;
-    // Scripts of others count too; but ours took no longer than we waited for them.
+    // The server's figure includes the scripts of others; but our commands took at most the time for which we waited for them.
     await sleep(Math.max(0, Math.min(spentMs, busyMs) / serverShare - busyMs));
   }
 }
 
-/** What commands as ours have taken so far; undefined: that may not be asked. */
+/** The total time of the server's commands of our kinds so far; undefined if the server may not be asked. */
 async function microsOf(send: SendScan, timeoutMs: number): Promise<number | undefined> {
   try {
     const text = String(await withDeadline(send(['INFO', 'commandstats']), '', timeoutMs));

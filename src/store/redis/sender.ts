@@ -1,4 +1,5 @@
-// The last step to the client: a script goes by its SHA once the server has its text, and as text when it has forgotten it.
+// The last step to the client. A script goes by its SHA once the server has its text; if the server has forgotten the text, it
+// is sent again.
 
 import { startIdleTimer } from '../../core/timers';
 import { codeOf, isNoScript } from '../backend-errors';
@@ -6,13 +7,13 @@ import type { ScriptClient } from './client';
 import type { ReplyHandler } from './handlers';
 import type { ScriptCall } from './scripts/script';
 
-/** Errors of a slot on the move that the client does not follow any further; and the pause before the call is sent again. */
+/** Errors of a moving slot that the client leaves to us; and the pause before the call is sent again. */
 const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 const movingPauseMs = 20;
 
 export class Sender {
   readonly #client: ScriptClient;
-  /** By SHA, scripts whose text this server has had. */
+  /** SHAs of the scripts whose text this server has had. */
   readonly #known = new Set<string>();
 
   constructor(client: ScriptClient) {
@@ -47,7 +48,7 @@ export class Sender {
     );
   }
 
-  /** In a cluster, while a slot is on the move: its keys are divided between two nodes, or its node died. Nothing ran. */
+  /** Sends the call again while its slot moves in a cluster: its keys are divided between two nodes, or its node died. Nothing ran. */
   #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
     const { deadlineMs = 0 } = handler;
     if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
@@ -57,13 +58,13 @@ export class Sender {
   }
 }
 
-/** A server that is no part of a cluster knows no slots. */
+/** True for an error of a cluster node; only the nodes of a cluster know slots. */
 function isOfCluster(error: unknown): boolean {
   const code = codeOf(String((error as Error).message));
   return code === 'CROSSSLOT' || code === 'MOVED';
 }
 
-/** Locks and the fence counter of their slot are only found by a client that knows the cluster. */
+/** The error for a client that does not know the cluster, and so cannot find the locks and the fence counter of their slot. */
 function noClusterClient(cause: Error): Error {
   const advice = 'use a cluster client (node-redis createCluster, ioredis Cluster, GlideClusterClient)';
   return new Error(

@@ -1,30 +1,30 @@
-// What is known of one server's clock, learned from the time in its replies. The offset is never more than it really is:
-// then a request is stale no later than it should be.
+// An estimate of one server's clock, learned from the time in its replies. The estimated offset is never above the true one, so
+// a request becomes stale no later than it should.
 export class ServerClock {
   #offsetMs: number | undefined;
   #isKnown = false;
-  /** What was learned last: a batch tells each of its calls the same. */
+  /** The last values that were learned: a batch reports the same values for each of its calls. */
   #lastServerMs = 0;
   #lastSentMs = 0;
 
-  /** Server time minus monotonic time, in ms. Guessed when it is first needed: a test may have put other clocks in place by then. */
+  /** Server time minus monotonic time, in ms. The first guess waits until it is needed: by then a test may have replaced the clocks. */
   get offsetMs(): number {
     this.#offsetMs ??= Date.now() - performance.now();
     return this.#offsetMs;
   }
 
-  /** The server's time, or earlier, when our monotonic clock says `monoMs`. */
+  /** The server's time, or an earlier one, at the moment `monoMs` of our monotonic clock. */
   serverMs(monoMs: number): number {
     return monoMs + this.offsetMs; // H19b
   }
 
-  /** The offset is at least (server time − our time of reading it), and at most (server time − our time of sending). */
+  /** Learns from one reply. The offset is at least (server time − our time of reading) and at most (server time − our time of sending). */
   learn(serverMs: number, sentMs: number): void {
     if (serverMs === this.#lastServerMs && sentMs === this.#lastSentMs) return;
     this.#lastServerMs = serverMs;
     this.#lastSentMs = sentMs;
     const most = serverMs + 1 - sentMs;
-    // Nothing to learn: the least that it may be is not more than (server time − our time of sending).
+    // Nothing to learn: the lower bound is at most (server time − our time of sending), and the offset is that large already.
     if (this.#isKnown && this.offsetMs <= most && this.offsetMs >= most - 1) return;
     const least = serverMs - performance.now();
     // H3f

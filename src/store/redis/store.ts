@@ -1,6 +1,6 @@
-// One Redis (a server, or a cluster behind one client): the verbs of the contract. A request becomes a call (commands), the
-// call goes to Redis and its reply comes back (transport), and the reply is read (commands). What is not known for certain is
-// reported as unknown, and a token whose outcome is not known is released until Redis has answered (abandoned).
+// One Redis (a server, or a cluster behind one client) as a store. A request becomes a call (commands), the call goes to Redis
+// and its reply comes back (transport), and the reply is read (commands). An uncertain outcome is reported as unknown, and its
+// token is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key, newServerKey, slotOf } from '../../core/keys';
 import { Abandoned } from '../abandoned';
@@ -36,7 +36,7 @@ import { integers, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
 import { Transport } from './transport';
 
-/** Of a server that has run for longer than any lifetime it is of no interest whether it was new. */
+/** The uptime, above every lifetime, from which a server no longer counts as new. */
 const newMs = 86_400_000;
 
 const stores = new WeakMap<object, RedisStore>();
@@ -55,7 +55,7 @@ export function redisStore(client: object): Store & Node {
   return store;
 }
 
-/** The short way to the store of a client. */
+/** The short way to the store of a client, for the shims. */
 export function directStore(client: object): Direct {
   return (redisStore(client) as RedisStore).direct;
 }
@@ -98,7 +98,7 @@ class RedisStore implements Store, Node {
     return this.#clock.offsetMs;
   }
 
-  /** A plain acquire goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */
+  /** Acquires a lock. A plain request goes straight: the loop below would cost 5 % of a sequential pair, 10 % of a batched one. */
   acquire(request: AcquireRequest): Promise<AcquireReply> {
     const { keys, commandTimeoutMs } = request;
     const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null; // S12
@@ -114,7 +114,7 @@ class RedisStore implements Store, Node {
     });
   }
 
-  /** Waits for a client that is not ready yet, and for replicas; tries once more when the server's clock was known badly. */
+  /** Waits for a client that is not ready yet, and for replicas. Tries once more if our estimate of the server's clock was bad. */
   async #acquireSlowly(request: AcquireRequest, wasLate: boolean): Promise<AcquireReply> {
     const { keys, lifetimeMs, commandTimeoutMs, minReplicas } = request;
     for (let resent = wasLate; ; resent = true) {
@@ -136,12 +136,12 @@ class RedisStore implements Store, Node {
         if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request, acquired.fence);
         return acquired;
       }
-      // Too late by what we knew of the server's clock. Now we know better: once more, and that is all.
+      // Too late by our estimate of the server's clock. The estimate is better now: one more try.
       if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
     }
   }
 
-  /** undefined: it ran after the last moment at which it was of use. */
+  /** The reply; undefined if the script ran after the last moment at which it was of use. */
   #acquired(reply: unknown, request: AcquireRequest, sent: Moment): AcquireReply | undefined {
     const acquired = commands.acquireReply(reply, request, sent, this.#clock);
     if (acquired?.granted) this.#warnings.onGrant(request.minReplicas);
@@ -184,7 +184,7 @@ class RedisStore implements Store, Node {
     );
   }
 
-  /** In one command: both leave in one tick, in this order. */
+  /** Marks the slot and releases in one command: both calls leave in one tick, in this order. */
   async #markAndRelease(request: ReleaseRequest, slot: Slot): Promise<ReleaseReply> {
     const { keys, commandTimeoutMs } = request;
     await this.#transport.ready(keys, commandTimeoutMs);
@@ -217,16 +217,16 @@ class RedisStore implements Store, Node {
   async identify(timeoutMs: number): Promise<Identity> {
     const readiness = this.#client.readiness();
     if (readiness !== 'ready') throw notReady('', readiness, this.#client.advice);
-    // No process stays alive for it.
+    // The process does not stay alive for this reply.
     const text = await withDeadline(this.#client.serverInfo(), '', timeoutMs, false);
     const number = (name: string): number => Number(new RegExp(`${name}:(\\d+)`).exec(text)?.[1] ?? 0);
-    // Both are the difference of whole seconds: the part of a second that has surely passed comes from the finer clock.
+    // Both times are differences of whole seconds; the finer clock gives the part of a second that has surely passed.
     const uptimeMs = (number('uptime_in_seconds') - 1) * 1000 + ((number('server_time_usec') / 1000) % 1000);
     const runId = /run_id:(\w+)/.exec(text)?.[1] ?? '';
     return { runId, uptimeMs, isNew: uptimeMs < newMs && (await this.#isMarkedNew(runId, timeoutMs)) };
   }
 
-  /** A cluster has no one server of which that could be said. */
+  /** True if an operator marked this run as new; never for a cluster, which has no single server. */
   async #isMarkedNew(runId: string, timeoutMs: number): Promise<boolean> {
     if (this.#client.clustered || runId === '') return false;
     const call = commands.readTextCall(newServerKey);

@@ -1,5 +1,5 @@
-// The way of a call to Redis and of its reply back. Every call has our own deadline and goes out only when the client is
-// ready: nothing is left to a client's offline queue, time-out or abort. Calls of one tick leave together.
+// The way of a call to Redis and of its reply back. Every call has a deadline of our own and goes out only when the client is
+// ready: nothing depends on a client's offline queue, time-out or abort. Calls of one tick leave together.
 
 import type { LockBackendError } from '../../core/errors';
 import { type Key, listOf } from '../../core/keys';
@@ -14,18 +14,18 @@ import { PlainCall } from './plain';
 import type { BatchableCall, ScriptCall } from './scripts/script';
 import { Sender } from './sender';
 
-/** Calls in one batch. With many in flight two halves are under way: Redis works on one, we on the other. */
+/** Calls in one batch. With many in flight two halves are under way: Redis works on one, our side on the other. */
 const maxInBatch = 128; // S10
-/** Calls on keys that several may hold cost several times as much each, and no other command should wait for long. */
+/** Calls in one batch of calls with a mode, each of which costs several times as much: other commands should not wait long. */
 const maxSharedInBatch = 64; // S11
-/** How often a client that is connecting is checked. */
+/** The interval at which a connecting client is checked. */
 const readinessPollMs = 5;
 
 export class Transport {
   readonly #client: ScriptClient;
   readonly #sender: Sender;
   readonly #batch: Batch;
-  /** For keys that several may hold. Their scripts are apart, so that what a mutex sends stays as small as it is. */
+  /** The batch of calls with a mode. Their scripts are separate, so that the scripts of a mutex stay small. */
   readonly #sharedBatch: Batch;
   #turnEnds: Promise<void> | undefined;
 
@@ -41,12 +41,12 @@ export class Transport {
     return this.#client.readiness() === 'ready'; // H3c
   }
 
-  /** A moment before any call that is requested in this tick is sent; the same for all that leave together. */
+  /** A moment before any call that is requested in this tick is sent; the same for all calls that leave together. */
   sentAt(isMutex: boolean): Moment {
     return (isMutex ? this.#batch : this.#sharedBatch).sentAt;
   }
 
-  /** As `send`, once the client is ready. */
+  /** Waits until the client is ready, then sends the call as `send` does. */
   request<T>(call: BatchableCall, keys: Key, timeoutMs: number, read: (reply: unknown) => T | Promise<T>): Promise<T> {
     const ready = this.ready(keys, timeoutMs);
     if (ready === undefined) return this.send(call, keys, timeoutMs, read);
@@ -54,8 +54,8 @@ export class Transport {
   }
 
   /**
-   * What `read` makes of the reply to one call, which goes alone or with others of the same tick. The client is ready. One
-   * promise, because every lock pays for each.
+   * Sends a call, alone or with others of the same tick, and resolves with the result of `read` on its reply. The client must
+   * be ready. A single promise, because every lock pays for each.
    *
    * @param keepsAlive The process stays alive for the reply.
    */
@@ -81,8 +81,8 @@ export class Transport {
   }
 
   /**
-   * The reply to a call that goes by itself: it is no list of integers, or no other call leaves in the same tick. What was
-   * requested before it leaves before it: a caller that has given up is in no queue that it inspects then.
+   * Sends a call by itself, because its reply is no list of integers, or because no other call leaves in the same tick. Earlier
+   * requests leave before it: an inspection does not find a caller in the queue that has given up by then.
    */
   async requestAlone(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = true): Promise<unknown> {
     const ready = this.ready(keys, timeoutMs);
@@ -94,7 +94,10 @@ export class Transport {
     });
   }
 
-  /** In a cluster, clients do not notice a node that hangs: a request without a reply makes the client find the key's node again. */
+  /**
+   * The handler of an error. Cluster clients do not notice a node that hangs: a request without a reply makes the client find
+   * the key's node again.
+   */
   #onError(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
     const { relocate } = this.#client;
     if (relocate === undefined) return reject;
@@ -104,7 +107,7 @@ export class Transport {
     };
   }
 
-  /** undefined: ready now, without a turn of the event loop. Otherwise waits a while for the client to connect. */
+  /** Waits a while for the client to connect; undefined if it is ready now, without a turn of the event loop. */
   ready(keys: Key, timeoutMs: number): Promise<void> | undefined {
     return this.isReady ? undefined : this.#waitUntilReady(keys, timeoutMs);
   }
@@ -120,7 +123,7 @@ export class Transport {
     }
   }
 
-  /** Those that waited as well are ready by then, and leave in the same tick. */
+  /** Resolves in the next turn: all other waiting calls are ready by then, and leave in the same tick. */
   #endOfTurn(): Promise<void> {
     this.#turnEnds ??= new Promise((resolve) => {
       setImmediate(() => {

@@ -1,5 +1,5 @@
-// The client that Bun brings, RedisClient. It connects with its first command, and again by itself; all that it shows is whether it is
-// connected.
+// RedisClient, which Bun brings along. It connects with its first command, and reconnects by itself; it shows only whether it
+// is connected.
 import type { Readiness, ScriptClient } from '../client';
 import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
@@ -27,14 +27,17 @@ export function bun(client: ForeignClient): ScriptClient {
     dedicate() {
       throw noDedicated(client);
     },
-    // A connection with a subscription keeps a process of Bun alive: it ends with the client, at the next heartbeat.
+    // A connection with a subscription keeps a process of Bun alive. It ends with the client, at the next heartbeat.
     subscribe: hasMethods(client, 'duplicate', 'subscribe')
       ? subscribeOver(subscriberOn(client), () => client.connected === false)
       : undefined,
   };
 }
 
-/** Its owner need not connect it: so we do, once, as his first command would. One that he closed looks as one that reconnects. */
+/**
+ * The readiness of the client. Its owner need not connect it, so our side does, once, as the owner's first command would. A
+ * client that was closed looks like one that reconnects.
+ */
 function readinessOf(client: ForeignClient): () => Readiness {
   let isStarted = false;
   return () => {
@@ -47,7 +50,7 @@ function readinessOf(client: ForeignClient): () => Readiness {
   };
 }
 
-/** It connects again by itself, and does not subscribe again: a second connection is the end of the first. */
+/** Opens a subscriber. Its connection reconnects by itself but does not subscribe again: a second connection ends the first. */
 function subscriberOn(client: ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
     const connection = await client.duplicate();

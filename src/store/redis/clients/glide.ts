@@ -1,9 +1,9 @@
-// Valkey GLIDE, standalone and cluster. It routes a script by its keys, has no connection of its own to give, and words
-// errors in its own way. Commands are sent as they are: its class Script would have to be imported.
+// Valkey GLIDE, standalone and cluster. The client routes a script by its keys, has no connection of its own to give, and words
+// errors in its own way. Scripts are sent as plain commands: GLIDE's class Script would have to be imported.
 import type { ScriptClient } from '../client';
 import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 
-/** Its `Decoder.String`: text, whatever the client is configured to return. */
+/** GLIDE's `Decoder.String`: replies as text, whatever the client is configured to return. */
 const asText = { decoder: 1 };
 
 export function isGlide(client: unknown): client is ForeignClient {
@@ -16,9 +16,9 @@ export function glide(client: ForeignClient): ScriptClient {
     client.customCommand([name, script, String(keys.length), ...keys, ...args], asText).catch(inRedisWords);
   return {
     keyPrefix: '',
-    // Only its cluster client knows sharded channels.
+    // Only GLIDE's cluster client knows sharded channels.
     clustered,
-    // It connects when it is made and reconnects by itself; all that it shows is that it was closed.
+    // The client connects when it is made and reconnects by itself; it shows only that it was closed.
     readiness: () => (client.isClosed === true ? 'closed' : 'ready'),
     evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
     eval: (lua, keys, args) => send('EVAL', lua, keys, args),
@@ -37,7 +37,7 @@ export function glide(client: ForeignClient): ScriptClient {
   };
 }
 
-/** What GLIDE makes of Redis's first word. Other words it keeps, with a colon behind them. */
+/** GLIDE's names for the first words of Redis's errors. Other words stay the same, with a colon after them. */
 const redisWords: Readonly<Record<string, string>> = {
   Ask: 'ASK',
   BusyLoadingError: 'LOADING',

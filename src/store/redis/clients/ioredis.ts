@@ -4,7 +4,7 @@ import type { DedicatedClient, Readiness, ScriptClient } from '../client';
 import { countOf, type ForeignClient, hasMethods, policyIn } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
-/** A pipeline has the same methods, and no state. */
+/** True for a client of ioredis; a pipeline has the same methods, but no state. */
 export function isIORedis(client: unknown): client is ForeignClient {
   return hasMethods(client, 'defineCommand', 'evalsha', 'eval') && typeof (client as ForeignClient).status === 'string';
 }
@@ -53,9 +53,9 @@ export function ioredis(client: ForeignClient): ScriptClient {
 }
 
 /**
- * The same client, whose commands are made without `keyPrefix`, which would go before each key by itself, inside or outside of
- * the braces, and without its own pipelining, which would put our calls behind those of a later tick. ioredis reads both from
- * the object that a command is called on; everything else, sending included, stays with the client itself.
+ * The same client without two of its options. `keyPrefix` would go before each key by itself, inside or outside of the braces.
+ * The client's own pipelining would put our calls behind those of a later tick. ioredis reads both options from the object on
+ * which a command is called; everything else, sending included, stays with the client itself.
  */
 function plain(client: ForeignClient, sends: (command: object) => void = () => {}): ForeignClient {
   const options = Object.create(client.options, { keyPrefix: { value: '' }, enableAutoPipelining: { value: false } });
@@ -71,8 +71,9 @@ function plain(client: ForeignClient, sends: (command: object) => void = () => {
 }
 
 /**
- * Sends scripts, whose arguments are all text. The client's own methods flatten and check the arguments of any command: a quarter of
- * what two `EVALSHA` take, and more of a batch. The first command that they make shows what it is made of.
+ * Sends scripts, whose arguments are all text. The client's own methods flatten and check the arguments of any command: a
+ * quarter of the time of two `EVALSHA`, and more of a batch. The first command made by those methods reveals the class of
+ * commands.
  */
 function sender(client: ForeignClient): (name: 'eval' | 'evalsha', args: string[]) => Promise<unknown> {
   let Command: any;
@@ -93,7 +94,7 @@ function same<T>(value: T): T {
   return value;
 }
 
-/** With `stringNumbers` integers come as text. */
+/** The reply as numbers: with `stringNumbers` integers come as text. */
 function numbers(reply: unknown): unknown {
   if (Array.isArray(reply)) return reply.map(numbers);
   return typeof reply === 'string' && /^-?\d{1,16}$/.test(reply) ? Number(reply) : reply;
@@ -108,7 +109,7 @@ function nodeOf(cluster: ForeignClient, key: string): string {
   return cluster.slots[slotOf(key)]?.[0] ?? '';
 }
 
-/** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
+/** Any node of the cluster: PUBLISH is broadcast, and after a lost connection another node may be better. */
 function anyNode(cluster: ForeignClient): ForeignClient {
   const nodes = cluster.nodes('master');
   const ready = nodes.filter(({ status }: ForeignClient) => status === 'ready');
@@ -117,8 +118,8 @@ function anyNode(cluster: ForeignClient): ForeignClient {
 }
 
 /**
- * For a connection of our own. Offline queueing, resending and subscribing again are ours to decide; channels have no prefix. While no
- * sentinel answers, ioredis asks them all again for ever, on a timer that keeps the process alive.
+ * Options of a connection of our own. Offline queueing, resending and subscribing again are for us to decide; channels have no
+ * prefix. While no sentinel answers, ioredis would ask them all for ever, on a timer that keeps the process alive.
  */
 const ownOptions = {
   lazyConnect: true,
@@ -132,7 +133,7 @@ const ownOptions = {
 function dedicated(client: ForeignClient): DedicatedClient {
   const retryStrategy = (times: number): number | null =>
     readinessOf(client.status) === 'closed' ? null : Math.min(times * 50, 500);
-  // The database may have been selected since the client was made.
+  // Another database may have been selected since the client was made.
   const db = client.condition?.select ?? client.options.db;
   const connection = client.duplicate({ ...ownOptions, db, retryStrategy });
   let generation = 0;
@@ -143,7 +144,7 @@ function dedicated(client: ForeignClient): DedicatedClient {
     connection.stream.unref();
   });
   const opened: Promise<unknown> = connection.connect();
-  // It would go on reconnecting, with nothing left that could close it.
+  // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
   opened.catch(() => end(connection));
   return {
     opened,
@@ -156,7 +157,7 @@ function dedicated(client: ForeignClient): DedicatedClient {
 
 function subscriberOn(client: ForeignClient, node: () => ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
-    // Each try of a sentinel's client leaves timers of two seconds behind.
+    // Each attempt of a sentinel client leaves timers of two seconds behind.
     if (readinessOf(client.status) === 'closed') throw new Error('the Redis client was closed');
     const connection = node().duplicate({ ...ownOptions, retryStrategy: null });
     connection.on('error', () => {});
@@ -176,7 +177,10 @@ function subscriberOn(client: ForeignClient, node: () => ForeignClient): OpenSub
   };
 }
 
-/** At once: ioredis waits two seconds for a server that stands still, or for the end of what has ended, and keeps the process alive. */
+/**
+ * Ends a connection at once. ioredis would wait two seconds for a server that stands still, or for the end of an ended
+ * connection, and keep the process alive.
+ */
 function end(connection: ForeignClient): void {
   if (connection.status === 'end') return;
   connection.disconnect();

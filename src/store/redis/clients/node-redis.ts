@@ -1,11 +1,11 @@
-// node-redis 4, 5 and 6: client, cluster, sentinel and pool. They run scripts alike; the rest differs by kind and major.
+// node-redis 4, 5 and 6: client, cluster, sentinel and pool. All run scripts alike; the rest differs by kind and major version.
 
 import { slotOf } from '../../../core/keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
 import { countOf, type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 import { type OpenSubscriber, type Subscriber, subscribeOver } from './subscriptions';
 
-/** A client has a state; the objects of multi() and legacy() have the same methods, and none. */
+/** True for a client, which has a state; the objects of multi() and legacy() have the same methods, but no state. */
 export function isNodeRedis(client: unknown): client is ForeignClient {
   if (!hasMethods(client, 'evalSha', 'eval')) return false;
   const { isReady, isOpen } = client as ForeignClient;
@@ -55,8 +55,8 @@ export function nodeRedis(client: ForeignClient): ScriptClient {
 }
 
 /**
- * The same client without the options that its owner chose for commands: deadlines are ours (and an AbortSignal for each
- * command costs a lot), and a mapping of types must not change our replies. 4 has no such options, but a legacy mode
+ * The same client without the options that its owner chose for commands. Deadlines are ours (and an AbortSignal for each
+ * command costs a lot), and a mapping of types must not change our replies. Version 4 has no such options, but a legacy mode
  * whose methods take callbacks.
  */
 function plain(client: ForeignClient): ForeignClient {
@@ -79,12 +79,15 @@ async function mastersOf(
   return nodes.map((node) => (words) => plain(node).sendCommand(words, ourOptions));
 }
 
-/** Named, because what is not named stays as the owner has it. */
+/** Named explicitly, because other options stay as the owner set them. */
 const ourOptions = { timeout: undefined, typeMapping: undefined };
 
 type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
 
-/** By its method where that is wrapped (by a spy, say), and in a pool; else as words: a quarter less CPU for a sequential pair, none for a batched one. */
+/**
+ * Calls the client's method if that is wrapped (by a spy, say), and in a pool. Otherwise sends words: a quarter less CPU for a
+ * sequential pair, no less for a batched one.
+ */
 function scripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind): Scripts {
   const raw = rawScripts(client, commands, kind);
   const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode; // S23
@@ -99,15 +102,16 @@ function scripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedis
 }
 
 /**
- * As words. A `keyPrefix` (since 6) leaves them alone; otherwise it would go before each key by itself, inside or outside of
- * the braces. And the cluster of 4 sends a script to any node, until it is not redirected any more, unless it is told the key.
+ * Sends a script as words. A `keyPrefix` (since 6) does not apply to words; otherwise it would go before each key by itself,
+ * inside or outside of the braces. The cluster of 4 must be told the key: otherwise it sends a script to any node until it is
+ * no longer redirected.
  */
 function rawScripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind, relocate?: Relocate): Scripts {
   const isServed = relocate && servedCheck(client, relocate);
   const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
     const words = [name, script, String(keys.length), ...keys, ...args];
     if (isServed?.(keys[0]!) === false) return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
-    // In 5 the options of `commands` are not those of its sendCommand.
+    // In 5 `sendCommand` does not use the options of `commands`.
     if (kind === 'cluster') return commands.sendCommand(keys[0], false, words, ourOptions);
     return kind === 'sentinel'
       ? commands.sendCommand(false, words, ourOptions)
@@ -122,9 +126,9 @@ function rawScripts(client: ForeignClient, commands: ForeignClient, kind: NodeRe
 const relocatePauseMs = 100;
 
 /**
- * Whether the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that replies MOVED, which a
- * dead one never does; 6 checks after some seconds. So nothing is left to the offline queue of a dead node, and any node is asked
- * for the key: the client goes from one to the next, and reads the slot map again, until one has it.
+ * A check that the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that replies MOVED,
+ * which a dead one never does; 6 checks after some seconds. So the offline queue of a dead node is never used. Instead any node
+ * is asked for the key: the client goes from node to node, and reads the slot map again, until one has the key.
  */
 function servedCheck(client: ForeignClient, relocate: Relocate): (key: string) => boolean {
   return (key) => {
@@ -136,7 +140,7 @@ function servedCheck(client: ForeignClient, relocate: Relocate): (key: string) =
 
 type Relocate = (key: string) => void;
 
-/** Asks any node for the key: one that does not have it redirects, and the client reads the slot map again. One command is enough for many keys. */
+/** Asks any node for the key. A node without it redirects, and the client reads the slot map again. One command is enough for many keys. */
 function relocator(commands: ForeignClient): Relocate {
   let againMs = 0;
   return (key) => {
@@ -146,7 +150,7 @@ function relocator(commands: ForeignClient): Relocate {
   };
 }
 
-/** Of sentinels the master, which is another one after a failover. */
+/** The address of the node that has the key; behind sentinels that of the master, which changes with a failover. */
 function nodeOf(client: ForeignClient, kind: NodeRedisKind, key: string): string {
   if (kind === 'cluster') return masterOf(client, key)?.address ?? '';
   const master = kind === 'sentinel' && client.getMasterNode();
@@ -160,7 +164,7 @@ function masterOf(cluster: ForeignClient, key: string): ForeignClient | undefine
 function readinessOf(client: ForeignClient, kind: NodeRedisKind): () => Readiness {
   const isReady = (): boolean => {
     if (kind === 'pool') return client.isOpen && !client.isClosing;
-    // A cluster of 4 or 5 is open while it is still asking for the slots, and would fail on them.
+    // A cluster of 4 or 5 is already open while it still asks for the slots, and would fail without them.
     if (kind === 'cluster') return (client.isReady ?? client.isOpen) && client.masters.length > 0;
     return client.isReady ?? client.isOpen;
   };
@@ -170,16 +174,16 @@ function readinessOf(client: ForeignClient, kind: NodeRedisKind): () => Readines
   };
 }
 
-/** A connection of our own. Without a listener of ours a dropped socket of it would crash the process. */
+/** A connection of our own. It needs an error listener: without one, a dropped socket would crash the process. */
 function duplicateOf(client: ForeignClient, options?: object): ForeignClient {
   const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
-  // Nothing of ours is cached, and the end of our connection would clear a cache that it shared.
+  // Our connection caches nothing, and its end would clear a cache that it shared.
   const connection = client.duplicate({ clientSideCache: undefined, ...legacy, ...options });
   connection.on('error', () => {});
   return connection;
 }
 
-/** `destroy` is new in 5; 4 calls it `disconnect`, whose promise may reject. Either may throw when it is closed already. */
+/** Closes a connection. `destroy` is new in 5; 4 calls it `disconnect`, whose promise may reject. Either may throw on a closed connection. */
 function destroy(connection: ForeignClient): void {
   try {
     if (typeof connection.destroy === 'function') connection.destroy();
@@ -198,10 +202,10 @@ function dedicated(client: ForeignClient): DedicatedClient {
     // Our own connection must not keep a process alive whose own work is done.
     connection.unref();
   });
-  // Nor may its attempts to connect again, once the owner has closed the client.
+  // Nor may reconnecting keep it alive once the owner has closed the client.
   connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
   const opened = openLike(client, connection);
-  // It would go on reconnecting, with nothing left that could close it.
+  // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
   opened.catch(() => destroy(connection));
   return {
     opened,
@@ -212,7 +216,7 @@ function dedicated(client: ForeignClient): DedicatedClient {
   };
 }
 
-/** The client of sentinels sends over connections of its own: that to the present master is duplicated. */
+/** A connection to the present master. A sentinel client sends over connections of its own, of which the one to the master is duplicated. */
 function dedicatedToMaster(sentinel: ForeignClient): DedicatedClient {
   let made: DedicatedClient | undefined;
   let isClosed = false;
@@ -234,14 +238,14 @@ function dedicatedToMaster(sentinel: ForeignClient): DedicatedClient {
   };
 }
 
-/** A duplicate begins in the database of the options; another one may have been selected since. */
+/** Connects and selects the client's present database; a duplicate starts in the database of the options. */
 async function openLike(client: ForeignClient, connection: ForeignClient): Promise<void> {
   await connection.connect();
   const database = await databaseOf(client);
   if (database !== (client.options?.database ?? 0)) await connection.select(database);
 }
 
-/** That of the options where CLIENT INFO is not permitted. */
+/** The client's present database; that of the options if CLIENT INFO is not permitted. */
 async function databaseOf(client: ForeignClient): Promise<number> {
   try {
     return (await plain(client).clientInfo()).db;
@@ -256,7 +260,7 @@ function subscriberOf(client: ForeignClient, kind: NodeRedisKind): OpenSubscribe
   return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? subscriberOn(() => client) : undefined;
 }
 
-/** PUBLISH is broadcast in a cluster: any node will do, and perhaps another after a lost connection. */
+/** Any node of the cluster: PUBLISH is broadcast, and after a lost connection another node may be better. */
 function anyOf<T>(nodes: readonly T[]): T {
   return nodes[Math.floor(Math.random() * nodes.length)]!;
 }
@@ -265,7 +269,7 @@ function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenS
   return async (onMessage, onEnd) => {
     const client = await node();
     const connection = duplicateOf(client, { socket: { ...client.options?.socket, reconnectStrategy: false } });
-    // It does not reconnect, so an error is its end; closed by us it ends without one.
+    // The connection does not reconnect, so an error is its end; if our side closes it, no error follows.
     connection.on('error', onEnd);
     await connection.connect();
     connection.unref();
@@ -279,9 +283,9 @@ function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenS
 }
 
 /**
- * A sentinel client's own subscriber, which it moves along with the master; it reports only that there was an error. A new
- * subscription is confirmed once that connection is up again. To begin or to end one, the client connects to its last master; if
- * that is dead it tries for ever, even once it was closed. So neither is asked for while there is no master.
+ * The sentinel client's own subscriber, which moves along with the master. It reports only that there was an error. A new
+ * subscription is confirmed once its connection is up again. To begin or to end a subscription, the client connects to its last
+ * master. If that master is dead, the client tries for ever, even after it was closed. So neither is asked for without a master.
  */
 function sentinelSubscriber(sentinel: ForeignClient): OpenSubscriber {
   const hasMaster = (): boolean => sentinel.getMasterNode() !== undefined;

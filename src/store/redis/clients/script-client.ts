@@ -1,5 +1,5 @@
-// Which kind of client was given, and its face. A client is known by its shape, never by its constructor's name, so that
-// several majors and copies of a package work side by side; none is imported.
+// The kind of a given client, and its adapter. A client is known by its shape, never by its class: several majors and copies of
+// a package work side by side, and none is imported.
 import { optionError } from '../../../core/errors';
 import type { ScriptClient } from '../client';
 import { bun, isBun } from './bun';
@@ -9,9 +9,9 @@ import { isNodeRedis, nodeRedis } from './node-redis';
 import { isUpstash, upstash } from './upstash';
 
 /**
- * @internal The client behind its face.
+ * @internal The adapter of a client.
  *
- * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no client that we know.
+ * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
  */
 export function scriptClient(client: unknown): ScriptClient {
   if (isGlide(client)) return glide(client);

@@ -1,10 +1,10 @@
-// What the kinds of clients have in common: they are recognized by their methods.
+// The common part of the adapters: clients are recognized by their methods.
 import { optionError } from '../../../core/errors';
 
 /** A client of another package, which is not there at compile time. */
 export type ForeignClient = Record<string, any>;
 
-/** A value whose properties throw has none. */
+/** True if the value has all these methods. A value whose properties throw has none. */
 export function hasMethods(value: unknown, ...names: string[]): boolean {
   if (typeof value !== 'object' || value === null) return false;
   try {
@@ -14,7 +14,7 @@ export function hasMethods(value: unknown, ...names: string[]): boolean {
   }
 }
 
-/** For `minReplicas`: WAIT speaks of one connection only, and this client has none of its own to give. */
+/** The error for `minReplicas`: WAIT covers a single connection, and this client has none of its own to give. */
 export function noDedicated(client: unknown): TypeError | RangeError {
   const expected =
     '0 for this client: it needs connections that can be duplicated (node-redis createClient, createCluster, createSentinel; ioredis)';
@@ -28,7 +28,7 @@ export function policyIn(answer: any): string {
   return String(answer instanceof Map ? answer.get(name) : answer[name]);
 }
 
-/** How often the client has emitted an event since the first call; undefined where it emits none. */
+/** A counter of the client's events of this name since the first call; undefined if the client emits no events. */
 export function countOf(client: ForeignClient, event: string): (() => number) | undefined {
   if (!hasMethods(client, 'on')) return undefined;
   let count: number | undefined;

@@ -1,22 +1,22 @@
-// Subscriptions on one connection of our own, whatever the client. The connection never reconnects by itself: when it ends
-// we make another, perhaps to another node, subscribe again, and only then report that messages may have been missed. A connection
-// over which nothing is sent never learns that its server stands still or that the network is gone: so it is pinged now and then.
+// Subscriptions on one connection of our own, for any client. The connection never reconnects by itself. When it ends, our side
+// opens another, perhaps to another node, subscribes again, and only then reports that messages may have been missed. An idle
+// connection never learns that its server stands still or that the network is gone, so it is pinged now and then.
 //
-// Invariant: without a subscription there is no connection, nor once the owner has closed the client; neither it nor a timer
-// here keeps a process alive.
+// Invariant: there is no connection without a subscription, nor after the owner has closed the client. Neither the connection
+// nor a timer here keeps a process alive.
 import { idle, startIdleTimer } from '../../../core/timers';
 import type { Subscribe, Subscription } from '../client';
 
-/** A connected subscriber. Its errors are ignored once it has ended. */
+/** A connected subscriber. Its errors are ignored after its end. */
 export interface Subscriber {
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
-  /** Settles, in whatever way, when the server replies; absent where the client pings by itself. */
+  /** Settles, in either way, when the server replies; absent if the client pings by itself. */
   ping?(): Promise<unknown>;
   close(): void;
 }
 
-/** Resolves once it is connected. `onEnd`: it will never bring a message again; may be called more than once. */
+/** Opens a subscriber; resolves once it is connected. `onEnd`: it will never bring a message again; may be called more than once. */
 export type OpenSubscriber = (
   onMessage: (channel: string, message: string) => void,
   onEnd: () => void,
@@ -30,10 +30,10 @@ interface Listener {
 
 const firstPauseMs = 20;
 const maxPauseMs = 1000;
-/** Between two pings; a connection whose ping has no reply by the next is lost. */
+/** The interval of pings; a connection whose ping has no reply by the next one is lost. */
 export const heartbeatMs = 5000;
 
-/** @param isClosed Whether the owner has closed the client. */
+/** @param isClosed True once the owner has closed the client. */
 export function subscribeOver(open: OpenSubscriber, isClosed: () => boolean): Subscribe {
   const subscriptions = new Subscriptions(open, isClosed);
   return (channel, onMessage, onGap, onClosed) => subscriptions.subscribe(channel, { onMessage, onGap, onClosed });
@@ -86,7 +86,7 @@ class Subscriptions {
     else connection.beat();
   };
 
-  /** As if every listener had unsubscribed, although none did. */
+  /** Ends as if every listener had unsubscribed, although none did. */
   #endAll(): void {
     const all = [...this.#listeners.values()].flatMap((listeners) => [...listeners]);
     this.#listeners.clear();
@@ -115,7 +115,7 @@ class Subscriptions {
     for (const listeners of this.#listeners.values()) for (const { onGap } of listeners) onGap();
   }
 
-  /** Ends early when the last listener goes. */
+  /** Pauses; ends early if the last listener goes. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = startIdleTimer(resolve, ms);
@@ -126,7 +126,7 @@ class Subscriptions {
     });
   }
 
-  /** Every channel again. A subscription that was closed meanwhile must not bring a connection back. */
+  /** Subscribes to every channel again. A subscription that was closed meanwhile must not bring a connection back. */
   async #confirmAll(): Promise<boolean> {
     if (this.#listeners.size === 0) return false;
     const connection = this.#connection();
@@ -146,16 +146,16 @@ class Subscriptions {
   }
 }
 
-/** One connection from its opening to its end, and the channels that Redis has confirmed on it, or is asked to. */
+/** One connection from its opening to its end, with the channels that are confirmed on it or requested. */
 class SubscriberConnection {
   readonly #opened: Promise<Subscriber>;
   readonly #channels = new Map<string, Promise<unknown>>();
-  /** Never resolves. A client may leave a command without a reply when its connection ends. */
+  /** Rejects at the end of the connection, and never resolves: a client may leave a command without a reply then. */
   readonly #ended: Promise<never>;
   readonly #heart: NodeJS.Timeout;
   readonly #onEnd: () => void;
   #end!: () => void;
-  /** Whether the last ping has a reply; at first: whether it is connected. */
+  /** True if the last ping has a reply, or at first if the connection is open. */
   #isAnswered = false;
 
   constructor(
@@ -177,9 +177,9 @@ class SubscriberConnection {
     this.#opened.then(this.#answered, this.#onEnd);
   }
 
-  /** Pings the server; or ends, where it has not replied since the last time. */
+  /** Pings the server; ends the connection if the last ping has no reply. */
   beat(): void {
-    // A process that stood still reads first what has arrived meanwhile.
+    // A process that stood still first reads the replies that arrived meanwhile.
     if (!this.#isAnswered) return void setImmediate(() => this.#isAnswered || this.#onEnd());
     this.#isAnswered = false;
     this.#opened.then((subscriber) => subscriber.ping?.()).then(this.#answered, this.#answered);

@@ -1,11 +1,11 @@
-// @upstash/redis: commands over HTTP, one request each; there is no connection, and no message comes. Commands go past the methods
-// of the client, which would read each text of a reply as JSON and put commands into pipelines of their own.
+// @upstash/redis: commands over HTTP, one request each, without a connection and without messages. Commands bypass the client's
+// methods, which would read each text of a reply as JSON and collect commands in pipelines of their own.
 //
-// Invariant: no error that leaves here has the token of the database, a password of its address, or the command that failed.
+// Invariant: an error that leaves here never has the token of the database, a password of its address, or the failed command.
 import type { ScriptClient } from '../client';
 import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 
-/** Pipelines, those of ioredis too, have the same methods, and collect commands. */
+/** True for this client; pipelines, those of ioredis too, have the same methods, but collect commands. */
 export function isUpstash(client: unknown): client is ForeignClient {
   if (!hasMethods(client, 'eval', 'evalsha')) return false;
   return !['multiExec', 'defineCommand'].some((name) => name in (client as ForeignClient));
@@ -48,7 +48,7 @@ function overHttp(http: ForeignClient): SendOverHttp {
   };
 }
 
-/** For what only looks like such a client. What it has parsed becomes text again. */
+/** Sends through the methods of an object that only looks like this client, and turns the values that they have parsed into text again. */
 function byMethods(client: ForeignClient): SendOverHttp {
   return async ([name, script, count, ...rest]) => {
     const keys = rest.splice(0, Number(count));
@@ -62,8 +62,9 @@ function asText(reply: unknown): unknown {
 }
 
 /**
- * The client appends the whole command to what Redis said. What is no JSON it quotes: that may be anything, an echo of our request
- * or a word that looks like Redis's own. An address that `fetch` refuses is quoted with its password.
+ * The error without secrets. The client appends the whole command to Redis's text. It quotes an answer that is no JSON, which
+ * may be an echo of our request or a word that looks like Redis's own. It also quotes an address that `fetch` refuses, with its
+ * password.
  */
 function withoutSecrets(error: unknown, { headers, baseUrl }: ForeignClient): Error {
   const { name, message, cause } = error as Error;

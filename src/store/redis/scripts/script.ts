@@ -1,4 +1,4 @@
-// What a Lua script is to the rest of the code: a text, its SHA-1, and a call with its keys and arguments.
+// A Lua script for the rest of the code: a text, its SHA-1, and a call with its keys and arguments.
 
 export interface Script {
   readonly name: string;
@@ -13,12 +13,12 @@ export interface BatchableCall {
   readonly args: readonly string[];
 }
 
-/** A call that may be sent by itself, too. */
+/** A call that may also be sent by itself. */
 export interface ScriptCall extends BatchableCall {
   readonly script: Script;
 }
 
-/** A script that is one function of a batch: it reads its keys and arguments from where they begin in a longer list. */
+/** The script as a function in a batch: it reads its keys and arguments from an offset in a longer list. */
 export function inBatch(lua: string): string {
   return lua
     .replaceAll('#KEYS', 'kn')
