@@ -1,17 +1,17 @@
--- acquire-once: take a lock for a job that runs once a slot, unless it has run in the current slot of this clock.
+-- acquire-once: take a lock for a job that runs once a slot, unless the job has run in the current slot of this clock.
 -- USES clock mint queue
 -- KEYS   lock      string: the holder's token
 -- KEYS   fence     string: the last fence minted for any lock
 -- KEYS   queue     sorted set: the queue of the lock
--- KEYS   slot      string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
--- ARGV   token     of the caller; a lock that holds it already is ours, and this is a resend
+-- KEYS   slot      string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
+-- ARGV   token     the caller's token; a lock that holds it already is ours, and this is a resend
 -- ARGV   lifetime  ms until the server frees the lock by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
 -- ARGV   fences    1: mint a fence; 0: none
--- ARGV   every     how long a slot is, in ms
--- ARGV   offset    ms of the epoch at which some slot begins
--- ARGV   marks     1: the slot counts as done from now on; 0: not before its job is
--- REPLY  [1 granted, fence, 0, server time in ms | 0 busy, ms that another has left (-1: it never ends), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
+-- ARGV   every     the length of a slot, in ms
+-- ARGV   offset    the start of any slot, in ms of the epoch
+-- ARGV   marks     1: the slot counts as done from now on; 0: a later mark-slot says so
+-- REPLY  [1 granted, fence, 0, server time in ms | 0 busy, ms left to the holder (-1: no end), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
 local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
 checkLifetime(ttl)
@@ -25,7 +25,7 @@ end
 local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local holder = call('GET', lock)
 local start = math.floor((now - offset) / every) * every + offset
--- A damaged mark is ignored, and so is one from the future: this clock ran ahead when it was written, for another slot.
+-- A damaged mark is ignored, and so is one from the future: when it was written, this clock ran ahead, in another slot.
 local done = tonumber(call('GET', slot) or '')
 if holder ~= token and done and done >= start and done <= now then -- H85b H85h
   return { -4, 0, 0, now }
@@ -38,7 +38,7 @@ if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 
 end
 
 mayExpire(lock, ttl)
--- A resend finds its own lock: no later holder has a fence, so that the last one minted is as good as its first.
+-- A resend finds its own lock: no later holder has a fence, so the last minted fence is as good as that of the first request.
 local minted = holder and fences > 0 and lastFence(fence) or 0
 if minted == 0 then
   minted = mint(fence, fences)

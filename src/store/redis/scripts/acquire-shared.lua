@@ -1,25 +1,25 @@
--- acquire-shared: become one of a lock's holders where its holders and its queue leave room; or be queued; or change in place.
+-- acquire-shared: become a holder of a lock if its other holders and its queue leave room; or be queued; or change in place.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
 -- KEYS   fence     string: the last fence minted for any lock
 -- KEYS   queue     sorted set: the queue of the lock
--- KEYS   limit     string: how many permits the lock has
--- ARGV   token     the caller's; a member with it is ours, and this is a resend
+-- KEYS   limit     string: the number of permits of the lock
+-- ARGV   token     the caller's token; a member with it is ours, and this is a resend
 -- ARGV   lifetime  ms until our member ends by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
--- ARGV   fences    how many fences to mint; more than one for permits that are handed off; 0: none
--- ARGV   kind      r to read, w to write, p for permits
--- ARGV   prefer    w writers go first, r readers do, f in order of arrival
--- ARGV   permits   how many we want
--- ARGV   most      how many there are
--- ARGV   step      0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
--- ARGV   group     readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
--- ARGV   place[]   of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: it may have one), ms of silence after which it expires (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
--- REPLY  [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+-- ARGV   fences    the number of fences to mint; more than 1 for permits that are handed off; 0: none
+-- ARGV   kind      r reader, w writer, p permits
+-- ARGV   prefer    w writers first, r readers first, f in order of arrival
+-- ARGV   permits   the number of permits wanted
+-- ARGV   most      the number of permits of the lock
+-- ARGV   step      0: a new holder; otherwise the number of this change in place: r downgrades, w upgrades
+-- ARGV   group     readers of one group share; for permits on a quorum: the places that are wanted: ",0,3,"
+-- ARGV   place[]   for a caller to be queued when there is no room: channel, id, ticket (0: none yet, -1: perhaps one), ms of silence after which its entry expires (0: by its position); on a node of a quorum (channel: empty if the caller is not to be queued) also the token of the entry, which stays the same while each attempt has a token of its own, and the minimum fence; for a reader that has shared a member: only that member, beside which there is room for the reader's own
+-- REPLY  [1 granted, fence, number of others queued, server time in ms | 0 no room, ms until there may be room (-1: unknown), ticket, server time, position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
 local token, fences, kind, prefer, group = ARGV[1], ARGV[4] ~= '0', ARGV[5], ARGV[6], ARGV[10]
 local notAfter, permits, most, step = tonumber(ARGV[3]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
--- The arguments of the next call follow ours: only their number says whether the caller is to be queued.
+-- The arguments of the next call follow ours: only the number of our arguments says whether the caller is to be queued.
 local mayQueue = #ARGV > 11 and ARGV[11] ~= ''
 local queuedAs, least = token, 0
 if #ARGV > 14 then
@@ -52,8 +52,8 @@ if asking.ticket == 0 then
 end
 
 local granted, mine, held, known = false, nil, nil, 0
--- Nearly every reader joins other readers, and needs to read only one of them. If it is one of them already, it writes its
--- own member again, unless that was changed in place; if it has to wait, more is read.
+-- Nearly every reader joins other readers, and needs to read only one of them. A reader that holds the lock already writes its
+-- own member again, unless that member was changed in place. If a reader has to wait, more holders are read.
 local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
 if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then -- S4
   held = lastReader(lock, token, group, fences)
@@ -69,7 +69,7 @@ if not granted then
   end
   mine, held = everybody.of[token], without(everybody, token)
   if not mine and not everybody.whole and kind == 'r' then
-    -- One of many readers; readers of one phase share a fence.
+    -- Our member may be one of many readers; readers of one phase share a fence, so its text is known.
     local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
     local mineEnds = tonumber(call('ZSCORE', lock, ours))
     mine = mineEnds and mineEnds > now and member(ours)
@@ -113,7 +113,8 @@ if not granted then
     locks[lock] = nil
     call('ZREM', lock, mine.text) -- H55f
     call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group)) -- H55g
-    -- Its client may send the request that made it a holder again, for as long as it waits for the answer: it is one already.
+    -- The client may resend the request that made it a holder for as long as it waits for the answer; the mark says that it
+    -- holds already.
     call('SET', limit, token, 'PX', 60000)
     changes[limit] = token
     leave(queue, all, queued)
@@ -125,7 +126,7 @@ if not granted then
   if not upgrade then
     granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most) -- H67c
   end
-  -- While that one reads, no writer holds the lock, and none is granted it before both have released.
+  -- While the shared member reads, no writer holds the lock, and no writer is granted it before both readers have released.
   local beside = #ARGV == 11 and string.find(ARGV[11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[11]))
   granted = granted or beside and beside > now
 end
@@ -134,7 +135,7 @@ if granted then -- H55h
   -- Readers of one phase share a fence.
   local minted = fences and kind == 'r' and held.fence or 0
   if fences and minted == 0 then
-    -- The fence is written first: when memory is full, no lock was changed yet.
+    -- The fence is written before the lock: if memory is full, no lock was changed yet.
     minted = mint(fence, kind == 'p' and tonumber(ARGV[4]) or 1, least)
   end
   local new = member(text(kind, permits, step, minted, token, group))
@@ -170,7 +171,7 @@ if granted then -- H55h
   return { 1, minted, others, now }
 end
 
--- A writer waits for the end of the last holder, a caller that wants permits for that of the first.
+-- A writer waits for the end of the last holder; a caller that wants permits waits for the end of the first.
 local left = 0
 for _, each in pairs(held.of) do
   if left == 0 or (kind == 'p') == (each.ends - now < left) then
@@ -206,7 +207,7 @@ if kind == 'p' and known == 0 then
   call('SET', limit, ARGV[8], 'PX', 3600000)
 end
 if queued and queued.text == asking.text then
-  queued.text = '' -- it was written again
+  queued.text = '' -- the entry was written again
 end
 leave(queue, all, queued)
 insert(all, asking)

@@ -3,14 +3,12 @@
 -- KEYS   lock[]    string: the holder's token
 -- KEYS   queue[]   sorted set: the queue of the lock in the same place
 -- KEYS   fence     string: the last fence minted for any lock
--- ARGV   token     the caller's; a lock that holds it already is ours, and this is a resend
+-- ARGV   token     the caller's token; a lock that holds it already is ours, and this is a resend
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
--- ARGV   fences    how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
--- ARGV   place[]   of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
---                  many ms it may be silent before it expires (default: by its position); of others:
---                  the least that the fence may be (0: any), and then, for a caller that polls, the ms until its next request
--- REPLY  the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+-- ARGV   fences    the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
+-- ARGV   place[]   for a process to be queued when the lock is busy (one lock): channel, id, ticket (0: none yet), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
+-- REPLY  the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then -- S20
   local ms = tonumber(ttl)
@@ -31,8 +29,8 @@ if now > notAfter then -- H3
   return { -1, 0, 0, now }
 end
 
--- Nearly every call ends here: one lock, free, no queue. The result is that of the code below, without its functions and tables,
--- which would cost more than the work; and the reply is one integer.
+-- Nearly every call ends here: one lock, free, without a queue. The result is that of the code below, without its functions and
+-- tables, which would cost more than the work. The reply is a single integer.
 if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then -- H32 S1
   local fence = 0
   if count == 1 then
@@ -104,9 +102,10 @@ for i = 1, locks do
   end
 end
 local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
--- If all locks are ours already, no later holder has a fence: the last ones minted are as good as those of the first request.
+-- If all locks are ours already, no later holder has a fence: the last minted fences are as good as those of the first request.
 local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least) -- H2c H4
--- A lock that is ours already is written even if nothing changes: WAIT after it is about the writes of this connection.
+-- A lock that is ours already is written even if nothing changes: a WAIT that follows covers only the writes of this
+-- connection.
 for i = 1, locks do
   if free[i] then
     setLock(KEYS[i], token, ttl)

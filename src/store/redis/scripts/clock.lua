@@ -1,5 +1,5 @@
--- PART clock: the server's time, read once, and what else the calls of a batch have in common.
+-- PART clock: the server's time, which is read once, and other values that the calls of a batch share.
 local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
 local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
--- `top` is the last fence minted, once it was read.
+-- `top` is the last minted fence, if it has been read.
 local micros, now, checked, top

@@ -1,8 +1,8 @@
--- enlist: let a process be found that has written down what it holds; or take it off the list.
--- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which it expires
--- ARGV   id         of the process
--- ARGV   ttl        ms after which it expires; 0: now
--- ARGV   channel    where a change is published; '': nothing changed
+-- enlist: add a process with a record to the list of processes, or take it off the list.
+-- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which its entry expires
+-- ARGV   id         the id of the process
+-- ARGV   ttl        ms after which the entry expires; 0: now
+-- ARGV   channel    the channel on which a change is published; '': nothing changed
 -- REPLY  [1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,15 +1,15 @@
--- extend-shared: move the end of a holder that is still there. Never makes one, never touches another.
+-- extend-shared: move the end of a holder that is still there. Never makes a holder, never touches another one.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock      sorted set: one member for each holder
--- KEYS   limit     string: how many permits the lock has
--- ARGV   token     the holder's
--- ARGV   known     its member, as the holder knows it; searched for by token if that is not there
--- ARGV   lifetime  ms from now until its end; 0: never
--- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+-- KEYS   limit     string: the number of permits of the lock
+-- ARGV   token     the holder's token
+-- ARGV   known     the holder's member, as the holder knows it; if it is not there, the member is searched for by token
+-- ARGV   lifetime  ms from now until the holder's end; 0: no end
+-- ARGV   exact     1: set this end; 0: only move the end later (a renewal must not undo an extension)
 -- ARGV   notAfter  server time in ms at which the lock ends for the holder
 -- ARGV   as[]      for a writer on a quorum: w; a holder of another kind counts as gone
--- REPLY  [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
+-- REPLY  [1 extended | 0 gone | -1 lost: others hold the lock, beside whom this holder cannot be | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact, notAfter = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
 if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
   return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')

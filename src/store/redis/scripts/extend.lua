@@ -1,10 +1,10 @@
 -- extend: move the end of locks that are still ours. Never makes a key, never touches a stranger's.
 -- KEYS   lock[]    string: the holder's token
--- ARGV   token     the token that acquired them
--- ARGV   lifetime  ms from now until the server frees them; 0: never
--- ARGV   exact     1: set this end; 0: only ever a later one (a renewal must not undo an extension)
--- ARGV   notAfter  server time in ms at which its locks end for the holder
--- REPLY  [1 extended | 0 gone | -1 somebody else's | -2 too late: nothing was changed, server time in ms]
+-- ARGV   token     the token that acquired the locks
+-- ARGV   lifetime  ms from now until the server frees the locks; 0: no end
+-- ARGV   exact     1: set this end; 0: only move the end later (a renewal must not undo an extension)
+-- ARGV   notAfter  server time in ms at which the locks end for the holder
+-- REPLY  [1 extended | 0 gone | -1 held by another token | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
 if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then -- H1b
   return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')

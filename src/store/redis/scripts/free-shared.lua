@@ -1,12 +1,12 @@
--- free-shared: take a lock that several may hold away from one of its holders, or from all, for an operator, and wake its queue.
+-- free-shared: for an operator, take a lock with a mode away from one of its holders, or from all, and wake its queue.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock     sorted set: one member for each holder
 -- KEYS   queue    sorted set: the queue of the lock
--- KEYS   limit    string: how many permits the lock has
--- ARGV   id       how the SHA-1 of the holder's token begins; '': all that hold it
--- ARGV   channel  where a holder hears that it lost the lock
--- REPLY  [how many were taken away]
+-- KEYS   limit    string: the number of permits of the lock
+-- ARGV   id       the first characters of the SHA-1 of the holder's token; '': all holders
+-- ARGV   channel  the channel on which a holder hears that it lost the lock
+-- REPLY  [the number of holders that lost the lock]
 clock()
 local lock, queue, id, count = KEYS[1], KEYS[2], ARGV[1], 0
 local tokens = {}

@@ -1005,20 +1005,20 @@ const acquireOnceScript: Script = {
 };
 
 /**
- * take a lock for a job that runs once a slot, unless it has run in the current slot of this clock.
+ * take a lock for a job that runs once a slot, unless the job has run in the current slot of this clock.
  *
  * @param lock string: the holder's token
  * @param fence string: the last fence minted for any lock
  * @param queue sorted set: the queue of the lock
- * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
- * @param token of the caller; a lock that holds it already is ours, and this is a resend
+ * @param slot string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
+ * @param token the caller's token; a lock that holds it already is ours, and this is a resend
  * @param lifetime ms until the server frees the lock by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences 1: mint a fence; 0: none
- * @param every how long a slot is, in ms
- * @param offset ms of the epoch at which some slot begins
- * @param marks 1: the slot counts as done from now on; 0: not before its job is
- * @returns the call; its reply: [1 granted, fence, 0, server time in ms | 0 busy, ms that another has left (-1: it never ends), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
+ * @param every the length of a slot, in ms
+ * @param offset the start of any slot, in ms of the epoch
+ * @param marks 1: the slot counts as done from now on; 0: a later mark-slot says so
+ * @returns the call; its reply: [1 granted, fence, 0, server time in ms | 0 busy, ms left to the holder (-1: no end), 0, server time | -1 too late, 0, 0, server time | -4 done, 0, 0, server time]
  */
 export function acquireOnce(
   lock: string,
@@ -1053,24 +1053,24 @@ const acquireSharedScript = {
 };
 
 /**
- * become one of a lock's holders where its holders and its queue leave room; or be queued; or change in place.
+ * become a holder of a lock if its other holders and its queue leave room; or be queued; or change in place.
  *
  * @param lock sorted set: one member for each holder
  * @param fence string: the last fence minted for any lock
  * @param queue sorted set: the queue of the lock
- * @param limit string: how many permits the lock has
- * @param token the caller's; a member with it is ours, and this is a resend
+ * @param limit string: the number of permits of the lock
+ * @param token the caller's token; a member with it is ours, and this is a resend
  * @param lifetime ms until our member ends by itself
  * @param notAfter server time in ms after which this request must change nothing
- * @param fences how many fences to mint; more than one for permits that are handed off; 0: none
- * @param kind r to read, w to write, p for permits
- * @param prefer w writers go first, r readers do, f in order of arrival
- * @param permits how many we want
- * @param most how many there are
- * @param step 0: a new holder; else the number of this change of a holder: r downgrades, w upgrades
- * @param group readers of one group share; of permits on a quorum the places that are wanted: ",0,3,"
- * @param place of a caller to be queued when there is no room: channel, id, ticket (0: it has none yet, -1: it may have one), ms of silence after which it expires (0: by its position); for one of a quorum (channel: empty if it is not to be queued) also the token of its entry, which stays the same while each attempt has a token of its own, and the least that its fence may be; or of a reader that has shared a member: that member alone, beside which there is room for its own
- * @returns the call; its reply: [1 granted, fence, others queued, server time in ms | 0 no room, ms until there may be some (-1: unknown), ticket, server time, its position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
+ * @param fences the number of fences to mint; more than 1 for permits that are handed off; 0: none
+ * @param kind r reader, w writer, p permits
+ * @param prefer w writers first, r readers first, f in order of arrival
+ * @param permits the number of permits wanted
+ * @param most the number of permits of the lock
+ * @param step 0: a new holder; otherwise the number of this change in place: r downgrades, w upgrades
+ * @param group readers of one group share; for permits on a quorum: the places that are wanted: ",0,3,"
+ * @param place for a caller to be queued when there is no room: channel, id, ticket (0: none yet, -1: perhaps one), ms of silence after which its entry expires (0: by its position); on a node of a quorum (channel: empty if the caller is not to be queued) also the token of the entry, which stays the same while each attempt has a token of its own, and the minimum fence; for a reader that has shared a member: only that member, beside which there is room for the reader's own
+ * @returns the call; its reply: [1 granted, fence, number of others queued, server time in ms | 0 no room, ms until there may be room (-1: unknown), ticket, server time, position, 0 | -1 too late, 0, 0, server time | -2 another reader is upgrading, 0, 0, server time | -3 the holder that should change is gone, 0, 0, server time]
  */
 export function acquireShared(
   lock: string,
@@ -1133,12 +1133,12 @@ const acquireScript: Script = {
  * @param lock string: the holder's token
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param token the caller's; a lock that holds it already is ours, and this is a resend
+ * @param token the caller's token; a lock that holds it already is ours, and this is a resend
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
- * @param fences how many fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place of a process to be queued when it is busy (one lock): channel, id, ticket (0: it has none yet), and perhaps how
- * @returns the call; its reply: the fence, where that is the server's time in us, of one lock that was free | [1 granted, first fence, others queued, server time in ms | 0 busy, ms that others have left (-1: they never end), ticket, server time; of a queued process also its position, and 1 when the holder wakes nobody | -1 too late, 0, 0, server time]
+ * @param fences the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
+ * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (0: none yet), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
+ * @returns the call; its reply: the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
   lock: readonly string[],
@@ -1507,11 +1507,11 @@ return C`,
 };
 
 /**
- * run calls on locks that several may hold, as batch does. One call is a batch of one.
+ * run calls with a mode, as batch does. A single call is a batch of one.
  *
  * @param key the keys of all calls, one after the other
- * @param part for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
- * @returns the call; its reply: [for each call how many integers it answers, and they; or -1 and the text of its error]
+ * @param part for each call: its script, its number of keys and its number of arguments, in one text; then its arguments
+ * @returns the call; its reply: [for each call its number of integers, then these integers; or -1 and the text of its error]
  */
 export function batchShared(key: readonly string[], part: readonly string[]): ScriptCall {
   return { script: batchSharedScript, keys: key, args: part };
@@ -1732,8 +1732,8 @@ return C`,
  * run several calls in the order given, each on its own keys, arguments and fate.
  *
  * @param key the keys of all calls, one after the other
- * @param part for each call: its script, how many keys and how many arguments it has, in one text, and these arguments
- * @returns the call; its reply: [for each call how many integers it answers, and they; or -1 and the text of its error]
+ * @param part for each call: its script, its number of keys and its number of arguments, in one text; then its arguments
+ * @returns the call; its reply: [for each call its number of integers, then these integers; or -1 and the text of its error]
  */
 export function batch(key: readonly string[], part: readonly string[]): ScriptCall {
   return { script: batchScript, keys: key, args: part };
@@ -1744,10 +1744,10 @@ const countPermitsScript = {
 };
 
 /**
- * how many permits of a semaphore are held. Changes nothing.
+ * the number of permits of a semaphore that are held. Changes nothing.
  *
  * @param lock sorted set: one member for each holder
- * @returns the call; its reply: [how many]
+ * @returns the call; its reply: [the number]
  */
 export function countPermits(lock: string): BatchableCall {
   return { script: countPermitsScript, keys: [lock], args: [] };
@@ -1800,12 +1800,12 @@ return{1}`,
 };
 
 /**
- * let a process be found that has written down what it holds; or take it off the list.
+ * add a process with a record to the list of processes, or take it off the list.
  *
- * @param processes sorted set: the ids of processes, each with the server time in ms at which it expires
- * @param id of the process
- * @param ttl ms after which it expires; 0: now
- * @param channel where a change is published; '': nothing changed
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which its entry expires
+ * @param id the id of the process
+ * @param ttl ms after which the entry expires; 0: now
+ * @param channel the channel on which a change is published; '': nothing changed
  * @returns the call; its reply: [1]
  */
 export function enlist(
@@ -1822,17 +1822,17 @@ const extendSharedScript = {
 };
 
 /**
- * move the end of a holder that is still there. Never makes one, never touches another.
+ * move the end of a holder that is still there. Never makes a holder, never touches another one.
  *
  * @param lock sorted set: one member for each holder
- * @param limit string: how many permits the lock has
- * @param token the holder's
- * @param known its member, as the holder knows it; searched for by token if that is not there
- * @param lifetime ms from now until its end; 0: never
- * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
+ * @param limit string: the number of permits of the lock
+ * @param token the holder's token
+ * @param known the holder's member, as the holder knows it; if it is not there, the member is searched for by token
+ * @param lifetime ms from now until the holder's end; 0: no end
+ * @param exact 1: set this end; 0: only move the end later (a renewal must not undo an extension)
  * @param notAfter server time in ms at which the lock ends for the holder
  * @param as for a writer on a quorum: w; a holder of another kind counts as gone
- * @returns the call; its reply: [1 extended | 0 gone | -1 others hold it, beside whom it cannot be | -2 too late: nothing was changed, server time in ms]
+ * @returns the call; its reply: [1 extended | 0 gone | -1 lost: others hold the lock, beside whom this holder cannot be | -2 too late: nothing was changed, server time in ms]
  */
 export function extendShared(
   lock: string,
@@ -1861,11 +1861,11 @@ const extendScript: Script = {
  * move the end of locks that are still ours. Never makes a key, never touches a stranger's.
  *
  * @param lock string: the holder's token
- * @param token the token that acquired them
- * @param lifetime ms from now until the server frees them; 0: never
- * @param exact 1: set this end; 0: only ever a later one (a renewal must not undo an extension)
- * @param notAfter server time in ms at which its locks end for the holder
- * @returns the call; its reply: [1 extended | 0 gone | -1 somebody else's | -2 too late: nothing was changed, server time in ms]
+ * @param token the token that acquired the locks
+ * @param lifetime ms from now until the server frees the locks; 0: no end
+ * @param exact 1: set this end; 0: only move the end later (a renewal must not undo an extension)
+ * @param notAfter server time in ms at which the locks end for the holder
+ * @returns the call; its reply: [1 extended | 0 gone | -1 held by another token | -2 too late: nothing was changed, server time in ms]
  */
 export function extend(
   lock: readonly string[],
@@ -1882,14 +1882,14 @@ const freeSharedScript = {
 };
 
 /**
- * take a lock that several may hold away from one of its holders, or from all, for an operator, and wake its queue.
+ * for an operator, take a lock with a mode away from one of its holders, or from all, and wake its queue.
  *
  * @param lock sorted set: one member for each holder
  * @param queue sorted set: the queue of the lock
- * @param limit string: how many permits the lock has
- * @param id how the SHA-1 of the holder's token begins; '': all that hold it
- * @param channel where a holder hears that it lost the lock
- * @returns the call; its reply: [how many were taken away]
+ * @param limit string: the number of permits of the lock
+ * @param id the first characters of the SHA-1 of the holder's token; '': all holders
+ * @param channel the channel on which a holder hears that it lost the lock
+ * @returns the call; its reply: [the number of holders that lost the lock]
  */
 export function freeShared(
   lock: string,
@@ -1935,14 +1935,14 @@ return{1}`,
 };
 
 /**
- * take a lock away from its holder, for an operator, and hand it off to its queue.
+ * for an operator, take a lock away from its holder, and hand it off to its queue.
  *
  * @param lock string: the holder's token
  * @param queue sorted set: the queue of the lock
  * @param fence string: the last fence minted for any lock
- * @param id how the SHA-1 of the holder's token begins; '': any holder
- * @param channel where the holder hears that it lost the lock
- * @returns the call; its reply: [1 freed | 0 it is not held, or by another one: nothing was changed | -1 several may hold it: nothing was changed]
+ * @param id the first characters of the SHA-1 of the holder's token; '': any holder
+ * @param channel the channel on which the holder hears that it lost the lock
+ * @returns the call; its reply: [1 freed | 0 not held, or held by another: nothing was changed | -1 the lock has a mode: nothing was changed]
  */
 export function free(
   lock: string,
@@ -2013,13 +2013,13 @@ return C`,
 };
 
 /**
- * what Redis knows of locks. Changes nothing.
+ * the state of locks in Redis. Changes nothing.
  *
  * @param lock string: the holder's token; or a sorted set of its holders
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param most how many holders and entries of each lock are listed one by one
- * @returns the call; its reply: [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+ * @param most the maximum number of holders, and of queue entries, of each lock that are listed individually
+ * @returns the call; its reply: [server time in µs, last fence or nil, then, for each of the first locks (for all of them if they are not very long), the text of an error, or a list: token or nil, ms left (-1 no end, -2 free), number of queued entries, m for a mutex or the kind of its holders r, w, p, [holder, its end, …], [queue entry, its score, …]]
  */
 export function inspect(
   lock: readonly string[],
@@ -2044,13 +2044,13 @@ const markSlotScript: Script = {
 };
 
 /**
- * mark the job of a slot as done, if the lock that it ran under is still ours.
+ * mark the job of a slot as done, if the lock under which it ran is still ours.
  *
  * @param lock string: the holder's token
- * @param slot string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+ * @param slot string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
  * @param token the token that acquired the lock
- * @param start when the slot began, in ms of the epoch
- * @param stop when it ends
+ * @param start the start of the slot, in ms of the epoch
+ * @param stop the end of the slot
  * @returns the call; its reply: [1 marked | 0 the lock is no longer ours, or the slot is over: nothing changed]
  */
 export function markSlot(
@@ -2334,17 +2334,17 @@ return C`,
 /**
  * renew locks, release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
  *
- * @param key the locks to renew; those to release, then their queues; those to acquire, then their queues
+ * @param key the locks to renew; the locks to release, then their queues; the locks to acquire, then their queues
  * @param fence string: the last fence minted for any lock
- * @param renewals how many locks to renew
- * @param releases how many to release
- * @param later ms from now until the server frees the renewed locks; one that lasts longer already stays as it is
+ * @param renewals the number of locks to renew
+ * @param releases the number of locks to release
+ * @param later ms from now until the server frees the renewed locks; a lock that lasts longer already stays as it is
  * @param window ms for which the released locks yield, when it is the turn of callers outside the queue
  * @param lifetime ms until the server frees the acquired locks by itself
  * @param notAfter server time in ms after which the acquires must change nothing
  * @param fences 1: mint a fence for each; 0: none
- * @param token of the locks to renew, then their own notAfter; of those to release, none of which is also acquired here; of those to acquire, then perhaps the least that the fence of each may be
- * @returns the call; its reply: [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
+ * @param token the tokens of the locks to renew, then the notAfter of each; the tokens of the locks to release, none of which is also acquired here; the tokens of the locks to acquire, then optionally the minimum fence of each
+ * @returns the call; its reply: [number of calls that went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its position, then its number of integers and these integers, or -1 and the text of its error]
  */
 export function plain(
   key: readonly string[],
@@ -2385,10 +2385,10 @@ return aK`,
 };
 
 /**
- * which processes have written down what they hold. Changes nothing.
+ * the processes that have a record. Changes nothing.
  *
- * @param processes sorted set: the ids of processes, each with the server time in ms at which it expires
- * @returns the call; its reply: [server time in ms, then their ids]
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which its entry expires
+ * @returns the call; its reply: [server time in ms, then the ids]
  */
 export function processes(processes: string): ScriptCall {
   return { script: processesScript, keys: [processes], args: [] };
@@ -2401,15 +2401,15 @@ const proclaimScript: Script = {
 };
 
 /**
- * write the leader beside its lock, if that is still ours, and notify observers.
+ * write the leader beside its lock, if the lock is still ours, and notify observers.
  *
  * @param lock string: the holder's token
  * @param value string: the leader, as its process wrote it
- * @param token the token that acquired the lock
- * @param text the leader; '': there is none from now on
- * @param ttl ms for which it is kept
- * @param channel that of the observers
- * @param message what is published there
+ * @param token string: the leader, as its process wrote it
+ * @param text the leader; '': no leader from now on
+ * @param ttl ms for which the text is kept
+ * @param channel the channel of the observers
+ * @param message the message to the observers
  * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
  */
 export function proclaim(
@@ -2433,13 +2433,13 @@ const raiseSharedScript = {
 };
 
 /**
- * as raise, for a lock that several may hold, while the token is one of its holders; a writer's own fence
+ * as raise, for a lock with a mode, while the token is one of its holders. Also raises a writer's own fence, which readers share after its downgrade; but not a reader's own: its resent request finds its member by the fence.
  *
  * @param lock sorted set: one member for each holder
  * @param fence string: the last fence minted for any lock
- * @param token the holder's
+ * @param token the holder's token
  * @param least the fence that every later one must exceed
- * @returns the call; its reply: [1 it is that large | 0 the token holds nothing: nothing was changed]
+ * @returns the call; its reply: [1 the last fence is at least `least` | 0 the token holds nothing: nothing was changed]
  */
 export function raiseShared(
   lock: string,
@@ -2464,13 +2464,13 @@ const raiseScript: Script = {
 };
 
 /**
- * let the last fence be at least so large, while locks are still ours. For one of a quorum.
+ * raise the last fence to at least `least`, while locks are still ours. For a node of a quorum.
  *
  * @param lock string: the holder's token
  * @param fence string: the last fence minted for any lock
- * @param token the token that acquired them
+ * @param token the token that acquired the locks
  * @param least the fence that every later one must exceed
- * @returns the call; its reply: [1 it is that large | 0 not all of them are ours: nothing was changed]
+ * @returns the call; its reply: [1 the last fence is at least `least` | 0 not all locks are ours: nothing was changed]
  */
 export function raise(
   lock: readonly string[],
@@ -2491,8 +2491,8 @@ const readHolderScript: Script = {
  * the holder of a lock, and the value beside it. Changes nothing.
  *
  * @param lock string: the holder's token
- * @param value string: the value beside it
- * @returns the call; its reply: [token or nil, ms left (-1 never ends, -2 free), text or nil]
+ * @param value string: the value beside the lock
+ * @returns the call; its reply: [token or nil, ms left (-1 no end, -2 free), text or nil]
  */
 export function readHolder(lock: string, value: string): ScriptCall {
   return { script: readHolderScript, keys: [lock, value], args: [] };
@@ -2519,10 +2519,10 @@ return bl`,
 };
 
 /**
- * which places of a semaphore on a quorum are taken at this node. Changes nothing.
+ * the places of a semaphore on a quorum that are taken at this node. Changes nothing.
  *
  * @param lock sorted set: one member for each holder
- * @returns the call; its reply: [of each holder, the places that it has: ",0,3,"]
+ * @returns the call; its reply: [for each holder its places: ",0,3,"]
  */
 export function readPlaces(lock: string): ScriptCall {
   return { script: readPlacesScript, keys: [lock], args: [] };
@@ -2535,9 +2535,9 @@ const readProcessScript: Script = {
 };
 
 /**
- * what a process has written down. Changes nothing.
+ * the record of a process. Changes nothing.
  *
- * @param process string: what it holds and waits for, as JSON
+ * @param process string: the record, as JSON
  * @returns the call; its reply: [the text, or nil]
  */
 export function readProcess(process: string): ScriptCall {
@@ -2551,9 +2551,9 @@ const readValueScript: Script = {
 };
 
 /**
- * what is cached beside a lock. Changes nothing.
+ * the value cached beside a lock. Changes nothing.
  *
- * @param value string: what was stored last
+ * @param value string: the last value
  * @returns the call; its reply: the text, or nil
  */
 export function readValue(value: string): ScriptCall {
@@ -2574,12 +2574,12 @@ return{1}`,
 };
 
 /**
- * write down what a process holds and waits for, so that others can list it.
+ * write the record of a process, which others can list: its held locks and its waits.
  *
- * @param process string: what it holds and waits for, as JSON
- * @param text that; '': it does neither any more; '=': the same as before
- * @param ttl ms after which it expires
- * @returns the call; its reply: [1 done | 0 there was nothing that could stay as before]
+ * @param process string: the record, as JSON
+ * @param text the record; '': the process neither holds nor waits; '=': unchanged
+ * @param ttl ms after which the record expires
+ * @returns the call; its reply: [1 done | 0 there was no record that could stay unchanged]
  */
 export function register(process: string, text: string | number, ttl: string | number): ScriptCall {
   return { script: registerScript, keys: [process], args: [String(text), String(ttl)] };
@@ -2590,15 +2590,15 @@ const releaseSharedScript = {
 };
 
 /**
- * stop being one of a lock's holders, or leave its queue, and notify waiters that can then be admitted.
+ * remove a holder of a lock, or leave its queue, and notify the waiters that can then be admitted.
  *
  * @param lock sorted set: one member for each holder
  * @param queue sorted set: the queue of the lock
- * @param limit string: how many permits the lock has
- * @param token the holder's
- * @param known the member, as the holder knows it; searched for by token if that is not there
- * @param ticket what the token is queued with: 0 it is not; else it leaves the queue too
- * @returns the call; its reply: [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
+ * @param limit string: the number of permits of the lock
+ * @param token the holder's token
+ * @param known the holder's member, as the holder knows it; if it is not there, the member is searched for by token
+ * @param ticket the ticket of the token in the queue, which it then leaves too; 0: not queued
+ * @returns the call; its reply: [1 released | 0 gone | -1 lost: others hold the lock, beside whom this holder cannot be]
  */
 export function releaseShared(
   lock: string,
@@ -2635,16 +2635,16 @@ const releaseScript: Script = {
 };
 
 /**
- * release locks, each if it is still ours, and hand it off to its queue. Also how an entry leaves its queue.
+ * release locks, each if it is still ours, and hand each off to its queue. Also removes an entry from its queue.
  *
  * @param lock string: the holder's token
  * @param queue sorted set: the queue of the lock in the same place
  * @param fence string: the last fence minted for any lock
- * @param token the token that acquired them
- * @param ticket what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
+ * @param token the token that acquired the locks
+ * @param ticket the ticket of the token in the queue: 0 not queued; -1 perhaps queued, with an unknown ticket
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
- * @param next what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
- * @returns the call; its reply: 1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
+ * @param next the next queue entry of the same process (one lock): token, lifetime, fences, channel, id, ticket, and optionally the ms of silence after which the entry expires (default: by its position)
+ * @returns the call; its reply: 1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 held by another token: left alone; then, with next, the reply of its acquire]
  */
 export function release(
   lock: readonly string[],
@@ -2729,13 +2729,13 @@ return{1}`,
 };
 
 /**
- * keep a value beside a lock, if that is still ours.
+ * cache a value beside a lock, if the lock is still ours.
  *
  * @param lock string: the holder's token
- * @param value string: what is cached
+ * @param value string: the cached value
  * @param token the token that acquired the lock
- * @param text what to keep
- * @param ttl ms for which it is kept
+ * @param text the value
+ * @param ttl ms for which the value is kept
  * @returns the call; its reply: [1 stored | 0 the lock is no longer ours: nothing changed]
  */
 export function writeValue(

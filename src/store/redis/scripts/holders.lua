@@ -1,10 +1,11 @@
--- PART holders: locks that several may hold.
--- The lock is a sorted set, one member for each holder, its own end (server time in ms) as score: past that it holds nothing,
--- whatever the others do. "1 kind permits step fence length token group": kind r reads, w writes, p has permits; step
--- counts changes in place; length is that of the token in bytes. Any other member is foreign: it is never removed, and no
--- request is granted beside it.
--- No call reads more holders of a readers-writer lock than it needs to decide: its cost does not grow with their number. Permits
--- are summed over all holders. What the calls of a batch have read is cached, and the cache is updated with each of their writes.
+-- PART holders: the holders of a lock with a mode (a readers-writer lock or a semaphore).
+-- The lock is a sorted set with one member for each holder. The score is the holder's own end (server time in ms): past its end
+-- a holder holds nothing, whatever the others do. A member is "1 kind permits step fence length token group". The kind is r for
+-- a reader, w for a writer, p for permits; step counts changes in place; length is the length of the token in bytes. Any other
+-- member is foreign: it is never removed, and no request is granted beside it.
+-- No call reads more holders of a readers-writer lock than its decision needs, so its cost does not grow with their number.
+-- Permits are summed over all holders. The members read by the calls of a batch are cached, and each write of those calls
+-- updates the cache.
 local locks, checked, changes = {}, {}, {}
 local chunk = 16 -- H81 S8
 
@@ -37,7 +38,7 @@ local function text(kind, permits, step, fence, token, group)
   return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
 
--- Counts an entry as if it had been admitted, so that later entries find less room.
+-- Counts an entry as admitted, so that later entries find less room.
 local function admit(held, each)
   held.kind, held.group = each.kind, each.group
   held.count, held.used = held.count + 1, held.used + each.permits
@@ -54,8 +55,8 @@ local function nobody()
   return { of = {}, count = 0, used = 0, fence = 0, whole = true }
 end
 
--- Checks for foreign members: among the first ones, since only those are ever purged; in large sets also at a position that moves
--- with the clock. Members that decide a request are checked as they are read.
+-- Checks for foreign members. The first members are checked, because only those are ever purged. In a large set, members at a
+-- position that moves with the clock are checked too. Members that decide a request are checked when they are read.
 local function check(lock)
   local seen = checked[lock]
   if not seen then
@@ -80,8 +81,8 @@ local function check(lock)
   return seen
 end
 
--- Removes our own holders that have ended, among those that were read. This is also a write that Redis permits when memory is full,
--- after which it permits others. `kept` is a holder again.
+-- Removes our own ended holders among those that were read. This is a write that Redis permits when memory is full, and after
+-- it Redis permits others. `kept` is the member of a holder that is renewed: it stays.
 local function purge(lock, kept)
   local seen = check(lock)
   if seen.isPurged then
@@ -98,7 +99,7 @@ local function purge(lock, kept)
   seen.isPurged = true
 end
 
--- The holders: each by its token, and what they come to together. Of many readers only the last ones are read, unless `all` is set.
+-- The holders by token, and their sums. In a large set of readers only the last ones are read, unless `all` is set.
 local function holders(lock, all)
   local held = locks[lock]
   if held and (held.whole or not all) then
@@ -125,7 +126,7 @@ local function holders(lock, all)
   return held
 end
 
--- The holders, where a foreign member is an error.
+-- The holders; throws if there is a foreign member.
 local function ourHolders(lock, all)
   local held = holders(lock, all)
   if held.isForeign or check(lock).isForeign then -- H79
@@ -134,7 +135,7 @@ local function ourHolders(lock, all)
   return held
 end
 
--- For a new reader it is enough to read the holder that ends last, if that is a reader of its own group; else nil.
+-- The holder that ends last, if it is a reader of the same group: it is enough for a new reader. Otherwise nil.
 local function lastReader(lock, token, group, fenced)
   if locks[lock] then
     return nil
@@ -166,7 +167,7 @@ local function without(held, token)
   return others
 end
 
--- On a quorum, permits are numbered places with one holder each: whether one of these is taken.
+-- True if one of these places is taken. On a quorum, permits are numbered places with one holder each.
 local function sharesPlace(held, places)
   for place in string.gmatch(places, '%d+') do
     for _, each in pairs(held.of) do
@@ -178,13 +179,13 @@ local function sharesPlace(held, places)
   return false
 end
 
--- A holder is gone. If only some holders were read, the cache is dropped.
+-- Removes from the cache a holder that is gone. If only some holders were read, the cache is dropped.
 local function forget(lock, token)
   local held = locks[lock]
   locks[lock] = held and held.whole and without(held, token) or nil
 end
 
--- The token of the holder that was downgraded in place and reads since, if it was read: one at most, since a writer is alone.
+-- The token of the holder that was downgraded in place and reads since. There is at most one, since a writer is alone.
 local function changed(limit)
   if changes[limit] == nil then
     changes[limit] = call('GET', limit) or false
@@ -192,7 +193,7 @@ local function changed(limit)
   return changes[limit]
 end
 
--- The set expires with its last member, so that nothing stays if no call cleans up. Foreign members end as they would.
+-- Makes the set expire with its last member, so that nothing stays if no call cleans up. Foreign members end as they would.
 local function setEnd(lock)
   local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   if not last[1] or not isOurs(last[1]) then

@@ -1,9 +1,9 @@
--- inspect: what Redis knows of locks. Changes nothing.
+-- inspect: the state of locks in Redis. Changes nothing.
 -- KEYS   lock[]   string: the holder's token; or a sorted set of its holders
 -- KEYS   queue[]  sorted set: the queue of the lock in the same place
 -- KEYS   fence    string: the last fence minted for any lock
--- ARGV   most     how many holders and entries of each lock are listed one by one
--- REPLY  [server time in µs, last fence or nil, then for each of the first locks, all if they are not very long, the text of an error, or a list: token or nil, ms left (-1 never ends, -2 free), how many are queued, m a mutex or the kind of its holders r, w, p, [holder, its end, …], [entry of the queue, its score, …]]
+-- ARGV   most     the maximum number of holders, and of queue entries, of each lock that are listed individually
+-- REPLY  [server time in µs, last fence or nil, then, for each of the first locks (for all of them if they are not very long), the text of an error, or a list: token or nil, ms left (-1 no end, -2 free), number of queued entries, m for a mutex or the kind of its holders r, w, p, [holder, its end, …], [queue entry, its score, …]]
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
@@ -13,7 +13,7 @@ local function shared(lock, left)
   if first.err then
     return nil, first.err
   end
-  -- The one that ends last.
+  -- The holder that ends last.
   local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
   first[#first + 1] = last[1]
   for i = 1, #first do
@@ -34,7 +34,7 @@ local locks = (#KEYS - 1) / 2
 local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
 local shown = 0
 for i = 1, locks do
-  -- A foreign string may have megabytes. GETRANGE may be forbidden, and for a key that is not there its reply is empty.
+  -- A foreign string may have megabytes. GETRANGE may be forbidden, and its reply is empty if the key does not exist.
   local holder = redis.pcall('GETRANGE', KEYS[i], 0, 4095)
   local left = redis.call('PTTL', KEYS[i])
   if type(holder) == 'table' then

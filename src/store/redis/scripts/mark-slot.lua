@@ -1,10 +1,10 @@
--- mark-slot: mark the job of a slot as done, if the lock that it ran under is still ours.
+-- mark-slot: mark the job of a slot as done, if the lock under which it ran is still ours.
 -- USES clock
 -- KEYS   lock   string: the holder's token
--- KEYS   slot   string: when the slot began, in ms of the epoch, whose job has run; ends with that slot
+-- KEYS   slot   string: the start, in ms of the epoch, of the slot whose job has run; the key ends with that slot
 -- ARGV   token  the token that acquired the lock
--- ARGV   start  when the slot began, in ms of the epoch
--- ARGV   stop   when it ends
+-- ARGV   start  the start of the slot, in ms of the epoch
+-- ARGV   stop   the end of the slot
 -- REPLY  [1 marked | 0 the lock is no longer ours, or the slot is over: nothing changed]
 -- THEN mint
 local left = tonumber(ARGV[3])

@@ -1,19 +1,19 @@
 -- plain: renew locks, release locks, then acquire locks, each by itself and all on equal terms, as nearly all calls of a tick are.
 -- INCLUDE acquire extend release
--- KEYS   key[]     the locks to renew; those to release, then their queues; those to acquire, then their queues
+-- KEYS   key[]     the locks to renew; the locks to release, then their queues; the locks to acquire, then their queues
 -- KEYS   fence     string: the last fence minted for any lock
--- ARGV   renewals  how many locks to renew
--- ARGV   releases  how many to release
--- ARGV   later     ms from now until the server frees the renewed locks; one that lasts longer already stays as it is
+-- ARGV   renewals  the number of locks to renew
+-- ARGV   releases  the number of locks to release
+-- ARGV   later     ms from now until the server frees the renewed locks; a lock that lasts longer already stays as it is
 -- ARGV   window    ms for which the released locks yield, when it is the turn of callers outside the queue
 -- ARGV   lifetime  ms until the server frees the acquired locks by itself
 -- ARGV   notAfter  server time in ms after which the acquires must change nothing
 -- ARGV   fences    1: mint a fence for each; 0: none
--- ARGV   token[]   of the locks to renew, then their own notAfter; of those to release, none of which is also acquired here; of those to acquire, then perhaps the least that the fence of each may be
--- REPLY  [how many calls went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its number, then how many integers it answers, and they; or -1 and the text of its error]
+-- ARGV   token[]   the tokens of the locks to renew, then the notAfter of each; the tokens of the locks to release, none of which is also acquired here; the tokens of the locks to acquire, then optionally the minimum fence of each
+-- REPLY  [number of calls that went as usual, first fence of the acquires or 0, server time in ms or 0; for each other call its position, then its number of integers and these integers, or -1 and the text of its error]
 -- THEN reply
--- All is read first, so that no write is refused because a right is missing. A call with a queue, a busy lock, a lock that is no
--- longer ours, or a damaged counter runs its own script instead, in its turn.
+-- All reads come first, so that no write is refused because a right is missing. A call with a queue, a busy lock, a lock that
+-- is no longer ours, or a damaged counter runs its own script instead, in its turn.
 local names, words = KEYS, ARGV
 local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -31,7 +31,7 @@ local held = known > 0 and call('MGET', unpack(names, 1, known))
 if acquires + renewals > 0 then
   clock()
 end
--- Before 7.0 PEXPIRE has no GT: each call checks the end itself.
+-- Before 7.0 PEXPIRE has no GT: each call then checks the end itself.
 local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
 for i = 1, renewals do
   usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i]) -- H13h
@@ -51,11 +51,11 @@ if acquires > 0 then
   local last = count == 1 and call('GET', fence) or '0'
   areUsual = now <= tonumber(notAfter) and isLifetime(ttl) -- H3d
   areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
-  -- The counter before the locks: when memory is full, nothing was written yet.
+  -- The counter is written before the locks: if memory is full, nothing was written yet.
   if areUsual and count == 1 then
     first = math.max(last + 1, micros)
     last = first + acquires - 1
-    -- Each is the next after the one before it, or its least.
+    -- Each fence is the one before it plus one, or its own minimum if that is larger.
     for i = 1, leasts and acquires or 0 do
       local least = tonumber(words[leasts + i])
       areUsual = areUsual and least and least <= micros + 86400000000
@@ -85,7 +85,7 @@ local function acquireAll() -- H55c
   end
 end
 
--- After a write that Redis permits when memory is full, it permits all others: so refusals are decided before.
+-- Once a write that Redis permits when memory is full has run, Redis permits all others too: so refusals are decided before it.
 if not areUsual then
   acquireAll()
 end

@@ -1,14 +1,15 @@
 -- PART queue: the queue of a lock, and handing the lock off to the first process in it.
--- A queue is a sorted set by ticket, one member for each process that waits: "1 deadline id lifetime fences channel token",
--- where 1 is the version of this format, and the id a name that cannot be guessed, another one with each request. The message
--- of a grant is "id=fence lock"; the wake-up of a process that should request, "id lock".
--- Marks come first, with scores below zero. `passes`: minus how often the lock was handed off in a row without being free, or
--- minus the server time in ms until which it yields to callers outside the queue. "poll since until": minus the longest pause in
--- ms of a caller that polls beside the queue, in vain since then.
--- A forged or damaged entry delays others no longer than a process that has just died: no deadline is further away than
+-- A queue is a sorted set by ticket, with one member for each waiting process: "1 deadline id lifetime fences channel token". 1
+-- is the version of this format. The id is a name that cannot be guessed, and differs with each request. The message of a grant
+-- is "id=fence lock"; the wake-up of a process that should request is "id lock".
+-- Marks come first, with scores below zero. The score of `passes` is minus the number of hand-offs in a row, or minus the
+-- server time in ms until which the lock yields to callers outside the queue. The score of "poll since until" is minus the
+-- longest pause, in ms, of the callers that have polled beside the queue, in vain, since that time.
+-- A forged or damaged entry delays others for at most as long as a process that has just died. No deadline is further away than
 -- `maxSilence`, the queue ends that long after the last entry was written, and damaged entries are removed as expired ones are.
 local maxSilence, maxYield = 10000, 1000
--- False for a member that is no entry. An entry of another version is an error of its own, for as long as its queue lasts.
+-- Checks the version of an entry; returns nil for a member that is no entry. An entry of another version is an error, for as
+-- long as its queue lasts.
 local function checkVersion(queue, member)
   local version = string.match(member, '^(%d+) ')
   if version and version ~= '1' then
@@ -20,7 +21,7 @@ local function checkVersion(queue, member)
   return version
 end
 
--- The parts of an entry that may be granted the lock; nil for one that expired or is damaged.
+-- The parts of an entry that may be granted the lock; nil if the entry has expired or is damaged.
 local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
     string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
@@ -34,7 +35,8 @@ local function entry(queue, member)
   end
 end
 
--- The entries of `token`. If its ticket is not known, only the last ones are checked; one that is not among them expires.
+-- The entries of `token`, and its ticket. If the ticket is not known, only the last entries are checked; an entry that is not
+-- among them expires.
 local function entriesOf(queue, token, ticket)
   local found
   if ticket > 0 then
@@ -52,8 +54,9 @@ local function entriesOf(queue, token, ticket)
   return mine, ticket
 end
 
--- Queues `token`, under its first ticket, or renews its entry. An entry expires when its process has skipped two of its usual
--- requests, or after `silence` ms if it has said that it will be silent for longer. Returns the ticket, and how many are before it.
+-- Queues `token` under its first ticket, or renews its entry. An entry expires when its process has skipped two of its usual
+-- requests, or after `silence` ms if the process has announced a longer silence. Returns the ticket and the number of entries
+-- before it.
 local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   local sane = micros + 86400000000
   local score = tonumber(ticket)
@@ -79,7 +82,7 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   return score, before
 end
 
--- The current poll mark: pause, since, until, and its member.
+-- The parts of the current poll mark: pause, since, until.
 local function pollOf(member, score)
   local since, till = string.match(member, '^poll (%d+) (%d+)$')
   since, till = tonumber(since), tonumber(till)
@@ -88,8 +91,8 @@ local function pollOf(member, score)
   end
 end
 
--- A caller that polls found the lock busy, beside a queue, and will try again after `pause` ms: the key yields for that long at the
--- next yield. Callers with longer pauses than `maxYield` leave no mark. An error here does not fail the call.
+-- Marks that a polling caller found the lock busy, beside a queue, and will try again after `pause` ms: the key yields for that
+-- time at the next yield. A caller with a pause above `maxYield` leaves no mark. An error here does not fail the call.
 local function markPoll(queue, pause)
   pause = math.ceil(pause)
   if pause > maxYield or call('ZCARD', queue) == 0 then
@@ -109,7 +112,7 @@ local function markPoll(queue, pause)
       end
     end
   end
-  -- Before the old ones are removed: a set that was empty for a moment would have lost its end, and stay.
+  -- The new mark is written before the old ones are removed: a set that is empty for a moment would lose its end, and stay.
   local mark = string.format('poll %.0f %.0f', since, till)
   attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
   for i = 1, #found, 2 do
@@ -119,8 +122,9 @@ local function markPoll(queue, pause)
   end
 end
 
--- Removes all expired entries in front of the first live one, up to 2,048. Returns the live one and the values of the marks: how
--- often the lock was handed off, until when it yields; the longest pause of callers that poll, since when they do, and that mark.
+-- Removes all expired entries in front of the first live one, up to 2,048. Returns the live one and the values of the marks:
+-- the number of hand-offs, the end of the yield, the longest pause of polling callers, the time since which they poll, and
+-- their mark.
 local function front(queue)
   local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
   local gone, from = {}, 0
@@ -154,11 +158,11 @@ local function front(queue)
   return first, handOffs, till, pause, since, mark
 end
 
--- Grants a free lock to the first live entry of its queue. `mine` is the token of the caller: it needs no message, and is
--- granted for its whole lifetime; any other is granted provisionally, until it confirms. Returns 'mine' and its fence, 'given',
--- 'yielding' and until when, or 'none'.
--- The key yields after 64 hand-offs in a row; and, because holders may be slow, once callers have polled in vain for eight of their
--- pauses. It yields for one pause of the holder, or the longest one of the callers that poll.
+-- Grants a free lock to the first live entry of its queue. `mine` is the caller's token: an entry of the caller needs no
+-- message, and is granted its whole lifetime. Any other entry is granted provisionally, until its process confirms. Returns
+-- 'mine' and the fence, 'given', 'yielding' and the end of the yield, or 'none'.
+-- The key yields after 64 hand-offs in a row. Because holders may be slow, it also yields once callers have polled in vain for
+-- eight of their pauses. It yields for one pause of the holder, or for the longest one of the polling callers.
 local function grant(lock, fence, queue, mine, window, handedOff)
   local first, handOffs, till, pause, since, mark = front(queue)
   if not first then
@@ -185,9 +189,10 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000)) -- H29b H58d
   mayExpire(lock, ttl)
   if fences > 0 then
-    lastFence(fence) -- an error, if it is one, comes before the first write
+    lastFence(fence) -- an error of the counter must come before the first write
   end
-  -- Before the entry is removed: a set that was empty for a moment would have lost its end, and stay when its holder dies.
+  -- The mark is written before the entry is removed: a set that is empty for a moment would lose its end, and stay if the
+  -- holder dies.
   if handedOff then
     call('ZADD', queue, -(handOffs + 1), 'passes')
   elseif handOffs + till > 0 then
@@ -203,7 +208,8 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   return 'given'
 end
 
--- Our tokens end as their uuid begins. The release of any other holder notifies no waiter.
+-- True for our own tokens, which end with the first characters of their uuid. The release of any other holder notifies no
+-- waiter.
 local function isOurs(token)
   return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end

@@ -1,12 +1,11 @@
--- raise-shared: as raise, for a lock that several may hold, while the token is one of its holders; a writer's own fence
--- too, which readers share after its downgrade. Not that of a reader: its request, sent again, finds its member by the fence.
+-- raise-shared: as raise, for a lock with a mode, while the token is one of its holders. Also raises a writer's own fence, which readers share after its downgrade; but not a reader's own: its resent request finds its member by the fence.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   fence   string: the last fence minted for any lock
--- ARGV   token   the holder's
+-- ARGV   token   the holder's token
 -- ARGV   least   the fence that every later one must exceed
--- REPLY  [1 it is that large | 0 the token holds nothing: nothing was changed]
+-- REPLY  [1 the last fence is at least `least` | 0 the token holds nothing: nothing was changed]
 local least = tonumber(ARGV[2])
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
   return redis.error_reply('ERR expected a fence')

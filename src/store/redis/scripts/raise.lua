@@ -1,10 +1,10 @@
--- raise: let the last fence be at least so large, while locks are still ours. For one of a quorum.
+-- raise: raise the last fence to at least `least`, while locks are still ours. For a node of a quorum.
 -- USES clock
 -- KEYS   lock[]   string: the holder's token
 -- KEYS   fence    string: the last fence minted for any lock
--- ARGV   token    the token that acquired them
+-- ARGV   token    the token that acquired the locks
 -- ARGV   least    the fence that every later one must exceed
--- REPLY  [1 it is that large | 0 not all of them are ours: nothing was changed]
+-- REPLY  [1 the last fence is at least `least` | 0 not all locks are ours: nothing was changed]
 -- THEN mint
 local least = tonumber(ARGV[2])
 if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then

@@ -1,4 +1,4 @@
--- read-process: what a process has written down. Changes nothing.
--- KEYS   process  string: what it holds and waits for, as JSON
+-- read-process: the record of a process. Changes nothing.
+-- KEYS   process  string: the record, as JSON
 -- REPLY  [the text, or nil]
 return redis.call('GET', KEYS[1])

@@ -1,8 +1,8 @@
--- register: write down what a process holds and waits for, so that others can list it.
--- KEYS   process  string: what it holds and waits for, as JSON
--- ARGV   text     that; '': it does neither any more; '=': the same as before
--- ARGV   ttl      ms after which it expires
--- REPLY  [1 done | 0 there was nothing that could stay as before]
+-- register: write the record of a process, which others can list: its held locks and its waits.
+-- KEYS   process  string: the record, as JSON
+-- ARGV   text     the record; '': the process neither holds nor waits; '=': unchanged
+-- ARGV   ttl      ms after which the record expires
+-- REPLY  [1 done | 0 there was no record that could stay unchanged]
 if ARGV[1] == '=' then
   return { redis.call('PEXPIRE', KEYS[1], ARGV[2]) }
 elseif ARGV[1] == '' then

@@ -1,13 +1,13 @@
--- release-shared: stop being one of a lock's holders, or leave its queue, and notify waiters that can then be admitted.
+-- release-shared: remove a holder of a lock, or leave its queue, and notify the waiters that can then be admitted.
 -- USES clock mint holders waiters wake
 -- WITHIN batch-shared
 -- KEYS   lock    sorted set: one member for each holder
 -- KEYS   queue   sorted set: the queue of the lock
--- KEYS   limit   string: how many permits the lock has
--- ARGV   token   the holder's
--- ARGV   known   the member, as the holder knows it; searched for by token if that is not there
--- ARGV   ticket  what the token is queued with: 0 it is not; else it leaves the queue too
--- REPLY  [1 released | 0 gone | -1 others hold it, beside whom it cannot be]
+-- KEYS   limit   string: the number of permits of the lock
+-- ARGV   token   the holder's token
+-- ARGV   known   the holder's member, as the holder knows it; if it is not there, the member is searched for by token
+-- ARGV   ticket  the ticket of the token in the queue, which it then leaves too; 0: not queued
+-- REPLY  [1 released | 0 gone | -1 lost: others hold the lock, beside whom this holder cannot be]
 clock()
 local lock, queue, mine = KEYS[1], KEYS[2], ARGV[2]
 local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil -- S5
@@ -39,7 +39,7 @@ local function others()
     local all = queueOf(queue)
     leave(queue, all, find(queue, all, ARGV[1], tonumber(ARGV[3])))
   elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then -- S6
-    return -- a waiter that could be admitted beside two readers would have been before
+    return -- a waiter that can be admitted beside two readers was admitted before
   end
   if call('ZCARD', queue) > 0 then
     wakeLater(lock, queue, KEYS[3])

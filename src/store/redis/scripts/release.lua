@@ -1,18 +1,17 @@
--- release: release locks, each if it is still ours, and hand it off to its queue. Also how an entry leaves its queue.
+-- release: release locks, each if it is still ours, and hand each off to its queue. Also removes an entry from its queue.
 -- USES clock
 -- KEYS   lock[]   string: the holder's token
 -- KEYS   queue[]  sorted set: the queue of the lock in the same place
 -- KEYS   fence    string: the last fence minted for any lock
--- ARGV   token    the token that acquired them
--- ARGV   ticket   what the token is queued with: 0 it is not; -1 perhaps, with a ticket that is not known
+-- ARGV   token    the token that acquired the locks
+-- ARGV   ticket   the ticket of the token in the queue: 0 not queued; -1 perhaps queued, with an unknown ticket
 -- ARGV   window   ms for which the lock yields, when it is the turn of callers outside the queue
--- ARGV   next[]   what the same process is queued with from now on (one lock): token, lifetime, fences, channel, id, ticket,
---                 and perhaps how many ms it may be silent (default: by its position)
--- REPLY  1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 somebody else's: left alone; then, with next, the reply of its acquire]
+-- ARGV   next[]   the next queue entry of the same process (one lock): token, lifetime, fences, channel, id, ticket, and optionally the ms of silence after which the entry expires (default: by its position)
+-- REPLY  1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 held by another token: left alone; then, with next, the reply of its acquire]
 local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
 local length = attempt('ZCARD', KEYS[locks + 1])
--- Nearly every call ends here: one lock, still ours, and no queue.
+-- Nearly every call ends here: one lock, still ours, without a queue.
 if first == token and length == 0 and locks == 1 and #ARGV == 3 then -- B1 S2
   call('DEL', KEYS[1])
   return 1

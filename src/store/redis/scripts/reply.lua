@@ -1,4 +1,4 @@
--- PART reply: the reply of a script that runs several calls: for each, how many integers it answers, and they; or -1 and its error.
+-- PART reply: the reply of a script that runs several calls: for each call its number of integers, then these integers; or -1 and its error.
 local reply, size = {}, 0
 
 local function append(ran, answer)

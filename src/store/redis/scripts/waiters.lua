@@ -1,13 +1,15 @@
--- PART waiters: the queue of a lock that several may hold.
--- It is a sorted set, one entry for each waiter: "2 deadline id kind permits prefer channel length token group", u an upgrade,
--- channel - for a waiter that cannot be notified. Its score is the ticket, shifted so that each range of scores is a band with
--- its own rule: upgrades and readers that prefer readers; then writers that prefer writers; then all others.
--- Marks come first, with scores below zero: `phase`, minus the time (server time in µs) of the last writer's grant, and `told`,
--- minus the ticket of the last waiter that was notified while more could be admitted.
+-- PART waiters: the queue of a lock with a mode.
+-- The queue is a sorted set with one entry for each waiter: "2 deadline id kind permits prefer channel length token group". The
+-- kind u is an upgrade; the channel - marks a waiter that cannot be notified. The score is the ticket, shifted so that each
+-- range of scores is a band with its own rule: upgrades and readers that prefer readers; then writers that prefer writers; then
+-- all others.
+-- Marks come first, with scores below zero. The score of `phase` is minus the time (server time in µs) of the last writer's
+-- grant. The score of `told` is minus the ticket of the last notified waiter, when more waiters could be admitted.
 -- No call reads more than the front of each band: its cost does not grow with the queue.
 local queues, wakes = {}, {}
 local maxSilence, maxNotified = 10000, 32
--- In µs: how far the scores of each band are below its tickets; and how long a waiter may be passed by readers that prefer readers.
+-- In µs: the distance between tickets and scores in each band; and the maximum time for which readers that prefer readers may
+-- pass a waiter.
 local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
 
 local function bandOf(kind, prefer)
@@ -17,14 +19,14 @@ local function bandOf(kind, prefer)
   return kind == 'w' and prefer == 'w' and 2 or 3
 end
 
--- An upgrade is before all others: there is one at most, and no other request can be granted before it.
+-- The ticket of an upgrade is before all others: there is at most one upgrade, and no other request can be granted before it.
 local upgradeTicket = 1
 
 local function scoreOf(each, ticket)
   return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
 end
 
--- The parts of an entry; nil for one that expired or is damaged.
+-- The parts of an entry; nil if the entry has expired or is damaged.
 local function entry(queue, found, score)
   local version = string.match(found, '^(%d+) ')
   if version and version ~= '2' then
@@ -54,7 +56,7 @@ local function entry(queue, found, score)
   return each.ticket <= micros + 86400000000 and each or nil
 end
 
--- The last score of each band: tickets are times, and no waiter waits for years.
+-- The edges of a band's scores, in the middle between bands: tickets are times, and no waiter waits for years.
 local function edges(band)
   local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
   local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
@@ -81,7 +83,7 @@ local function read(queue, all, found)
   end
 end
 
--- The part of the queue that was read: first its front, which is nearly always all of it (`whole`).
+-- The part of the queue that was read. The front is read first, which is nearly always the whole queue (`whole`).
 local function queueOf(queue)
   local all = queues[queue]
   if all then
@@ -104,7 +106,8 @@ local function queueOf(queue)
   return all
 end
 
--- The entry at a position of a band; reads more entries if it must. Stops after very many expired ones: the next call goes on there.
+-- The entry at a position of a band. Reads more entries if it must, but stops after very many expired ones: the next call goes
+-- on there.
 local function at(queue, all, band, n)
   local part = all[band]
   while n > #part.list and part.more and #all.expired < 2048 do
@@ -119,8 +122,8 @@ local function at(queue, all, band, n)
   return part.list[n]
 end
 
--- The entry of a token, by its ticket. 0: it was never queued. -1: it may be queued, with an unknown ticket: then only the
--- last entries are checked, and one that is not among them expires. `only` is its band, if known.
+-- The entry of a token, by its ticket. 0: it was never queued. -1: it may be queued, with an unknown ticket: then only the last
+-- entries are checked, and an entry that is not among them expires. `only` is its band, if known.
 local function find(queue, all, token, ticket, only)
   local each = all.of[token]
   for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
@@ -143,7 +146,7 @@ local function waiting(all)
   return all.size - #all.expired
 end
 
--- A ticket behind all others.
+-- A new ticket behind all others.
 local function newTicket(queue, all, asking)
   local last = all.whole and 0 or all.last
   for band = 1, 3 do
@@ -160,7 +163,7 @@ local function newTicket(queue, all, asking)
   return math.max(micros, last + 1)
 end
 
--- How many are before it, by score.
+-- The number of entries before `asking`, by score.
 local function positionOf(queue, all, asking)
   local score = scoreOf(asking, asking.ticket)
   if not all.whole then
@@ -181,7 +184,7 @@ local function insert(all, each)
   local part, score = all[each.band], scoreOf(each, each.ticket)
   all.last = math.max(all.last, each.ticket)
   if part.more and not (part.upto and score <= part.upto) then
-    return -- behind what was read
+    return -- the entry lies behind the part that was read
   end
   local n = #part.list + 1
   while n > 1 and part.list[n - 1].ticket > each.ticket do
@@ -191,7 +194,7 @@ local function insert(all, each)
   all.of[each.token] = each
 end
 
--- Removes expired entries, and `each` if it is there.
+-- Removes expired entries, and `each` if it is not nil.
 local function leave(queue, all, each)
   if each or #all.expired > 0 then
     all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))

@@ -1,8 +1,8 @@
 -- PART wake: the order in which waiters are admitted, and notifying those whose turn it is.
--- The next entry in the order of admission, after those that `cursor` counts in each band; `asking` counts as queued.
--- An upgrade is first. Readers that prefer readers pass the others, except those that came before and have waited for half a second.
--- Writers that prefer writers pass all that came after the last writer's grant: so each is passed once, and no stream of writers
--- starves it. Otherwise the order is by ticket.
+-- The next entry in the order of admission, after the entries that `cursor` counts in each band; `asking` counts as queued. An
+-- upgrade is first. Readers that prefer readers pass the others, except earlier ones that have waited for half a second.
+-- Writers that prefer writers pass all entries that came after the last writer's grant: so each entry is passed at most once by
+-- them, and no stream of writers starves it. Otherwise the order is by ticket.
 local function nextOf(queue, all, cursor, asking)
   local heads = {}
   for band = 1, 3 do
@@ -37,7 +37,7 @@ local function roomBeside(held)
   return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
 end
 
--- Whether an entry may hold the lock beside these holders.
+-- True if an entry may hold the lock beside these holders.
 local function admits(held, each, limit)
   if each.kind == 'p' then
     return held.used + each.permits <= limit -- B4
@@ -49,7 +49,7 @@ local function admits(held, each, limit)
   return held.count == 0
 end
 
--- Whether `asking` may be granted: entries before it that have room count as holders, whether they have retried yet or not.
+-- True if `asking` may be granted. Entries before it that have room count as holders, even if they have not retried yet.
 local function isTurnOf(queue, all, held, asking, most)
   local room, cursor = roomBeside(held), { 1, 1, 1 }
   local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
@@ -71,7 +71,8 @@ local function isTurnOf(queue, all, held, asking, most)
   return false
 end
 
--- At the end of a batch, the waiters that can then be admitted are notified: one message for each process, "id,id,id lock".
+-- Schedules the notification of the waiters that can be admitted, for the end of the batch: one message for each process,
+-- "id,id,id lock".
 local function wakeLater(lock, queue, limit)
   local all = queueOf(queue)
   leave(queue, all)
@@ -81,7 +82,7 @@ local function wakeLater(lock, queue, limit)
   end
 end
 
--- Of very many, the rest is notified when the last of these is admitted.
+-- Notifies the waiters that can be admitted, up to `maxNotified`. The rest is notified when the last of these is admitted.
 local function wake(lock, queue, limit)
   local all, cursor = queueOf(queue), { 1, 1, 1 }
   local room = roomBeside(ourHolders(lock))
