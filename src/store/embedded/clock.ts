@@ -1,17 +1,18 @@
-// The clock that all processes of this host share: microseconds since its kernel started, sleep included, which nobody can set.
+// The clock that all processes of this host share: microseconds since the start of its kernel, sleep included, which nobody can
+// set.
 //
-// `process.hrtime` is that clock in Node, but counts from each process's own start in Bun and Deno. What all of them can read
-// is /proc/uptime, in ticks of 10 ms. So each process counts by its own fine clock, and each reading of the coarse one bounds
+// `process.hrtime` is that clock in Node, but counts from each process's own start in Bun and Deno. All of them can read
+// /proc/uptime, in ticks of 10 ms. So each process counts by its own fine clock, and each reading of the coarse clock bounds
 // the difference of the two: from below by the tick that was read, from above by the next one. The first reading waits for a
 // tick to begin (10 ms at most), which makes the bounds narrow at once.
 //
-// Invariant: the lower bound counts, so this clock never runs ahead of another process's. How far it may lag behind is
-// `lagMs`, which is taken off the validity of a holder.
+// Invariant: the lower bound counts, so this clock never runs ahead of another process's. `lagMs`, the largest lag behind such
+// a clock, is taken off the validity of a holder.
 import { readFileSync } from 'node:fs';
 import { LockBackendError } from '../../core/errors';
 
 export interface Clocks {
-  /** Ms of the clock that all share, rounded down to a tick. */
+  /** Ms of the shared clock, rounded down to a tick. */
   shared(): number;
   /** Monotonic ms of this process. */
   fine(): number;
@@ -20,18 +21,18 @@ export interface Clocks {
 }
 
 export const tickMs = 10;
-/** Bounds this near to one another are near enough. */
+/** The distance of the bounds that is narrow enough. */
 const narrowMs = 0.1;
-/** Longer is not searched for them: a machine this busy has its own delays. */
+/** The longest search for narrow bounds: a machine that needs longer is so busy that it has its own delays. */
 const maxSearchMs = 3 * tickMs;
 const maxTries = 3;
-/** A sleep of the host shows within this, or at once as a jump of the wall clock against the fine one. */
+/** The interval at which the clocks are compared: a sleep of the host shows by then, or at once as a jump of the wall clock against the fine one. */
 const checkEveryMs = 1000;
 const jumpMs = 5;
 
 export class HostClock {
   readonly #clocks: Clocks;
-  /** Bounds of the shared clock less the fine one. */
+  /** Bounds of the shared clock minus the fine one. */
   #minMs = Number.NEGATIVE_INFINITY;
   #maxMs = Number.POSITIVE_INFINITY;
   #checkAtMs = 0;
@@ -42,7 +43,7 @@ export class HostClock {
     this.#calibrate();
   }
 
-  /** Microseconds, `lagMs` late at most. */
+  /** Microseconds of the shared clock, at most `lagMs` behind it. */
   micros(): number {
     const fineMs = this.#clocks.fine();
     if (fineMs >= this.#checkAtMs || Math.abs(this.#clocks.wall() - fineMs - this.#wallLeadMs) > jumpMs) this.#check();
@@ -53,7 +54,7 @@ export class HostClock {
     return this.#maxMs - this.#minMs; // H89c
   }
 
-  /** Bounds that exclude one another: the host slept, and only one of the clocks went on. */
+  /** Narrows the bounds. If they exclude each other, the host slept and only one of the clocks went on: then both bounds are found anew. */
   #check(): void {
     this.#narrow();
     if (this.lagMs < 0) this.#calibrate();
@@ -68,7 +69,7 @@ export class HostClock {
       const untilMs = this.#clocks.fine() + maxSearchMs;
       do this.#narrow();
       while (this.lagMs > narrowMs && this.#clocks.fine() < untilMs);
-      if (this.lagMs >= 0) return; // else it slept just now
+      if (this.lagMs >= 0) return; // otherwise the host slept just now
     }
     this.#maxMs = this.#minMs + tickMs;
   }
@@ -90,14 +91,14 @@ export function hostClock(): Pick<HostClock, 'micros' | 'lagMs'> {
   return clock;
 }
 
-// The real ones, whatever a test puts in their place later.
+// The real clocks, even if a test replaces them later.
 const linuxClocks: Clocks = {
   shared: () => Number.parseFloat(readFileSync('/proc/uptime', 'latin1')) * 1000, // H89
   fine: performance.now.bind(performance),
   wall: Date.now.bind(Date),
 };
 
-/** Elsewhere only Node's own clock is one that processes share. */
+/** The clock outside Linux, where processes share only Node's own clock. */
 function nodeClock(): Pick<HostClock, 'micros' | 'lagMs'> {
   const { bun, deno } = process.versions as Record<string, string | undefined>;
   if (bun !== undefined || deno !== undefined) {

@@ -1,4 +1,4 @@
-// The requests and replies of the machine: the arguments and replies of the scripts, as data.
+// The commands and replies of the machine: the arguments and replies of the scripts, as data.
 import type { Mode, QueueEntry, QueuePosition, Slots } from '../contract';
 
 export interface AcquireCommand {
@@ -7,36 +7,36 @@ export interface AcquireCommand {
   readonly lifetimeMs: number;
   /** Server time in ms after which the command changes nothing. */
   readonly notAfterMs: number;
-  /** Fences to mint: 0 none, 1, or as many as a queue hands out by itself. */
+  /** The number of fences to mint: 0 none, 1, or more for a queue that hands the lock off by itself. */
   readonly fences: number;
-  /** For one of a quorum: the least that the fence may be. */
+  /** The minimum fence; only for a node of a quorum. */
   readonly minFence?: number | undefined;
-  /** Of a caller that is to be queued when the lock is busy. One key only. */
+  /** The queue entry of a caller that is to be queued when the lock is busy. One key only. */
   readonly queueAs?: QueueEntry | undefined;
-  /** Of a caller that polls instead: ms until it tries again if the lock is busy. */
+  /** Ms until a polling caller tries again if the lock is busy. */
   readonly pauseMs?: number | undefined;
-  /** The token of a member that this reader has shared: while that is there, there is room for its own. */
+  /** The token of a member that this reader has shared: while that member is there, the reader's own has room. */
   readonly beside?: string | undefined;
-  /** For a key that several may hold. One key only. */
+  /** The mode of a key that can have several holders. One key only. */
   readonly mode?: Mode | undefined;
-  /** For a job that runs once a slot. One key only. */
+  /** The slots of a job that runs once a slot. One key only. */
   readonly slots?: Slots | undefined;
 }
 
 export interface ReleaseCommand {
   readonly keys: readonly string[];
   readonly token: string;
-  /** The ticket that the token is queued with; 0 where it never was queued, -1 where its ticket is not known. */
+  /** The ticket of the token in the queue; 0: never queued; -1: not known. */
   readonly ticket: number;
-  /** How long the key yields to callers outside the queue, when it is their turn. */
+  /** The yield window: the time for which the key is free for callers outside the queue alone, when it is their turn. */
   readonly yieldMs: number;
-  /** What the same process is queued with from now on. One key only. */
+  /** The next queue entry of the same process. One key only. */
   readonly next?: LockRequest | undefined;
-  /** How it was held, where several may hold the key. */
+  /** The mode in which the key was held, if it can have several holders. */
   readonly mode?: Mode | undefined;
 }
 
-/** What is requested, by a command or by an entry of the queue. */
+/** The request of a command or of a queue entry. */
 export type LockRequest = Pick<AcquireCommand, 'token' | 'lifetimeMs' | 'fences' | 'queueAs'>;
 
 export type CommandOutcome =
@@ -45,12 +45,12 @@ export type CommandOutcome =
   | { readonly outcome: 'late' }
   /** The job of the slot has run. */
   | { readonly outcome: 'done' }
-  /** A change in place that can never be: another holder is upgrading, or this one is no holder any more. */
+  /** An impossible change in place: another holder is upgrading, or this token no longer holds the lock. */
   | { readonly outcome: 'deadlock' | 'gone' };
 
 export type Extended = 'extended' | 'missing' | 'taken' | 'late';
 
 export type Released = 'released' | 'missing' | 'taken';
 
-/** Notifies the process that listens to a channel: a lock was granted to one of its entries, or may be tried again. */
+/** Notifies the listener of a channel: a lock was granted to one of its entries, or may be tried again. */
 export type Publish = (channel: string, id: string, key: string) => void;

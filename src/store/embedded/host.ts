@@ -1,5 +1,5 @@
-// What this host has for its processes in common, besides its clock: a name for each boot, and a folder that only this user
-// can enter.
+// The things that this host's processes share besides the clock: a name for each boot, and a folder that only this user can
+// enter.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { lstatSync, mkdirSync, readFileSync } from 'node:fs';
@@ -11,13 +11,16 @@ const folderName = 'redis-exp-lock';
 
 let boot: string | undefined;
 
-/** Another one after each boot, the same until then. @throws {LockBackendError} where the system has none to give. */
+/** The name of this boot, which changes with each boot. @throws {LockBackendError} the system has none to give. */
 export function bootId(): string {
   boot ??= createHash('sha256').update(readBootId()).digest('hex').slice(0, 16);
   return boot;
 }
 
-/** Told by the kernel, never computed from the wall clock: somebody sets that, and half of the processes are elsewhere. */
+/**
+ * Reads the boot id from the kernel. It is never computed from the wall clock: after somebody sets that clock, half of the
+ * processes would be elsewhere.
+ */
 function readBootId(): string {
   try {
     if (process.platform === 'linux') return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
@@ -31,9 +34,9 @@ function readBootId(): string {
 }
 
 /**
- * The folder of this user's tables, made where it is not there: below XDG_RUNTIME_DIR, else in the temporary folder.
+ * The folder of this user's tables, below XDG_RUNTIME_DIR or else in the temporary folder. Made if it does not exist.
  *
- * @throws {LockBackendError} it is not ours alone, or cannot be made.
+ * @throws {LockBackendError} the folder is not private, or cannot be made.
  */
 export function privateFolder(): string {
   const runtime = process.env.XDG_RUNTIME_DIR;
@@ -42,7 +45,7 @@ export function privateFolder(): string {
   try {
     mkdirSync(folder, { mode: 0o700 });
   } catch (cause) {
-    // Another folder instead would be another table.
+    // A different folder would be a different table.
     if ((cause as NodeJS.ErrnoException).code !== 'EEXIST') {
       throw new LockBackendError(`the folder for shared memory cannot be made: ${(cause as Error).message}`, { cause });
     }
@@ -56,7 +59,7 @@ export function privateFolder(): string {
 }
 
 function checked(folder: string): { uid: number; mode: number } {
-  const stat = lstatSync(folder); // a link could be turned to somewhere else
+  const stat = lstatSync(folder); // a link could be redirected
   if (stat.isDirectory()) return stat;
   throw new LockBackendError(`${folder} is not a folder`, { redisCode: 'NOPERM', retryable: false });
 }

@@ -1,4 +1,4 @@
-// What there is to know of a row: what inspect.lua says of a lock. Tokens end here: outside, a holder is an id and a label.
+// Reads the state of a lock from its row, as inspect.lua does. Tokens end here: outside, a holder is an id and a label.
 
 import type { HolderState, HoldKind, LockState, WaiterState } from '../../core/lock-state';
 import { idOf, ownerOf } from '../../core/token';
@@ -10,7 +10,7 @@ import { type LockRow, newShared, type SharedEntry } from './row';
 export const neverMs = 2 ** 53;
 
 export interface InspectedRow extends LockState {
-  /** Of the holder that ends last. */
+  /** The token of the holder that ends last. */
   readonly token: string | undefined;
   /** undefined: a mutex, or free. */
   readonly kind: Mode['kind'] | undefined;

@@ -1,5 +1,5 @@
-// The rows of a table without a server, and what needs neither turn nor queue: what is kept beside a lock, and what there is to
-// know of it. The verbs are those of the machine (mutex-machine.ts).
+// The rows of a table without a server, and the commands that need neither turn nor queue: the text beside a lock, and
+// inspection. The verbs are in the machine (mutex-machine.ts).
 import { newsOf, type ProclaimRequest, type Slot } from '../contract';
 import type { Publish } from './command';
 import { type InspectedRow, inspectRow } from './inspection';
@@ -18,18 +18,18 @@ export class LockTable {
     this.rows = rows;
   }
 
-  /** The holders of a key that several may hold, and until when. */
+  /** The live holders of a key with a mode. */
   holders(key: string, micros: number): Shared['holders'] {
     const nowMs = Math.floor(micros / 1000);
     return this.shared(key, nowMs).holders.filter((each) => each.endMs > nowMs);
   }
 
-  /** How many permits of a semaphore are out. */
+  /** The number of permits of a semaphore that are held. */
   permitsOut(key: string, micros: number): number {
     return permitsOut(this.shared(key, Math.floor(micros / 1000)), micros);
   }
 
-  /** What is cached beside a lock; null: nothing. */
+  /** The text cached beside a lock; null: none. */
   readValue(key: string, micros: number): string | null {
     const value = this.rows.get(key)?.value;
     return value === undefined || value.endMs <= Math.floor(micros / 1000) ? null : value.text;
@@ -44,7 +44,7 @@ export class LockTable {
     return true;
   }
 
-  /** From now on the job of a slot counts as done. False: the lock is no longer `token`'s, or the slot is over. */
+  /** Marks the job of a slot as done. False: the lock is no longer `token`'s, or the slot is over. */
   markSlot(key: string, token: string, { start, end }: Slot, micros: number): boolean {
     const nowMs = Math.floor(micros / 1000);
     const row = this.row(key, nowMs);
@@ -53,7 +53,7 @@ export class LockTable {
     return true;
   }
 
-  /** Writes a text beside a lock that the token still holds, and tells those that observe it; '' takes it back. */
+  /** Writes a text beside a lock that the token still holds, and notifies observers; '' removes the text. */
   proclaim({ key, token, text, ttlMs, channel }: ProclaimCommand, micros: number): boolean {
     if (!this.writeValue(key, token, text, ttlMs, micros)) return false;
     if (text === '') this.row(key, Math.floor(micros / 1000)).value = undefined;
@@ -66,17 +66,17 @@ export class LockTable {
     return this.row(key, Math.floor(micros / 1000)).token;
   }
 
-  /** The last fence minted for any key; 0 where none is remembered. */
+  /** The last fence minted for any key; 0: none is remembered. */
   get fence(): number {
     return this.rows.fence;
   }
 
-  /** What there is to know of a key: of several holders, the one that ends last. */
+  /** The state of a key; its token is that of the holder that ends last. */
   inspect(key: string, micros: number): InspectedRow {
     return inspectRow(this.row(key, Math.floor(micros / 1000)), this.rows.fence, micros);
   }
 
-  /** Keeps a text that is no lock; '': no longer; undefined: for longer. False: there is nothing to keep for longer. */
+  /** Keeps a text that is no lock. '' removes it; undefined prolongs it. False: there is nothing to prolong. */
   write(key: string, text: string | undefined, ttlMs: number, micros: number, channel: string, about: string): boolean {
     const kept = this.readValue(key, micros);
     if (text === undefined && kept === null) return false;
@@ -87,12 +87,12 @@ export class LockTable {
     return true;
   }
 
-  /** What a client does to a key that knows nothing of fences and queues, nor of several holders. */
+  /** Sets the holder of a key as a client does that knows neither fences nor queues nor modes. */
   put(key: string, token: string | undefined, endMs: number): void {
     Object.assign(this.row(key, 0), { token, endMs, shared: undefined });
   }
 
-  /** The row of a key, without what has ended meanwhile. */
+  /** The row of a key, without its expired parts. */
   protected row(key: string, nowMs: number): LockRow {
     let row = this.rows.get(key);
     if (row === undefined) {

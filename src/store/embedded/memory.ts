@@ -1,6 +1,6 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
-// Invariant: time only goes forward, whatever the clock that it reads does, so that fences do too.
+// Invariant: time only goes forward, whatever its clock does, so that fences do too.
 import { type Clock, leapingClock } from '../../core/clock';
 import { lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
@@ -17,29 +17,31 @@ import type { Table } from './table';
 
 export interface MemoryStoreOptions {
   /**
-   * Monotonic ms: the clock of this store. Waits, leases and expiry go by it alone; it may leap, and what is due then happens
-   * within some 10 ms. Default: `performance.now()`, looked up each time, so that a test's fake timers own this clock too.
+   * The clock of this store, in monotonic ms. Waits, leases and expiry depend on this clock alone; if it leaps, everything that
+   * is due then happens within about 10 ms. Default: `performance.now()`, looked up each time, so that a test's fake timers
+   * control this clock too.
    */
   now?: (() => number) | undefined;
 }
 
 /**
- * Locks of this process alone. A lock that is renewed is lost by `expire`, `seize`, `maxHold` or `close` only: while the event loop
- * is blocked it cannot be renewed, but nobody else can take it either. The last two methods are for tests: they do what a server or an
- * operator may do to a lock.
+ * Locks of this process alone. A renewed lock is lost only by `expire`, `seize`, `maxHold` or `close`: while the event loop is
+ * blocked the lock cannot be renewed, but nobody else can take it either. `expire` and `seize` are for tests: they do what a
+ * server or an operator may do to a lock.
  */
 export interface MemoryStore extends EmbeddedStore {
   readonly kind: 'memory';
   /**
-   * Ends the lock on a key as its lifetime would have: the first in its queue is granted it. The holder learns of it at
-   * its next extension, as with Redis. True: it was held.
+   * Ends the lock on a key as the end of its lifetime would: the first in its queue is granted the lock. The holder finds out
+   * at its next extension, as with Redis. True: the lock was held.
    *
    * @param key The whole key, `prefix` included.
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key.
    */
   expire(key: string): boolean;
   /**
-   * A stranger takes the key from its holder, if it has one, for `lifetime` ms (default: for ever). `expire` ends that.
+   * Takes the key away from its holder, if it has one, for a stranger, who keeps it for `lifetime` ms (default: for ever).
+   * `expire` ends that.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or lifetime.
    */
@@ -48,9 +50,9 @@ export interface MemoryStore extends EmbeddedStore {
 
 /** The holder after `seize`. */
 const stranger = 'a stranger';
-/** A command reads the clock before renewals that are late, and begins after them: not much later. */
+/** The largest step back of a clock reading that counts as an overlap: a command reads the clock before late renewals and begins after them. */
 const maxOverlapMs = 1000;
-/** Fewer rows are not worth a look at which of them are spare. */
+/** The number of rows below which a sweep is not worth its cost. */
 const smallestSweep = 4096;
 
 /**
@@ -69,7 +71,7 @@ export function memoryStore(options?: MemoryStoreOptions): MemoryStore {
   return handleOf(new MemoryTable(now, now && leapingClock));
 }
 
-/** @internal Another way in to the same table. */
+/** @internal Another handle of the same table. */
 export function handleOf(table: MemoryTable): MemoryStore {
   const handle: MemoryStore = {
     kind: 'memory',
@@ -98,7 +100,7 @@ export class MemoryTable implements Table {
   #sweepAt = smallestSweep;
   #closed = false;
 
-  /** @param clockOver Makes the clock for all that waits or is held here, out of one that never goes back. */
+  /** @param clockOver Makes the clock of all waits and holds of this table, out of one that never goes back. */
   constructor(now?: () => number, clockOver?: (nowMs: () => number) => Clock) {
     this.#now = now;
     this.#readMs = now?.() ?? performance.now();
@@ -144,8 +146,8 @@ export class MemoryTable implements Table {
   }
 
   /**
-   * Forgets what is spare whenever there are twice as many rows as were left the last time: a constant for each. Never in the
-   * middle of a command, which may have its hand on a row that is spare as yet.
+   * Removes spare rows when there are twice as many rows as the last sweep left: a constant cost for each row. A sweep never
+   * runs in the middle of a command, which may use a row that is still spare.
    */
   #sweep(micros: number): void {
     this.#sweepAt = Number.POSITIVE_INFINITY;
@@ -154,11 +156,11 @@ export class MemoryTable implements Table {
     this.#sweepAt = Math.max(smallestSweep, 2 * this.#rows.size);
   }
 
-  /** A clock that was put back, or replaced by another, goes on from here. */
+  /** The time in µs. If the clock was put back or replaced, the time goes on from here. */
   #micros(monoMs: number | undefined): number {
     const readMs = this.#now?.() ?? monoMs ?? performance.now();
     const passedMs = readMs - this.#readMs;
-    // A reading that was taken before the last one, because a renewal came in between: time does not pass twice.
+    // This reading was taken before the last one, because a renewal came in between: time does not pass twice.
     if (this.#now === undefined && monoMs !== undefined && passedMs < 0 && passedMs > -maxOverlapMs)
       return this.#nowMicros();
     if (passedMs > 0) this.#passedMs += passedMs;
@@ -170,7 +172,7 @@ export class MemoryTable implements Table {
     return Math.floor((this.#startMs + this.#passedMs) * 1000);
   }
 
-  /** Later, never within the call that granted it. */
+  /** Notifies the listeners of a channel later, never within the call that granted the lock. */
   #tell(channel: string, text: string): void {
     nextTick(() => {
       for (const hear of [...(this.#channels.get(channel) ?? [])]) hear(text);

@@ -1,9 +1,9 @@
-// What the scripts do, as plain TypeScript over a table of rows: the executable specification. The simulation runs the
-// waiting protocol against it, random commands must give the same replies here and in Redis, and the memory store is this
-// with a clock. The steps are those of the .lua files, in the same order. Nothing here waits; time comes with each command, as
-// Redis's own clock does.
+// The scripts as plain TypeScript over a table of rows: the executable specification. The simulation runs the waiting protocol
+// against it, random commands must give the same replies here and in Redis, and the memory store is this machine with a clock.
+// The steps are those of the .lua files, in the same order. Nothing here waits; time comes with each command, like Redis's own
+// clock.
 //
-// Here are the verbs of a mutex, and the way in to those of locks that several may hold (shared-machine.ts).
+// This file has the verbs of a mutex, and the entry to those of locks with a mode (shared-machine.ts).
 
 import { hashOf } from '../../core/token';
 import { type Mode, type Slots, slotAt } from '../contract';
@@ -23,15 +23,15 @@ import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
 import { type LockRow, MemoryRows, newShared, type Rows } from './row';
 import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 
-/** A fence counter that is further ahead of the clock was damaged. */
+/** The distance ahead of the clock beyond which a fence counter counts as damaged. */
 const maxFenceAheadMicros = 86_400_000_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Handing {
-  /** The token of the caller of this command: it needs no message, and no confirmation. */
+  /** The caller's token, whose grant needs no message and no confirmation. */
   readonly mine: string | undefined;
   readonly yieldMs: number;
-  /** From one holder to the next, without being free. */
+  /** True if the lock passes from one holder to the next without being free. */
   readonly isHandOff: boolean;
 }
 
@@ -71,14 +71,14 @@ export class Machine extends LockTable {
     return this.#take(rows, command, command.minFence ?? 0, micros);
   }
 
-  /** Lets the last fence of locks that are still `token`'s be at least so large. */
+  /** Raises the last fence to at least `least`, if all these locks are still `token`'s. */
   raise(keys: readonly string[], token: string, least: number, micros: number, mode?: Mode): boolean {
     const nowMs = Math.floor(micros / 1000);
     checkFence(least, nowMs);
     const rows = keys.map((key) => this.row(key, nowMs));
     const mine = mode && this.holders(keys[0]!, micros).find((each) => each.token === token);
     if (mode === undefined ? rows.some((row) => row.token !== token) : mine === undefined) return false;
-    // What readers share after a downgrade.
+    // A writer's own fence, which readers share after its downgrade.
     if (mine?.kind === 'exclusive') mine.fence = Math.max(mine.fence, least);
     this.rows.fence = Math.max(this.rows.fence, least);
     return true;
@@ -153,14 +153,14 @@ export class Machine extends LockTable {
     );
   }
 
-  /** As `acquire`, unless the job of the slot that it is has run. */
+  /** Acquires as `acquire` does, unless the job of the current slot has run. */
   #acquireOnce({ slots, ...command }: AcquireCommand & { readonly slots: Slots }, micros: number): CommandOutcome {
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' };
     const row = this.row(command.keys[0]!, nowMs);
     const slot = slotAt(nowMs, slots);
     const { startMs, endMs } = row.slot ?? { startMs: nowMs, endMs: nowMs };
-    // A mark from the future is ignored: the clock ran ahead when it was written, for another slot.
+    // A mark from the future is ignored: when it was written, the clock ran ahead, in another slot.
     const isMarked = endMs > nowMs && startMs >= slot.start && startMs <= nowMs; // H85
     if (row.token !== command.token && isMarked) return { outcome: 'done' };
     const acquired = this.acquire(command, micros);
@@ -168,7 +168,7 @@ export class Machine extends LockTable {
     return acquired;
   }
 
-  /** Takes a lock away from the holder whose id begins so, and serves the next in its queue. False: nothing was changed. */
+  /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
   free(key: string, id: string, micros: number): boolean {
     const row = this.row(key, Math.floor(micros / 1000));
     if (row.token === undefined) return this.#freeShared(row, id, micros);
@@ -188,7 +188,7 @@ export class Machine extends LockTable {
     return freeShared(shared, isMeant, lost, micros, notifyEach(this.publish, key));
   }
 
-  /** Grants a free lock to the first live entry of its queue. Says whether there was one, and whether that is `mine`. */
+  /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */
   #grant(row: LockRow, micros: number, { mine, yieldMs, isHandOff }: Handing): 'mine' | 'given' | 'yielding' | 'none' {
     const nowMs = Math.floor(micros / 1000);
     const first = front(row, nowMs, this.#limits);
@@ -220,8 +220,9 @@ export class Machine extends LockTable {
   }
 
   /**
-   * Free locks become ours under one fence; what is ours already only ever lives longer. Of locks that are all ours already no
-   * later holder has a fence: the last ones minted are as good as those minted then.
+   * Gives free locks to the token under one fence; the end of a lock that the token already holds only moves later. If the
+   * token already holds all of them, no later holder has a fence: the last minted fences are as good as those of the first
+   * request.
    */
   #take(
     rows: readonly LockRow[],
@@ -236,11 +237,11 @@ export class Machine extends LockTable {
       row.endMs = row.token === token ? Math.max(row.endMs, nowMs + lifetimeMs) : nowMs + lifetimeMs;
       row.token = token;
     }
-    // Only a caller that can be queued hears of the others.
+    // Only a caller that can be queued is told the number of others.
     return this.#granted(rows[0]!, fences, queueAs === undefined ? 0 : rows[0]!.queue.length);
   }
 
-  /** Mints so many fences after the last one, none below `least`, and returns the first. */
+  /** Mints `count` fences after the last one, none below `least`, and returns the first. */
   #mint(count: number, micros: number, least = 0): number {
     checkFence(Math.max(this.rows.fence, least), Math.floor(micros / 1000));
     const first = Math.max(this.rows.fence + 1, micros, least);

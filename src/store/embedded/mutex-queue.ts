@@ -1,4 +1,4 @@
-// The queue of a row, and the turns of callers outside it: what queue.lua does, in the same order.
+// The queue of a row, and the turns of callers outside it: the steps of queue.lua, in the same order.
 
 import { isOurs } from '../../core/token';
 import type { QueueEntry, QueuePosition } from '../contract';
@@ -6,7 +6,7 @@ import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs } fr
 import type { LockRequest } from './command';
 import type { LockRow, QueuedRow } from './row';
 
-/** Writes down the position of a token, under the first ticket that it was given. */
+/** Queues a token under its first ticket, or renews its entry. */
 export function enqueue(
   row: LockRow,
   { token, lifetimeMs, fences }: LockRequest,
@@ -27,7 +27,7 @@ export function enqueue(
   return { ticket: mine, before, outside: row.token !== undefined && !isOurs(row.token) };
 }
 
-/** The first live entry. Takes those in front of it out, and what has expired of the marks. */
+/** The first live entry. Removes the entries in front of it, and an expired poll mark. */
 export function front(row: LockRow, nowMs: number, { maxExpired }: Limits): QueuedRow | undefined {
   const live = row.queue.slice(0, maxExpired).findIndex((entry) => entry.deadlineMs >= nowMs);
   row.queue.splice(0, live < 0 ? maxExpired : live);
@@ -36,7 +36,7 @@ export function front(row: LockRow, nowMs: number, { maxExpired }: Limits): Queu
   return live < 0 ? undefined : row.queue[0];
 }
 
-/** After so many hand-offs in a row, or once callers have polled in vain for long enough: from now on the key yields. */
+/** Starts a yield after enough hand-offs in a row, or once callers have polled in vain for long enough. True: the key yields now. */
 export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowMs: number, most: Limits): boolean {
   const { poll } = row;
   const yieldMs = Math.max(Math.min(windowMs, maxYieldMs), poll === undefined ? 0 : poll.pauseMs + pollLatenessMs); // H80d
@@ -48,7 +48,7 @@ export function mustYield(row: LockRow, handOffs: number, windowMs: number, nowM
   return true;
 }
 
-/** A caller that polls was refused beside a queue. The longest pause counts, for as long as its caller polls. */
+/** Marks that a polling caller was refused beside a queue. The longest pause counts, for as long as its caller polls. */
 export function markPoll(rows: readonly LockRow[], pauseMs: number | undefined, nowMs: number): void {
   if (pauseMs === undefined) return; // H80f
   const ms = Math.max(Math.ceil(pauseMs), 1);

@@ -1,4 +1,4 @@
-// What an operator does, on a table of this process or of this host: all keys are at hand.
+// The operator's view of a table of this process or of this host, where all keys are at hand.
 import type { LockBackendError } from '../../core/errors';
 import { mayBeLock } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';

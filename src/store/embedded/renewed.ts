@@ -1,5 +1,6 @@
-// Renewed locks of a store that only this process uses. While the event loop is blocked nothing can renew them, but nothing can take
-// them either. So before any command on its key, each may renew itself as it would have in time: a blocked loop loses no lock.
+// Renewed locks of a store that only this process uses. While the event loop is blocked nothing can renew them, but nothing can
+// take them either. Before any command on its key, each lock may renew itself as it would have in time: a blocked loop loses no
+// lock.
 import { type Key, listOf } from '../../core/keys';
 import type { Checkable, Renewed } from '../contract';
 
@@ -17,7 +18,7 @@ export class RenewedLocks implements Renewed {
     }
   }
 
-  /** Before a command on these keys. */
+  /** Checks the locks on these keys before a command on them. */
   check(keys: Key): void {
     if (this.#byKey.size === 0) return;
     for (const key of listOf(keys)) for (const held of this.#byKey.get(key) ?? []) held.check();

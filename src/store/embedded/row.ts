@@ -1,23 +1,23 @@
-// A row is one lock: its holder and until when, and its queue. Plain data, so that a table may keep it as text.
+// One lock as a row: its holder with its end, and its queue. Plain data, so that a table can keep it as text.
 import type { Mode } from '../contract';
 
 export interface LockRow {
   readonly key: string;
   token: string | undefined;
-  /** Infinity: never ends. */
+  /** Infinity: no end. */
   endMs: number;
   queue: QueuedRow[];
   queueEndMs: number;
-  /** How often it was handed off in a row without being free. */
+  /** The number of hand-offs in a row, without the lock being free. */
   handOffs: number;
-  /** Until then the key yields to callers outside the queue. */
+  /** The end of the yield: until then only callers outside the queue may take the key. */
   yieldUntilMs: number;
   poll: Poll | undefined;
-  /** Of a key that several may hold. */
+  /** The holders and the queue of a key with a mode. */
   shared: Shared | undefined;
-  /** What is cached beside it. */
+  /** The text cached beside the lock. */
   value: { readonly text: string; readonly endMs: number } | undefined;
-  /** When the slot began whose job has run last, and when it ends. */
+  /** The start and the end of the last slot whose job has run. */
   slot: { readonly startMs: number; readonly endMs: number } | undefined;
 }
 
@@ -31,22 +31,22 @@ export interface QueuedRow {
   readonly deadlineMs: number;
 }
 
-/** Callers that poll beside a queue: the longest of their pauses, in vain since when, and until when that is worth knowing. */
+/** Callers that poll beside a queue: their longest pause, the moment since which they poll in vain, and the expiry of this mark. */
 export interface Poll {
   readonly pauseMs: number;
   readonly sinceMs: number;
   readonly untilMs: number;
 }
 
-/** The holders and the queue of a key that several may hold. */
+/** The holders and the queue of a key with a mode. */
 export interface Shared {
   holders: SharedHolder[];
   queue: SharedEntry[];
-  /** When a writer was last granted the lock. */
+  /** The time, in µs, of the last writer's grant. */
   phase: number;
-  /** The ticket of the last waiter that was notified while more could be admitted; 0: all of them were. */
+  /** The ticket of the last waiter that was notified when more could be admitted; 0: all of them were notified. */
   notified: number;
-  /** How many permits there are, where that is known. */
+  /** The number of permits of the semaphore; 0: not known. */
   most: number;
 }
 
@@ -57,7 +57,7 @@ export interface SharedHolder {
   fence: number;
   readonly token: string;
   readonly group: string;
-  /** Infinity: never ends. */
+  /** Infinity: no end. */
   endMs: number;
 }
 
@@ -73,7 +73,7 @@ export interface SharedEntry {
   readonly group: string;
 }
 
-/** The table. A row that was got or set may be changed in place until the command is done. */
+/** The rows of a table. A row from `get` or `set` may be changed in place until the command is done. */
 export interface Rows {
   get(key: string): LockRow | undefined;
   set(key: string, row: LockRow): void;
@@ -107,7 +107,8 @@ export function newShared(): Shared {
 }
 
 /**
- * Whether nothing is lost with the row: it is free and not queued for, and nothing is cached. A table drops such rows, so that it does not grow with every key that was ever used.
+ * True if nothing is lost with the row: it is free and without a queue, and nothing is cached. A table drops such rows, so that
+ * it does not grow with every key that was ever used.
  */
 export function isSpare(row: LockRow, micros: number): boolean {
   const nowMs = Math.floor(micros / 1000);

@@ -1,10 +1,10 @@
-// What the scripts for locks that several may hold do, as plain TypeScript. The steps are those of holders.lua, waiters.lua,
-// wake.lua and the three verbs, in the same order.
+// The scripts for locks with a mode as plain TypeScript. The steps are those of holders.lua, waiters.lua, wake.lua and the
+// three verbs, in the same order.
 //
-// A holder has an end of its own. A queue has three bands, each in order of tickets: upgrades and readers that prefer readers;
-// writers that prefer writers; all others. `phase` is the time of the last writer's grant: a writer that is preferred passes all
-// others that came after it, so each is passed once, and no stream of writers starves it. Readers that are preferred pass what has
-// waited for less than half a second, so no stream of readers starves a writer.
+// Each holder has an end of its own. A queue has three bands, each in order of tickets: upgrades and readers that prefer
+// readers; writers that prefer writers; all others. `phase` is the time of the last writer's grant. A preferred writer passes
+// all others that came after that grant, so each of them is passed once, and no stream of writers starves it. Preferred readers
+// pass entries that have waited for less than half a second, so no stream of readers starves a writer.
 import { type Mode, placesOf, type QueueEntry } from '../contract';
 import type { CommandOutcome, Extended, Publish, Released } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
@@ -19,11 +19,11 @@ export interface SharedCommand {
   readonly queueAs?: QueueEntry | undefined;
   readonly minFence?: number | undefined;
   readonly mode: Mode;
-  /** The token of a member that this reader has shared: while that is there, there is room for its own. */
+  /** The token of a member that this reader has shared: while that member is there, the reader's own has room. */
   readonly beside?: string | undefined;
 }
 
-/** Who holds it, as far as it decides who else may. */
+/** The present holders, as far as they decide about others. */
 interface Room {
   count: number;
   used: number;
@@ -32,14 +32,14 @@ interface Room {
   only: string | undefined;
 }
 
-/** The same numbers are in holders.lua, waiters.lua. */
+/** Half a second, as in waiters.lua. */
 const readersPassMicros = 500_000;
-/** So many are notified by one release, and may be admitted before those in front of them have retried. */
+/** The number of waiters that one release notifies; as many may be admitted before those in front of them have retried. */
 const maxNotified = 32;
-/** There is one upgrade at most, and nobody else can go in before it. */
+/** The ticket of an upgrade: there is at most one, and nobody else can be admitted before it. */
 const upgradeTicket = 1;
 
-/** A semaphore that was requested with another number of permits. */
+/** The error of a request for another number of permits than the semaphore has. */
 export class LimitError extends Error {}
 
 export function acquireShared(
@@ -80,7 +80,7 @@ export function acquireShared(
   if (step > 0 && kind === 'shared') {
     all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
     all.queue = others;
-    all.most = 0; // the scripts keep the token of this change in place of the number of permits
+    all.most = 0; // in Redis, the token of this change replaces the number of permits
     wake(all, micros, notify);
     return { outcome: 'granted', fence: mine!.fence, others: others.length };
   }
@@ -161,13 +161,13 @@ export function releaseShared(
   const result = mine === undefined ? loss(all, nowMs, wasWriter) : 'released';
   if (ticket !== 0) all.queue = all.queue.filter((each) => each.token !== token);
   else if (mine?.kind === 'shared' && all.holders.filter((each) => each.endMs > nowMs).length > 1) {
-    return result; // what could go in beside two readers would have done so before
+    return result; // a waiter that can be admitted beside two readers was admitted before
   }
   wake(all, micros, notify);
   return result;
 }
 
-/** Takes it away from those holders that are meant, for an operator. False: from none. */
+/** Takes the lock away, for an operator, from the holders that `isMeant` selects. False: from none. */
 export function freeShared(
   all: Shared,
   isMeant: (token: string) => boolean,
@@ -184,18 +184,18 @@ export function freeShared(
   return true;
 }
 
-/** Whether it is held. */
+/** True if the lock has a live holder. */
 export function isHeld({ holders }: Shared, nowMs: number): boolean {
   return holders.some((each) => each.endMs > nowMs);
 }
 
-/** How many permits are out. */
+/** The number of permits that are held. */
 export function permitsOut(all: Shared, micros: number): number {
   const alive = all.holders.filter((each) => each.endMs > Math.floor(micros / 1000));
   return alive.reduce((sum, each) => sum + each.permits, 0);
 }
 
-/** Whether `asking`, which is queued, may be granted: entries before it that have room count as holders. */
+/** True if the queued `asking` may be granted: entries before it that have room count as holders. */
 function isTurnOf(
   asking: SharedEntry,
   all: Shared,
@@ -212,7 +212,7 @@ function isTurnOf(
   return false;
 }
 
-/** Notifies those for whom there is room now, one message for each process. */
+/** Notifies the waiters for whom there is room now, with one message for each process. */
 function wake(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void): void {
   const nowMs = Math.floor(micros / 1000);
   all.queue = all.queue.filter((each) => each.deadlineMs >= nowMs);
@@ -237,12 +237,12 @@ function bandOf({ kind, prefer }: SharedEntry): number {
   return kind === 'exclusive' && prefer === 'writer' ? 1 : 2;
 }
 
-/** As they lie in Redis. */
+/** The order of the entries in Redis's sorted set. */
 function byScore(a: SharedEntry, b: SharedEntry): number {
   return bandOf(a) - bandOf(b) || a.ticket - b.ticket;
 }
 
-/** The first in the order in which they go in. */
+/** The first entries in the order of admission, up to `maxNotified`. */
 function* inOrder({ queue, phase }: Shared, micros: number): Generator<SharedEntry> {
   const bands: SharedEntry[][] = [[], [], []];
   for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
@@ -259,7 +259,7 @@ function* inOrder({ queue, phase }: Shared, micros: number): Generator<SharedEnt
   }
 }
 
-/** On a quorum permits are so many places, each with one holder: whether one of these is taken. */
+/** True if one of these places is taken. On a quorum permits are numbered places with one holder each. */
 function sharesPlace(held: readonly SharedHolder[], group: string): boolean {
   const places = placesOf(group);
   return held.some((each) => placesOf(each.group).some((place) => places.includes(place)));
@@ -272,7 +272,7 @@ function roomOf(holders: readonly SharedHolder[]): Room {
   return room;
 }
 
-/** What is held next to these; and, for those who come after, what will be. */
+/** Counts an entry as a holder, so that later entries find less room. */
 function admit(room: Room, { kind, group, permits }: SharedHolder | SharedEntry): void {
   Object.assign(room, { kind, group, count: room.count + 1, used: room.used + permits });
 }
@@ -295,7 +295,7 @@ function loss(all: Shared, nowMs: number, wasWriter: boolean): 'missing' | 'take
   return alive.length > 0 && (wasWriter || alive.some((each) => each.kind === 'exclusive')) ? 'taken' : 'missing';
 }
 
-/** Several entries of one process in one message. */
+/** Sends several entries of one process in one message. */
 export function notifyEach(publish: Publish, key: string): (channel: string, ids: string[]) => void {
   return (channel, ids) => publish(channel, ids.join(','), key);
 }

@@ -1,12 +1,12 @@
 // The shared-memory store: the machine on a table that all processes of this host share, a file of SQLite.
 //
-// A command is one write transaction: one connection at a time runs one, and what a process or thread had half done when it
-// was killed nobody ever sees. Each boot has a file of its own, so that nothing of the last one is ever read.
+// A command is one write transaction, of which a single connection at a time runs one. If a process or thread is killed, nobody
+// ever sees its half-done command. Each boot has a file of its own, so that nothing of the last boot is ever read.
 //
-// A table whose file was deleted underneath is noticed by the next command, which goes on in a new one, as after a FLUSHALL:
-// whatever was held is gone, its holders learn of it at their next extension, and fences still rise.
+// If the file of a table is deleted, the next command notices that and goes on in a new one, as after a FLUSHALL: all locks are
+// gone, their holders find out at their next extension, and fences still rise.
 //
-// Invariant: a row is dropped only when nobody would miss it. A full table refuses.
+// Invariant: a row is dropped only if nothing is lost with it. A full table refuses.
 import { createHash } from 'node:crypto';
 import { readdirSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -27,13 +27,13 @@ import { TableFile } from './table-file';
 const longestName = 128;
 const suffix = '.sqlite';
 
-/** Open tables of this thread, by file. */
+/** The open tables of this thread, by file. */
 const open = new Map<string, SharedTable>();
 
 /**
- * A place for locks that all processes of this host share which belong to the same user and give the same name. Each call is
- * a way in of its own, to be closed by its owner. The first command opens the table. A command blocks its thread while another one
- * writes: microseconds, and a second at most.
+ * A place for locks that this user's processes on this host share under one name. Each call makes a handle of its own, which
+ * its owner closes. The first command opens the table. A command blocks its thread while another one writes: for microseconds,
+ * and for a second at most.
  *
  * @param name 1 to 128 characters; it must not be able to lead anywhere else.
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: no such name.
@@ -90,7 +90,10 @@ function openTable(name: string): SharedTable {
   return table;
 }
 
-/** The hash tells names apart that look alike in a file system; the boot id, tables of this boot from older ones. */
+/**
+ * The file of a name. The hash distinguishes names that look alike in a file system; the boot id distinguishes tables of this
+ * boot from older ones.
+ */
 function fileOf(name: string): string {
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 16);
   return `${name.replace(/[^\w-]/g, '_').slice(0, 40)}-${hash}.${bootId()}${suffix}`;
@@ -131,7 +134,7 @@ class SharedTable implements Table {
     const file = this.#present();
     this.#messages = [];
     const done = file.write((micros) => work(this.#machine!, micros));
-    // Only now can a process that is notified of a grant see it.
+    // Messages leave only now, after the commit: a process that is notified of a grant can see it.
     for (const [channel, text] of this.#messages) {
       if (channel === freedChannel) this.#wakeUps.tellAll(text);
       else if (channel !== changedChannel) this.#wakeUps.tell(channel, text);
@@ -156,7 +159,7 @@ class SharedTable implements Table {
     if (this.#file?.isThere()) return this.#file;
     this.#file?.close();
     this.#file = undefined;
-    privateFolder(); // it may be gone as well
+    privateFolder(); // the folder may be gone as well
     const file = this.#open();
     this.#wakeUps.renew();
     return file;
@@ -181,7 +184,7 @@ function cannotBeOpened(path: string, cause: unknown): LockBackendError {
   return new LockBackendError(`the table ${path} cannot be opened: ${(cause as Error).message}`, { cause });
 }
 
-/** Their kernel is gone, and with it every process that used them. */
+/** Removes the files of other boots: their kernel is gone, and with it every process that used them. */
 function removeOfOtherBoots(folder: string): void {
   const ours = `.${bootId()}${suffix}`;
   for (const file of readdirSync(folder)) {

@@ -1,6 +1,6 @@
-// Wake-ups between the processes of one host: a process that listens to a channel has a socket in the common folder, and a
-// message is one line written to it. It may be lost (its listener is gone, or its sender dies too soon): a waiter has a timer
-// as well. Nothing here keeps a process alive, except a line that is being written.
+// Wake-ups between the processes of one host. A process that listens to a channel has a socket in the common folder, and a
+// message is one line written to that socket. A message may be lost (its listener is gone, or its sender dies too soon), so a
+// waiter has a timer as well. Nothing here keeps a process alive, except a line that is being written.
 import { createHash } from 'node:crypto';
 import { existsSync, lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
@@ -10,9 +10,9 @@ import { nextTick } from '../../core/real-timers';
 import type { Listening } from '../contract';
 
 const suffix = '.sock';
-/** An idle connection is closed after this. */
+/** The idle time after which a connection is closed. */
 const idleMs = 10_000;
-/** A listener that does not read misses messages beyond this, and has to poll. */
+/** The limit of unsent bytes: a listener that does not read misses further messages, and has to poll. */
 const maxUnsentBytes = 2 ** 16;
 const youngMs = 10_000;
 
@@ -27,7 +27,7 @@ export class SocketWakeUps {
     this.#folder = folder;
   }
 
-  /** Resolves once every message will be received. Rejects where no socket can be made (its path may be too long). */
+  /** Resolves once every message will be received. Rejects if no socket can be made (its path may be too long). */
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     this.#removeDead();
     await this.#serve(channel);
@@ -41,22 +41,22 @@ export class SocketWakeUps {
     };
   }
 
-  /** The folder may have been emptied: sockets that are gone are made again. */
+  /** Makes sockets again that are gone, because the folder may have been emptied. */
   renew(): void {
     for (const [channel, server] of this.#servers) {
       if (existsSync(this.#pathOf(channel))) continue;
-      server.close(); // this removes what stands at its path
+      server.close(); // this removes the file at its path
       void this.#serve(channel).catch(() => {}); // its waiters have a timer as well
     }
   }
 
-  /** Never within the call, never fails. */
+  /** Sends a message, never within the call. Never fails. */
   tell(channel: string, text: string): void {
     if (!this.#listeners.has(channel)) return this.#tellAt(this.#pathOf(channel), text);
     nextTick(() => this.#listeners.get(channel)?.(text));
   }
 
-  /** Every listener in the folder, whatever its channel. */
+  /** Sends a message to every listener in the folder, on every channel. */
   tellAll(text: string): void {
     for (const channel of this.#listeners.keys()) this.tell(channel, text);
     const own = new Set([...this.#listeners.keys()].map((channel) => this.#pathOf(channel)));
@@ -73,7 +73,7 @@ export class SocketWakeUps {
     socket.write(`${JSON.stringify(text)}\n`, () => socket.unref());
   }
 
-  /** At once. */
+  /** Closes all servers and connections at once. */
   close(): void {
     for (const server of this.#servers.values()) server.close();
     for (const socket of [...this.#incoming, ...this.#outgoing.values()]) socket.destroy();
@@ -112,7 +112,7 @@ export class SocketWakeUps {
     return socket;
   }
 
-  /** Sockets of processes that were killed while they listened. */
+  /** Removes the sockets of processes that were killed while they listened. */
   #removeDead(): void {
     for (const file of readdirSync(this.#folder)) {
       if (!file.endsWith(suffix)) continue;
@@ -127,7 +127,7 @@ export class SocketWakeUps {
   }
 }
 
-/** A young socket may not accept connections yet. */
+/** Removes a dead socket unless it is young: a young socket may not accept connections yet. */
 function removeIfDead(path: string, error: NodeJS.ErrnoException): void {
   if (error.code !== 'ECONNREFUSED') return;
   try {

@@ -1,12 +1,12 @@
-// The engine of shared memory: SQLite, as this runtime brings it. Node from 22.13, Bun and Deno have it built in as
-// `node:sqlite`; an older Node takes better-sqlite3, which its user installs. Both have the same few methods that are used here.
+// The engine of shared memory: SQLite, as this runtime has it. Node from 22.13, Bun and Deno have it built in as `node:sqlite`;
+// an older Node uses better-sqlite3, which its user installs. Both have the few methods that are used here.
 //
-// A transaction begins by taking the one write lock of the file. SQLite's own wait for it knows no good bound and sleeps in
-// steps that grow, so it is told not to wait, and the bound is ours: a process that stands still in the middle of a write, or
-// a thread that was ended there, costs every other thread a second, once: until it can write again, its calls hardly wait. The
-// kernel and SQLite take the lock back from the dead.
+// A transaction begins by taking the one write lock of the file. SQLite's own wait for this lock has no good bound and sleeps
+// in steps that grow, so SQLite is told not to wait, and the bound is ours. A process that stands still in the middle of a
+// write, or a thread that was ended there, costs every other thread one second, once: until that thread can write again, its
+// calls hardly wait. The kernel and SQLite take the lock back from the dead.
 //
-// Invariant: an error of the engine never leaves this file, only a LockBackendError with the engine's as its cause.
+// Invariant: an error of the engine never leaves this file; only a LockBackendError does, with the engine's error as its cause.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { LockBackendError } from '../../core/errors';
@@ -14,7 +14,7 @@ import { LockBackendError } from '../../core/errors';
 export type SqlValue = string | number | Uint8Array;
 export type SqlRow = Readonly<Record<string, SqlValue>>;
 
-/** What is used of an engine. */
+/** The methods of an engine that are used here. */
 interface Engine {
   exec(sql: string): unknown;
   prepare(sql: string): EngineStatement;
@@ -29,16 +29,16 @@ interface EngineStatement {
 
 type Open = (file: string) => Engine;
 
-/** How long a call blocks its thread for the write lock before it fails; and how long one that follows such a call. */
+/** The time for which a call blocks its thread for the write lock before it fails; and the time for a call that follows such a failure. */
 const maxWaitMs = 1000;
 const waitWhileStuckMs = 5;
-/** The files whose write lock this thread has waited for in vain, and not had since. */
+/** The files whose write lock this thread has waited for in vain, and has not had since. */
 const stuck = new Set<string>();
-/** So often it is asked for at once; then this thread sleeps between the attempts. */
+/** The number of attempts without a pause; after them this thread sleeps between the attempts. */
 const spins = 8;
 const napMs = { first: 0.05, longest: 1 };
 
-/** Of the real clock, whatever a test puts in its place. */
+/** The time of the real clock, even if a test replaces the clock. */
 const nowMs = performance.now.bind(performance);
 const napping = new Int32Array(new SharedArrayBuffer(4));
 
@@ -62,7 +62,7 @@ export class Database {
     this.#file = file;
     this.#engine = guarded(file, () => open(file));
     try {
-      // Only one connection may turn a new file to its mode; the last to close one is alone as well.
+      // Only one connection may switch a new file to its mode; the last connection to close a file is alone as well.
       patiently(file, () => this.#engine.exec(`PRAGMA busy_timeout = 0; ${setUp}`)); // H73
       [this.#begin, this.#commit, this.#rollBack] = guarded(file, () => [
         this.#engine.prepare('BEGIN IMMEDIATE'), // H74
@@ -76,10 +76,10 @@ export class Database {
   }
 
   /**
-   * Does some work that no other process or thread sees half done, and none of it where it throws.
+   * Runs `work` in a transaction: no other process or thread sees it half done, and if it throws, nothing of it remains.
    *
-   * @throws {LockBackendError} others were writing for a second, or since a call that waited so long; or the engine refused:
-   *         nothing was changed.
+   * @throws {LockBackendError} others were writing for a second, or have been since a call that waited in vain for a second; or
+   * the engine refused: nothing was changed.
    */
   transaction<T>(work: () => T): T {
     patiently(this.#file, () => this.#begin.run()); // H52
@@ -102,14 +102,14 @@ export class Database {
     );
   }
 
-  /** Never fails: what could not be closed is closed with this thread. */
+  /** Closes the connection and never fails: a connection that could not be closed is closed with this thread. */
   close(): void {
     try {
       this.#engine.close();
     } catch {}
   }
 
-  /** After some errors the engine has done so by itself, and says that there is nothing to undo. */
+  /** Rolls back. After some errors the engine has rolled back by itself, and reports that there is nothing to undo. */
   #undo(): void {
     try {
       this.#rollBack.run();
@@ -139,7 +139,7 @@ export class Statement {
   }
 }
 
-/** Why this runtime has no engine; undefined: it has one. */
+/** The error of a runtime without an engine; undefined if there is one. */
 export function missingEngine(): LockBackendError | undefined {
   try {
     engine ??= findEngine();
@@ -149,15 +149,15 @@ export function missingEngine(): LockBackendError | undefined {
   }
 }
 
-/** When it is used, and not before. */
+/** Finds the engine when it is first used, and not before. */
 function findEngine(): Open {
   const builtIn = builtInSqlite();
   if (builtIn !== undefined) return (file) => new builtIn.DatabaseSync(file);
-  // A bundler that does not follow this need not find the package either.
+  // A bundler that does not follow this call need not find the package either.
   const requireHere = createRequire(typeof __filename === 'string' ? __filename : join(process.cwd(), 'index.js'));
   try {
     const { version } = requireHere('better-sqlite3/package.json');
-    // Later ones are made for Node 22, and end a process of Node 20 with a segmentation fault.
+    // Later versions are made for Node 22, and end a process of Node 20 with a segmentation fault.
     if (Number.parseInt(version, 10) > 12) throw new Error(`better-sqlite3 ${version} is not made for this Node`);
     const Sqlite = requireHere('better-sqlite3');
     return (file) => new Sqlite(file);
@@ -168,7 +168,10 @@ function findEngine(): Open {
   }
 }
 
-/** Where it is called experimental, loading it warns of that. Nobody who takes a lock can do anything about it. */
+/**
+ * The built-in engine. Loading it may warn that SQLite is experimental, which somebody who takes a lock cannot change: this
+ * warning is suppressed.
+ */
 function builtInSqlite(): { DatabaseSync: new (file: string) => Engine } | undefined {
   const { emitWarning } = process;
   process.emitWarning = (...args: any[]) => {
@@ -181,7 +184,7 @@ function builtInSqlite(): { DatabaseSync: new (file: string) => Engine } | undef
   }
 }
 
-/** Tries again while another connection has the lock: at once, then after short sleeps of this thread. */
+/** Tries again while another connection has the lock: at first without a pause, then after short sleeps of this thread. */
 function patiently<T>(file: string, attempt: () => T): T {
   let untilMs = 0;
   let sleepMs = napMs.first;
@@ -216,7 +219,7 @@ const results: Readonly<Record<number, string>> = {
   26: 'NOTADB',
 };
 
-/** SQLite's own name of what went wrong, as far as it matters here: by number in `node:sqlite`, by name in better-sqlite3. */
+/** SQLite's own name of the error, as far as it matters here: from its number in `node:sqlite`, from its name in better-sqlite3. */
 function resultOf(error: unknown): string | undefined {
   const { errcode, code } = error as { errcode?: unknown; code?: unknown };
   if (typeof errcode === 'number') return results[errcode & 0xff];

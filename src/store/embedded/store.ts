@@ -1,6 +1,6 @@
-// A store without a server: the machine runs in this process, on a table that is in its memory or shared by the processes of
-// the host. A command has been carried out, alone, when the call returns; so no outcome is unknown, no request comes too
-// late, nothing has to be batched, and an abandoned token is gone at once.
+// A store without a server: the machine runs in this process, on a table in its memory or shared by the processes of the host.
+// When a call returns, its command has been carried out, alone. So no outcome is unknown, no request comes too late, nothing
+// has to be batched, and an abandoned token is gone at once.
 import { LockBackendError, optionError } from '../../core/errors';
 import { describe, type Key, listOf } from '../../core/keys';
 import type { EmbeddedStore } from '../../core/redis-like';
@@ -31,13 +31,13 @@ import { EmbeddedOperator } from './operator';
 import type { RenewedLocks } from './renewed';
 import type { Table } from './table';
 
-/** A grant of another process is counted from the whole ms before by that one's clock. */
+/** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */
 const grantClockMs = 2;
 
 const tables = new WeakMap<object, Table>();
 const stores = new WeakMap<Table, Embedded>();
 
-/** @internal The store behind what one of our functions made; undefined for anything else. */
+/** @internal The store behind a handle that one of our functions made; undefined for anything else. */
 export function embeddedStore(given: object): Store | undefined {
   const table = tables.get(given);
   if (table === undefined) return undefined;
@@ -55,7 +55,7 @@ export function standFor<Handle extends EmbeddedStore>(handle: Handle, table: Ta
   return handle;
 }
 
-/** @internal The table that one of our own handles stands for. */
+/** @internal The table behind one of our own handles. */
 export function tableOf(handle: EmbeddedStore): Table {
   return tables.get(handle)!;
 }
@@ -153,7 +153,7 @@ class Embedded implements Store {
     }, sent.monoMs);
   }
 
-  /** What was asked with the token has been carried out: one release ends it all, once the table can be written. */
+  /** Abandons a token. All its commands have been carried out, so a single release is enough, once the table can be written. */
   abandon(request: ReleaseRequest): Promise<void> {
     return this.#abandoned.add(request, 0);
   }
@@ -196,18 +196,21 @@ class Embedded implements Store {
     return this.#abandoned.settled();
   }
 
-  /** From when a lifetime counts: the opening of the table is no part of it. */
+  /** The moment from which a lifetime counts: the opening of the table is no part of it. */
   #sendMoment(): Moment {
     this.#table.open?.();
     return now(this.clock);
   }
 
-  /** The machine counts a lifetime from the whole ms before, by a clock that may lag. */
+  /** The start of a grant: the machine counts a lifetime from the whole ms before, by a clock that may lag. */
   #from(sent: Moment, micros: number): Moment {
     return earlier(sent, (micros % 1000) / 1000 + (this.#table.lagMs?.() ?? 0));
   }
 
-  /** What the machine refuses as Redis would: the key is of another kind, or has another number of permits. */
+  /**
+   * Runs a command. A refusal of the machine becomes the error that Redis would give: the key is of another kind, or has
+   * another number of permits.
+   */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
       this.renewed?.check(keys);
@@ -232,7 +235,7 @@ function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
     return { granted: true, fence: acquired.fence, others: acquired.others, sent };
   }
   if (acquired.outcome === 'done') return { granted: false, leftMs: 0, isDone: true };
-  // Nothing is ever late here; a change that a later one has overtaken is as good as gone.
+  // Nothing is ever late here; a change in place that a later one has overtaken counts as gone.
   if (acquired.outcome !== 'busy') {
     return {
       granted: false,

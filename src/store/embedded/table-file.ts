@@ -1,27 +1,27 @@
-// One open table: a file of SQLite with a row for each lock. Nothing is synced to disk: what is written lives in the kernel,
-// so it outlives every process, and need not outlive the kernel.
+// One open table: a file of SQLite with a row for each lock. Nothing is synced to disk. The rows live in the kernel's memory:
+// they outlive every process, and need not outlive the kernel.
 //
-// Beside the file are its log (-wal) and that log's index (-shm). SQLite keeps all three for as long as anybody has the table
-// open, so one that is not there was deleted underneath us.
+// Beside the file are its log (-wal) and that log's index (-shm). SQLite keeps all three while anybody has the table open, so a
+// missing one was deleted underneath us.
 import { rmSync, statSync } from 'node:fs';
 import { LockBackendError } from '../../core/errors';
 import { hostClock } from './clock';
 import { isSpare, type LockRow, type Rows } from './row';
 import { Database, type Statement } from './sqlite';
 
-/** Of the rows' text. Another version's table is refused. */
+/** The version of the rows' text. A table of another version is refused. */
 const format = 3;
-/** What the rows may take. */
+/** The space for the rows. */
 const maxBytes = 32 * 2 ** 20;
 const pageBytes = 4096;
-/** Twice the space of the rows, for what a full table must still be able to do. */
+/** Twice the space of the rows, for the writes that a full table must still be able to do. */
 const maxPages = (2 * maxBytes) / pageBytes;
 const setUp = `PRAGMA page_size = ${pageBytes}; PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; PRAGMA max_page_count = ${maxPages}`;
-/** So many new rows go by before the table is measured again; measuring costs more than a row. */
+/** The number of new rows between two measurements of the table; measuring costs more than a row. */
 const measureEvery = 64;
-/** Below that nothing is swept. */
+/** The size below which nothing is swept. */
 const smallestSweepBytes = 2 ** 20;
-/** A full table checks again this often for what it may drop. */
+/** The interval at which a full table is swept again. */
 const fullSweepMs = 100;
 const checkCompanionsMs = 100;
 
@@ -29,13 +29,13 @@ const companions = ['-wal', '-shm'];
 
 export class TableFile {
   readonly path: string;
-  /** Added to the host's clock: fences are about as large as those of Redis, and those of the next boot larger. */
+  /** Added to the host's clock, so that fences are about as large as those of Redis, and those of the next boot are larger. */
   readonly baseMicros: number;
   readonly rows: TextRows;
   readonly #database: Database;
   readonly #pages: Statement;
   readonly #freePages: Statement;
-  /** Of the file and its companions. */
+  /** The inodes of the file and its companions. */
   readonly #inodes: readonly (number | undefined)[];
   #companionsAtMs = 0;
   #newRows = 0;
@@ -44,8 +44,8 @@ export class TableFile {
   #sweepAtBytes = smallestSweepBytes;
 
   /**
-   * @param baseMicros For a table that is new: that of the one it replaces.
-   * @throws {LockBackendError} it cannot be opened.
+   * @param baseMicros For a new table: the base of the table that it replaces.
+   * @throws {LockBackendError} the table cannot be opened.
    */
   constructor(path: string, baseMicros = Date.now() * 1000 - hostClock().micros()) {
     this.path = path;
@@ -63,14 +63,14 @@ export class TableFile {
     }
   }
 
-  /** Microseconds, base included. */
+  /** Microseconds of the host's clock, plus the base. */
   micros(): number {
     return this.baseMicros + hostClock().micros();
   }
 
   /**
-   * False: the table was deleted, and what another process finds under its name is another one, or will be. Of a table that
-   * lost its log or index the rest is removed, so that all who have it open begin anew together.
+   * True while the file is there. False: it was deleted, and other processes find another table under its name, or will. If a
+   * table lost its log or index, the rest is removed, so that all its users begin anew together.
    */
   isThere(): boolean {
     const [file, ...others] = this.#inodes;
@@ -83,12 +83,12 @@ export class TableFile {
     return false;
   }
 
-  /** Does some work on the rows and keeps what it changed; nothing of it where it throws, or where there is no room. */
+  /** Runs `work` on the rows and keeps its changes. If `work` throws, or if there is no room, nothing is changed. */
   write<T>(work: (micros: number) => T): T {
     // H50b
     return this.#database.transaction(() => {
       this.rows.begin();
-      const micros = this.micros(); // read here: waiting for our turn takes time
+      const micros = this.micros(); // read here: waiting for the write lock takes time
       const done = work(micros);
       if (this.rows.write(micros)) this.#makeRoom(micros);
       return done;
@@ -114,7 +114,7 @@ export class TableFile {
     throw new LockBackendError(message, { redisCode: 'VERSION', retryable: false });
   }
 
-  /** A new row was written. Drops what is spare when there is much of it; undoes the command when there is no room. */
+  /** Sweeps spare rows after a new row was written, if the table is large. Throws if there is no room, which undoes the command. */
   #makeRoom(micros: number): void {
     this.#newRows += 1;
     if (!this.#isFull && this.#newRows % measureEvery !== 0) return;
@@ -133,14 +133,14 @@ export class TableFile {
     throw new LockBackendError(message, { redisCode: 'FULL' }); // H50
   }
 
-  /** What the rows take; pages that are free again do not count. */
+  /** The space of the rows, without the pages that are free again. */
   #bytes(): number {
     const used = (this.#pages.get()!.page_count as number) - (this.#freePages.get()!.freelist_count as number);
     return used * pageBytes;
   }
 }
 
-/** undefined: it is not there, or may not be seen. */
+/** The inode of a file; undefined if the file does not exist or may not be seen. */
 function inodeOf(path: string): number | undefined {
   try {
     return statSync(path, { throwIfNoEntry: false })?.ino;
@@ -150,8 +150,9 @@ function inodeOf(path: string): number | undefined {
 }
 
 /**
- * A log or an index without its file is of a table that was deleted. The file is made first: what was there before the file
- * was missing is an orphan, and what another process makes meanwhile is not touched.
+ * Removes a log or an index without its file, which belongs to a deleted table. SQLite makes the file first: so a companion
+ * that was there before the file was found missing is an orphan, and a companion that another process makes meanwhile is not
+ * touched.
  */
 function removeOrphans(path: string): void {
   const inodes = companions.map((each) => inodeOf(path + each));
@@ -164,10 +165,10 @@ function removeOrphans(path: string): void {
 function remove(path: string): void {
   try {
     rmSync(path, { force: true });
-  } catch {} // opening the table will say why
+  } catch {} // opening the table will report the cause
 }
 
-/** The rows that one command touches, read as text and written back where they are another text then. */
+/** The rows that one command touches. They are read as text, and written back if their text has changed. */
 class TextRows implements Rows {
   readonly #get: Statement;
   readonly #put: Statement;
@@ -220,7 +221,7 @@ class TextRows implements Rows {
     this.#touched.set(key, { row, text: undefined });
   }
 
-  /** True: the table has more rows than before. */
+  /** Writes the changed rows. True: the table has more rows than before. */
   write(micros: number): boolean {
     let isMore = false;
     if (this.#isFenceNew) this.#putFence.run(this.#fence!);
@@ -241,7 +242,7 @@ class TextRows implements Rows {
     return this.#keys.all().map(({ key }) => Buffer.from(key as Uint8Array).toString());
   }
 
-  /** In pieces: a full table is larger than anybody wants to hold twice. */
+  /** Removes spare rows, in pieces: nobody wants to hold a full table in memory twice. */
   sweep(micros: number): void {
     let last: Uint8Array = Buffer.alloc(0);
     for (;;) {

@@ -1,28 +1,28 @@
-// What a store without a server keeps its rows in.
+// The table in which a store without a server keeps its rows.
 import type { Clock, Listening } from '../contract';
 import type { Machine } from './mutex-machine';
 import type { RenewedLocks } from './renewed';
 
-/** @internal Rows, a clock, and who hears of grants. */
+/** @internal The rows, their clock, and the listeners for grants. */
 export interface Table {
-  /** Makes it ready for its first command, which `run` does otherwise. */
+  /** Opens the table before its first command; otherwise `run` does so. */
   open?(): void;
   /**
    * Runs one command; nobody else sees or changes the rows meanwhile.
    *
-   * @param monoMs The monotonic clock, where it was just read: a table whose clock that is need not read it again.
-   * @throws {LockBackendError} closed, or full.
+   * @param monoMs A fresh reading of the monotonic clock, if there is one: a table with that clock need not read it again.
+   * @throws {LockBackendError} the table is closed or full.
    */
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
-  /** How far `micros` may lag behind the clock of another process at the same table. Default 0. */
+  /** The largest lag of `micros` behind the clock of another process at the same table. Default 0. */
   lagMs?(): number;
-  /** Its own; absent: the clocks of this process. */
+  /** The table's own clock; absent: the clocks of this process. */
   readonly clock?: Clock | undefined;
-  /** Where only this process uses it. */
+  /** The renewed locks, if only this process uses the table. */
   readonly renewed?: RenewedLocks | undefined;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
-  /** Only one can listen to a channel. */
+  /** A channel can have a single listener. */
   readonly listensAlone?: boolean;
-  /** Of every row there is, those of free locks that were not yet forgotten included. */
+  /** The keys of all rows, including those of free locks that were not yet removed. */
   keys(): string[];
 }
