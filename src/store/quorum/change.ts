@@ -1,15 +1,15 @@
-// A change in place by a majority: a reader that becomes the writer, or a writer that becomes a reader, under the token that it
-// has. A node that is not asked, or has no room, keeps the token as it was: so an extension of a writer counts only the nodes
-// where it is one, and a node that goes on excluding others for a reader only makes these wait longer.
+// A change in place by a majority: a reader becomes the writer, or a writer becomes a reader, under its present token. A node
+// that is not asked, or has no room, keeps the token as it was. So an extension of a writer counts only the nodes where the
+// token is a writer; and a node that goes on excluding others for a reader only makes these wait longer.
 //
-// A change that a minority has made stays until it is made everywhere, or reverted by the caller under a later number.
+// A change that a minority has made stays until it is made everywhere, or until the caller reverts it under a later number.
 import { type AcquireReply, type AcquireRequest, earlier, type Mode, type Moment } from '../contract';
 import type { QuorumNode } from './node';
 import type { Nodes, Tally } from './nodes';
 
 export type ChangeRequest = AcquireRequest & { readonly mode: Mode };
 
-/** How many nodes say what. */
+/** The replies to a change, counted by kind. */
 interface Count {
   readonly granted: ReadonlyMap<QuorumNode, number>;
   readonly deadlock: number;
@@ -17,9 +17,7 @@ interface Count {
   readonly leftMs: number;
 }
 
-/**
- * @param longestMs The largest lifetime in use: a node that may have forgotten others in a restart has no vote for a writer.
- */
+/** @param longestMs The largest lifetime in use: a node that may have forgotten others in a restart has no vote for a writer. */
 export async function changeInPlace(
   nodes: Nodes,
   request: ChangeRequest,
@@ -41,7 +39,7 @@ async function voteOf(node: QuorumNode, request: ChangeRequest, longestMs: numbe
   const reply = await node.store.acquire(request);
   if (!reply.granted || request.mode.kind === 'shared') return reply;
   await node.confirm(identified, request.commandTimeoutMs);
-  // It did change it, and will say so again when it has a vote.
+  // A node without a vote has made the change, and will report it again when it has a vote.
   const hasVote = node.restartGuard(longestMs, request.keys) === undefined;
   return hasVote ? reply : { granted: false, leftMs: 0 };
 }
@@ -77,7 +75,7 @@ function refused(impossible: 'deadlock' | 'gone'): AcquireReply {
   return { granted: false, leftMs: Number.POSITIVE_INFINITY, impossible };
 }
 
-/** As with any grant: before it counts, a majority will mint no fence that is not larger. */
+/** Writes the fence back, as with any grant: before the change counts, a majority must mint only larger fences. */
 async function writeBack(nodes: Nodes, request: ChangeRequest, votes: ReadonlyMap<QuorumNode, number>): Promise<void> {
   const { keys, token, mode, commandTimeoutMs } = request;
   const fence = Math.max(...votes.values());

@@ -1,5 +1,5 @@
-// An extension by a majority: it counts only the nodes that have held the token all the time, and of a writer only those where it
-// is one.
+// An extension by a majority. It counts only the nodes that have held the token all the time, and for a writer only those where
+// the token is a writer.
 import type { LockBackendError } from '../../core/errors';
 import type { ExtendReply, ExtendRequest, Moment } from '../contract';
 import type { QuorumClock, QuorumNode } from './node';
@@ -11,7 +11,7 @@ export interface ExtensionVote {
   readonly missing: readonly QuorumNode[];
 }
 
-/** @throws {LockBackendError} (rejects) no majority replied: it may have been extended. */
+/** @throws {LockBackendError} (rejects) no majority replied: the lock may have been extended. */
 export async function extendByMajority(
   nodes: Nodes,
   request: ExtendRequest,
@@ -19,8 +19,8 @@ export async function extendByMajority(
   clock: QuorumClock,
 ): Promise<ExtensionVote> {
   const { exact, commandTimeoutMs } = request;
-  // An end that was set by hand must not be set late, behind a renewal that another majority confirms: we wait for all, and
-  // none can run any more once we do not.
+  // An end that was set by hand must not be set late, behind a renewal that another majority confirms. So all nodes are waited
+  // for, and after that wait no request can still run.
   const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
   const each = { ...request, validUntilMs, strictly: true };
   return nodes.ask(
@@ -29,7 +29,7 @@ export async function extendByMajority(
   );
 }
 
-/** Where a connection broke, what was on its way may still execute: it has failed once it cannot. */
+/** Delays an error until the request can no longer execute: where a connection broke, a request on its way may still execute. */
 function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: QuorumClock): Promise<ExtendReply> {
   return reply.catch(async (error: LockBackendError) => {
     const leftMs = untilMs - clock.now().monoMs;

@@ -1,10 +1,11 @@
-// The fence of a grant by majority. Each node mints its own; the grant counts once so many of those that voted for it know the
-// largest of them as to make a majority, since none of these will mint one that is not larger (H65). The others are raised to it.
+// The fence of a grant by majority. Each node mints its own. The grant counts once a majority, all of whose nodes voted for the
+// grant, knows the largest of these fences: none of its nodes will mint one that is not larger (H65). The other nodes are
+// raised to that fence.
 import type { QuorumNode } from './node';
 import { NodeMap } from './node-map';
 
 export class FenceVotes {
-  /** The last fence that each node that voted is known to have. */
+  /** The last fence that each voting node is known to have. */
   readonly #fences = new NodeMap<number>();
   #fence: number | undefined;
   #raising: Set<QuorumNode> | undefined;
@@ -25,12 +26,12 @@ export class FenceVotes {
     this.#fences.delete(node);
   }
 
-  /** Nodes had minted different ones, so that the largest was written back to some. */
+  /** True if the nodes had minted different fences, so that the largest was written back to some of them. */
   get wroteBack(): boolean {
     return this.#raising !== undefined;
   }
 
-  /** The largest there was at the first call: a vote that comes later raises it no more. */
+  /** The largest fence at the first call: a later vote does not raise it. */
   get fence(): number {
     this.#fence ??= Math.max(...this.#fences.values()); // H65b
     return this.#fence;
@@ -43,7 +44,7 @@ export class FenceVotes {
     return count >= majority;
   }
 
-  /** The nodes that have to be raised to it, each once. */
+  /** The nodes that have to be raised to the fence, each returned once. */
   takeBehind(): QuorumNode[] {
     const { fence } = this;
     const fences = this.#fences.values();

@@ -1,4 +1,4 @@
-// A map from nodes, of which there are few: two small arrays cost a third of what a `Map` does, and each round needs several.
+// A map from nodes, of which there are few. Two small arrays cost a third of a `Map`, and each round needs several maps.
 import type { QuorumNode } from './node';
 
 export class NodeMap<T> {
@@ -30,12 +30,12 @@ export class NodeMap<T> {
     this.#values.splice(at, 1);
   }
 
-  /** In the order in which they came. Not to be changed. */
+  /** The nodes in the order of their arrival; the caller must not change the list. */
   keys(): readonly QuorumNode[] {
     return this.#nodes;
   }
 
-  /** In the same order. */
+  /** The values in the same order. */
   values(): readonly T[] {
     return this.#values;
   }

@@ -1,11 +1,11 @@
-// One node of a quorum, and what is known of it: whether it answers, which run of which server it is, and which releases are
-// pending there. A node that was silent is probed in the background until it answers, and costs no request anything meanwhile.
+// One node of a quorum and the state that is known of it: whether it answers, which run of which server it is, and its pending
+// releases. A silent node is probed in the background until it answers, and costs no request anything meanwhile.
 import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import type { Key } from '../../core/keys';
 import type { Moment, Node, ReleaseRequest } from '../contract';
 
-/** Time, handed in so that a simulation can own it. Timers keep no process alive. */
+/** The time, handed in so that a simulation can control it. Its timers keep no process alive. */
 export interface QuorumClock {
   now(): Moment;
   setTimer(work: () => void, ms: number): unknown;
@@ -15,29 +15,29 @@ export interface QuorumClock {
 const firstProbeMs = 20;
 const maxProbeMs = 1000;
 const lastForMs = 5000;
-/** Releases beyond this are not kept for a silent node: the lifetimes free those keys. */
+/** The maximum number of releases kept for a silent node; the lifetimes free the other keys. */
 const maxPendingReleases = 1000;
 
 export class QuorumNode {
   readonly store: Node;
   readonly name: string;
   isSilent = false;
-  /** Until then others are asked first, because it was late or had no vote; 0: never. */
+  /** The end of the time in which other nodes are asked first, because this one was late or had no vote; 0: never. */
   lastUntilMs = 0;
-  /** '' where it is not known. */
+  /** '': not known. */
   runId = '';
-  /** How often the server has been identified. */
+  /** The number of times that the server has been identified. */
   identifications = 0;
-  /** An operator has said that this run is its server's first. */
+  /** True if an operator has said that this run is its server's first. */
   isMarkedNew = false;
-  /** It has nothing to forget: so was said of all nodes while they were young. */
+  /** True if the node has nothing to forget: an operator said so of all nodes while they were young. */
   isFirstRun = false;
   readonly #clock: QuorumClock;
   /** The latest moment at which this run can have begun. */
   #startedMs = Number.NEGATIVE_INFINITY;
-  /** The connection over which that run was identified. */
+  /** The connection over which this run was identified. */
   #generation: number | undefined;
-  /** The server does not permit INFO. */
+  /** True if the server does not permit INFO. */
   #isIdentityHidden = false;
   #silence: LockBackendError | undefined;
   #pendingReleases = new Map<string, { request: ReleaseRequest; untilMs: number }>();
@@ -49,20 +49,20 @@ export class QuorumNode {
     this.#clock = clock;
   }
 
-  /** Whether another server may be behind the connection than the one that was identified. */
+  /** True if another server may be behind the connection than the identified one. */
   get mayHaveChanged(): boolean {
     return (
       !this.#isIdentityHidden && this.store.generation !== undefined && this.store.generation() !== this.#generation
     );
   }
 
-  /** Resolves once the server is identified; undefined when it is. If connections cannot be told apart, it is identified each time. */
+  /** Identifies the server; undefined if it is identified already. If connections cannot be told apart, each call identifies it. */
   identify(timeoutMs: number): Promise<void> | undefined {
     if (this.#isIdentityHidden || (this.store.generation !== undefined && !this.mayHaveChanged)) return undefined;
     return this.#identify(timeoutMs);
   }
 
-  /** After a grant: resolves once it is known which server has granted; undefined when it is. */
+  /** Resolves, after a grant, once the server that granted is known; undefined if it is known already. */
   confirm(identified: Promise<void> | undefined, timeoutMs: number): Promise<void> | undefined {
     if (identified === undefined && !this.mayHaveChanged) return undefined;
     return Promise.resolve(identified).then(() => (this.mayHaveChanged ? this.identify(timeoutMs) : undefined));
@@ -88,7 +88,7 @@ export class QuorumNode {
     }
   }
 
-  /** Why it has no vote: it may have forgotten, in a restart, a lock of one of the lifetimes in use. */
+  /** The reason for which the node has no vote: in a restart it may have forgotten a lock of one of the lifetimes in use. */
   restartGuard(longestMs: number, key: Key): LockBackendError | undefined {
     const missingMs = this.#guardedForMs(longestMs);
     if (missingMs <= 0 || this.isFirstRun) return undefined;
@@ -96,7 +96,7 @@ export class QuorumNode {
     return new LockBackendError(message, { key });
   }
 
-  /** Whether it was started less than a lifetime ago. */
+  /** True if the server was started less than a lifetime ago. */
   isYoung(longestMs: number): boolean {
     return this.#guardedForMs(longestMs) > 0;
   }
@@ -105,12 +105,12 @@ export class QuorumNode {
     return this.#startedMs + longestMs - this.#clock.now().monoMs;
   }
 
-  /** Others are asked first, for a while. */
+  /** Makes requests ask other nodes first, for a while. */
   wasLate(nowMs: number): void {
     this.lastUntilMs = nowMs + lastForMs;
   }
 
-  /** A node that did not reply at all is skipped from now on. */
+  /** Skips the node from now on if it did not reply at all. */
   failed(error: LockBackendError): void {
     if (error.redisCode !== undefined || this.isSilent) return;
     this.isSilent = true;
@@ -121,12 +121,12 @@ export class QuorumNode {
     this.#probeIn(firstProbeMs);
   }
 
-  /** Why it is skipped. The same for every request: making an error takes as long as asking a node. */
+  /** The reason for which the node is skipped. All requests share one error: making an error takes as long as asking a node. */
   get silence(): LockBackendError {
     return this.#silence!;
   }
 
-  /** Makes sure that a token holds nothing there, as soon as the node can be asked. */
+  /** Makes sure that a token holds nothing at this node, as soon as the node can be asked. */
   abandon(request: ReleaseRequest, untilMs: number): void {
     if (!this.isSilent) void this.store.abandon(request, untilMs);
     else if (this.#pendingReleases.size < maxPendingReleases) {
@@ -134,7 +134,7 @@ export class QuorumNode {
     }
   }
 
-  /** Ends the background work: no scope uses the node any more. */
+  /** Ends the background work when the last scope has left the node. */
   reset(): void {
     this.#clock.clearTimer(this.#probe);
     this.isSilent = false;

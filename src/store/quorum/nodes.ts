@@ -1,23 +1,23 @@
-// The nodes of a quorum together: which are asked, and what so many replies or errors come to.
+// The nodes of a quorum together: the choice of the nodes to ask, and the meaning of their replies and errors.
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
 import type { QuorumNode } from './node';
 
-/** The replies to one request, as far as they have come. */
+/** The replies to one request so far. */
 export interface Tally<T> {
   readonly replies: Map<QuorumNode, T>;
   readonly errors: LockBackendError[];
-  /** Nodes that have not replied yet. */
+  /** The number of nodes that have not replied yet. */
   open: number;
 }
 
-/** Those that are asked first, and the rest. */
+/** The nodes to ask first, and the rest. */
 type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]];
 
 export class Nodes {
   readonly all: readonly QuorumNode[];
   readonly majority: number;
-  /** By the node that is the first, where all are well. */
+  /** The orders by their first node, for when all nodes are well. */
   readonly #orders: readonly Order[];
   #identifications = 0;
   #duplicate: QuorumNode | undefined;
@@ -32,27 +32,27 @@ export class Nodes {
     return this.all.length;
   }
 
-  /** So many nodes without us leave no majority for us. */
+  /** True if a majority is impossible without `others` nodes. */
   isMinority(others: number): boolean {
     return others > this.size - this.majority;
   }
 
-  /** The nodes to ask: a silent one is skipped until it answers again, as long as there is a majority without it. */
+  /** The nodes to ask. A silent one is skipped until it answers again, while there is a majority without it. */
   get responsive(): QuorumNode[] {
     const responsive = this.all.filter((each) => !each.isSilent);
     return responsive.length >= this.majority ? responsive : [...this.all]; // H66d
   }
 
   /**
-   * Those to ask, a bare majority first: the same for all callers of a key, so that two that want it at once meet at the same
-   * nodes, and others for other keys.
+   * The nodes to ask, a bare majority first. The order is the same for all callers of a key, so that two concurrent callers
+   * meet at the same nodes; other keys have other orders.
    */
   inOrder(key: string, nowMs: number): Order {
     const from = this.size === this.majority ? 0 : spread(key) % this.size;
     if (this.all.every((node) => !node.isSilent && node.lastUntilMs <= nowMs)) return this.#orders[from]!;
     const { responsive } = this;
     const ordered = [...responsive.slice(from), ...responsive.slice(0, from)];
-    // The one that was late last comes last.
+    // The node that was late most recently comes last.
     const lateness = ({ lastUntilMs }: QuorumNode): number => (lastUntilMs > nowMs ? lastUntilMs : 0);
     ordered.sort((a, b) => lateness(a) - lateness(b)); // H66e
     return this.#split(ordered);
@@ -62,20 +62,20 @@ export class Nodes {
     return [ordered.slice(0, this.majority), ordered.slice(this.majority)];
   }
 
-  /** Why the others are not asked. */
+  /** The errors of the skipped nodes. */
   skipped(asked: readonly QuorumNode[]): LockBackendError[] {
     if (asked.length === this.size) return [];
     return this.all.filter((each) => each.isSilent && !asked.includes(each)).map((each) => each.silence);
   }
 
-  /** Asks in one tick; answers as soon as `decide` can, or throws. A node that replies later is heard in the background. */
+  /** Asks all nodes in one tick. Settles as soon as `decide` returns a result or throws; a later reply is processed in the background. */
   ask<T, R>(
     send: (node: QuorumNode) => Promise<T>,
     decide: (tally: Tally<T>) => R | undefined,
     asked = this.responsive,
   ): Promise<R> {
     return new Promise((resolve, reject) => {
-      // Where none is left to be asked, that is an answer too.
+      // Without a node to ask, the decision is made at once.
       const tally: Tally<T> = { replies: new Map(), errors: this.skipped(asked), open: Math.max(asked.length, 1) };
       const settle = (): void => {
         tally.open -= 1;
@@ -104,9 +104,9 @@ export class Nodes {
   }
 
   /**
-   * Looks at the nodes again when one was identified anew. One server under two names would have two votes. And a quorum all of
-   * whose servers are in their first run, as their operator says, has nothing to forget: once, while all of them are young, so
-   * that the same said later of a server that was restarted changes nothing.
+   * Examines the nodes again when one was identified anew. A server under two names would have two votes: that is an error. If
+   * an operator has said of all servers that they are in their first run, the quorum has nothing to forget. That counts once,
+   * while all of them are young: if it is said later of a restarted server, it changes nothing.
    */
   review(longestMs: number, key: Key): LockBackendError | undefined {
     let identifications = 0;
@@ -132,14 +132,14 @@ export class Nodes {
     const lasting = errors.filter((error) => !error.retryable);
     const retryable = !this.isMinority(lasting.length);
     const telling = retryable ? errors : lasting;
-    // Redis's own error says more than silence.
+    // Redis's own error is more informative than silence.
     const cause = telling.find((error) => error.redisCode !== undefined) ?? telling[0];
     const message = `no majority of the quorum could be asked about ${describe(key)} (${errors.length} of ${this.size} failed): ${cause?.message}`;
     return new LockBackendError(message, { key, cause, redisCode: cause?.redisCode, retryable, unknown });
   }
 }
 
-/** Any number, from the end of a key, where keys differ. */
+/** A number from the end of a key, where keys differ. */
 function spread(key: string): number {
   let sum = key.length;
   for (let i = Math.max(0, key.length - 4); i < key.length; i++) sum = 31 * sum + key.charCodeAt(i);

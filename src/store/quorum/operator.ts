@@ -1,4 +1,4 @@
-// What an operator does, on a quorum: a lock is free once a majority of the nodes has freed it; what processes write down is on
+// The operator's view of a quorum. A lock is free once a majority of the nodes has freed it. The records of processes are on
 // all nodes that can be reached.
 import { LockBackendError } from '../../core/errors';
 import type { LockState } from '../../core/lock-state';

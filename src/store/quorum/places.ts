@@ -1,24 +1,25 @@
-// A semaphore on a quorum: so many places, each with one holder at a node, and held by the caller that a majority names. Counting votes would
-// not do: three nodes with two permits each would admit three holders. Several permits are several places, or none.
+// A semaphore on a quorum has numbered places. At a node each place has one holder; its holder in the quorum is the caller that
+// a majority names. Counting votes would not be enough: three nodes with two permits each would admit three holders. Several
+// permits are several places, or none.
 //
-// So a caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
-// different ones; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
+// A caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
+// different places; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
 import { nextTick } from '../../core/real-timers';
 import { type AcquireRequest, type Mode, placesText } from '../contract';
 import type { Nodes, Tally } from './nodes';
 
 export type PlacesRequest = AcquireRequest & { readonly mode: Mode };
 
-/** A request that is sent after all callers that share its reply have come. */
+/** A read that is sent once all callers that share its reply have come. */
 interface SharedRead {
-  /** The places that are free, best first; a caller that chooses some removes them. */
+  /** The free places, best first; a caller that chooses some removes them. */
   readonly free: Promise<number[]>;
   isSent: boolean;
 }
 
 export class Places {
   readonly #nodes: Nodes;
-  /** By key: the request that is not sent yet, or the last one. */
+  /** The reads by key: the one that is not sent yet, or the last one. */
   readonly #reads = new Map<string, SharedRead>();
 
   constructor(nodes: Nodes) {
@@ -26,9 +27,9 @@ export class Places {
   }
 
   /**
-   * The same request for places that are free, as far as a majority knows; undefined: there are not enough. One permit is not
-   * queued for, because to be the first at a majority at once, and to find a place free there, comes together too seldom. Several
-   * are: else those who want one would always pass.
+   * The same request with free places, as far as a majority knows them; undefined if there are not enough. A caller that wants
+   * a single permit is not queued: it is seldom first at a majority just when a place is free there. A caller that wants
+   * several permits is queued: otherwise single-permit callers would starve it.
    */
   async choose(request: PlacesRequest): Promise<PlacesRequest | undefined> {
     const { permits } = request.mode;
@@ -41,7 +42,10 @@ export class Places {
     return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...request.mode, group } };
   }
 
-  /** One read is under way at most. What was sent before a caller came would not know what was released for it. */
+  /**
+   * The free places. At most one read is under way. A read that was sent before a caller came would not know the permits that
+   * were released for that caller.
+   */
   #ask(request: PlacesRequest): Promise<number[]> {
     const { keys, mode, commandTimeoutMs } = request;
     const what = `${mode.most} ${commandTimeoutMs} ${keys}`;
@@ -60,7 +64,7 @@ export class Places {
   }
 }
 
-/** Those of which a majority can be had, first those that fewer nodes know as taken; in no order where as many do. */
+/** The places that a majority can still grant. Places that fewer nodes know as taken come first; equal ones come in random order. */
 async function freePlaces(nodes: Nodes, request: PlacesRequest): Promise<number[]> {
   const { keys, mode, commandTimeoutMs } = request;
   const taken = await nodes.ask(
@@ -75,7 +79,7 @@ async function freePlaces(nodes: Nodes, request: PlacesRequest): Promise<number[
     .map(({ place }) => place);
 }
 
-/** How many places are taken by so many nodes that no majority is left for another. */
+/** The number of places that are taken at too many nodes for another caller to get a majority. */
 export async function placesOut(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<number> {
   return nodes.ask(
     ({ store }) => store.readPlaces(key, commandTimeoutMs),

@@ -1,8 +1,8 @@
-// What a majority says of a lock, without changing it.
+// A majority's view of a lock, without changing the lock.
 import type { HolderState, LockState } from '../../core/lock-state';
 import type { Nodes } from './nodes';
 
-/** Held where so many hold it, for as long as so many will, under the last fence that so many know. */
+/** The state of a lock. It is held if a majority holds it, for as long as a majority will, under the last fence that a majority knows. */
 export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<LockState> {
   const states = await nodes.ask(
     ({ store }) => store.inspect(key, commandTimeoutMs),
@@ -24,7 +24,7 @@ export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutM
   return { locked: false, owner: null, remaining: 0, waiters: 0, fence, mode: null, holders, queue: [] };
 }
 
-/** Those that so many nodes know, each for as long as so many will. */
+/** The holders that a majority knows, each with the time for which a majority will know it. */
 function holdersOf(states: readonly LockState[], majority: number): HolderState[] {
   const byId = new Map<string, HolderState[]>();
   for (const holder of states.flatMap((state) => state.holders)) {

@@ -1,4 +1,5 @@
-// A release by a majority: released where so many nodes say so, and sent to all that may hold the token.
+// A release by a majority. The lock is released once a majority says so; the release is sent to all nodes that may hold the
+// token.
 import type { LockBackendError } from '../../core/errors';
 import type { ReleaseReply, ReleaseRequest } from '../contract';
 import type { QuorumNode } from './node';
@@ -6,8 +7,9 @@ import type { Nodes } from './nodes';
 import type { Round } from './round';
 
 /**
- * @param round That of the acquire, where a node has not replied to it yet, or was not asked.
- * @throws {LockBackendError} (rejects) no majority replied. It is sent again to each node that did not, until it has replied.
+ * @param round The round of the acquire, if a node has not replied to it yet, or was not asked.
+ * @throws {LockBackendError} (rejects) no majority replied. The release is sent again to each silent node until that node has
+ * replied.
  */
 export function releaseByMajority(
   nodes: Nodes,

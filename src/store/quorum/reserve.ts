@@ -1,5 +1,5 @@
-// The nodes that a round has not asked yet, and the moment after which it does. One timer serves all rounds, because nearly all
-// are over before it is due.
+// The nodes that a round has not asked yet, and the moment at which the round asks them. One timer serves all rounds, because
+// nearly all end before that moment.
 import { type Linked, LinkedList } from '../../core/linked-list';
 import type { QuorumClock, QuorumNode } from './node';
 
@@ -67,7 +67,7 @@ export class Reserve implements Linked<Reserve> {
     this.#reserves.add(this);
   }
 
-  /** All of them; none are left. */
+  /** All remaining nodes; afterwards none are left. */
   take(): readonly QuorumNode[] {
     const nodes = this.#nodes;
     if (nodes.length > 0) this.#reserves.delete(this);

@@ -1,12 +1,12 @@
 // One attempt to get the votes of a majority, from before it is sent until the last node has answered. Its caller may have had
-// the lock, and released it, long before that: then a grant that comes later is released too.
+// the lock, and released it, long before that end: then a later grant is released too.
 //
-// It asks, and then is granted; or it failed, and releases what it has while it learns why; or it is over: its token was
-// released, or its caller gave up.
+// A round asks, and then is granted. Or it fails, and releases its grants while it learns the reason. Or it is over: its token
+// was released, or its caller gave up.
 //
-// It asks a bare majority first: nearly always that is enough, and a lock that is released at once costs the others nothing. They
-// are asked when one of the first refuses, or after a moment, because one is slow or because the lock is held: then also a
-// majority that loses a node holds it.
+// A round asks a bare majority first. Nearly always that is enough, and a lock that is released at once costs the other nodes
+// nothing. The others are asked if one of the first refuses, or after a moment, because a node is slow or because the lock is
+// still held: then a majority holds the lock even if it loses a node.
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../contract';
@@ -16,7 +16,7 @@ import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
 import { Reserve, type Reserves } from './reserve';
 
-/** How it ended. `wroteBack`: the nodes had minted different fences. */
+/** The end of a round. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
   | { readonly is: 'granted'; readonly fence: number; readonly wroteBack: boolean }
   | { readonly is: 'busy'; readonly leftMs: number }
@@ -26,7 +26,7 @@ export type Verdict =
 /** The reply to the release at a node, if one was sent there. */
 export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 
-/** Nobody else has it. */
+/** A private copy that this round may modify. */
 type Own<T> = { -readonly [name in keyof T]: T[name] };
 
 export class Round implements Linked<Round> {
@@ -40,16 +40,16 @@ export class Round implements Linked<Round> {
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
-  /** Of the nodes that voted for us. */
+  /** The fences of the nodes that voted for this round. */
   readonly #fences = new FenceVotes();
   /** Nodes that have not answered yet. */
   readonly #open = new NodeMap<true>();
   readonly #reserve: Reserve;
-  /** Where the token may be, and until when a lost request may still bring it there. */
+  /** Nodes where the token may be, with the moment until which a lost request may still bring the token there. */
   readonly #holders = new NodeMap<number>();
-  /** Nodes that had no room: the caller may be queued there. */
+  /** Nodes without room: the caller may be queued there. */
   readonly #queued = new NodeMap<true>();
-  /** What was queued has what it waited for, and may have released it since. */
+  /** True once the queued caller has been granted the lock, which it may have released since. */
   #isServed = false;
   readonly #lefts: number[] = [];
   readonly #errors: LockBackendError[] = [];
@@ -88,7 +88,7 @@ export class Round implements Linked<Round> {
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /** `rest` is asked at `restDueMs`, or when one of the first refuses; `skipped` says why others are not asked. */
+  /** Asks `first` at once, and `rest` at `restDueMs` or when one of the first refuses. `skipped` has the errors of the skipped nodes. */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
@@ -100,7 +100,7 @@ export class Round implements Linked<Round> {
     this.#ask(first);
   }
 
-  /** Asks those that are not asked yet. */
+  /** Asks the nodes that are not asked yet. */
   askAll(): void {
     if (this.#reserve.size > 0) this.#ask(this.#reserve.take());
   }
@@ -117,7 +117,7 @@ export class Round implements Linked<Round> {
     for (const node of nodes) this.#open.set(node, true);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
-      // Awaited with a grant; without one it is not needed.
+      // The identification is awaited with a grant, and not needed without one.
       identified?.catch(() => {});
       node.store.acquire(this.#request).then(
         (reply) => {
@@ -134,7 +134,7 @@ export class Round implements Linked<Round> {
     }
   }
 
-  /** Whether the node's reply is still to come. */
+  /** True if the node's reply is still to come. */
   awaits(node: QuorumNode): boolean {
     return this.#open.has(node);
   }
@@ -146,7 +146,7 @@ export class Round implements Linked<Round> {
     return rest;
   }
 
-  /** The token was released, with these replies to come; or it is given up, and released here. */
+  /** Ends the round. With `releases`, the token was released and these replies are to come; without them, the token is given up and released here. */
   end(releases?: Releases): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
@@ -200,7 +200,7 @@ export class Round implements Linked<Round> {
       }
     }
     if (this.#phase === 'failed') this.#explain();
-    // Undecided: the first do not do.
+    // Undecided: the first nodes are not enough.
     const isUndecided = this.#phase === 'asking' || this.#phase === 'failed';
     if (isUndecided && this.#open.size + this.#writing === 0) this.askAll();
     this.#checkDone();
@@ -211,7 +211,7 @@ export class Round implements Linked<Round> {
     if (this.#open.size + this.#writing + this.#reserve.size === 0) this.#onDone();
   }
 
-  /** Granted once a majority that has voted for us will mint no fence that is not larger than ours. */
+  /** Grants once a majority that has voted for this round will mint only larger fences than ours. */
   #agreeOnFence(): void {
     const { fence } = this.#fences;
     // H65
@@ -222,7 +222,7 @@ export class Round implements Linked<Round> {
     this.#phase = 'granted';
     this.#isServed = true;
     const isNew = (this.#request.queueAs?.ticket ?? 0) === 0;
-    // An entry may be at nodes that had no room now, and at those that had none before and were not asked again.
+    // An entry may be at nodes that had no room now, and at nodes that had no room before and were not asked again.
     const mayQueue = isNew ? this.#queued.keys() : this.#nodes.all.filter((node) => !this.#fences.has(node));
     for (const node of mayQueue) this.#leaveQueue(node);
     this.#onVerdict({ is: 'granted', fence, wroteBack: this.#fences.wroteBack });
@@ -246,7 +246,7 @@ export class Round implements Linked<Round> {
     });
   }
 
-  /** There will be no majority for us; whether the key is busy, or no majority could be asked, may not be known yet. */
+  /** Explains a failure: no majority can be won. It may not be known yet whether the key is busy or no majority could be asked. */
   #explain(): void {
     const isBusy = this.#votes >= this.#nodes.majority;
     if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;
@@ -262,7 +262,7 @@ export class Round implements Linked<Round> {
   #releaseLate(node: QuorumNode): void {
     if (!this.#holders.has(node)) return;
     const release = this.#holders.get(node) === 0 ? this.#releases?.(node) : undefined;
-    // A release that was sent behind the request has found the token there.
+    // A release that was sent behind the request has found the token at this node.
     if (release === undefined) return this.#release(node);
     release.then(
       (reply) => reply !== 'released' && this.#release(node),

@@ -1,5 +1,5 @@
-// Rounds by their tokens. Tokens come and go as fast as locks do, and the old tables of a `Map` keep what was added later alive:
-// with 256 pairs in flight on three servers, a quarter of the CPU went into moving what was over.
+// Rounds by their tokens. Tokens come and go as fast as locks do, and the old tables of a `Map` keep later entries alive: with
+// 256 pairs in flight on three servers, a quarter of the CPU went into moving dead rounds.
 import { LinkedList } from '../../core/linked-list';
 import type { Round } from './round';
 
@@ -19,7 +19,7 @@ export class Rounds {
     return round;
   }
 
-  /** In the place of another with the same token. */
+  /** Adds a round, in place of another one with the same token. */
   add(round: Round): void {
     const before = this.get(round.token);
     if (before !== undefined) this.delete(before);
@@ -31,7 +31,7 @@ export class Rounds {
     if (this.#bucketOf(round.token).delete(round)) this.#size -= 1;
   }
 
-  /** By the end of the token, which is random. */
+  /** The bucket of a token, by the token's end, which is random. */
   #bucketOf(token: string): LinkedList<Round> {
     const { length } = token;
     const hash =

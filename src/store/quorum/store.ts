@@ -1,14 +1,14 @@
-// A store made of stores, each a Redis that knows nothing of the others: a lock is held while a majority of them holds our
-// token. A round asks all in one tick and is decided as soon as it can be; a node that replies later is heard in the background.
+// A store made of stores, each of them a Redis that knows nothing of the others: a lock is held while a majority of them holds
+// our token. A round asks its nodes and is decided as soon as it can be; a later reply is processed in the background.
 //
-// What makes it exclusive: two majorities have a node in common, and a node grants one token at a time. So a grant counts from
-// before its own round was sent; each attempt has a token of its own, because the releases of a failed one may still be on
-// their way; an extension counts only nodes that have held the token all the time; and a node that may have forgotten a grant
-// in a restart does not vote until every lifetime given before has passed.
+// Grants are exclusive because two majorities have a node in common, and a node grants one token at a time. So a grant counts
+// from before its own round was sent. Each attempt has a token of its own, because the releases of a failed one may still be on
+// their way. An extension counts only nodes that have held the token all the time. A node that may have forgotten a grant in a
+// restart does not vote until every lifetime given before has passed.
 //
-// What makes the fences rise: before a grant returns, a majority that still holds our token has a last fence at least as large
-// as ours. The next majority has one of them in it, and that one mints a larger fence. Each round proposes a fence just ahead
-// of all clocks, so that nearly always the nodes mint the same one, and nothing has to be written back.
+// Fences rise because, before a grant returns, a majority that still holds our token has a last fence at least as large as
+// ours. The next majority includes a node of that one, which mints a larger fence. Each round proposes a fence just ahead of
+// all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
 import { LockBackendError, optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { describe, type Key, listOf } from '../../core/keys';
@@ -51,10 +51,10 @@ const realClock: QuorumClock = {
 /** The timeout of one node, as a share of the lifetime. */
 const timeoutShare = 1 / 8;
 const minTimeoutMs = 10;
-/** After how long those are asked that were not asked first: four times what a grant takes, within these bounds. */
+/** Bounds of the pause after which the remaining nodes are asked: four times the duration of a grant. */
 const minRestMs = 5;
 const maxRestMs = 100;
-/** How far ahead of all clocks a fence is proposed: further after nodes minted different ones, nearer while they agree. */
+/** Bounds of the lead of a proposed fence over all clocks: the lead grows after nodes minted different fences, and shrinks while they agree. */
 const nearestLeadMs = 1;
 const farthestLeadMs = 100;
 
@@ -68,7 +68,7 @@ export class Quorum implements Store {
   readonly #clock: QuorumClock;
   readonly #reserves: Reserves;
   readonly #places: Places;
-  /** By token: rounds in which a node has not replied yet. */
+  /** The rounds, by token, in which a node has not replied yet. */
   readonly #rounds = new Rounds();
   #identifying: Promise<unknown> | undefined;
   #isIdentified = false;
@@ -76,7 +76,7 @@ export class Quorum implements Store {
   #leadMs = 2 * nearestLeadMs;
   /** The last fence that was proposed. */
   #proposed = 0;
-  /** How long a grant takes, on average. */
+  /** The average duration of a grant. */
   #tookMs = 0;
   #fencing = false;
   #scopes = 0;
@@ -207,11 +207,11 @@ export class Quorum implements Store {
     round.start(first, rest, skipped, sent.monoMs + restAfterMs);
   }
 
-  /** Ahead of every clock by the time it gets there, if all goes well. */
+  /** The minimum fence of a round: ahead of every clock when it arrives there, if all goes well. */
   #minFence({ monoMs }: Moment): number {
     let offsetMs = Number.NEGATIVE_INFINITY;
     for (const { store } of this.#nodes.all) offsetMs = Math.max(offsetMs, store.serverOffsetMs);
-    // Each round its own: where many are sent together, not all nodes are sent all of them.
+    // Each round has a fence of its own: of many rounds sent together, a node gets only some.
     this.#proposed = Math.max(this.#proposed + 1, Math.floor((monoMs + offsetMs + this.#leadMs) * 1000));
     return this.#proposed;
   }
@@ -230,15 +230,16 @@ export class Quorum implements Store {
       void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs); // H64c
       return { outcome };
     }
-    // After a change in place a late request may still say otherwise: those nodes come back with the next lock.
+    // After a change in place a late request may still revert it: those nodes get the token back with the next lock.
     const isFirst = (held?.mode.step ?? 0) === 0;
     if (missing.length > 0 && isFirst && this.#rounds.get(token) === undefined) this.#addNodes(each, missing, sent);
     return { outcome, sent: held === undefined ? sent : earlier(sent, 1) };
   }
 
   /**
-   * Nodes that had no vote, or have forgotten it, get our token too, while a majority is known to hold it. They
-   * count only from the next extension on: that they hold it now does not prove that no other token held it a moment ago.
+   * Requests our token at nodes that had no vote or have forgotten the token, while a majority is known to hold it. Such a node
+   * counts only from the next extension on: its present hold does not prove that no other token held the lock there a moment
+   * ago.
    */
   #addNodes(
     { keys, token, lifetimeMs, commandTimeoutMs, begin, held }: ExtendRequest,
@@ -297,7 +298,7 @@ function nodeTimeout(lifetimeMs: number, commandTimeoutMs: number): number {
   return Math.min(commandTimeoutMs, Math.max(minTimeoutMs, Math.floor(lifetimeMs * timeoutShare))); // H66c
 }
 
-/** Further ahead after fences that differed, and slowly nearer again. */
+/** The next lead: further ahead after fences that differed, and slowly nearer again. */
 function nextLeadMs(leadMs: number, wroteBack: boolean): number {
   return wroteBack ? Math.min(2 * leadMs, farthestLeadMs) : Math.max(0.99 * leadMs, nearestLeadMs);
 }
