@@ -359,9 +359,13 @@ describe('three sentinels fail a master over', () => {
       expect((await doctor(resource)).stdout).to.not.contain('sentinels');
     });
 
+    /** Its exit code says that these servers keep nothing on disk. */
     function doctor({ url }: RedisServer): Promise<{ stdout: string }> {
       const program = bundled(join(__dirname, '../../src/tools/cli.ts'));
-      return promisify(execFile)(process.execPath, [program, 'doctor', '--url', url]);
+      return promisify(execFile)(process.execPath, [program, 'doctor', '--url', url]).catch((error) => {
+        if (error.code !== 1) throw error;
+        return error;
+      });
     }
   });
 });
