@@ -64,7 +64,7 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** The minimum fence; only for a node of a quorum, whose caller is not queued. */
   readonly minFence?: number | undefined;
-  /** Only for a quorum: ask all nodes at once instead of a bare majority first. */
+  /** Asks all nodes of a quorum at once instead of a bare majority first. */
   readonly asksAll?: boolean | undefined;
   /**
    * The existing member of a reader that shares its hold. While that member holds the key, the new reader has room beside it,
@@ -118,7 +118,7 @@ export type AcquireReply =
       readonly granted: false;
       readonly leftMs: number;
       readonly position?: QueuePosition | undefined;
-      /** For a queued process: a moment before this request was sent. A grant that follows by message counts from then or later. */
+      /** A moment before the request of a queued process was sent; a grant that follows by message counts from then or later. */
       readonly sent?: Moment | undefined;
       readonly impossible?: 'deadlock' | 'gone' | undefined;
       /** The current slot and whether its job has run, if the request named slots. */
@@ -142,7 +142,7 @@ export interface ExtendRequest {
   readonly begin: () => boolean;
   /** The holder's mode; absent for a mutex. */
   readonly held?: HeldMode | undefined;
-  /** Only for a node of a quorum: a writer that the node does not hold as a writer counts as `missing`. */
+  /** Counts a writer as `missing` if this node of a quorum does not hold it as a writer. */
   readonly strictly?: boolean | undefined;
 }
 
@@ -165,7 +165,7 @@ export interface ReleaseRequest {
   readonly held?: HeldMode | undefined;
   /** The slot whose job is done. The slot is marked before the release, if the token still holds the lock. One key only. */
   readonly done?: Slot | undefined;
-  /** Only in Redis: called with the number of released keys if not all of them were released. */
+  /** Called, in Redis only, with the number of released keys if not all of them were released. */
   readonly counted?: ((released: number) => void) | undefined;
 }
 
@@ -271,7 +271,7 @@ export interface Store {
   readonly clock?: Clock | undefined;
   /** The locks that renew themselves, which are not lost while this process is paused: no other process can take them. */
   readonly renewed?: Renewed | undefined;
-  /** The reason for which these keys can never be locked together, or never in this mode. Checked before each wait. */
+  /** The reason for which these keys can never be locked together, or never in this mode; absent if all keys can. Checked before each wait. */
   refuses?(keys: Key, mode: Mode | undefined): LockBackendError | undefined;
   /** The prefix that the client is configured to add; it precedes the caller's own prefix in every full key. */
   readonly keyPrefix: string;
@@ -332,7 +332,7 @@ export interface Store {
   readonly isQuorum?: boolean | undefined;
 }
 
-/** A store that can be one of a quorum. */
+/** A store that can be a node of a quorum. */
 export interface Node
   extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
   readonly operator?: Operator;

@@ -18,8 +18,8 @@ export function bootId(): string {
 }
 
 /**
- * Reads the boot id from the kernel. It is never computed from the wall clock: after somebody sets that clock, half of the
- * processes would be elsewhere.
+ * Reads the boot id from the kernel. An id computed from the wall clock would change when somebody sets that clock, and half of
+ * the processes would be elsewhere.
  */
 function readBootId(): string {
   try {

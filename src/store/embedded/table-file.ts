@@ -69,8 +69,8 @@ export class TableFile {
   }
 
   /**
-   * True while the file is there. False: it was deleted, and other processes find another table under its name, or will. If a
-   * table lost its log or index, the rest is removed, so that all its users begin anew together.
+   * True while the file is there. False: the file was deleted, and other processes find another table under its name, or will.
+   * If a table lost its log or index, the rest is removed, so that all its users begin anew together.
    */
   isThere(): boolean {
     const [file, ...others] = this.#inodes;
@@ -168,7 +168,7 @@ function remove(path: string): void {
   } catch {} // opening the table will report the cause
 }
 
-/** The rows that one command touches. They are read as text, and written back if their text has changed. */
+/** The rows that one command touches, which are read as text, and written back if their text has changed. */
 class TextRows implements Rows {
   readonly #get: Statement;
   readonly #put: Statement;

@@ -1,5 +1,5 @@
-// An extension by a majority. It counts only the nodes that have held the token all the time, and for a writer only those where
-// the token is a writer.
+// An extension by a majority, which counts only the nodes that have held the token all the time, and for a writer only those
+// where the token is a writer.
 import type { LockBackendError } from '../../core/errors';
 import type { ExtendReply, ExtendRequest, Moment } from '../contract';
 import type { QuorumClock, QuorumNode } from './node';
@@ -29,7 +29,7 @@ export async function extendByMajority(
   );
 }
 
-/** Delays an error until the request can no longer execute: where a connection broke, a request on its way may still execute. */
+/** Delays an error until its request can no longer execute: if the connection broke, the request may still execute. */
 function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: QuorumClock): Promise<ExtendReply> {
   return reply.catch(async (error: LockBackendError) => {
     const leftMs = untilMs - clock.now().monoMs;

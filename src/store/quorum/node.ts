@@ -5,7 +5,7 @@ import { noLock, warn } from '../../core/events';
 import type { Key } from '../../core/keys';
 import type { Moment, Node, ReleaseRequest } from '../contract';
 
-/** The time, handed in so that a simulation can control it. Its timers keep no process alive. */
+/** The time, handed in so that a simulation can control it. The timers keep no process alive. */
 export interface QuorumClock {
   now(): Moment;
   setTimer(work: () => void, ms: number): unknown;

@@ -105,8 +105,8 @@ export class Nodes {
 
   /**
    * Examines the nodes again when one was identified anew. A server under two names would have two votes: that is an error. If
-   * an operator has said of all servers that they are in their first run, the quorum has nothing to forget. That counts once,
-   * while all of them are young: if it is said later of a restarted server, it changes nothing.
+   * an operator has said of all servers that they are in their first run, the quorum has nothing to forget. This statement
+   * counts once, while all of them are young: a later one about a restarted server changes nothing.
    */
   review(longestMs: number, key: Key): LockBackendError | undefined {
     let identifications = 0;

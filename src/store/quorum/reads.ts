@@ -2,7 +2,7 @@
 import type { HolderState, LockState } from '../../core/lock-state';
 import type { Nodes } from './nodes';
 
-/** The state of a lock. It is held if a majority holds it, for as long as a majority will, under the last fence that a majority knows. */
+/** The state of a lock: held if a majority holds it, for as long as a majority will, under the last fence that a majority knows. */
 export async function inspectMajority(nodes: Nodes, key: string, commandTimeoutMs: number): Promise<LockState> {
   const states = await nodes.ask(
     ({ store }) => store.inspect(key, commandTimeoutMs),

@@ -34,7 +34,7 @@ export class Reserves {
     let nextMs = Number.POSITIVE_INFINITY;
     const due: Reserve[] = [];
     for (const reserve of this.#waiting) {
-      // A timer may be a moment early.
+      // A timer may fire a moment early.
       if (reserve.dueMs <= nowMs + 1) due.push(reserve);
       else nextMs = Math.min(nextMs, reserve.dueMs);
     }

@@ -1,5 +1,5 @@
-// One attempt to get the votes of a majority, from before it is sent until the last node has answered. Its caller may have had
-// the lock, and released it, long before that end: then a later grant is released too.
+// One attempt to get the votes of a majority, from before its requests are sent until the last node has answered. The caller
+// may have had the lock, and released it, long before that end: then a later grant is released too.
 //
 // A round asks, and then is granted. Or it fails, and releases its grants while it learns the reason. Or it is over: its token
 // was released, or its caller gave up.
@@ -59,10 +59,10 @@ export class Round implements Linked<Round> {
   #releases: Releases | undefined;
 
   /**
-   * @param request   Becomes the round's own: its `begin` is replaced.
+   * @param request A request that the round may modify: the round replaces its `begin`.
    * @param longestMs The largest lifetime in use.
-   * @param onDone    Called when the last node has answered.
-   * @param onVerdict Called once; absent for an acquire that only adds nodes to a lock that is held.
+   * @param onDone Called when the last node has answered.
+   * @param onVerdict Called once; absent for an acquire that only adds nodes to a held lock.
    */
   constructor(
     request: Own<AcquireRequest>,
@@ -73,7 +73,7 @@ export class Round implements Linked<Round> {
     onDone: () => void,
     onVerdict?: (verdict: Verdict) => void,
   ) {
-    // A holder of the lock wants it at the other nodes too; before the grant, the caller may have given up.
+    // A granted round may always ask the other nodes too; before the grant the caller may have given up.
     const { begin } = request;
     request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
     this.token = request.token;
@@ -88,7 +88,7 @@ export class Round implements Linked<Round> {
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /** Asks `first` at once, and `rest` at `restDueMs` or when one of the first refuses. `skipped` has the errors of the skipped nodes. */
+  /** Asks `first` now, and `rest` at `restDueMs` or when one of the first refuses. `skipped` has the errors of skipped nodes. */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
@@ -146,7 +146,7 @@ export class Round implements Linked<Round> {
     return rest;
   }
 
-  /** Ends the round. With `releases`, the token was released and these replies are to come; without them, the token is given up and released here. */
+  /** Ends the round: its token was released, with these replies to come, or is given up and released here. */
   end(releases?: Releases): void {
     const wasAsking = this.#phase === 'asking' || this.#phase === 'failed';
     this.#phase = 'over';
@@ -246,7 +246,7 @@ export class Round implements Linked<Round> {
     });
   }
 
-  /** Explains a failure: no majority can be won. It may not be known yet whether the key is busy or no majority could be asked. */
+  /** Explains a failure: no majority can be won. The reason, a busy key or unreachable nodes, may not be known yet. */
   #explain(): void {
     const isBusy = this.#votes >= this.#nodes.majority;
     if (!isBusy && !this.#nodes.isMinority(this.#errors.length)) return;

@@ -30,7 +30,7 @@ export class Batch {
   readonly #send: SendCall;
 
   /**
-   * @param most Calls in one batch.
+   * @param most The maximum number of calls in one batch.
    * @param bySlot A cluster: slots cannot be mixed.
    * @param defer Schedules the flush. nextTick runs when the microtasks of this tick are done: by then every caller that the
    * last replies resumed has added its call. setImmediate runs when, in addition, every caller whose timer is due has added its
@@ -54,7 +54,7 @@ export class Batch {
     return this.#sentAt?.monoMs ?? performance.now();
   }
 
-  /** Adds a call. Its handler gets the reply to this call, or the error of the call or of its whole batch. */
+  /** Adds a call, whose handler gets the reply to this call, or the error of the call or of its whole batch. */
   add(call: BatchedCall): void {
     if (this.#calls.length === 0) this.#defer(this.flush);
     this.#calls.push(call);

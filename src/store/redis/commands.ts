@@ -120,7 +120,7 @@ function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
   return fencing ? fences : 0;
 }
 
-/** The locks and their queues. */
+/** The keys of the locks and of their queues. */
 function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
   if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
   return [keys, keys.map((key) => companionOf(key, 'queue'))];

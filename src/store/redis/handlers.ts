@@ -1,7 +1,7 @@
 // The way of a reply back to the caller of its call.
 import type { BatchableCall, ScriptCall } from './scripts/script';
 
-/** The callbacks for the reply to a call. They are no promise, because every lock would pay for it. */
+/** The callbacks for the reply to a call: a promise would cost every lock. */
 export interface ReplyHandler {
   readonly resolve: (reply: unknown) => void;
   readonly reject: (error: unknown) => void;

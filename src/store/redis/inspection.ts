@@ -6,7 +6,7 @@ import { idOf, isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
 import { strangeReply } from './replies';
 
-/** One lock. */
+/** The state of one lock, with a token. */
 export interface InspectedKey {
   readonly state: LockState;
   /** The token of the holder that ends last. */

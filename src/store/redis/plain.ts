@@ -1,6 +1,6 @@
 // The plain batch: each call of a tick acquires, renews or releases one mutex, on equal terms, as nearly all calls do. Then the
-// keys are read together, the released ones are deleted together, and all fences are minted at once. If the case of a call is
-// unusual, the script notices that, and runs the call as the script that it would be by itself.
+// keys are read together, the released ones are deleted together, and all fences are minted at once. The script notices an
+// unusual call, and runs it as the script that it would be by itself.
 import { companionOf } from '../../core/keys';
 import type { BatchedCall, SendCall } from './handlers';
 import { strangeReply } from './replies';

@@ -44,7 +44,7 @@ const stores = new WeakMap<object, RedisStore>();
 /**
  * The store of a client; always the same one for the same client.
  *
- * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is not a client that we know.
+ * @throws {TypeError} `ERR_LOCK_OPTION` for anything that is no known client.
  */
 export function redisStore(client: object): Store & Node {
   let store = stores.get(client);

@@ -25,7 +25,7 @@ export class Transport {
   readonly #client: ScriptClient;
   readonly #sender: Sender;
   readonly #batch: Batch;
-  /** The batch of calls with a mode. Their scripts are separate, so that the scripts of a mutex stay small. */
+  /** The batch of calls with a mode, which have scripts of their own so that the scripts of a mutex stay small. */
   readonly #sharedBatch: Batch;
   #turnEnds: Promise<void> | undefined;
 

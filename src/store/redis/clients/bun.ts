@@ -1,5 +1,5 @@
-// RedisClient, which Bun brings along. It connects with its first command, and reconnects by itself; it shows only whether it
-// is connected.
+// RedisClient, which Bun brings along. The client connects with its first command, reconnects by itself, and shows only whether
+// it is connected.
 import type { Readiness, ScriptClient } from '../client';
 import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
@@ -27,7 +27,8 @@ export function bun(client: ForeignClient): ScriptClient {
     dedicate() {
       throw noDedicated(client);
     },
-    // A connection with a subscription keeps a process of Bun alive. It ends with the client, at the next heartbeat.
+    // A connection with a subscription keeps a process of Bun alive; the connection ends with the client, at the next
+    // heartbeat.
     subscribe: hasMethods(client, 'duplicate', 'subscribe')
       ? subscribeOver(subscriberOn(client), () => client.connected === false)
       : undefined,
@@ -35,8 +36,8 @@ export function bun(client: ForeignClient): ScriptClient {
 }
 
 /**
- * The readiness of the client. Its owner need not connect it, so our side does, once, as the owner's first command would. A
- * client that was closed looks like one that reconnects.
+ * The readiness of the client. The client's owner need not connect it, so our side does, once, as the owner's first command
+ * would. A client that was closed looks like one that reconnects.
  */
 function readinessOf(client: ForeignClient): () => Readiness {
   let isStarted = false;
@@ -50,7 +51,7 @@ function readinessOf(client: ForeignClient): () => Readiness {
   };
 }
 
-/** Opens a subscriber. Its connection reconnects by itself but does not subscribe again: a second connection ends the first. */
+/** Opens a subscriber, whose connection reconnects by itself but does not subscribe again: a second connection ends the first. */
 function subscriberOn(client: ForeignClient): OpenSubscriber {
   return async (onMessage, onEnd) => {
     const connection = await client.duplicate();

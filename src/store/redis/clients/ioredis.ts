@@ -140,7 +140,7 @@ function dedicated(client: ForeignClient): DedicatedClient {
   connection.on('error', () => {});
   connection.on('ready', () => {
     generation += 1;
-    // Our own connection must not keep a process alive whose own work is done.
+    // Our own connection must not keep alive a process whose work is done.
     connection.stream.unref();
   });
   const opened: Promise<unknown> = connection.connect();

@@ -174,7 +174,7 @@ function readinessOf(client: ForeignClient, kind: NodeRedisKind): () => Readines
   };
 }
 
-/** A connection of our own. It needs an error listener: without one, a dropped socket would crash the process. */
+/** A connection of our own, with an error listener: without one, a dropped socket would crash the process. */
 function duplicateOf(client: ForeignClient, options?: object): ForeignClient {
   const legacy = client.options?.legacyMode ? { legacyMode: false } : undefined;
   // Our connection caches nothing, and its end would clear a cache that it shared.
@@ -199,10 +199,10 @@ function dedicated(client: ForeignClient): DedicatedClient {
   let generation = 0;
   connection.on('ready', () => {
     generation += 1;
-    // Our own connection must not keep a process alive whose own work is done.
+    // Our own connection must not keep alive a process whose work is done.
     connection.unref();
   });
-  // Nor may reconnecting keep it alive once the owner has closed the client.
+  // Reconnecting must not keep the process alive once the owner has closed the client.
   connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
   const opened = openLike(client, connection);
   // A connection that failed to open would go on reconnecting, and nothing would be left to close it.

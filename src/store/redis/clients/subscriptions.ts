@@ -7,7 +7,7 @@
 import { idle, startIdleTimer } from '../../../core/timers';
 import type { Subscribe, Subscription } from '../client';
 
-/** A connected subscriber. Its errors are ignored after its end. */
+/** A connected subscriber, whose errors are ignored after its end. */
 export interface Subscriber {
   subscribe(channel: string): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
@@ -16,7 +16,7 @@ export interface Subscriber {
   close(): void;
 }
 
-/** Opens a subscriber; resolves once it is connected. `onEnd`: it will never bring a message again; may be called more than once. */
+/** Opens a subscriber; resolves once it is connected. `onEnd`: the subscriber will never bring a message again; may be called more than once. */
 export type OpenSubscriber = (
   onMessage: (channel: string, message: string) => void,
   onEnd: () => void,

@@ -62,9 +62,9 @@ function asText(reply: unknown): unknown {
 }
 
 /**
- * The error without secrets. The client appends the whole command to Redis's text. It quotes an answer that is no JSON, which
- * may be an echo of our request or a word that looks like Redis's own. It also quotes an address that `fetch` refuses, with its
- * password.
+ * The error without secrets. The client appends the whole command to Redis's text. The client also quotes an answer that is no
+ * JSON, which may be an echo of our request or a word that looks like Redis's own; and an address that `fetch` refuses, with
+ * its password.
  */
 function withoutSecrets(error: unknown, { headers, baseUrl }: ForeignClient): Error {
   const { name, message, cause } = error as Error;

@@ -34,7 +34,7 @@ end
 local wanted = lifetime == 0 and math.huge or now + lifetime
 if exact or wanted > ends then
   locks[lock] = nil
-  -- First a write that Redis permits when memory is full, so that the second is permitted too.
+  -- The first write is one that Redis permits when memory is full; after it Redis permits the second too.
   purge(lock, mine) -- H55e
   call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
   setEnd(lock)

@@ -1,4 +1,4 @@
--- extend: move the end of locks that are still ours. Never makes a key, never touches a stranger's.
+-- extend: move the end of locks that are still ours. Never makes a key, never touches the lock of another token.
 -- KEYS   lock[]    string: the holder's token
 -- ARGV   token     the token that acquired the locks
 -- ARGV   lifetime  ms from now until the server frees the locks; 0: no end

@@ -1858,7 +1858,7 @@ const extendScript: Script = {
 };
 
 /**
- * move the end of locks that are still ours. Never makes a key, never touches a stranger's.
+ * move the end of locks that are still ours. Never makes a key, never touches the lock of another token.
  *
  * @param lock string: the holder's token
  * @param token the token that acquired the locks

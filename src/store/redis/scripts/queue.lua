@@ -161,8 +161,8 @@ end
 -- Grants a free lock to the first live entry of its queue. `mine` is the caller's token: an entry of the caller needs no
 -- message, and is granted its whole lifetime. Any other entry is granted provisionally, until its process confirms. Returns
 -- 'mine' and the fence, 'given', 'yielding' and the end of the yield, or 'none'.
--- The key yields after 64 hand-offs in a row. Because holders may be slow, it also yields once callers have polled in vain for
--- eight of their pauses. It yields for one pause of the holder, or for the longest one of the polling callers.
+-- The key yields after 64 hand-offs in a row. Because holders may be slow, the key also yields once callers have polled in vain
+-- for eight of their pauses. A yield lasts for one pause of the holder, or for the longest one of the polling callers.
 local function grant(lock, fence, queue, mine, window, handedOff)
   local first, handOffs, till, pause, since, mark = front(queue)
   if not first then
