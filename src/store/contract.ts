@@ -9,10 +9,7 @@ import type { Operator } from './operator';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
 
-/**
- * The mode of a key that can have several holders; a key without a mode is a mutex. A holder that upgrades or downgrades keeps
- * its token: that is a change in place.
- */
+/** The mode of a key that can have several holders; a mutex has none. A change in place (up- or downgrade) keeps the token. */
 export interface Mode {
   /** A reader shares the key; a writer excludes all others; a counted holder has permits. */
   readonly kind: 'shared' | 'exclusive' | 'counted';
@@ -66,10 +63,7 @@ export interface AcquireRequest {
   readonly minFence?: number | undefined;
   /** Asks all nodes of a quorum at once instead of a bare majority first. */
   readonly asksAll?: boolean | undefined;
-  /**
-   * The existing member of a reader that shares its hold. While that member holds the key, the new reader has room beside it,
-   * even if others wait.
-   */
+  /** The member that a reader shares: while it holds the key, a new reader has room beside it, even if others wait. */
   readonly beside?: { readonly token: string; readonly held: HeldMode } | undefined;
   /** The slots of a job that runs once a slot: nothing is granted in a slot that is done. Only for a mutex with one key and no queue entry. */
   readonly slots?: Slots | undefined;

@@ -37,10 +37,7 @@ export interface Processes {
 export interface Operator {
   /** The state of each key, or the reason for which it is not known. Rejects if the store cannot be asked. */
   inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]>;
-  /**
-   * Takes a lock away from the holder with this id, or without an id from its only holder. The next in the queue is served in
-   * the same step. False: nothing was changed.
-   */
+  /** Frees a lock of the holder with this id, or without an id of its only holder, and serves its queue. False: nothing was changed. */
   free(key: string, id: string | undefined, commandTimeoutMs: number): Promise<boolean>;
   /** Writes the record of a process. False: the record that should stay unchanged is gone. */
   register(registration: Registration, commandTimeoutMs: number): Promise<boolean>;

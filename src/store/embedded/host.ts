@@ -17,10 +17,7 @@ export function bootId(): string {
   return boot;
 }
 
-/**
- * Reads the boot id from the kernel. An id computed from the wall clock would change when somebody sets that clock, and half of
- * the processes would be elsewhere.
- */
+/** Reads the boot id from the kernel: one computed from the wall clock would split the processes when somebody sets that clock. */
 function readBootId(): string {
   try {
     if (process.platform === 'linux') return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();

@@ -50,7 +50,7 @@ export interface MemoryStore extends EmbeddedStore {
 
 /** The holder after `seize`. */
 const stranger = 'a stranger';
-/** The largest step back of a clock reading that counts as an overlap: a command reads the clock before late renewals and begins after them. */
+/** The largest step back of a reading that is an overlap: a command reads the clock before late renewals and begins after them. */
 const maxOverlapMs = 1000;
 /** The number of rows below which a sweep is not worth its cost. */
 const smallestSweep = 4096;

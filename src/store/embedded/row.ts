@@ -106,10 +106,7 @@ export function newShared(): Shared {
   return { holders: [], queue: [], phase: 0, notified: 0, most: 0 };
 }
 
-/**
- * True if nothing is lost with the row: it is free and without a queue, and nothing is cached. A table drops such rows, so that
- * it does not grow with every key that was ever used.
- */
+/** True if the row is free, without a queue and without cached text. Tables drop such rows, so as not to grow with every key ever used. */
 export function isSpare(row: LockRow, micros: number): boolean {
   const nowMs = Math.floor(micros / 1000);
   const isFree = row.token === undefined || row.endMs <= nowMs;

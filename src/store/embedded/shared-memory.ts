@@ -90,10 +90,7 @@ function openTable(name: string): SharedTable {
   return table;
 }
 
-/**
- * The file of a name. The hash distinguishes names that look alike in a file system; the boot id distinguishes tables of this
- * boot from older ones.
- */
+/** The file of a name. The hash separates names that look alike in a file system; the boot id separates this boot's tables. */
 function fileOf(name: string): string {
   const hash = createHash('sha256').update(name).digest('hex').slice(0, 16);
   return `${name.replace(/[^\w-]/g, '_').slice(0, 40)}-${hash}.${bootId()}${suffix}`;

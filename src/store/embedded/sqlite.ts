@@ -168,10 +168,7 @@ function findEngine(): Open {
   }
 }
 
-/**
- * The built-in engine. Loading it may warn that SQLite is experimental, which somebody who takes a lock cannot change: this
- * warning is suppressed.
- */
+/** The built-in engine. Its warning that SQLite is experimental is suppressed: somebody who takes a lock cannot act on it. */
 function builtInSqlite(): { DatabaseSync: new (file: string) => Engine } | undefined {
   const { emitWarning } = process;
   process.emitWarning = (...args: any[]) => {

@@ -207,10 +207,7 @@ class Embedded implements Store {
     return earlier(sent, (micros % 1000) / 1000 + (this.#table.lagMs?.() ?? 0));
   }
 
-  /**
-   * Runs a command. A refusal of the machine becomes the error that Redis would give: the key is of another kind, or has
-   * another number of permits.
-   */
+  /** Runs a command. A refusal becomes the error that Redis would give: another kind of key, or another number of permits. */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
       this.renewed?.check(keys);

@@ -43,10 +43,7 @@ export class Nodes {
     return responsive.length >= this.majority ? responsive : [...this.all]; // H66d
   }
 
-  /**
-   * The nodes to ask, a bare majority first. The order is the same for all callers of a key, so that two concurrent callers
-   * meet at the same nodes; other keys have other orders.
-   */
+  /** The nodes to ask, a bare majority first. The order depends on the key, so concurrent callers of a key meet at the same nodes. */
   inOrder(key: string, nowMs: number): Order {
     const from = this.size === this.majority ? 0 : spread(key) % this.size;
     if (this.all.every((node) => !node.isSilent && node.lastUntilMs <= nowMs)) return this.#orders[from]!;

@@ -42,10 +42,7 @@ export class Places {
     return { ...request, queueAs: isQueued ? request.queueAs : undefined, mode: { ...request.mode, group } };
   }
 
-  /**
-   * The free places. At most one read is under way. A read that was sent before a caller came would not know the permits that
-   * were released for that caller.
-   */
+  /** The free places. At most one read is under way: an earlier read would not know the permits just released for a new caller. */
   #ask(request: PlacesRequest): Promise<number[]> {
     const { keys, mode, commandTimeoutMs } = request;
     const what = `${mode.most} ${commandTimeoutMs} ${keys}`;

@@ -71,10 +71,7 @@ export class Batch {
     for (const together of bySlot(some)) this.#sendTogether(together);
   };
 
-  /**
-   * Sends a plain batch if all calls are plain, as most are. A user without the rights for a plain batch is asked for them
-   * once, and is served without it.
-   */
+  /** Sends a plain batch if all calls are plain, as most are. Without the rights for it, a user is refused once and served otherwise. */
   #sendTogether(together: readonly BatchedCall[]): void {
     if (together.length === 1 || this.#isPlainRefused || !arePlain(together)) return sendTogether(together, this.#send); // S9
     sendPlain(together, this.#send, (error) => {

@@ -281,10 +281,7 @@ export function isGrant(reply: unknown): boolean {
   return microsOf(reply) !== undefined || (Array.isArray(reply) && reply[0] === 1);
 }
 
-/**
- * The meaning of the reply. `late`: by the server's clock, the script ran after the holder's validity had ended. The clock
- * learns the server's time.
- */
+/** The meaning of the reply. `late`: by the server's clock, the script ran after the holder's validity had ended. */
 export function extendReply(reply: unknown, request: ExtendRequest, sent: Moment, clock: ServerClock): ExtendReply {
   const [result, serverMs] = integers(reply, 2, request.keys) as [number, number];
   clock.learn(serverMs, sent.monoMs);

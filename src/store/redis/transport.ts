@@ -94,10 +94,7 @@ export class Transport {
     });
   }
 
-  /**
-   * The handler of an error. Cluster clients do not notice a node that hangs: a request without a reply makes the client find
-   * the key's node again.
-   */
+  /** The handler of an error. Cluster clients do not notice a node that hangs: after a silent request the client finds the node again. */
   #onError(keys: Key, reject: (error: LockBackendError) => void): (error: LockBackendError) => void {
     const { relocate } = this.#client;
     if (relocate === undefined) return reject;

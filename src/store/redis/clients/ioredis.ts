@@ -177,10 +177,7 @@ function subscriberOn(client: ForeignClient, node: () => ForeignClient): OpenSub
   };
 }
 
-/**
- * Ends a connection at once. ioredis would wait two seconds for a server that stands still, or for the end of an ended
- * connection, and keep the process alive.
- */
+/** Ends a connection at once. ioredis would wait two seconds for a stalled server or an ended connection, and keep the process alive. */
 function end(connection: ForeignClient): void {
   if (connection.status === 'end') return;
   connection.disconnect();
