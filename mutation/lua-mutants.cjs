@@ -50,7 +50,7 @@ exports.mutants = [
   mutex(
     'acquire',
     'a damaged counter passes',
-    'if fence and fence <= micros + 86400000000 and mayCheck(',
+    'if fence and fence <= micros + protocol.maxAheadMicros and mayCheck(',
     'if fence and mayCheck(',
   ),
   mutex('acquire', 'a busy lock counts as ours', 'if holder ~= token then', 'if false then'),
@@ -117,14 +117,14 @@ exports.mutants = [
     'math.max(lastFence(fence) + 1, least or 0)',
   ),
   mutex('mint', 'a block of fences overlaps the next', 'setFence(fence, first + count - 1)', 'setFence(fence, first)'),
-  mutex('mint', 'a counter far ahead of the clock passes', 'or fence > micros + 86400000000 then', 'then'),
+  mutex('mint', 'a counter far ahead of the clock passes', 'or fence > micros + protocol.maxAheadMicros then', 'then'),
   mutex('mint', 'a granted lock has no end', "local set = attempt('PEXPIRE', lock, ttl)", 'local set = 1'),
   mutex('queue', 'an expired entry is granted the lock', 'if not deadline or deadline < now or', 'if not deadline or'),
   mutex(
     'queue',
     'a forged deadline is accepted',
-    'or deadline > now + maxSilence or fences > 1024',
-    'or fences > 1024',
+    'or deadline > now + maxSilence or fences > protocol.maxFences',
+    'or fences > protocol.maxFences',
   ),
   mutex(
     'queue',
@@ -141,13 +141,13 @@ exports.mutants = [
   mutex(
     'queue',
     'a grant by hand-off is not provisional',
-    "string.format('%.0f', math.min(tonumber(lifetime), 2000))",
+    "string.format('%.0f', math.min(tonumber(lifetime), protocol.provisionalMs))",
     'lifetime',
   ),
   mutex('queue', 'the entry stays after its grant', "call('ZREM', queue, first)\n  local minted", 'local minted'),
-  mutex('queue', 'no yield window after 64 hand-offs', 'handOffs >= 64 or', 'handOffs >= 1e9 or'),
+  mutex('queue', 'no yield window after 64 hand-offs', 'handOffs >= protocol.handOffs or', 'handOffs >= 1e9 or'),
   mutex('queue', 'the yield window is not kept', 'if till > now then', 'if false then'),
-  mutex('queue', 'polling callers are never yielded to', 'now - since >= 8 * yield', 'false'),
+  mutex('queue', 'polling callers are never yielded to', 'now - since >= protocol.pollsInVain * yield', 'false'),
   mutex('queue', 'no message of a grant', "attempt('PUBLISH', channel, id .. '='", "attempt('PUBLISH', '-', id .. '='"),
   mutex(
     'queue',

@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import * as protocol from '../src/store/protocol';
 import { inBatch } from '../src/store/redis/scripts/script';
 import { type ShortNames, shortened, shortNamesOf } from './shorten-lua';
 
@@ -191,8 +192,21 @@ function checkIndexes(script: string, body: string, table: string, declared: Par
 }
 
 function strip(text: string): string {
-  const lines = text.split('\n').map((line) => line.trim());
+  const lines = withNumbers(text)
+    .split('\n')
+    .map((line) => line.trim());
   return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
+}
+
+const numbers = new Map<string, unknown>(Object.entries({ ...protocol, ...protocol.limits }));
+
+/** Writes the number for each `protocol.name`. Exported for the drift test. */
+export function withNumbers(text: string): string {
+  return text.replace(/\bprotocol\.(\w+)/g, (written, name) => {
+    const number = numbers.get(name);
+    if (!Number.isSafeInteger(number)) throw new Error(`${written}: no number of src/store/protocol.ts has this name`);
+    return String(number);
+  });
 }
 
 /** The text as an expression: a part that several scripts use is written down once. */

@@ -1,4 +1,5 @@
-// The numbers that waiters, the scripts in Redis and the machine of the embedded stores have in common.
+// The numbers that waiters, the scripts in Redis and the machine of the embedded stores have in common. Lua says `protocol.handOffs`,
+// and `npm run generate` writes 64 there.
 
 export interface Limits {
   /** The end of a grant to the queue that its process has not confirmed. */
@@ -27,12 +28,27 @@ export const limits: Limits = {
   pollsInVain: 8,
 };
 
+/** The poll interval of a queued process far back: this for each position. */
+export const pollMsEach = limits.pollMs / limits.pollers;
 /** The longest yield. A caller that polls with longer pauses leaves no mark. */
 export const maxYieldMs = 1000;
 /** The delay that a caller which polls may have without missing its turn. */
 export const pollLatenessMs = 20;
+/** A mark of a caller that polls outlives two of its pauses by this. */
+export const pollMarkMs = 100;
 /** The furthest deadline of an entry. A queue ends this long after its last entry was written. */
 export const maxSilenceMs = 10_000;
+
+/** A fence counter, or a ticket, that is further ahead of the clock is damaged. */
+export const maxAheadMicros = 86_400_000_000;
+/** The largest lifetime in ms, and the largest fence. */
+export const maxInteger = Number.MAX_SAFE_INTEGER;
+/** The largest number of fences that one grant mints. */
+export const maxFences = 1024;
+/** The number of waiters that one release notifies of a key that several may hold. They may be admitted out of order. */
+export const maxNotified = 32;
+/** The longest wait during which readers that prefer readers pass a waiter. */
+export const readersPassMicros = 500_000;
 
 /** The poll interval of a queued process that has `before` others before it. */
 export function pollEveryMs(before: number, { pollMs, pollers, maxPollMs }: Limits = limits): number {

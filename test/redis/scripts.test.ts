@@ -4,8 +4,9 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { generate, parse, shortNames } from '../../scripts/generate-scripts';
+import { generate, parse, shortNames, withNumbers } from '../../scripts/generate-scripts';
 import { shortened, tokensOf } from '../../scripts/shorten-lua';
+import * as protocol from '../../src/store/protocol';
 import * as generated from '../../src/store/redis/scripts/generated';
 
 const root = join(__dirname, '..', '..');
@@ -13,7 +14,7 @@ const folder = join(root, 'src/store/redis/scripts');
 const texts = new Map(
   readdirSync(folder)
     .filter((file) => file.endsWith('.lua'))
-    .map((file) => [file, readFileSync(join(folder, file), 'utf8')]),
+    .map((file) => [file, withNumbers(readFileSync(join(folder, file), 'utf8'))]),
 );
 /** Those that are sent as they are; the others are a part of these. */
 const files = [...texts].filter(([, text]) => !/^-- (PART|WITHIN) /m.test(text)).map(([file]) => file);
@@ -114,6 +115,24 @@ describe('scripts', () => {
           /(?:call|attempt)\('[A-Z]+', (KEYS\[|unpack\((names|ours)\b|names\[|(lock|fence|queue|limit|slot|key)\b|locks\[i\])/,
         );
       }
+    }
+  });
+
+  it('a number of the protocol is written in protocol.ts alone; Lua has its name', () => {
+    expect(withNumbers('x >= protocol.handOffs')).to.equal('x >= 64');
+    for (const name of ['nothing', 'pollEveryMs', 'limits', 'constructor']) {
+      expect(() => withNumbers(`x >= protocol.${name}`), name).to.throw(`protocol.${name}: no number`);
+    }
+    const numbers = [...Object.values(protocol), ...Object.values(protocol.limits)].filter(
+      (each) => Number(each) >= 2000,
+    );
+    expect(numbers).to.include(Number.MAX_SAFE_INTEGER);
+    for (const file of texts.keys()) {
+      const written = bare(readFileSync(join(folder, file), 'utf8')).match(/\b\d+\b/g) ?? [];
+      expect(
+        written.filter((each) => numbers.includes(Number(each))),
+        file,
+      ).to.deep.equal([]);
     }
   });
 

@@ -8,7 +8,7 @@
 import { hashOf } from '../../core/token';
 import { type Mode, type Slots, slotAt } from '../contract';
 import { freedChannel } from '../operator';
-import { type Limits, limits, maxSilenceMs, pollEveryMs } from '../protocol';
+import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../protocol';
 import type {
   AcquireCommand,
   CommandOutcome,
@@ -23,8 +23,6 @@ import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
 import { type LockRow, MemoryRows, newShared, type Rows } from './row';
 import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
 
-/** The distance ahead of the clock beyond which a fence counter counts as damaged. */
-const maxFenceAheadMicros = 86_400_000_000;
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
 interface Handing {
@@ -255,6 +253,6 @@ export class Machine extends LockTable {
 }
 
 function checkFence(fence: number, nowMs: number): void {
-  if (fence <= nowMs * 1000 + maxFenceAheadMicros) return;
+  if (fence <= nowMs * 1000 + maxAheadMicros) return;
   throw new Error('FENCE the fence counter of this table is more than a day ahead of the clock');
 }

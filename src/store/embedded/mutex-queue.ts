@@ -2,7 +2,7 @@
 
 import { isOurs } from '../../core/token';
 import type { QueueEntry, QueuePosition } from '../contract';
-import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs } from '../protocol';
+import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../protocol';
 import type { LockRequest } from './command';
 import type { LockRow, QueuedRow } from './row';
 
@@ -56,7 +56,7 @@ export function markPoll(rows: readonly LockRow[], pauseMs: number | undefined, 
     if (ms > maxYieldMs || !hasQueue(row)) continue;
     const old = row.poll !== undefined && row.poll.untilMs >= nowMs ? row.poll : undefined;
     if (old !== undefined && old.pauseMs > ms) continue;
-    row.poll = { pauseMs: ms, sinceMs: old?.sinceMs ?? nowMs, untilMs: nowMs + 2 * ms + 100 };
+    row.poll = { pauseMs: ms, sinceMs: old?.sinceMs ?? nowMs, untilMs: nowMs + 2 * ms + pollMarkMs };
   }
 }
 

@@ -6,6 +6,7 @@
 // all others that came after that grant, so each of them is passed once, and no stream of writers starves it. Preferred readers
 // pass entries that have waited for less than half a second, so no stream of readers starves a writer.
 import { type Mode, placesOf, type QueueEntry } from '../contract';
+import { maxNotified, readersPassMicros } from '../protocol';
 import type { CommandOutcome, Extended, Publish, Released } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
@@ -32,10 +33,6 @@ interface Room {
   only: string | undefined;
 }
 
-/** Half a second, as in waiters.lua. */
-const readersPassMicros = 500_000;
-/** The number of waiters that one release notifies; as many may be admitted before those in front of them have retried. */
-const maxNotified = 32;
 /** The ticket of an upgrade: there is at most one, and nobody else can be admitted before it. */
 const upgradeTicket = 1;
 

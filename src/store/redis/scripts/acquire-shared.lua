@@ -42,7 +42,7 @@ local upgrade = step > 0 and kind == 'w'
 local band = bandOf(upgrade and 'u' or kind, prefer)
 local ticket = mayQueue and tonumber(ARGV[13]) or 0
 local queued = find(queue, all, queuedAs, ticket, band)
-ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
+ticket = ticket > shifts[1] and ticket <= micros + protocol.maxAheadMicros and ticket or 0
 local others = waiting(all) - (queued and 1 or 0)
 local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
 asking.band = band
@@ -188,7 +188,7 @@ local isNew = not queued and ticket == 0 and band == 3
 local before = isNew and others or positionOf(queue, all, asking)
 local silence = tonumber(ARGV[14])
 if silence == 0 then
-  silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
+  silence = 2 * math.min(math.max(protocol.pollMs, protocol.pollMsEach * (before + 1)), protocol.maxPollMs)
 end
 asking.channel, asking.id = ARGV[11], ARGV[12]
 asking.text = string.format(

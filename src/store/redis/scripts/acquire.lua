@@ -12,12 +12,12 @@
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then -- S20
   local ms = tonumber(ttl)
-  if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then -- H1
+  if not ms or ms < 1 or ms > protocol.maxInteger or not string.find(ttl, '^%d+$') then -- H1
     return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
   end
   checked = ttl
 end
-if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > protocol.maxFences then
   return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
 if not now then
@@ -38,7 +38,7 @@ if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]
     local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
     fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least) -- H59 H61b
   end
-  if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
+  if fence and fence <= micros + protocol.maxAheadMicros and mayCheck('PEXPIRE', KEYS[1], ttl) then
     if count == 1 then
       call('SET', KEYS[3], string.format('%.0f', fence)) -- H58b
       top = fence

@@ -11,7 +11,7 @@
 -- ARGV   as[]      for a writer on a quorum: w; a holder of another kind counts as gone
 -- REPLY  [1 extended | 0 gone | -1 lost: others hold the lock, beside whom this holder cannot be | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact, notAfter = tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[5])
-if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
+if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > protocol.maxInteger then
   return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
 clock()

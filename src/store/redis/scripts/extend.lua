@@ -6,7 +6,7 @@
 -- ARGV   notAfter  server time in ms at which the locks end for the holder
 -- REPLY  [1 extended | 0 gone | -1 held by another token | -2 too late: nothing was changed, server time in ms]
 local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
-if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then -- H1b
+if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > protocol.maxInteger then -- H1b
   return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
 local time = redis.call('TIME')

@@ -10,7 +10,7 @@ end
 -- Checks a lifetime as PEXPIRE will read it: nothing may fail between SETNX and PEXPIRE.
 local function checkLifetime(text)
   local ms = tonumber(text)
-  if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
+  if not ms or ms < 1 or ms > protocol.maxInteger or not string.find(text, '^%d+$') then
     error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
   end
 end
@@ -24,7 +24,7 @@ end
 
 -- Checks a fence before anything is written: a damaged counter must not lead to a fence that no later one exceeds.
 local function checkFence(fence)
-  if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then -- H82e
+  if not fence or fence > protocol.maxInteger or fence > micros + protocol.maxAheadMicros then -- H82e
     error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
   end
   return fence

@@ -24,7 +24,7 @@ local ours, queued, usual, n = {}, 0, {}, 0
 
 local function isLifetime(text)
   local ms = tonumber(text)
-  return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+  return ms and ms >= 1 and ms <= protocol.maxInteger and string.find(text, '^%d+$')
 end
 
 local held = known > 0 and call('MGET', unpack(names, 1, known))
@@ -50,7 +50,7 @@ if acquires > 0 then
   queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
   local last = count == 1 and call('GET', fence) or '0'
   areUsual = now <= tonumber(notAfter) and isLifetime(ttl) -- H3d
-  areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
+  areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + protocol.maxAheadMicros
   -- The counter is written before the locks: if memory is full, nothing was written yet.
   if areUsual and count == 1 then
     first = math.max(last + 1, micros)
@@ -58,7 +58,7 @@ if acquires > 0 then
     -- Each fence is the one before it plus one, or its own minimum if that is larger.
     for i = 1, leasts and acquires or 0 do
       local least = tonumber(words[leasts + i])
-      areUsual = areUsual and least and least <= micros + 86400000000
+      areUsual = areUsual and least and least <= micros + protocol.maxAheadMicros
       last = math.max(i == 1 and first or last + 1, least or 0)
       first = i == 1 and last or first
     end

@@ -7,7 +7,7 @@
 -- longest pause, in ms, of the callers that have polled beside the queue, in vain, since that time.
 -- A forged or damaged entry delays others for at most as long as a process that has just died. No deadline is further away than
 -- `maxSilence`, the queue ends that long after the last entry was written, and damaged entries are removed as expired ones are.
-local maxSilence, maxYield = 10000, 1000
+local maxSilence, maxYield = protocol.maxSilenceMs, protocol.maxYieldMs
 -- Checks the version of an entry; returns nil for a member that is no entry. An entry of another version is an error, for as
 -- long as its queue lasts.
 local function checkVersion(queue, member)
@@ -26,11 +26,11 @@ local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
     string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
-  if not deadline or deadline < now or deadline > now + maxSilence or fences > 1024 then -- H29 H82
+  if not deadline or deadline < now or deadline > now + maxSilence or fences > protocol.maxFences then -- H29 H82
     return nil
   end
   local ms = tonumber(lifetime)
-  if ms >= 1 and ms <= 9007199254740991 then
+  if ms >= 1 and ms <= protocol.maxInteger then
     return id, lifetime, fences, channel, token
   end
 end
@@ -58,7 +58,7 @@ end
 -- requests, or after `silence` ms if the process has announced a longer silence. Returns the ticket and the number of entries
 -- before it.
 local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-  local sane = micros + 86400000000
+  local sane = micros + protocol.maxAheadMicros
   local score = tonumber(ticket)
   local mine
   mine, score = entriesOf(queue, token, score <= sane and score or 0)
@@ -75,7 +75,7 @@ local function enqueue(queue, token, lifetime, fences, channel, id, ticket, sile
   end
   local at = string.format('%.0f', score)
   local before = call('ZCOUNT', queue, 0, '(' .. at)
-  local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, maxSilence))
+  local ms = math.max(2 * math.min(math.max(protocol.pollMs, protocol.pollMsEach * (before + 1)), protocol.maxPollMs), math.min(silence, maxSilence))
   local deadline = string.format('%.0f', now + ms)
   call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
   call('PEXPIRE', queue, maxSilence)
@@ -98,7 +98,7 @@ local function markPoll(queue, pause)
   if pause > maxYield or call('ZCARD', queue) == 0 then
     return
   end
-  local since, till = now, now + 2 * pause + 100
+  local since, till = now, now + 2 * pause + protocol.pollMarkMs
   local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
   for i = 1, #found, 2 do
     local longest, first, last = nil, nil, nil
@@ -151,7 +151,7 @@ local function front(queue)
       end
     end
     from = from + 33
-  until first or #found < 66 or #gone >= 2048
+  until first or #found < 66 or #gone >= protocol.maxExpired
   if #gone > 0 then
     call('ZREM', queue, unpack(gone))
   end
@@ -175,8 +175,8 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     return 'yielding', till
   end
   local id, lifetime, fences, channel, token = entry(queue, first)
-  local yield = math.max(math.min(window, maxYield), pause > 0 and pause + 20 or 0) -- H80c
-  if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then -- H80
+  local yield = math.max(math.min(window, maxYield), pause > 0 and pause + protocol.pollLatenessMs or 0) -- H80c
+  if handedOff and window > 0 and (handOffs >= protocol.handOffs or (pause > 0 and now - since >= protocol.pollsInVain * yield)) then -- H80
     call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
     if mark then
       call('ZREM', queue, mark)
@@ -186,7 +186,7 @@ local function grant(lock, fence, queue, mine, window, handedOff)
     end
     return 'yielding', now + yield
   end
-  local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000)) -- H29b H58d
+  local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), protocol.provisionalMs)) -- H29b H58d
   mayExpire(lock, ttl)
   if fences > 0 then
     lastFence(fence) -- an error of the counter must come before the first write

@@ -7,7 +7,7 @@
 -- ARGV   least   the fence that every later one must exceed
 -- REPLY  [1 the last fence is at least `least` | 0 the token holds nothing: nothing was changed]
 local least = tonumber(ARGV[2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+if not least or least % 1 ~= 0 or least < 0 or least > protocol.maxInteger then
   return redis.error_reply('ERR expected a fence')
 end
 clock()

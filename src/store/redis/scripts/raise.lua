@@ -7,7 +7,7 @@
 -- REPLY  [1 the last fence is at least `least` | 0 not all locks are ours: nothing was changed]
 -- THEN mint
 local least = tonumber(ARGV[2])
-if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
+if not least or least % 1 ~= 0 or least < 0 or least > protocol.maxInteger then
   return redis.error_reply('ERR expected a fence')
 end
 clock()

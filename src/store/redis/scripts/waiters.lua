@@ -7,10 +7,10 @@
 -- grant. The score of `told` is minus the ticket of the last notified waiter, when more waiters could be admitted.
 -- No call reads more than the front of each band: its cost does not grow with the queue.
 local queues, wakes = {}, {}
-local maxSilence, maxNotified = 10000, 32
+local maxSilence, maxNotified = protocol.maxSilenceMs, protocol.maxNotified
 -- In µs: the distance between tickets and scores in each band; and the maximum time for which readers that prefer readers may
 -- pass a waiter.
-local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
+local shifts, readersPass = { 1e15, 5e14, 0 }, protocol.readersPassMicros
 
 local function bandOf(kind, prefer)
   if kind == 'u' or (kind == 'r' and prefer == 'r') then -- H37
@@ -53,7 +53,7 @@ local function entry(queue, found, score)
     text = found,
   }
   each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
-  return each.ticket <= micros + 86400000000 and each or nil
+  return each.ticket <= micros + protocol.maxAheadMicros and each or nil
 end
 
 -- The edges of a band's scores, in the middle between bands: tickets are times, and no waiter waits for years.
@@ -110,7 +110,7 @@ end
 -- on there.
 local function at(queue, all, band, n)
   local part = all[band]
-  while n > #part.list and part.more and #all.expired < 2048 do
+  while n > #part.list and part.more and #all.expired < protocol.maxExpired do
     local count = n == 1 and math.min(chunk, 3) or chunk
     local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
     part.more = #found == 2 * count
@@ -157,7 +157,7 @@ local function newTicket(queue, all, asking)
   if not all.whole and not part.last then
     local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
-    part.last = ticket <= micros + 86400000000 and ticket or 0
+    part.last = ticket <= micros + protocol.maxAheadMicros and ticket or 0
   end
   last = math.max(last, part.last or 0)
   return math.max(micros, last + 1)
