@@ -1,4 +1,4 @@
-// One acquire, traced: `redis-exp-lock:acquire` tells of its start, and of its one end with all that is known by then.
+// The trace of one acquire: `redis-exp-lock:acquire` publishes its start and its one end, with everything known by then.
 import { tracingChannel } from 'node:diagnostics_channel';
 import { LockClosedError, LockLostError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
 import { type AcquireEvent, type AcquireOutcome, lockEvent, type Observable } from './events';
@@ -6,7 +6,7 @@ import { type AcquireEvent, type AcquireOutcome, lockEvent, type Observable } fr
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
 const { start, end, asyncStart, asyncEnd, error: errorChannel } = acquireChannel;
 
-/** Whether somebody listens. Asked part by part: the channel itself has no `hasSubscribers` before Node 20.13. */
+/** True if somebody listens. Asks each part: the channel itself has no `hasSubscribers` before Node 20.13. */
 export function tracesAcquires(): boolean {
   return (
     start.hasSubscribers ||
@@ -17,7 +17,7 @@ export function tracesAcquires(): boolean {
   );
 }
 
-/** What an acquire has done so far. */
+/** The work of an acquire so far. */
 export interface Effort {
   readonly attempts: number;
   readonly queued: boolean;
@@ -26,7 +26,7 @@ export interface Effort {
 export class AcquireTrace {
   readonly #event: AcquireEvent;
   readonly #signal: AbortSignal | undefined;
-  /** Busy is an answer, and no error. */
+  /** True if a busy lock is a result, not an error. */
   readonly #isTry: boolean;
   readonly #startMs = performance.now();
 
@@ -36,7 +36,7 @@ export class AcquireTrace {
     this.#isTry = isTry;
   }
 
-  /** Runs the acquire. What it returns is returned as it is: a further promise would cost an error its stack. */
+  /** Runs the acquire and returns its own promise: a further promise would cost an error its stack. */
   run<T>(work: () => Promise<T>): Promise<T> {
     const event = this.#event;
     return start.runStores(event, () => {
@@ -90,7 +90,7 @@ function outcomeOf(error: unknown, signal: AbortSignal | undefined): AcquireOutc
   return error instanceof LockLostError ? 'lost' : 'error';
 }
 
-/** Also where the reason was no Error, and is the cause of one. */
+/** True if `error` is the signal's reason, or an error whose cause is that reason. */
 function isReasonOf(signal: AbortSignal | undefined, error: unknown): boolean {
   if (!signal?.aborted) return false;
   return error === signal.reason || (error instanceof Error && error.cause === signal.reason);

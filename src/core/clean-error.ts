@@ -1,17 +1,17 @@
-// The errors of others, without our tokens. A client puts the command that failed into its error, and with that script, keys
-// and tokens; Redis puts arguments into its text. An error ends up in a log, and a token is all that releasing the lock takes.
+// Removes our tokens from the errors of clients and of Redis. A client puts the failed command into its error, with the script,
+// keys and tokens; Redis puts arguments into its text. Errors end up in logs, and whoever has a token can release the lock.
 //
-// What stays is what helps to find the fault: class, name, message, code, stack, plain details such as address and port, and
-// the errors inside. Whatever else hangs on it is dropped: of what we do not know we cannot say that it leads nowhere.
+// A clean error keeps what helps to find the fault: class, name, message, code, stack, plain details such as address and port,
+// and the errors inside. All other properties are dropped, because an unknown property may lead to a token.
 
-/** The uuid of a token, also where Redis has cut it off. */
+/** The uuid of a token, also if Redis has cut it off. */
 const token = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{0,27}/gi;
-/** Redis's own list of what it was sent. */
+/** Redis's own list of the arguments that it was sent. */
 const listed = /(with args beginning with:).*/gis;
-/** Errors inside of errors are followed so deep. */
+/** The number of errors, nested ones included, whose properties are copied. */
 const deepest = 8;
 
-/** A copy that leads to no token. What is no error becomes its text. */
+/** Copies an error without anything that leads to a token. Any other value becomes its text. */
 export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): unknown {
   if (!(error instanceof Error)) return cleanText(textOf(error)); // H78
   const known = seen.get(error);
@@ -29,12 +29,12 @@ export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): 
   return copy;
 }
 
-/** A text without tokens. */
+/** The text without tokens. */
 export function cleanText(text: string): string {
   return text.replace(listed, '$1 …').replace(token, '<token>'); // H78c
 }
 
-/** undefined: dropped. */
+/** The value of a property without tokens; undefined if the property is dropped. */
 function cleanValue(value: unknown, seen: Map<unknown, unknown>): unknown {
   if (value instanceof Error) return cleanError(value, seen);
   if (Array.isArray(value) && value.length > 0 && value.every((each) => each instanceof Error)) {

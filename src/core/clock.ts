@@ -1,7 +1,7 @@
-// The clock that waits, validity and timers go by: that of this process, unless a store has one of its own.
+// The clock of waits, validity and timers: the clock of this process, unless a store has its own.
 import { startTimer } from './timers';
 
-/** A moment on both clocks: the monotonic one stands still while a virtual machine sleeps, the wall clock can be set. */
+/** A moment on both clocks: the monotonic clock stands still while a virtual machine sleeps, and the wall clock can be set. */
 export interface Moment {
   readonly monoMs: number;
   readonly wallMs: number;
@@ -10,13 +10,13 @@ export interface Moment {
 export interface Clock {
   nowMs(): number;
   wallMs(): number;
-  /** Runs `work` once `ms` have passed by this clock. Cancelled by `clearTimeout`. */
+  /** Runs `work` once `ms` have passed by this clock. `clearTimeout` cancels it. */
   later(work: () => void, ms: number): NodeJS.Timeout;
-  /** Real ms after which it may show any time, whatever it shows now. */
+  /** Real ms after which this clock may show any time, whatever it shows now. */
   readonly stepMs: number;
 }
 
-/** Each function is looked up when it is called, so that a test's fake timers own this clock too. */
+/** The clock of this process. Looks up each function when called, so that a test's fake timers control this clock too. */
 export const systemClock: Clock = {
   nowMs: () => performance.now(),
   wallMs: () => Date.now(),
@@ -24,14 +24,14 @@ export const systemClock: Clock = {
   stepMs: Number.POSITIVE_INFINITY,
 };
 
-/** Now, on both clocks. */
+/** The present moment on both clocks. */
 export function now(clock: Clock = systemClock): Moment {
   return { monoMs: clock.nowMs(), wallMs: clock.wallMs() };
 }
 
 const stepMs = 10;
 
-/** A clock that shows what `nowMs` does, which may leap. No event says that it leapt, so timers check it every few ms. */
+/** A clock that shows the time of `nowMs`, which may leap. No event tells of a leap, so timers check `nowMs` every few ms. */
 export function leapingClock(nowMs: () => number): Clock {
   const later = (work: () => void, ms: number): NodeJS.Timeout => {
     const dueMs = nowMs() + ms;

@@ -1,11 +1,11 @@
-// Every way a lock can fail, each with its own class and `code`, so that "busy", "timed out", "lost" and "Redis is down"
-// never look alike. What is still held afterwards stands with each class. Messages carry keys and numbers, never tokens.
+// The errors. Every way in which a lock can fail has its own class and `code`, so that "busy", "timed out", "lost" and "Redis is
+// down" never look alike. Each class says what is still held afterwards. Messages carry keys and numbers, never tokens.
 import { inspect } from 'node:util';
 
-/** One key, or several: all or nothing. */
+/** One key, or a list of keys that are locked all or none. */
 export type Key = string | readonly string[];
 
-/** What an error carries besides its message. */
+/** The details of an error, besides its message. */
 export interface LockErrorDetails {
   key?: Key | undefined;
   cause?: unknown;
@@ -22,22 +22,22 @@ export type LockErrorCode =
   | 'ERR_LOCK_BACKEND'
   | 'ERR_LOCK_CLOSED';
 
-/** On each prototype: what an instance of that class gets as its own. */
+/** The property of each prototype that has the default `code` and `retryable` of its instances. */
 const defaults = Symbol('defaults');
 
 /**
- * The common parent: `err instanceof LockError` is true for every error below. `code`, `key` and `retryable` are its own and
- * enumerable, so that they are in JSON and in logs.
+ * The common parent: `err instanceof LockError` is true for every error below. `code`, `key` and `retryable` are own and
+ * enumerable properties, so that JSON and logs have them.
  */
 export class LockError extends Error {
   /** Stable name for programs, such as `ERR_LOCK_TIMEOUT`. */
   declare readonly code: LockErrorCode;
-  /** The key as the caller gave it; `''` where there is none. */
+  /** The key as the caller gave it; `''` if there is none. */
   declare readonly key: Key;
   /**
-   * Whether the same call may succeed later without anybody changing anything: true when somebody else has the lock, and by
-   * the case for a LockBackendError. False where the program has to act first: it holds a lock already, or none; it lost one,
-   * and what ran under that may be half done; it waits for itself; it called `close()`.
+   * True if the same call may succeed later without a change of the program: another holder has the lock; for a LockBackendError
+   * it depends on the case. False if the program has to act first: it holds a lock already, or none; it lost a lock, and the
+   * work under that lock may be half done; it waits for itself; it called `close()`.
    */
   declare readonly retryable: boolean;
 
@@ -57,17 +57,17 @@ export class LockError extends Error {
   declare static readonly is: (error: unknown) => error is LockError;
 }
 
-/** Somebody else has it: the parent of the two ways to find that out. Nothing is held. */
+/** Another holder has the lock: the parent of TooManyLockAttemptsError and LockTimeoutError. Nothing is held. */
 export class LockBusyError extends LockError {
   declare static readonly is: (error: unknown) => error is LockBusyError;
   declare readonly code: 'ERR_LOCK_ATTEMPTS' | 'ERR_LOCK_TIMEOUT';
 }
 
-/** `maxRetries` used up and somebody else still holds the key. Nothing is held. */
+/** `maxRetries` is used up, and another holder still has the key. Nothing is held. */
 export class TooManyLockAttemptsError extends LockBusyError {
   declare static readonly is: (error: unknown) => error is TooManyLockAttemptsError;
   declare readonly code: 'ERR_LOCK_ATTEMPTS';
-  /** Attempts made: 1 + the retries. */
+  /** The number of attempts made: 1 + the retries. */
   readonly attempts: number;
 
   /** Makes the error without a lock, such as for a test. */
@@ -77,25 +77,25 @@ export class TooManyLockAttemptsError extends LockBusyError {
   }
 }
 
-/** `timeout` is over. Nothing is held; an attempt still under way is handed back when it succeeds. */
+/** `timeout` is over. Nothing is held: if an attempt under way is granted later, that grant is released. */
 export class LockTimeoutError extends LockBusyError {
   declare static readonly is: (error: unknown) => error is LockTimeoutError;
   declare readonly code: 'ERR_LOCK_TIMEOUT';
 }
 
-/** This object holds a lock already. It still does. */
+/** This object holds a lock already, and still holds it. */
 export class AlreadyAcquiredLockError extends LockError {
   declare static readonly is: (error: unknown) => error is AlreadyAcquiredLockError;
   declare readonly code: 'ERR_LOCK_ALREADY_ACQUIRED';
 }
 
-/** Nothing was held that could be unlocked or renewed. */
+/** No lock was held that could be unlocked or renewed. */
 export class NotAcquiredLockError extends LockError {
   declare static readonly is: (error: unknown) => error is NotAcquiredLockError;
   declare readonly code: 'ERR_LOCK_NOT_ACQUIRED';
 }
 
-/** Why a lock was lost. */
+/** The reason of a loss; see `LockLostError.reason`. */
 export type LossReason = 'expired' | 'taken' | 'missing' | 'unreachable' | 'stalled' | 'closed';
 
 /** The lock may belong to somebody else now: stop writing. `reason` says why. */
@@ -103,12 +103,12 @@ export class LockLostError extends LockError {
   declare static readonly is: (error: unknown) => error is LockLostError;
   declare readonly code: 'ERR_LOCK_LOST';
   /**
-   * Why the lock was lost. `expired`: its lifetime ended and nothing renewed it. `taken`: Redis says that somebody else holds it.
-   * `missing`: Redis says that the key is gone. `unreachable`: no renewal got an answer in time. `stalled`: this process did not
-   * run when it should have renewed (blocked event loop, SIGSTOP, sleep). `closed`: `close()` took it away.
+   * The reason of the loss. `expired`: the lifetime ended and nothing renewed the lock. `taken`: Redis says that another holder
+   * has the key. `missing`: Redis says that the key is gone. `unreachable`: no renewal got an answer in time. `stalled`: this
+   * process did not run when it should have renewed (blocked event loop, SIGSTOP, sleep). `closed`: `close()` took the lock away.
    */
   readonly reason: LossReason;
-  /** What the function given to `run` resolved to, although the lock was lost meanwhile. */
+  /** The result of the function given to `run`, which resolved although the lock was lost meanwhile. */
   declare readonly result?: unknown;
 
   /** Makes the error without a lock, such as for a test. */
@@ -119,29 +119,29 @@ export class LockLostError extends LockError {
   }
 }
 
-/** Waiting could never end. What was held before is still held. */
+/** The wait could never end. Locks that were held before are still held. */
 export class LockDeadlockError extends LockError {
   declare static readonly is: (error: unknown) => error is LockDeadlockError;
   declare readonly code: 'ERR_LOCK_DEADLOCK';
 }
 
 /**
- * Redis refused, or could not be asked. From an acquire: nothing is held, a release was sent where the outcome is not
- * known, and at worst `lifetime` frees the key. From `extend`: the validity stays what it was. From a release: it can be
- * tried again.
+ * Redis refused, or could not be reached. From an acquire: nothing is held; if the outcome is unknown, a release was sent, and at
+ * worst `lifetime` frees the key. From `extend`: the validity stays what it was. From a release: the release can be tried
+ * again.
  */
 export class LockBackendError extends LockError {
   declare static readonly is: (error: unknown) => error is LockBackendError;
   declare readonly code: 'ERR_LOCK_BACKEND';
   /**
-   * The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent where no answer came. Or a code of this library:
+   * The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent if no answer came. Or a code of this library:
    * `FOREIGN`: the key holds another library's data. `FENCE`: the fence counter is damaged. `CROSSSLOT`: the keys lie in different
    * slots, or a plain client is connected to a node of a cluster. `LIMIT`: a semaphore with another number of permits is in use.
    * `NOREPLICAS`: fewer than `minReplicas` replicas acknowledged. `VERSION`: another version of this library wrote the queue or the
-   * table. Of shared memory: `FULL`: no room. `BUSY`: a paused process is writing. `CORRUPT`: damaged. `PLATFORM`: not on this platform.
+   * table. Shared memory: `FULL`: no room. `BUSY`: a paused process is writing. `CORRUPT`: damaged. `PLATFORM`: not supported here.
    */
   declare readonly redisCode?: string;
-  /** @internal Whether the script may have run, or may still run, although no reply came. */
+  /** @internal True if the script may have run, or may still run, although no reply came. */
   declare readonly unknown: boolean;
 
   /** Makes the error without a lock, such as for a test. */
@@ -155,7 +155,7 @@ export class LockBackendError extends LockError {
   }
 }
 
-/** `close()` was called. Nothing is held. */
+/** `close()` was called before. Nothing is held. */
 export class LockClosedError extends LockError {
   declare static readonly is: (error: unknown) => error is LockClosedError;
   declare readonly code: 'ERR_LOCK_CLOSED';
@@ -172,7 +172,7 @@ export type AnyLockError =
   | LockBackendError
   | LockClosedError;
 
-/** Names as literals: a minifier renames the classes. */
+/** The classes with their names as literals, because a minifier renames classes. */
 const table: readonly [typeof LockError, name: string, retryable: boolean, code?: LockErrorCode][] = [
   [LockError, 'LockError', false],
   [LockBusyError, 'LockBusyError', true],
@@ -186,7 +186,7 @@ const table: readonly [typeof LockError, name: string, retryable: boolean, code?
   [LockClosedError, 'LockClosedError', false, 'ERR_LOCK_CLOSED'],
 ];
 for (const [errorClass, name, retryable, code] of table) {
-  // Shared by all copies of this package.
+  // `Symbol.for` makes the brand common to all copies of this package.
   const brand = Symbol.for(`redis-exp-lock:${name}`);
   Object.defineProperties(errorClass.prototype, {
     name: { value: name, writable: true, configurable: true },
@@ -197,31 +197,31 @@ for (const [errorClass, name, retryable, code] of table) {
   Object.defineProperties(errorClass, { name: { value: name }, is: { value: is } });
 }
 
-/** @internal The same error, its `key` as the caller gave it: below, keys have their prefix. */
+/** @internal Sets the error's `key` to the key as the caller gave it: layers below know keys with their prefix. */
 export function forKey(error: unknown, key: Key): unknown {
   return error instanceof LockError ? Object.assign(error, { key }) : error;
 }
 
 /**
- * @internal Rejects with `error`, its stack that of the caller: the engine knows which `async` functions await the promise that
- * this one resolves, once they do. A timer or a socket made the error, whose own frames lead nowhere. Costs a failure 3 µs,
- * and a grant nothing.
+ * @internal Rejects with `error` and gives it the caller's stack. A timer or a socket made the error, and their frames lead nowhere.
+ * Once the `async` functions of the caller await the promise, the engine knows them. Costs a failure 3 µs, and a grant
+ * nothing.
  */
 export async function rejectAtCaller(error: unknown): Promise<never> {
   await undefined;
-  // By now the caller awaits; a promise is taken over by another one microtask later.
+  // The caller awaits by now. One microtask later its promise has taken this promise over.
   await undefined;
   if (error instanceof LockError) Error.captureStackTrace?.(error, rejectAtCaller);
   throw error;
 }
 
-/** @internal A TypeError (wrong kind of value) or RangeError (right kind, impossible value) that says what was expected and what came. */
+/** @internal A TypeError (wrong kind of value) or RangeError (impossible value) that says what was expected and what was given. */
 export function optionError(what: string, expected: string, got: unknown, kind: 'type' | 'range' = 'type'): Error {
   const message = `${what}: expected ${expected}; got ${shown(got)}`;
   return Object.assign(kind === 'type' ? new TypeError(message) : new RangeError(message), { code: 'ERR_LOCK_OPTION' });
 }
 
-/** What came may have an `inspect.custom`, a `toString` or a trap of its own that throws. */
+/** A value as text. Its own `inspect.custom`, `toString` or trap may throw. */
 function shown(got: unknown): string {
   try {
     const text = inspect(got, { depth: 0, breakLength: Number.POSITIVE_INFINITY, maxStringLength: 60 });
@@ -231,7 +231,7 @@ function shown(got: unknown): string {
   }
 }
 
-/** @internal A name nobody knows, or one of another lock library's, with what it is called here. */
+/** @internal The error for an unknown option. The advice names our option if another lock library has that name. */
 export function unknownOptionError(name: string, advice: string): Error {
   const shownName = /^[\w$]+$/.test(name) ? name : JSON.stringify(name);
   return Object.assign(new TypeError(`${shownName}: ${advice}`), { code: 'ERR_LOCK_OPTION' });

@@ -1,41 +1,41 @@
-// What others may listen to, through node:diagnostics_channel, and what each event says: acquires are traced in acquire-trace.ts, held locks
-// published in observation.ts, warnings here. Nothing is built or measured unless somebody listens, and a listener that throws
-// cannot reach the lock: diagnostics_channel reports it as an uncaught exception of its own.
+// The public events, on channels of node:diagnostics_channel. Acquires are traced in acquire-trace.ts, held locks are published in
+// hold/observation.ts, and warnings here. Nothing is built or measured unless somebody listens. A listener that throws cannot
+// reach the lock: diagnostics_channel reports its error as an uncaught exception.
 import { channel } from 'node:diagnostics_channel';
 import { environmentVariable } from './environment';
 import type { LossReason } from './errors';
 import type { Key } from './keys';
 import type { StoreKind } from './lock-state';
 
-/** What a lock is to its callers. */
+/** The kind of a lock, as its callers see it. */
 export type LockKind = 'mutex' | 'read' | 'write' | 'permits' | 'election' | 'once';
 
-/** What every event says of its lock. */
+/** The fields that every event has. */
 export interface LockEvent {
-  /** As in Redis, prefix included; of several keys their list. */
+  /** The full key, prefix included; a list if there are several keys. */
   key: Key;
-  /** The option `name`; '' where none was given. */
+  /** The option `name`; '' if none was given. */
   name: string;
   kind: LockKind;
   store: StoreKind;
 }
 
 /**
- * How an acquire ended. `busy`: `maxRetries` used up, or `tryLock` in vain. `timeout`: `timeout` over. `aborted`: by its signal
- * or by `close()`. `lost`: an upgrade of what was lost meanwhile. `error`: everything else.
+ * The outcome of an acquire. `busy`: `maxRetries` used up, or a `tryLock` in vain. `timeout`: `timeout` over. `aborted`: by its
+ * signal or by `close()`. `lost`: an upgrade of a lock that was lost meanwhile. `error`: everything else.
  */
 export type AcquireOutcome = 'granted' | 'busy' | 'timeout' | 'aborted' | 'lost' | 'error';
 
 /**
- * `redis-exp-lock:acquire`, a tracingChannel: one trace for each acquire. What is optional is there from `error` and
+ * `redis-exp-lock:acquire`, a tracingChannel: one trace for each acquire. The optional fields are set from `error` and
  * `asyncStart` on. An upgrade is an acquire of kind `write`. A busy `tryLock` or `tryRun` is no error: its result is null.
  */
 export interface AcquireEvent extends LockEvent {
   /** Ms from the call to its end. */
   waitedMs?: number;
-  /** Made by itself; 1 where it was queued. */
+  /** The number of attempts that the caller made by itself; 1 if it was queued. */
   attempts?: number;
-  /** Whether it waited in a queue. */
+  /** True if the caller waited in a queue. */
   queued?: boolean;
   /** 0: nothing was granted, or `fencing: false`. */
   fence?: number;
@@ -47,18 +47,18 @@ export interface AcquireEvent extends LockEvent {
 
 /** `redis-exp-lock:release`: a release was answered. */
 export interface ReleaseEvent extends LockEvent {
-  /** Ms from the grant to the answer, or to the loss before that. */
+  /** Ms from the grant to the answer, or to an earlier loss. */
   heldMs: number;
-  /** false: it was no longer ours. */
+  /** False if the lock was no longer ours. */
   released: boolean;
   fence: number;
 }
 
 /** `redis-exp-lock:extend`: an extension, or a renewal, was answered. */
 export interface ExtendEvent extends LockEvent {
-  /** false: it was no longer ours. */
+  /** False if the lock was no longer ours. */
   extended: boolean;
-  /** Ms that were asked for; null: no end. */
+  /** The requested lifetime in ms; null: no end. */
   lifetime: number | null;
 }
 
@@ -70,7 +70,7 @@ export interface LostEvent extends LockEvent {
   fence: number;
 }
 
-/** A number of servers that gains nothing; a server that does not tell when it was started; one that is silent. */
+/** A number of servers that adds no safety; a server that does not report when it was started; a silent server. */
 type QuorumWarning = 'quorum-size' | 'no-restart-guard' | 'node-silent';
 
 /** `redis-exp-lock:warning`: something to check that changes no result. */
@@ -87,7 +87,7 @@ export interface WarningEvent {
     | 'no-authorize'
     | QuorumWarning;
   message: string;
-  /** As in Redis; null where it is about no lock. */
+  /** The full key, prefix included; null if the warning is about no lock. */
   key: Key | null;
   name: string;
   kind: LockKind | null;
@@ -95,7 +95,7 @@ export interface WarningEvent {
   error?: unknown;
 }
 
-/** What is published, by the name of its channel; the first is a tracingChannel. */
+/** The events by the names of their channels; the first is a tracingChannel. */
 export interface LockEvents {
   'redis-exp-lock:acquire': AcquireEvent;
   'redis-exp-lock:release': ReleaseEvent;
@@ -106,12 +106,12 @@ export interface LockEvents {
 
 const warningChannel = channel('redis-exp-lock:warning');
 
-/** @internal What `lockEvent` reads. */
+/** @internal The argument of `lockEvent`. */
 export interface Observable {
   readonly keys: Key;
-  /** How it is held, where several may hold the key. */
+  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   readonly mode: { readonly kind: keyof typeof kindsOfModes } | undefined;
-  /** Of a mutex that is more than one. */
+  /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
   readonly settings: { readonly name: string };
   readonly store: { readonly kind: StoreKind };
@@ -119,25 +119,25 @@ export interface Observable {
 
 const kindsOfModes = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
-/** @internal What every event says of a lock. */
+/** @internal The fields that every event has. */
 export function lockEvent({ keys, mode, kind = 'mutex', settings, store }: Observable): LockEvent {
   return { key: keys, name: settings.name, kind: mode ? kindsOfModes[mode.kind] : kind, store: store.kind };
 }
 
-/** @internal What a warning says that is about no lock. */
+/** @internal The fields of a warning that is about no lock. */
 export function noLock(store: StoreKind): Pick<WarningEvent, 'key' | 'name' | 'kind' | 'store'> {
   return { key: null, name: '', kind: null, store };
 }
 
-/** Read once: reading the environment costs more than everything else here. */
+/** True in a development process. Read once: reading the environment costs more than everything else here. */
 const inDevelopment = environmentVariable('NODE_ENV') === 'development';
 
-/** Whether warnings are worth looking for: somebody listens, or this is a development process. */
+/** True if somebody sees warnings: a listener exists, or this is a development process. */
 export function warningsWanted(): boolean {
   return warningChannel.hasSubscribers || inDevelopment;
 }
 
-/** Tells the channel; in development, or if it is loud, also the process, so that it is seen without any set-up. */
+/** Publishes a warning. In development, or if `isLoud`, the process emits it too, so that it is seen without any set-up. */
 export function warn(event: WarningEvent, isLoud = inDevelopment): void {
   if (warningChannel.hasSubscribers) warningChannel.publish(event);
   if (!isLoud) return;

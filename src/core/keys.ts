@@ -1,26 +1,26 @@
-// The keys of one lock in Redis's words: the lock keys themselves and their companions. A companion lives in the same
-// cluster slot as its lock (same hash tag), so that one script may touch both, and no lock key can be mistaken for one.
+// The keys of a lock in Redis: the lock keys themselves and their companions. A companion has the cluster slot of its lock (the
+// same hash tag), so that one script may touch both. No lock key can be mistaken for a companion.
 import { type Key, optionError } from './errors';
 
 export type { Key };
 
-/** Names that follow a lock key: refused at the end of a lock key. */
+/** Names at the end of companion keys. A lock key that ends like this is refused. */
 const companions = ['queue', 'value', 'limit', 'slot'] as const;
 type Companion = (typeof companions)[number];
-/** The counter that all fences of a server come from; in a cluster there is one for each slot. */
+/** The counter that all fences of a server come from. A cluster has one for each slot. */
 export const fenceKey = 'redis-exp-lock:fence';
-/** @internal Where an operator says of a new quorum's server that it has nothing to forget: its `run_id`. */
+/** @internal The key where an operator writes the `run_id` of a new quorum server, which has nothing to forget. */
 export const newServerKey = `${fenceKey}:new`;
 
 const looksLikeCompanion = new RegExp(`:(?:fence|${companions.join('|')})\\.?$|^${fenceKey}:`);
-/** A companion also has a hash tag. */
+/** The end of a companion key, which also has a hash tag. */
 const companionEnd = new RegExp(`:(?:${companions.join('|')})\\.?$`);
 const maxKeyBytes = 1024;
-/** UTF-8 needs at most 3 bytes for each UTF-16 unit: shorter strings need not be measured. */
+/** Longest string that need not be measured: UTF-8 takes at most 3 bytes for each UTF-16 unit. */
 const surelyShort = Math.floor(maxKeyBytes / 3);
 
 /**
- * @internal The full lock keys, prefix included, each once. A single key stays the plain string it is: one is kept per held lock.
+ * @internal The full lock keys, prefix included, each once. A single key stays a plain string, since each held lock keeps one.
  *
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`, before any I/O.
  */
@@ -48,7 +48,7 @@ export function describe(keys: Key): string {
     .join(', ');
 }
 
-/** @internal The key as it was given, for us alone: a list is the caller's own, and may change. */
+/** @internal The key as it was given. A list is copied, because the caller may change it. */
 export function ownKey(key: Key): Key {
   return Array.isArray(key) ? Object.freeze(Array.from(key)) : key;
 }
@@ -72,14 +72,14 @@ export function lockKey(key: unknown, prefix: string): string {
 }
 
 /**
- * @internal A key of a program written for another library, prefix included: of any length, and with any ending that makes it no key
- * of ours. Only the shims lock one that `lockKey` refuses, and nobody queues for it.
+ * @internal A full key of a program written for another library. It may have any length, and any end that does not make it a
+ * key of ours. Only the shims lock a key that `lockKey` refuses, and nobody queues for such a key.
  */
 export function peerKey(key: unknown, prefix: string): string {
   return unusedName(fullKey(key, prefix));
 }
 
-/** @internal The name, unless it is that of a companion or of a fence counter. */
+/** @internal Returns the name, unless it is the name of a companion or of a fence counter. */
 export function unusedName(full: string): string {
   const isCompanion = companionEnd.test(full) && hashTag(full) !== null;
   if (isCompanion || full === fenceKey || full.startsWith(`${fenceKey}:`)) {
@@ -88,7 +88,7 @@ export function unusedName(full: string): string {
   return full;
 }
 
-/** The rules for every lock key: text that Redis keeps as it is, and a cluster slot that its companions can share. */
+/** Checks the rules for every lock key: text that Redis keeps unchanged, and a cluster slot that its companions can share. */
 function fullKey(key: unknown, prefix: string): string {
   if (typeof key !== 'string') throw optionError('key', 'a string', key); // H51
   if (key === '') throw optionError('key', 'a string of 1 to 1024 bytes', key, 'range');
@@ -108,7 +108,7 @@ function fullKey(key: unknown, prefix: string): string {
   return full;
 }
 
-/** @internal Whether a key of Redis may be a lock: it is none of ours beside one. */
+/** @internal True if a key in Redis may be a lock, and not a companion or a fence counter. */
 export function mayBeLock(key: string): boolean {
   return !looksLikeCompanion.test(key) && key !== '' && !isTooLong(key);
 }
@@ -125,7 +125,7 @@ export function companionOf(key: string, name: Companion): string {
   return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
 }
 
-/** @internal Where a Redis Cluster keeps a key: CRC-16 (XMODEM) of what it hashes, 0 to 16383. */
+/** @internal The cluster slot of a key: CRC-16 (XMODEM) of its hash tag or of the whole key, 0 to 16383. */
 export function slotOf(key: string): number {
   let crc = 0;
   for (const byte of Buffer.from(hashTag(key) ?? key)) {
@@ -135,11 +135,11 @@ export function slotOf(key: string): number {
   return crc % 16384;
 }
 
-/** By slot, a hash tag that lies there, as far as they were needed. */
+/** A hash tag for each slot found so far. */
 const tags = new Map<number, string>();
 let tagsTried = 0;
 
-/** @internal The fence counter of the cluster slot where a key lies. The first of a slot takes 3 ms to find, on average. */
+/** @internal The fence counter in the cluster slot of a key. Finding the first one of a slot takes 3 ms on average. */
 export function fenceKeyBeside(key: string): string {
   const slot = slotOf(key);
   for (; !tags.has(slot); tagsTried += 1) {
@@ -150,7 +150,7 @@ export function fenceKeyBeside(key: string): string {
   return `${fenceKey}:{${tags.get(slot)!}}`;
 }
 
-/** What Redis Cluster hashes instead of the whole key; null where it hashes the whole. */
+/** The part that Redis Cluster hashes instead of the whole key; null if it hashes the whole key. */
 function hashTag(key: string): string | null {
   const open = key.indexOf('{');
   const close = open < 0 ? -1 : key.indexOf('}', open + 1);

@@ -1,8 +1,8 @@
-// The options of the last call and the settings that they made: most calls of a factory are given the same ones. To read, check and
-// complete them anew costs 8 % of a sequential pair, and each lock would have settings of its own.
+// The options of the last call and their settings: most calls of a factory have equal options. Reading, checking and completing
+// options anew costs 8 % of a sequential pair, and each lock would have its own settings.
 //
-// Their values are compared, for options may be changed between two calls. Only plain values are kept: a client or a signal would
-// be kept from the collector.
+// Values are compared, because a caller may change its options between two calls. Only plain values are kept: keeping a client or
+// a signal would keep it from the collector.
 import { type Settings, settle } from './options';
 
 type OptionValues = Readonly<Record<string, unknown>>;
@@ -21,14 +21,14 @@ export class LastOptions {
   /**
    * As `settle`, on top of the base.
    *
-   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what came.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what was given.
    */
   settle(options: unknown): Settings {
     if (options === undefined) return this.#base;
     if (!isPlain(options)) return settle(options, this.#base);
     const names = Object.getOwnPropertyNames(options);
     if (this.#isLast(options, names)) return this.#settings; // S30
-    // What a getter gives is read once.
+    // A copy, so that each getter is read once.
     const values = { ...options };
     if (!names.every((name) => Object.hasOwn(values, name))) return settle(options, this.#base);
     const settings = Object.freeze(settle(values, this.#base));
@@ -50,7 +50,7 @@ export class LastOptions {
   }
 }
 
-/** Without an inherited option. */
+/** True for a plain object, which inherits no option. */
 function isPlain(options: unknown): options is OptionValues {
   return typeof options === 'object' && options !== null && Object.getPrototypeOf(options) === Object.prototype;
 }

@@ -1,6 +1,6 @@
-// A list whose links are in its members: they come and go at a constant cost, and nothing is allocated. The first member of a
-// `Set` is behind all that were deleted since its last rehash, and its old tables keep what was added later alive: 25 callers of
-// one lock in memory, in turn, take 2.7 µs each with this, and 5.9 with a `Set`.
+// A list whose links are in its members: adding and deleting take constant time and allocate nothing. A `Set` must skip all members
+// deleted since its last rehash to find its first one, and its old tables keep later members alive. 25 callers of one lock in
+// memory, in turn, take 2.7 µs each with this list, and 5.9 µs with a `Set`.
 
 /** A member of at most one list at a time; only its list changes the links. */
 export interface Linked<T> {
@@ -21,7 +21,7 @@ export class LinkedList<T extends Linked<T>> {
     return this.#first;
   }
 
-  /** At the end. It must be in no list. */
+  /** Adds a member at the end. The member must be in no list. */
   add(member: T): void {
     member.before = this.#last;
     if (this.#last === undefined) this.#first = member;
@@ -30,7 +30,7 @@ export class LinkedList<T extends Linked<T>> {
     this.#size += 1;
   }
 
-  /** True: it was there. */
+  /** Deletes a member. True if it was in the list. */
   delete(member: T): boolean {
     const { before, after } = member;
     if (before === undefined && this.#first !== member) return false;
@@ -44,7 +44,7 @@ export class LinkedList<T extends Linked<T>> {
     return true;
   }
 
-  /** In order. Where members may leave meanwhile, iterate over a copy. */
+  /** Iterates in order. If members may leave meanwhile, iterate over a copy. */
   *[Symbol.iterator](): Iterator<T> {
     for (let member = this.#first; member !== undefined; member = member.after) yield member;
   }

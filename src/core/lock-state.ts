@@ -1,48 +1,48 @@
-/** What there is to know of a lock from outside. */
+/** The state of a lock, as it is seen from outside. */
 export interface LockState {
-  /** Whether somebody holds the key now. */
+  /** True if the key is held now. */
   locked: boolean;
-  /** The holder's `owner` label; null where it has none, or is not one of ours. */
+  /** The holder's `owner` label; null if it has none, or is a client of another library. */
   owner: string | null;
-  /** Ms until Redis frees the key by itself; Infinity where it never does; 0 when free. */
+  /** Ms until Redis frees the key by itself; Infinity if it never does; 0 if the key is free. */
   remaining: number;
-  /** How many are in the key's queue: processes for a mutex, waiters for a key that several may hold. */
+  /** The length of the key's queue: processes for a mutex, waiters for an RWLock or a Semaphore. */
   waiters: number;
-  /** The last fence minted for this key; 0 where none is remembered. */
+  /** The last fence minted for this key; 0 if none is remembered. */
   fence: number;
-  /** How the key is held; null when free. */
+  /** The kind of its holders; null if the key is free. */
   mode: HoldKind | null;
-  /** Those that hold it, the first 256 of them. */
+  /** The first 256 holders. */
   holders: readonly HolderState[];
-  /** Those in its queue, in order, the first 256 of them. A caller that polls a mutex is in no queue. */
+  /** The first 256 waiters of the queue, in order. A caller that polls a mutex is in no queue. */
   queue: readonly WaiterState[];
 }
 
-/** How a key is held, or waited for. */
+/** The way in which a key is held or waited for. */
 export type HoldKind = 'exclusive' | 'read' | 'write' | 'permits';
 
 /** A holder, as it is seen from outside. */
 export interface HolderState {
-  /** The first 8 hex digits of the SHA-1 of its token: what `withLock.free` takes. */
+  /** The first 8 hex digits of the SHA-1 of the holder's token, for `withLock.free`. */
   id: string;
-  /** Its `owner` label, if it has one. */
+  /** The holder's `owner` label; null if it has none. */
   owner: string | null;
   kind: HoldKind;
-  /** How many permits it has; 1 unless it holds a semaphore. */
+  /** The number of permits; 1 unless the key is a semaphore. */
   permits: number;
-  /** Ms until Redis ends it; Infinity: never. */
+  /** Ms until the holder's lifetime ends; Infinity: never. */
   remaining: number;
 }
 
 const foreign = new WeakSet<HolderState>();
 
-/** @internal Marks a holder that has a key by other means than this library: its release wakes nobody. No field of what is shown. */
+/** @internal Marks a holder that does not use this library: its release wakes nobody. The mark is not a public field. */
 export function asForeign(holder: HolderState): HolderState {
   foreign.add(holder);
   return holder;
 }
 
-/** @internal */
+/** @internal True if the holder was marked by `asForeign`. */
 export function isForeign(holder: HolderState): boolean {
   return foreign.has(holder);
 }
@@ -51,20 +51,20 @@ export function isForeign(holder: HolderState): boolean {
 export interface WaiterState {
   owner: string | null;
   kind: HoldKind;
-  /** Ms since it was queued, by the clock of the store; 0 for a reader that waits to become a writer. */
+  /** Ms since the waiter was queued, by the clock of the store; 0 for a reader that waits to become a writer. */
   waitingMs: number;
 }
 
 /** One of the locks that `withLock.list` finds. */
 export interface ListedLock extends LockState {
-  /** As it is in the store: the prefix included. */
+  /** The full key, prefix included. */
   key: string;
 }
 
-/** What keeps the locks. */
+/** The kind of store that keeps the locks. */
 export type StoreKind = 'redis' | 'quorum' | 'memory' | 'shared-memory';
 
-/** A piece of the server's time, in ms of the epoch. */
+/** A slot of a once-job: a stretch of the server's time, in ms of the epoch. */
 export interface Slot {
   readonly index: number;
   readonly start: number;

@@ -1,5 +1,5 @@
-// What is to be done when a signal aborts. A signal has one listener of ours, however many calls wait with it: Node warns of more than
-// ten, and walks along all of them to add or to remove one.
+// Work to do when a signal aborts. Each signal has a single listener of ours, however many calls wait with that signal: Node warns
+// of more than ten listeners, and walks along all of them to add or to remove one.
 
 interface SignalListener {
   readonly works: Set<() => void>;
@@ -8,7 +8,7 @@ interface SignalListener {
 
 const listeners = new WeakMap<AbortSignal, SignalListener>();
 
-/** Calls `work` once the signal aborts, unless the function that is returned was called before. */
+/** Calls `work` once the signal aborts, unless the returned function was called before. */
 export function onAbort(signal: AbortSignal, work: () => void): () => void {
   const listener = listeners.get(signal) ?? listen(signal); // H98
   const own = (): void => work(); // the same function may be given twice

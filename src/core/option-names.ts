@@ -1,4 +1,4 @@
-// Names that are no option here, and what to say of them: what other lock libraries call it, or what was probably meant.
+// Advice for unknown option names: our name for an option of another lock library, or the option that was probably meant.
 
 const lifetime = 'use `lifetime`, in milliseconds';
 const timeout = 'use `timeout`, the longest wait in milliseconds';
@@ -6,7 +6,7 @@ const retryTimeout = 'use `retryTimeout`, the pause between two attempts in mill
 const maxRetries = 'use `maxRetries`, a number of further attempts after the first';
 const autoExtend = 'use `autoExtend`, true or false: a lock is renewed at a third of its `lifetime`, in milliseconds';
 
-/** What other lock libraries call it, what it is called here, and in which unit. */
+/** Option names of other lock libraries, each with our name and its unit. */
 const elsewhere: ReadonlyMap<string, string> = new Map([
   ['expiry', lifetime],
   ['exptime', lifetime],
@@ -41,10 +41,10 @@ const elsewhere: ReadonlyMap<string, string> = new Map([
   ['Context', 'use `signal`, an AbortSignal'],
 ]);
 
-/** With more than a third of its letters wrong it is another word. */
+/** Largest share of wrong letters in a misspelt name. */
 const slipsShare = 1 / 3;
 
-/** What to say of a name that is none of `known`. */
+/** The advice for a name that is not in `known`. */
 export function adviceFor(name: string, known: readonly string[]): string {
   const advice = elsewhere.get(name);
   if (advice !== undefined) return advice;
@@ -55,7 +55,7 @@ export function adviceFor(name: string, known: readonly string[]): string {
   return near === undefined ? 'no such option' : `no such option; did you mean \`${near.each}\`?`;
 }
 
-/** How many letters were left out, added, replaced, or swapped with their neighbour (optimal string alignment). */
+/** The number of letters left out, added, replaced, or swapped with their neighbour (optimal string alignment). */
 function slipsBetween(a: string, b: string): number {
   if (a.length > 2 * b.length) return Number.POSITIVE_INFINITY;
   const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)];

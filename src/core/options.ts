@@ -1,9 +1,9 @@
-// The options: their table, checked once at the door. Inside, settings are complete and trusted.
+// The table of the options. Options are checked once, when they come in; settings are complete and trusted.
 import { optionError, unknownOptionError } from './errors';
 import { adviceFor } from './option-names';
 import type { RedisLike } from './redis-like';
 
-/** How long and how often to wait. `undefined` means "not given". */
+/** Options for waiting. `undefined` means "not given". */
 export interface WaitOptions {
   /** Further attempts after the first. Default 0; integer ≥ 0, or Infinity. */
   maxRetries?: number | undefined;
@@ -11,20 +11,20 @@ export interface WaitOptions {
   retryTimeout?: number | undefined;
   /** Each pause is the last × this. Default 1; ≥ 1. */
   retryRatio?: number | undefined;
-  /** Longest pause in ms. Default 500, or `retryTimeout` where that is longer; ≥ 0. */
+  /** Longest pause in ms. Default 500, or `retryTimeout` if that is longer; ≥ 0. */
   maxRetryTimeout?: number | undefined;
   /** Share of each pause that is random, 0 to 1. Default 0. */
   jitter?: number | undefined;
   /** Longest wait in ms; 0 = one attempt; Infinity allowed. Default: none, `maxRetries` decides. */
   timeout?: number | undefined;
-  /** Gives up the wait; rejects with its reason (an AbortError with it as `cause` where that is not an Error). */
+  /** Gives up the wait; the call rejects with the signal's reason (as `cause` of an AbortError if that reason is no Error). */
   signal?: AbortSignal | undefined;
 }
 
-/** For the factory and, overriding it, for each call. `undefined` means "not given". */
+/** Options of the factory, and of each call, which override them. `undefined` means "not given". */
 export interface Options extends WaitOptions {
   /**
-   * A client, connected and closed by its owner: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client,
+   * A client that its owner connects and closes: node-redis 4 to 6 (client, cluster, sentinel, pool), ioredis 5 and 6 (client,
    * Cluster), iovalkey, Valkey GLIDE, `@upstash/redis`, or Bun's `RedisClient`. Or memoryStore(), or sharedMemoryStore(name). A list
    * of clients of independent servers is a quorum. A `keyPrefix` of the client counts as part of each key, before `prefix`.
    */
@@ -40,66 +40,66 @@ export interface Options extends WaitOptions {
   maxHold?: number | undefined;
   /** A label that `inspect` shows; the token becomes `<owner>_<uuid>`. Default: none. */
   owner?: string | undefined;
-  /** The label of a lock in events, spans and metrics, one of few: what it is for, not which key. Default ''. */
+  /** A low-cardinality label for the lock's purpose, in events, spans and metrics. Default ''. */
   name?: string | undefined;
   /** Put before every key. Default ''. */
   prefix?: string | undefined;
-  /** Mint a fence with each grant. Default true; off: `fence` is 0. */
+  /** Mint a fence with each grant. Default true; if false, `fence` is 0. */
   fencing?: boolean | undefined;
   /** Replicas that must acknowledge (WAIT) before the grant counts. Default 0. */
   minReplicas?: number | undefined;
   /** Ms before a silent Redis counts as an unknown outcome. Default 1000; integer ≥ 1. */
   commandTimeout?: number | undefined;
   /**
-   * Write down what this process holds and waits for, within 250 ms of a change and every 2 s, for `withLock.list` and the tools;
-   * and let holders hear at once of a lock that `withLock.free` took away. Of the factory, or of a lock object; not of a call. Default false.
+   * Register in Redis what this process holds and waits for, within 250 ms of a change and every 2 s, for `withLock.list` and the
+   * tools. Holders then hear at once of a lock that `withLock.free` took away. Not an option of single calls. Default false.
    */
   register?: boolean | undefined;
 }
 
-/** For an object that is one lock: as of the factory, but that `redis` is needed. */
+/** Options of a lock object: those of the factory, and `redis` is required. */
 export interface LockOptions extends Options {
   redis: RedisLike | readonly RedisLike[];
 }
 
 /** Options of an RWLock. */
 export interface RWLockOptions extends LockOptions {
-  /** Readers or writers first. Default 'writer': readers that come while a live writer waits, wait behind it; 'reader': they overtake it; 'fair': order of arrival. */
+  /** 'writer' (default): new readers wait behind a live waiting writer; 'reader': they overtake it; 'fair': order of arrival. */
   prefer?: 'writer' | 'reader' | 'fair' | undefined;
-  /** The readers' group: readers of one group share, different groups exclude one another. Default '': one common group. */
+  /** The readers' group: readers of one group share, and different groups exclude each other. Default '': one common group. */
   readers?: string | undefined;
 }
 
 /** Options of `Semaphore.run`. */
 export interface PermitOptions extends Options {
-  /** How many permits, all at once. Default 1; integer, at most all that there are. */
+  /** The number of permits, acquired all at once. Default 1; integer, at most all permits of the semaphore. */
   permits?: number | undefined;
 }
 
 /** Options of `withLock.once`. */
 export interface OnceOptions extends Options {
-  /** How long a slot is, in ms; integer ≥ 1000. */
+  /** The length of a slot in ms; integer ≥ 1000. */
   every: number;
-  /** Where some slot begins, in ms of the epoch; a whole number. Default 0: the slots of a day begin at midnight UTC. */
+  /** The begin of some slot in ms of the epoch; a whole number. Default 0: slots of a day begin at midnight UTC. */
   offset?: number | undefined;
   /**
-   * When a slot counts as done. 'at-most-once' (default): before the function runs, so that a crash or a throw skips the rest
-   * of the slot. 'until-success': once it resolved, so that after a crash or a throw the next caller runs it.
+   * The moment at which a slot counts as done. 'at-most-once' (default): before the function runs, so that a crash or a throw
+   * skips the rest of the slot. 'until-success': once the function resolved, so that the next caller runs it after a failure.
    */
   mode?: 'at-most-once' | 'until-success' | undefined;
 }
 
 /** Options of `withLock.cached`. */
 export interface CachedOptions extends Options {
-  /** Ms for which what was loaded is kept; integer ≥ 1. */
+  /** Ms for which a loaded value is kept; integer ≥ 1. */
   ttl: number;
-  /** Ms for which it is remembered that there was nothing (`undefined`). Default 0: not at all. */
+  /** Ms for which a missing value (`undefined`) is remembered. Default 0: not at all. */
   emptyTtl?: number | undefined;
 }
 
-/** How `close` treats what is still held. */
+/** Options of `close`. */
 export interface CloseOptions {
-  /** true (default): await every holder; a number: at most that many ms; false: take the locks away at once. */
+  /** Awaits every holder (true, default), for at most that many ms (a number), or takes the locks away at once (false). */
   drain?: boolean | number | undefined;
 }
 
@@ -109,9 +109,9 @@ export interface Settings {
   readonly lifetimeMs: number | null;
   readonly maxRetries: number;
   readonly timeoutMs: number | undefined;
-  /** Only `timeout` was given: wait in a queue, where there is one. */
+  /** True if only `timeout` was given: the caller waits in a queue if the store has one. */
   readonly queued: boolean;
-  /** `timeout` or `maxRetries` was given, at whatever level. */
+  /** True if `timeout` or `maxRetries` was given at any level. */
   readonly waitGiven: boolean;
   readonly retryTimeoutMs: number;
   readonly retryRatio: number;
@@ -129,15 +129,15 @@ export interface Settings {
   readonly register: boolean;
 }
 
-/** @internal The longest delay that a Node timer can keep; longer ones fire at once. */
+/** @internal The longest delay that a Node timer can keep. A timer with a longer delay fires at once. */
 export const maxTimerMs = 2 ** 31 - 1;
 
 /** @internal */
 export interface Rule {
   readonly expected: string;
-  /** The right kind of value? Otherwise a TypeError. */
+  /** Tells if the value is of the right kind; otherwise a TypeError is thrown. */
   readonly kind: (value: any) => boolean;
-  /** A possible value? Otherwise a RangeError. */
+  /** Tells if the value is possible; otherwise a RangeError is thrown. */
   readonly possible: (value: any) => boolean;
 }
 
@@ -174,7 +174,7 @@ export const textRule: Rule = {
 /** @internal */
 export const signalRule: Rule = {
   expected: 'an AbortSignal',
-  // By its shape: one of another realm, or of a package, is as good. Half of one would never let a wait end.
+  // Checked by its shape: a signal of another realm or of a package will do. Half a signal would never end a wait.
   kind: (value) =>
     typeof value?.aborted === 'boolean' &&
     typeof value.addEventListener === 'function' &&
@@ -263,15 +263,15 @@ export const defaults: Settings = {
 };
 
 /**
- * @internal The settings that hold when `options` are given on top of `base` (the factory's settings, or the defaults).
+ * @internal The settings of `options` on top of `base` (the factory's settings, or the defaults).
  *
- * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what came.
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: says what was expected and what was given.
  */
 export function settle(options: unknown, base: Settings = defaults): Settings {
   if (options === undefined) return base;
   const given = optionsOf<Options>(options, rules);
   const settings = {
-    // A list is the caller's own, and may change.
+    // A copy: the list belongs to the caller, who may change it.
     redis: Array.isArray(given.redis) ? Object.freeze([...given.redis]) : (given.redis ?? base.redis),
     lifetimeMs: given.lifetime === undefined ? base.lifetimeMs : given.lifetime,
     maxRetries: base.maxRetries,
@@ -293,7 +293,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     commandTimeoutMs: given.commandTimeout ?? base.commandTimeoutMs,
     register: given.register ?? base.register,
   };
-  // The nearest level that gives `timeout` or `maxRetries` decides how to wait; what a farther level gave is not mixed in.
+  // The most specific level that sets `timeout` or `maxRetries` decides how to wait. Values of other levels are not mixed in.
   if (given.timeout !== undefined || given.maxRetries !== undefined) {
     settings.timeoutMs = given.timeout;
     settings.maxRetries = given.maxRetries ?? Number.POSITIVE_INFINITY;
@@ -305,12 +305,12 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
 
 const { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal } = rules;
 const waitRules = { maxRetries, retryTimeout, retryRatio, maxRetryTimeout, jitter, timeout, signal };
-/** @internal As `settle`, for a call that can say how to wait, and nothing else: all other options are those of its object. */
+/** @internal As `settle`, for a call that takes options for waiting only: all other options are those of its object. */
 export function settleWait(options: unknown, base: Settings): Settings {
   return options === undefined ? base : settle(optionsOf<WaitOptions>(options, waitRules), base);
 }
 
-/** @internal The options as they are read here, once: what a getter or a prototype gives is checked and kept like any other. */
+/** @internal Reads and checks each option once, also a value of a getter or of a prototype. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
   if (options === undefined) return {} as T;
   refuseUnknown(objectOf(options), Object.keys(known));
@@ -326,7 +326,7 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
 
 function objectOf(options: unknown): Record<string, unknown> {
   if (isClient(options) || (Array.isArray(options) && options.some(isClient))) {
-    // It is not shown: it may know a password.
+    // The client is not shown: it may know a password.
     throw optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
   }
   if (typeof options === 'object' && options !== null && !Array.isArray(options)) {
@@ -341,7 +341,7 @@ function refuseUnknown(options: Record<string, unknown>, known: readonly string[
   }
 }
 
-/** Anything that could be given as `redis`. */
+/** True for anything that could be the option `redis`. */
 function isClient(value: unknown): boolean {
   if (typeof value !== 'object' || value === null) return false;
   const { kind, close, evalSha, evalsha, customCommand } = value as Record<string, unknown>;
@@ -355,7 +355,7 @@ export function checkValue(name: string, rule: Rule, value: unknown): void {
   if (!rule.possible(value)) throw optionError(name, rule.expected, value, 'range');
 }
 
-/** A value whose properties throw is of no kind. */
+/** True if `value` is of the rule's kind. A value whose properties throw is of no kind. */
 function isOfKind(rule: Rule, value: unknown): boolean {
   try {
     return rule.kind(value);
@@ -364,7 +364,7 @@ function isOfKind(rule: Rule, value: unknown): boolean {
   }
 }
 
-/** @internal The options that one face has for itself, checked, and all the others. */
+/** @internal Splits the options of a class into its own, checked, and all the others. */
 export function takeOwn(
   options: unknown,
   own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
@@ -385,7 +385,7 @@ export function takeOwn(
   return [taken, others];
 }
 
-/** @internal How many ms `close` waits for holders: Infinity for `drain: true`, 0 for false. */
+/** @internal The ms for which `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
   if (options === undefined) return Number.POSITIVE_INFINITY;
   refuseUnknown(objectOf(options), ['drain']);

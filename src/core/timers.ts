@@ -1,9 +1,9 @@
-// Timers as every host keeps them. A host whose timers are numbers (Cloudflare Workers) has no `unref`: nothing there outlives its request
-// anyway. A delay below zero, which a stall between two readings of a clock leaves, is a warning on stderr in Node.
+// Timers that work on every host. A host whose timers are numbers (Cloudflare Workers) has no `unref`, and needs none: nothing there
+// outlives its request. A stall between two readings of a clock can leave a negative delay, of which Node warns on stderr.
 //
-// Each is the global timer of the moment, so that a test's fake clock owns it.
+// Each call uses the present global timer, so that a test's fake clock controls it.
 
-/** Starts a timer; it fires as soon as it can if its time is past. */
+/** Starts a timer. If its time is past, it fires as soon as it can. */
 export function startTimer(work: () => void, ms: number): NodeJS.Timeout {
   return setTimeout(work, Math.max(ms, 0)); // H93c
 }

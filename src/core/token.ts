@@ -1,17 +1,17 @@
-// What names a holder in Redis: an unguessable token, never used again once a release for it was sent. Ours end as their
-// uuid begins, so that a script can tell them from those of clients whose release wakes no queued process.
+// Tokens, which name holders in Redis. A token cannot be guessed, and is never used again once a release for it was sent. Our
+// tokens end with the first letters of their uuid, so that a script can tell them from tokens of clients that know no queue.
 import { createHash, randomFillSync } from 'node:crypto';
 import { v4 as uuid } from 'uuid';
 
 const uuidLength = 36;
 const markLength = 4;
-/** Random bytes for 256 tokens: asked for 16 at a time, they would be a seventh of what a lock in memory takes. */
+/** Random bytes for 256 tokens. Generating 16 at a time would take a seventh of the time of a lock in memory. */
 const pool = Buffer.alloc(4096); // S29
 let used = pool.length;
 const bytes = new Uint8Array(16);
 const random = { random: bytes };
 const text = Buffer.from('00000000-0000-0000-0000-000000000000');
-/** Where the two digits of each byte are in the text. */
+/** The position of each byte's two digits in the text. */
 const places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 const digits = Buffer.from('0123456789abcdef');
 
@@ -20,7 +20,7 @@ export function newToken(owner: string | undefined): string {
   for (let i = 0; i < bytes.length; i += 1) bytes[i] = pool[used + i]!;
   used += bytes.length;
   uuid(random, bytes);
-  // Written into a buffer: joined pieces of other strings would keep those in memory for as long as the token.
+  // Written into a buffer: a token joined from pieces of other strings would keep those strings in memory.
   for (let i = 0; i < bytes.length; i += 1) {
     text[places[i]!] = digits[bytes[i]! >> 4]!;
     text[places[i]! + 1] = digits[bytes[i]! & 15]!;
@@ -30,7 +30,7 @@ export function newToken(owner: string | undefined): string {
   return owner === undefined ? marked : `${owner}_${marked}`;
 }
 
-/** 128 bits that cannot be guessed, as 22 characters: letters, digits, `-` and `_`. */
+/** A nonce of 128 random bits as 22 characters: letters, digits, `-` and `_`. */
 export function newNonce(): string {
   if (used === pool.length) refill();
   used += bytes.length;
@@ -52,12 +52,12 @@ export function ownerOf(holder: unknown): string | null {
   return match?.[1] ?? null;
 }
 
-/** What names a holder to others: nobody can tell its token from that. */
+/** The hash that names a holder to others. The token cannot be told from it. */
 export function hashOf(token: string): string {
   return createHash('sha1').update(token).digest('hex');
 }
 
-/** How a holder is shown: the first 8 digits of that. */
+/** The id of a holder: the first 8 digits of the hash. */
 export function idOf(token: string): string {
   return hashOf(token).slice(0, 8);
 }

@@ -1,9 +1,9 @@
-// Things that are worth something only while somebody else keeps them: a factory outlives its clients, and keeps none of them.
-// What was collected leaves a hollow reference; those are cleared away whenever there are twice as many as were left the last time.
+// A list that keeps none of its members from the collector: a factory may outlive its clients. A collected member leaves an empty
+// reference. Empty references are swept whenever the list is twice as long as after the last sweep.
 
 const smallestSweep = 64;
 
-/** Each thing once. */
+/** A list of weak references, to each thing once. */
 export class WeakList<T extends object> {
   readonly #known = new WeakSet<T>();
   #refs: WeakRef<T>[] = [];
@@ -20,7 +20,7 @@ export class WeakList<T extends object> {
     if (this.#refs.length >= this.#sweepAt) this.#sweep();
   }
 
-  /** Those that are still there, in the order in which they came. */
+  /** The members that were not collected, in the order in which they were added. */
   all(): T[] {
     return this.#refs.flatMap((ref) => ref.deref() ?? []);
   }
