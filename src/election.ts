@@ -1,8 +1,8 @@
 // One leader among candidates: the holder of the lock leads. A candidate campaigns in the lock's queue, runs its function while it
-// leads, and gives the lock back once that has settled, and not before.
+// leads, and releases the lock once that function has settled, and not before.
 //
-// Invariant: never two functions of one Election at once, and no release while one runs (candidacy.ts). A function that goes on
-// after the leadership was lost is waited for before the next campaign; one that is asked to stop keeps the lock, renewed.
+// Invariant: never two functions of one Election at once, and no release while one runs (jobs/candidacy.ts). If a function goes on
+// after the leadership was lost, the next campaign waits for it. While a function is asked to stop, its lock is kept and renewed.
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { acquireLease } from './acquire/run';
@@ -33,7 +33,7 @@ import { changes, type Leader, leaderOf } from './jobs/leaders';
 import { HeldTerm, type Term, valueRule } from './jobs/term';
 import type { Store } from './store/contract';
 
-/** A candidate that has to poll, because its client has no messages to give, soon does so once a second. */
+/** The defaults of an Election. A candidate whose client brings no messages soon polls once a second. */
 const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryRatio: 2, maxRetryTimeoutMs: 1000 };
 
 const idRule: Rule = {
@@ -44,15 +44,15 @@ const idRule: Rule = {
 
 /** Options of an Election. */
 export interface ElectionOptions extends LockOptions {
-  /** Which candidate this is; shown by `leader`. Default '<host>:<pid>:<8 hex digits>'; 1 to 256 characters. */
+  /** The id of this candidate, which `leader` shows. Default '<host>:<pid>:<8 hex digits>'; 1 to 256 characters. */
   id?: string | undefined;
-  /** What it proclaims when it is elected: text of at most 4 KiB, such as an address. Default ''. */
+  /** The text that the candidate proclaims when it is elected, such as an address; at most 4 KiB. Default ''. */
   value?: string | undefined;
 }
 
 type Fn<T> = (term: Term) => T | PromiseLike<T>;
 
-/** Of `lead` and `observe`. */
+/** Options of `lead` and `observe`. */
 interface Stoppable {
   signal?: AbortSignal | undefined;
 }
@@ -60,7 +60,7 @@ interface Stoppable {
 /**
  * One leader among all Elections of the same name. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
  *
- * A handover in order begins within a round trip of the old leader's end; after a crash the next one leads within the lifetime.
+ * After a resignation the next leader begins within a round trip; after a crash, within the lifetime.
  * @example
  * ```ts
  * const election = new Election('stream-reader', { redis: client });
@@ -71,7 +71,7 @@ interface Stoppable {
  */
 export class Election {
   readonly name: string;
-  /** Which candidate this is. */
+  /** The id of this candidate. */
   readonly id: string;
   readonly #value: string;
   readonly #settings: Settings;
@@ -85,7 +85,7 @@ export class Election {
    * Makes a candidate that does not campaign yet; sends nothing.
    *
    * @param name    Redis key of 1 to 1024 bytes.
-   * @param options As of the factory, `id` and `value`; `redis` is needed. Defaults here: lifetime 15,000 ms, retryRatio 2,
+   * @param options As of the factory, `id` and `value`; `redis` is required. Defaults here: lifetime 15,000 ms, retryRatio 2,
    *                maxRetryTimeout 1000 ms, and a campaign without end. A leader's lock is renewed at a third of its lifetime.
    */
   constructor(name: string, options: ElectionOptions) {
@@ -104,14 +104,14 @@ export class Election {
   }
 
   /**
-   * Campaigns, and runs `fn` while leading. When `fn` returns, resigns and resolves with its value; when it throws, resigns and
-   * rejects with that. When the leadership is lost, `term.signal` aborts; once `fn` has settled, in whatever way (a rejection is
-   * published as `redis-exp-lock:warning`, `lead-failed`), it campaigns again and calls `fn` anew.
+   * Campaigns, and runs `fn` while leading. When `fn` settles, resigns and settles as `fn` did. If the leadership is lost,
+   * `term.signal` aborts. Once `fn` has then settled, campaigns again and calls `fn` anew. A rejection of that `fn` is published
+   * as `redis-exp-lock:warning`, `lead-failed`.
    *
-   * @param options `signal`: while campaigning, rejects with its reason. While leading, `term.signal` aborts with that; the lock is
-   *                renewed until `fn` has settled and then released, and `lead` resolves or rejects as `fn` does.
-   * @returns what `fn` resolved to; undefined after `resign()` where it did not lead.
-   * @throws {AlreadyAcquiredLockError} this Election campaigns or leads already. It still does.
+   * @param options `signal`: while campaigning, `lead` rejects with the signal's reason. While leading, `term.signal` aborts with
+   *                that reason; the lock is renewed until `fn` has settled and then released, and `lead` settles as `fn` did.
+   * @returns the result of `fn`; undefined after `resign()` if this candidate did not lead.
+   * @throws {AlreadyAcquiredLockError} this Election campaigns or leads already, and goes on.
    * @throws as an acquire, while campaigning: {LockBackendError} Redis refused; {LockClosedError} after `close()`; with `timeout`
    *         or `maxRetries` given, {LockBusyError}. Nothing is held.
    */
@@ -141,17 +141,17 @@ export class Election {
   }
 
   /**
-   * Ends what `lead` began, as if its signal had aborted, but quietly: `lead` resolves with what `fn` gives, or undefined. Resolves
-   * once the lock is released, so once `fn` has settled; at once when `fn` itself calls it, and when there is nothing to resign.
+   * Ends `lead` as if its signal had aborted, but quietly: `lead` resolves with the result of `fn`, or with undefined. Resolves once
+   * `fn` has settled and the lock is released; at once if `fn` itself calls `resign`, or if there is nothing to resign.
    */
   async resign(): Promise<void> {
     await this.#candidacy?.resign();
   }
 
   /**
-   * The present leader, in one request; null: none, or one that was elected this moment.
+   * Reads the present leader in one request; null if there is none, or if a leader was elected this moment.
    *
-   * @throws {LockBackendError} Redis could not be reached: it does not say null.
+   * @throws {LockBackendError} Redis could not be reached, which is never reported as null.
    */
   async leader(): Promise<Leader | null> {
     this.#refuse();
@@ -163,8 +163,8 @@ export class Election {
   }
 
   /**
-   * The present leader (or null) at once, then each change: always the latest, never two equal ones (id, value, term) in a row.
-   * Costs one request a lifetime while nothing changes, and one at each message. While Redis cannot be reached, it waits.
+   * Yields the present leader (or null) at once, then each change: always the latest leader, never two equal ones (id, value, term)
+   * in a row. Costs one request per lifetime while nothing changes, and one per message. While Redis cannot be reached, it waits.
    *
    * @param options `signal`: ends the iteration.
    * @throws {LockBackendError} (in the iteration) Redis refused for good.
@@ -175,8 +175,8 @@ export class Election {
   }
 
   /**
-   * Ends this Election: a campaign rejects with a LockClosedError, observers end; a leader is asked to stop by its signal,
-   * and is waited for (`drain`); what is then left is taken away (`closed`). Never closes the Redis client.
+   * Closes this Election. A campaign rejects with a LockClosedError, and observers end. A leader is asked to stop by its signal and
+   * is awaited (`drain`). If the lock is held after that, it is taken away (`closed`). Never closes the Redis client.
    */
   async close(options?: CloseOptions): Promise<void> {
     const drainMs = settleDrain(options);
@@ -185,7 +185,7 @@ export class Election {
     return this.#scope.close(drainMs);
   }
 
-  /** A generator alone would end only after the change that its pending `next()` waits for. */
+  /** Iterates over changes. A plain generator would end only after the change that its pending `next()` waits for. */
   #iterate(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void> {
     const stop = new AbortController();
     const observing = this.#observe(signal, stop);
@@ -258,14 +258,14 @@ class Elected implements Won<Term> {
     this.term.abort(reason);
   }
 
-  /** Both leave in one command: observers hear of it when the lock is free, or the next one's. */
+  /** Ends the term and releases the lock in one command: observers hear of it when the lock is free or has its next holder. */
   release(): Promise<unknown> {
     this.term.end();
     return this.#held.releaseQuietly();
   }
 }
 
-/** Campaigns for as long as it takes, unless the options say how long. */
+/** Settings for a campaign without end, unless the options limit the wait. */
 function endless(settings: Settings): Settings {
   if (settings.waitGiven) return settings;
   return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
@@ -275,7 +275,7 @@ function ourId(): string {
   return `${host()}:${process.pid}:${randomBytes(4).toString('hex')}`;
 }
 
-/** A runtime may not be permitted to say it. */
+/** The host's name; 'host' if the runtime may not read it. */
 function host(): string {
   try {
     return hostname().slice(0, 200) || 'host';

@@ -1,8 +1,8 @@
-// HostLock: the object of lua-resty-lock (by Yichun Zhang), for the processes of one host. It attempts, sleeps a step, and attempts
-// again; each step is longer than the last. An object is idle, attempting, or has a lock, and it has one lock at most.
+// HostLock: the object of lua-resty-lock (by Yichun Zhang), for the processes of one host. The object attempts, sleeps a step, and
+// attempts again; each step is longer than the last. An object is idle, attempting, or has a lock, and has one lock at most.
 //
-// Invariant: whatever it does to a key, it does by the token of its own lock. Once that has ended it leaves the key alone,
-// whether another holder has it or none; that goes for the collector as well.
+// Invariant: an object changes a key only by the token of its own lock. Once that lock has ended, the object leaves the key alone,
+// held or free. A collected object does the same.
 import {
   AlreadyAcquiredLockError,
   LockBackendError,
@@ -20,9 +20,9 @@ import { embeddedStore } from './store/embedded/store';
 export interface HostLockOptions {
   /** Ms until the key is freed by itself. Default 30,000; integer ≥ 1. */
   lifetime?: number | undefined;
-  /** Longest wait in ms; 0 = one attempt. Default 5000; one that is given is cut to `lifetime`. */
+  /** Longest wait in ms; 0 = one attempt. Default 5000. A given value is cut to `lifetime`. */
   timeout?: number | undefined;
-  /** Ms of the first sleep between two attempts. Default 1; > 0; one that is given is cut to `timeout`. */
+  /** Ms of the first sleep between two attempts. Default 1; > 0. A given value is cut to `timeout`. */
   step?: number | undefined;
   /** Each sleep is the last × this, at least 1 ms. Default 2; > 0. */
   ratio?: number | undefined;
@@ -38,11 +38,11 @@ const rules: Readonly<Record<keyof HostLockOptions, Rule>> = {
   ratio: { ...pauseRule, expected: 'a number, more than 0', possible: (value) => value > 0 && Number.isFinite(value) },
   maxStep: pauseRule,
 };
-/** After the first. */
+/** The shortest sleep after the first one. */
 const minStepMs = 1;
 const commandTimeoutMs = 1000;
 
-/** What an object has; the object is not reached from here, so that it can be collected, and this released. */
+/** The lock that an object holds. It does not refer to the object, so that a collected object's lock can be released. */
 interface Holding {
   readonly store: Store;
   readonly key: string;
@@ -52,8 +52,8 @@ interface Holding {
 const collected = new FinalizationRegistry<Holding>((holding) => void release(holding).catch(() => {}));
 
 /**
- * A lock for the processes of one host and user: all that open the same name share one table. Needs SQLite: Node 22.13 or
- * later, Bun and Deno have it; an older Node takes better-sqlite3.
+ * A lock for the processes of one host and user. Processes that open the same name share one table. Needs SQLite: Node 22.13 or
+ * later, Bun and Deno have it; an older Node uses better-sqlite3.
  * @example
  * ```ts
  * const host = new HostLock('my_locks', { timeout: 5000 });
@@ -80,7 +80,7 @@ export class HostLock {
    * Makes an object that holds no lock yet, and opens the table of `name`.
    *
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible name, an unknown option or an impossible value.
-   * @throws {LockBackendError} this runtime has no SQLite, or there is no folder for the table.
+   * @throws {LockBackendError} this runtime has no SQLite, or the table has no folder.
    */
   constructor(name: string, options?: HostLockOptions) {
     const given = optionsOf<HostLockOptions>(options, rules);
@@ -93,17 +93,17 @@ export class HostLock {
     this.#store = embeddedStore(sharedMemoryStore(name))!;
   }
 
-  /** The key that this object has; null when it has none. Its lifetime may have ended: `unlock` will tell. */
+  /** The key that this object holds; null if none. The lifetime may have ended: `unlock` tells. */
   get key(): string | null {
     return this.#holding?.key ?? null;
   }
 
   /**
-   * Takes the key. Resolves with the ms waited: the sum of the steps slept, 0 when it was free at once.
+   * Takes the key. Resolves with the ms waited: the sum of the steps slept, 0 if the key was free at once.
    *
    * @throws {TypeError | RangeError} (rejects) `ERR_LOCK_OPTION`: no key, or an impossible one.
-   * @throws {AlreadyAcquiredLockError} (rejects) 'locked': this object has a lock, or is asking for one. It still has it.
-   * @throws {LockTimeoutError} (rejects) 'timeout': others had it for all of `timeout`. Nothing is held.
+   * @throws {AlreadyAcquiredLockError} (rejects) 'locked': this object has a lock, which it keeps, or is asking for one.
+   * @throws {LockTimeoutError} (rejects) 'timeout': others had the key for all of `timeout`. Nothing is held.
    * @throws {LockBackendError} (rejects) the table is full (`redisCode` 'FULL') or cannot be opened; or another process stood
    *         still in a write ('BUSY') for all of `timeout`. Nothing is held.
    */
@@ -119,8 +119,8 @@ export class HostLock {
   }
 
   /**
-   * Releases the key. True: it was ours; false: it had ended, and its holder now was left alone. Nothing is held
-   * afterwards.
+   * Releases the key. Resolves to true if the lock was ours, to false if it had ended; a new holder is then left alone. Nothing
+   * is held afterwards.
    *
    * @throws {NotAcquiredLockError} (rejects) 'unlocked': this object has no lock.
    */
@@ -132,11 +132,11 @@ export class HostLock {
   }
 
   /**
-   * Gives the key a new time to live, from now.
+   * Gives the key a new lifetime, from now.
    *
    * @param ms Default: the constructor's `lifetime`; integer ≥ 1.
    * @throws {RangeError | TypeError} (rejects) `ERR_LOCK_OPTION`: an impossible time. Nothing was changed.
-   * @throws {NotAcquiredLockError} (rejects) 'unlocked': this object has no lock; 'not found': it had ended.
+   * @throws {NotAcquiredLockError} (rejects) 'unlocked': this object has no lock; 'not found': the lock had ended.
    */
   async expire(ms?: number): Promise<true> {
     if (ms !== undefined) checkValue('ms', lifetimeRule, ms);
@@ -168,7 +168,7 @@ export class HostLock {
     }
   }
 
-  /** undefined: it is ours. Otherwise the error of a wait that ends here: another has it, or stands still in a write. */
+  /** Makes one attempt. Returns undefined if the lock is ours; else the error if the wait ends now: held, or a stalled write. */
   async #take(key: string, token: string): Promise<LockError | undefined> {
     const request = { keys: key, token, lifetimeMs: this.#lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs };
     try {

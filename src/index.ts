@@ -1,7 +1,7 @@
-// What is exported. Reading order: with-lock (the factory), acquire (the only waiting loop), lease (what you hold), then
-// stores/redis and scripts (one Redis), stores/embedded (no Redis), and options, errors, events, keys (tables and contracts).
+// The exports. Reading order: with-lock (the factory), acquire/acquisition (the only waiting loop), hold/lease and hold/held-lock,
+// then store/redis and its scripts (one Redis), store/embedded (no Redis), and core: options, errors, events, keys.
 //
-// One build serves both module systems: `require` gets the function itself, index.mts gives `import` the same objects.
+// One build serves both module systems: `require` gets the function itself, and index.mts gives `import` the same objects.
 
 import * as errors from './core/errors';
 import type * as events from './core/events';
@@ -114,7 +114,7 @@ namespace redisExpLock {
   export type WithLock = factory.WithLock;
 }
 
-/** The function under two more names: `import { redisExpLock }`, and what a compiler without esModuleInterop asks for. */
+/** The function under two further names: for `import { redisExpLock }`, and for compilers without esModuleInterop. */
 import self = redisExpLock;
 declare namespace redisExpLock {
   export { self as default, self as redisExpLock };

@@ -1,5 +1,5 @@
-// One lock as an object, as Ruby's redis_exp_lock has it: it remembers what it holds, and says so. A thin face over `acquire`;
-// each grant has an identity of its own, so that concurrent callers of one object never share one (hold/taken.ts).
+// A lock object that tracks what it holds, as in Ruby's redis_exp_lock. A thin class over `acquire`. Each grant has its own
+// identity, so that concurrent callers of one object never share a grant (hold/taken.ts).
 
 import { acquireLease, optionsThenFunction, tryLease } from './acquire/run';
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError } from './core/errors';
@@ -23,13 +23,13 @@ import { scopeFor } from './inspect/registry';
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
 
 /**
- * A lock that one object holds, or does not. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
+ * A lock object that tracks what it holds. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
  *
- * Several callers may share one object. What a caller asks of it after its own `lock()` (`unlock`, `extend`, `fence`, `signal`,
- * `locked`, `keyOwned`) is about its own grant, also when that has expired and another caller has locked meanwhile: it cannot
- * unlock the other's lock. It knows them apart by the asynchronous flow (AsyncLocalStorage). Code without a `lock()` in its flow, such as a
- * listener or another request, means what the object holds now; and of two `lock()` in one flow the later counts. Where
- * that is not enough, give each caller an object of its own, or use `synchronize` or `withLock`.
+ * Several callers may share one object. After its own `lock()`, a caller's `unlock`, `extend`, `fence`, `signal`, `locked` and
+ * `keyOwned` are about the caller's own grant. That also holds if the grant has expired and another caller has locked meanwhile:
+ * the first caller cannot unlock the other's lock. The object tells callers apart by their async context (AsyncLocalStorage). Code
+ * without a `lock()` in its context, such as a listener or another request, means what the object holds now. Of two `lock()` in
+ * one context the later counts. If that is not enough, give each caller its own object, or use `synchronize` or `withLock`.
  * @example
  * ```ts
  * const lock = new Lock('bankAccount', { redis: client });
@@ -46,14 +46,14 @@ export class Lock {
   readonly key: Key;
   readonly #settings: Settings;
   readonly #scope: Scope;
-  /** What was granted last. */
+  /** The grant of the latest `lock()`. */
   #taken: TakenLock | undefined;
 
   /**
    * Makes an object that holds no lock yet; sends nothing.
    *
-   * @param key     Redis key of 1 to 1024 bytes, or several: all or nothing.
-   * @param options As of the factory; `redis` is needed. Defaults here: lifetime 60,000 ms, maxRetries 0, retryTimeout 10 ms.
+   * @param key     Redis key of 1 to 1024 bytes, or a list of keys: all or none are locked.
+   * @param options As of the factory; `redis` is required. Defaults here: lifetime 60,000 ms, maxRetries 0, retryTimeout 10 ms.
    */
   constructor(key: Key, options: LockOptions) {
     this.#settings = settle(options, lockDefaults);
@@ -62,18 +62,18 @@ export class Lock {
     lockKeys(this.key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
   }
 
-  /** Whether this object holds the lock, by our own clocks; no I/O. For a caller whose own grant is over: false. */
+  /** True if this object holds the lock, by our own clocks; no I/O. False for a caller whose own grant is over. */
   get locked(): boolean {
     return isHeld(this.#lease);
   }
 
-  /** The fence of what it holds; 0 when it holds nothing, or with `fencing: false`. */
+  /** The fence of the held lock; 0 if nothing is held, or with `fencing: false`. */
   get fence(): number {
     const lease = this.#lease;
     return isHeld(lease) ? lease!.fence : 0;
   }
 
-  /** Aborts with a LockLostError when what it holds may be lost; aborted (NotAcquiredLockError) when it holds nothing. */
+  /** Aborts with a LockLostError when the held lock may be lost. Already aborted (NotAcquiredLockError) if nothing is held. */
   get signal(): AbortSignal {
     const lease = this.#lease;
     if (lease !== undefined) return lease.signal;
@@ -81,18 +81,18 @@ export class Lock {
   }
 
   /**
-   * Whether anybody holds the key now (with several keys: any of them), by Redis.
+   * Asks Redis if anybody holds the key now (with several keys: any of them).
    *
-   * @throws {LockBackendError} Redis could not be reached: it does not say false.
+   * @throws {LockBackendError} Redis could not be reached, which is never reported as false.
    */
   async keyLocked(): Promise<boolean> {
     return (await this.#inspect('')).some(({ locked }) => locked); // H72f
   }
 
   /**
-   * Whether this object holds the key now (with several keys: all of them), by Redis.
+   * Asks Redis if this object holds the key now (with several keys: all of them).
    *
-   * @throws {LockBackendError} Redis could not be reached: it does not say false.
+   * @throws {LockBackendError} Redis could not be reached, which is never reported as false.
    */
   async keyOwned(): Promise<boolean> {
     const lease = this.#lease;
@@ -101,10 +101,10 @@ export class Lock {
   }
 
   /**
-   * One attempt. Resolves to whether this object holds the lock now.
+   * Makes one attempt. Resolves to true if the lock was acquired, to false if another holder has the key.
    *
-   * @throws {AlreadyAcquiredLockError} it holds one already, and still does.
-   * @throws {LockBackendError} Redis gave no usable answer: it does not say false. Nothing is held.
+   * @throws {AlreadyAcquiredLockError} this object holds the lock already, and still holds it.
+   * @throws {LockBackendError} Redis gave no usable answer, which is never reported as false. Nothing is held.
    */
   async tryLock(): Promise<boolean> {
     this.#refuseIfLocked();
@@ -112,9 +112,9 @@ export class Lock {
   }
 
   /**
-   * Resolves to the attempts that it took (≥ 1; 1 when it was queued) once this object holds the lock.
+   * Acquires the lock. Resolves to the number of attempts (≥ 1; 1 if the caller was queued) once this object holds the lock.
    *
-   * @throws {AlreadyAcquiredLockError} it holds one already, and still does.
+   * @throws {AlreadyAcquiredLockError} this object holds the lock already, and still holds it.
    * @throws {TooManyLockAttemptsError} `maxRetries` used up. Nothing is held.
    * @throws {LockTimeoutError} `timeout` over. Nothing is held.
    * @throws {LockBackendError} Redis gave no usable answer. A release was sent; at worst `lifetime` frees the key.
@@ -126,10 +126,10 @@ export class Lock {
   }
 
   /**
-   * Releases what the caller locked. Resolves to true; or to false when it was never acquired, or had expired (the present holder
-   * is left alone, also one of this same object). `locked` is false afterwards.
+   * Releases the caller's lock. Resolves to true; or to false if the lock was never acquired or had expired. The present holder is
+   * then left alone, also if it is another caller of this object. `locked` is false afterwards.
    *
-   * @throws {LockBackendError} no answer. May be tried again; at worst `lifetime` frees the key.
+   * @throws {LockBackendError} no answer. The release may be tried again; at worst `lifetime` frees the key.
    */
   async unlock(): Promise<boolean> {
     const taken = takenHere(this) ?? this.#taken; // H26b
@@ -140,9 +140,9 @@ export class Lock {
   }
 
   /**
-   * Sets the end to `lifetime` ms from now (default: its own lifetime). False: not held, or no longer.
+   * Sets the end to `lifetime` ms from now (default: this object's lifetime). Resolves to false if the lock is not held.
    *
-   * @throws {LockBackendError} no answer. Still held until the validity that it had.
+   * @throws {LockBackendError} no answer. Still held; the validity stays what it was.
    */
   async extend(lifetime?: number): Promise<boolean> {
     const lease = this.#lease;
@@ -150,8 +150,8 @@ export class Lock {
   }
 
   /**
-   * Locks, runs `fn` with the attempts that it took, and unlocks, whatever `fn` does. Resolves to what `fn` resolves to, also
-   * when the lock was lost meanwhile (check `signal`). Errors are those of `lock`, and those of `fn`.
+   * Locks, runs `fn` with the number of attempts, and unlocks, whatever `fn` does. Resolves to the result of `fn`, also if the
+   * lock was lost meanwhile (check `signal`). Rejects with the errors of `lock` and of `fn`.
    */
   synchronize<T>(fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
   synchronize<T>(options: WaitOptions, fn: (attempts: number) => T | PromiseLike<T>): Promise<T>;
@@ -168,12 +168,12 @@ export class Lock {
     }
   }
 
-  /** As `withLock.close`: refuses newcomers, rejects waiters, awaits the holder. */
+  /** As `withLock.close`: refuses new calls, rejects waiters, awaits the holder. */
   async close(options?: CloseOptions): Promise<void> {
     return this.#scope.close(settleDrain(options));
   }
 
-  /** Of the running code, where that can be told. */
+  /** The lease of the running code; the latest lease if the running code has none. */
   get #lease(): Lease | undefined {
     return (takenHere(this) ?? this.#taken)?.lease; // H26c
   }

@@ -1,5 +1,5 @@
-// Readers and a writer. A thin face over `acquire`: which holders exclude each other, and which goes first, is decided in Redis
-// (scripts/holders.lua), by a member with an end of its own for each holder, and never by a counter.
+// Readers and a writer. A thin class over `acquire`. Redis decides which holders exclude each other and which goes first
+// (scripts/holders.lua), by a member with its own end for each holder, and never by a counter.
 
 import { changeInPlace } from './acquire/change';
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
@@ -23,21 +23,21 @@ import type { Scope } from './hold/scope';
 import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
 
-/** What a reader or a writer holds. */
+/** The lease of a reader or a writer. */
 export interface RWLease extends Lease {
   readonly mode: 'read' | 'write';
   /**
-   * From reading to writing, in place: no other writer gets in between. While it waits, no new reader gets in.
-   * Its `fence` is a new one then. Resolves at once for a writer.
+   * Upgrades a reader to the writer in place: no other writer gets in between. While the upgrade waits, no new reader gets in.
+   * The lease has a new `fence` afterwards. Resolves at once for a writer.
    *
-   * @param options How to wait; default: as the lease itself was waited for.
+   * @param options Options for waiting; default: those with which the lease was acquired.
    * @throws {LockDeadlockError} another reader waits to write already. Still held for reading.
    * @throws {TooManyLockAttemptsError | LockTimeoutError | LockBackendError} Still held for reading.
-   * @throws {LockLostError} it was lost meanwhile.
+   * @throws {LockLostError} the lock was lost meanwhile.
    */
   upgrade(options?: WaitOptions): Promise<void>;
   /**
-   * From writing to reading, in place: no writer gets in between. Keeps its `fence`. Resolves at once for a reader.
+   * Downgrades the writer to a reader in place: no writer gets in between. Keeps the `fence`. Resolves at once for a reader.
    *
    * @throws {LockBackendError} Still held; for reading as soon as Redis can be reached.
    */
@@ -79,11 +79,10 @@ export class RWLock {
    * Makes an object that holds nothing yet; sends nothing.
    *
    * @param key     Redis key of 1 to 1024 bytes.
-   * @param options As of the factory; `redis` is needed. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
-   *                retryTimeout 10 ms (at least 1), autoExtend on. And of its own:
-   *                `prefer`: 'writer' (default; readers that come while a live writer waits queue behind it), 'reader' (they
-   *                pass), 'fair' (order of arrival); `readers` (default '', one common group): readers of one group share,
-   *                different groups exclude one another.
+   * @param options As of the factory; `redis` is required. Defaults here: lifetime 1000 ms (at least 100), maxRetries 200,
+   *                retryTimeout 10 ms (at least 1), autoExtend on. Further options: `prefer`: 'writer' (default; new readers wait
+   *                behind a live waiting writer), 'reader' (they overtake it), 'fair' (order of arrival). `readers` (default '',
+   *                one common group): readers of one group share, and different groups exclude each other.
    */
   constructor(key: string, options: RWLockOptions) {
     const [own, given] = takeOwn(options, ownRules);
@@ -95,7 +94,7 @@ export class RWLock {
     this.key = key;
   }
 
-  /** Runs `fn` as a reader; as `withLock.run`. */
+  /** Runs `fn` as a reader, like `withLock.run`. */
   read<T>(fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
   read<T>(options: Options, fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
   async read<T>(...rest: unknown[]): Promise<T> {
@@ -103,7 +102,7 @@ export class RWLock {
     return runUnder(await this.#acquire('shared', options), fn as (lease: RWLease) => T | PromiseLike<T>);
   }
 
-  /** Runs `fn` as the writer; as `withLock.run`. */
+  /** Runs `fn` as the writer, like `withLock.run`. */
   write<T>(fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
   write<T>(options: Options, fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
   async write<T>(...rest: unknown[]): Promise<T> {
@@ -112,7 +111,7 @@ export class RWLock {
   }
 
   /**
-   * Resolves with a lease once we may read; renewed while it is kept (`autoExtend: false` turns that off).
+   * Resolves with a lease once we may read. The lock is renewed until the lease is collected, unless `autoExtend` is false.
    *
    * @throws as `withLock.promise`. Nothing is held then, and no other caller is kept waiting.
    */
@@ -120,7 +119,7 @@ export class RWLock {
     return this.#acquire('shared', options);
   }
 
-  /** As `acquireRead`, to write. */
+  /** Resolves with a lease once we may write; otherwise as `acquireRead`. */
   async acquireWrite(options?: Options): Promise<RWLease> {
     return this.#acquire('exclusive', options);
   }

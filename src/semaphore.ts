@@ -1,5 +1,5 @@
-// At most so many at once. A thin face over `acquire`: permits are members with an end of their own in Redis, never a counter,
-// and the first caller in the queue is admitted first, however many it wants.
+// A limit on concurrency across all processes. A thin class over `acquire`: permits are members in Redis with their own ends, never
+// a counter. The first caller in the queue is admitted first, however many permits it wants.
 
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
 import { forKey, optionError } from './core/errors';
@@ -24,7 +24,7 @@ import type { Mode } from './store/contract';
 const permitsRule = integer(1);
 
 /**
- * A semaphore. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
+ * A semaphore: limits concurrency across all processes. Wrong arguments throw (reject) `ERR_LOCK_OPTION` before any I/O.
  *
  * @example
  * ```ts
@@ -35,7 +35,7 @@ const permitsRule = integer(1);
 export class Semaphore {
   /** The key as it was given. */
   readonly key: string;
-  /** How many permits there are. */
+  /** The number of permits of the semaphore. */
   readonly permits: number;
   readonly #settings: Settings;
   readonly #scope: Scope;
@@ -44,10 +44,10 @@ export class Semaphore {
    * Makes an object that holds no permit yet; sends nothing.
    *
    * @param key     Redis key of 1 to 1024 bytes.
-   * @param permits How many there are; integer ≥ 1. All processes have to agree: a call with another number, while any permit is
-   *                out or waited for, rejects with a LockBackendError with `redisCode: 'LIMIT'`.
-   * @param options As of the factory; `redis` is needed. On a quorum permits are so many places: an acquire takes two round trips,
-   *                and of callers that choose the same place at once one finds it busy.
+   * @param permits The number of permits of the semaphore; integer ≥ 1. All processes must agree: a call with another number,
+   *                while any permit is out or waited for, rejects with a LockBackendError with `redisCode: 'LIMIT'`.
+   * @param options As of the factory; `redis` is required. On a quorum each permit is a place: an acquire takes two round trips,
+   *                and if two callers choose the same place at once, one of them finds it busy.
    */
   constructor(key: string, permits: number, options: LockOptions) {
     checkValue('permits', permitsRule, permits);
@@ -59,17 +59,17 @@ export class Semaphore {
   }
 
   /**
-   * Resolves with the lease once `permits` of them (default 1) are ours, all at once, first come, first served. The lease's `fence`
-   * names it; fences of a semaphore order nothing.
+   * Acquires `permits` permits (default 1), all at once, first come, first served, and resolves with the lease. The lease's
+   * `fence` identifies the lease; fences of a semaphore order nothing.
    *
-   * @throws {RangeError} `ERR_LOCK_OPTION`: more than there are.
+   * @throws {RangeError} `ERR_LOCK_OPTION`: more permits than the semaphore has.
    * @throws as `withLock.promise`. Nothing is held then.
    */
   async acquire(permits = 1, options?: Options): Promise<Lease> {
     return this.#acquire(permits, settle(options, this.#settings), false);
   }
 
-  /** Runs `fn` with `permits` of them (default 1), renewed while it runs; as `withLock.run`. */
+  /** Runs `fn` with `permits` permits (default 1), renewed while `fn` runs, like `withLock.run`. */
   run<T>(fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   run<T>(options: PermitOptions, fn: (lease: Lease) => T | PromiseLike<T>): Promise<T>;
   async run<T>(...rest: unknown[]): Promise<T> {
@@ -81,7 +81,7 @@ export class Semaphore {
   }
 
   /**
-   * How many permits are free now, by Redis's clock.
+   * Resolves to the number of permits that are free now, by Redis's clock.
    *
    * @throws {LockBackendError} Redis could not be reached.
    */
