@@ -1,5 +1,5 @@
-// The contract between those that wait together for a key that several may hold, and what they wait with: a place, where members are
-// fetched for them (readers.ts, permits.ts).
+// The contract between callers that wait together for a key with several holders, and their wait group, which fetches members for
+// them (readers.ts, permits.ts).
 import type { LockBackendError } from '../core/errors';
 import type { Granted } from '../hold/shared-member';
 import type {
@@ -14,15 +14,15 @@ import type {
 } from '../store/contract';
 import type { Position, QueueKey, Waiter } from './queue';
 
-/** What is the same for all that wait in one place. */
+/** The settings that all callers in one wait group share. */
 export interface MemberTerms extends QueueKey {
   readonly mode: Mode;
 }
 
-/** A caller that waits in such a place. */
+/** A caller that waits in a wait group. */
 export interface ShareWaiter extends Waiter {
   granted(grant: Granted): Holder;
-  /** Begins to fetch a member, as this caller would wait for it, until it is granted or given up. Answers later, never at once. */
+  /** Begins to fetch a member with this caller's options, until it is granted or given up. Never answers within the call. */
   fetch(fetcher: Fetcher): Fetch;
 }
 
@@ -30,17 +30,17 @@ export interface Fetch {
   giveUp(error: unknown): void;
 }
 
-/** What a fetched member is for. */
+/** The receiver of a fetched member. */
 export interface Fetcher {
-  /** `others` are queued for the same key. */
+  /** Receives the member. `others` is the number of entries still queued for the key. */
   granted(fetch: Fetch, grant: Grant, others: number): void;
-  /** Nothing was granted, nor will be. */
+  /** Reports that the fetch failed: nothing was granted, nor will be. */
   failed(fetch: Fetch, error: LockBackendError): void;
-  /** An attempt was in vain: the key is busy, or Redis could not be reached. The fetch goes on. */
+  /** Reports a failed attempt: the key is busy, or (with an error) Redis could not be reached. The fetch goes on. */
   busy(error: LockBackendError | undefined): void;
 }
 
-/** Where a waiter is. */
+/** A caller's position in its wait group. */
 export interface SharePosition extends Position {
   before: SharePosition | undefined;
   after: SharePosition | undefined;
@@ -50,16 +50,16 @@ export interface SharePosition extends Position {
 
 export interface WaitGroup {
   readonly terms: MemberTerms;
-  /** Whether one more may join now. */
+  /** Tells if another caller may join now. */
   accepts(): boolean;
-  /** May grant at once. */
+  /** Adds a caller. May grant within the call. */
   join(position: SharePosition): void;
   leave(position: SharePosition): void;
-  /** A caller that is not to be passed waits for the same key. */
+  /** Closes the group, because a caller outside it waits for the same key and must not be overtaken. */
   close(): void;
 }
 
-/** What members need of their store. Everything answers later, never within the call. */
+/** The commands that members send to their store. Replies never arrive within the call that sent them. */
 export interface MemberPort {
   nowMs(): number;
   acquire(request: AcquireRequest): Promise<AcquireReply>;

@@ -1,8 +1,8 @@
-// Where callers of one factory, or one lock object, wait together for a key that several may hold: readers for one member that all
-// of them share (readers.ts), others for permits that are handed off (permits.ts). What they wait for is fetched by an acquisition
-// of no caller in particular, with one entry in Redis's queue: a member.
+// Wait groups: callers of one factory, or of one lock object, that wait together for a key with several holders. Readers wait for one
+// member that they all share (readers.ts). Callers of permits wait for members that are handed off (permits.ts). A member is one
+// holder in Redis. A group fetches it with an acquisition that belongs to no caller, through one entry in the Redis queue.
 //
-// Not shared is what differs in lifetime, owner, fencing, group of readers or number of permits.
+// Callers that differ in lifetime, owner, fencing, group of readers or number of permits never share a group.
 import type { Scope } from '../hold/scope';
 import { clockOf, type Store } from '../store/contract';
 import type { MemberPort, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from './group';
@@ -37,12 +37,12 @@ export class WaitGroups {
     };
   }
 
-  /** Where a caller is to wait; it is not there yet. */
+  /** A position in the matching group. The caller has not joined yet. */
   position(terms: MemberTerms, waiter: ShareWaiter): SharePosition {
     return { queue: this.#place(terms), waiter, hasWaited: false, before: undefined, after: undefined };
   }
 
-  /** A writer waits for this key. */
+  /** Closes the group of a key for which a writer waits, unless its readers are preferred. */
   close(key: string): void {
     const place = this.#places.get(key);
     if (place?.terms.mode.prefer !== 'reader') place?.close();

@@ -1,8 +1,9 @@
-// Permits of one process. Callers that want as many of them on the same terms wait here, in order of arrival; members are fetched for
-// them, no more than there are permits, and a permit that is released is handed off to the next, without a command to Redis: a few
-// times, for a third of the lifetime from its grant at most, and only while Redis's last confirmation is young.
+// Permits of one process. Callers that want the same number of permits on the same terms wait here, in order of arrival. The group
+// fetches members for them, and never more members than the permits allow. A released member is handed off to the next caller without
+// a command to Redis. Hand-offs of a member are limited in number, end a third of the lifetime after its grant, and need a confirmed
+// lease.
 //
-// Where others of the same lock object wait on other terms, all queue in Redis, each with its own entry: so nobody is passed.
+// If callers of the same lock object wait on other terms, each caller queues in Redis with its own entry, so that none is overtaken.
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Member, SharingHolder } from '../hold/shared-member';
@@ -15,9 +16,9 @@ export class Permits implements WaitGroup, Fetcher {
   readonly #port: MemberPort;
   readonly #positions = new LinkedList<SharePosition>();
   readonly #fetches = new Set<Fetch>();
-  /** Members that are held. */
+  /** The number of members that are held. */
   #held = 0;
-  /** Others wait on other terms. */
+  /** Set when other callers wait on other terms. */
   #isMixed = false;
 
   constructor(terms: MemberTerms, port: MemberPort) {
@@ -38,7 +39,7 @@ export class Permits implements WaitGroup, Fetcher {
     if (this.#positions.delete(position)) this.#giveUpSurplus();
   }
 
-  /** From now on each that waits has an entry of its own, before those that come after it. */
+  /** Fetches one member for each waiting caller, so that each has an entry of its own in the Redis queue. */
   close(): void {
     this.#isMixed = true;
     this.#fetch();
@@ -67,12 +68,12 @@ export class Permits implements WaitGroup, Fetcher {
     }
   }
 
-  /** Whether a member that is released can go to another caller. */
+  /** Tells if a released member can go to another caller. */
   get isAwaited(): boolean {
     return this.#positions.size > 0 && !this.#isMixed;
   }
 
-  /** To the first that waits. */
+  /** Gives the member to the first caller that waits. */
   give(grant: Grant, member: PermitsMember): void {
     const first = this.#positions.first!;
     this.#positions.delete(first);
@@ -80,7 +81,7 @@ export class Permits implements WaitGroup, Fetcher {
     this.#giveUpSurplus();
   }
 
-  /** A member is held no more. */
+  /** Reports that a member is no longer held. */
   ended(): void {
     this.#held -= 1;
     this.#fetch();
@@ -93,7 +94,7 @@ export class Permits implements WaitGroup, Fetcher {
     while (this.#fetches.size < wanted) this.#fetches.add(this.#positions.first!.waiter.fetch(this));
   }
 
-  /** The last ones to come are the first to leave. */
+  /** Gives up the newest fetches when there are more fetches than callers. */
   #giveUpSurplus(): void {
     if (this.#fetches.size <= this.#positions.size) return;
     for (const fetch of [...this.#fetches].slice(this.#positions.size)) {
@@ -103,14 +104,14 @@ export class Permits implements WaitGroup, Fetcher {
   }
 }
 
-/** A number of permits that this process has, for one holder at a time. */
+/** Permits that this process holds in Redis as one member, for one caller at a time. */
 class PermitsMember implements Member {
   readonly token: string;
   readonly fence: number;
   holder: SharingHolder | undefined;
   readonly #permits: Permits;
   readonly #port: MemberPort;
-  /** Until then it may be handed off. */
+  /** The end of the time in which the member may be handed off. */
   readonly #untilMs: number;
   #handOffsLeft: number;
 
@@ -128,7 +129,7 @@ class PermitsMember implements Member {
     this.holder = undefined;
     if (this.#handOff(held)) return 'released';
     const reply = send();
-    // In the same command, behind the release.
+    // The next fetch is sent in the same command, behind the release.
     this.#permits.ended();
     return reply;
   }
@@ -143,7 +144,7 @@ class PermitsMember implements Member {
     return this.#port.extend(request);
   }
 
-  /** It has no other holder. */
+  /** Does nothing: the member has no other holder. */
   async part(): Promise<void> {}
 
   #handOff(held: SharingHolder): boolean {

@@ -1,16 +1,16 @@
-// Waiting in a queue. All callers of one process that want the same key, for the same lifetime, wait in one queue here, and the
-// process waits in Redis's queue with one entry. Three things bring it the lock:
+// Waiting in a queue. All callers of one process that want the same key with the same lifetime, fencing and owner wait in one local
+// queue, and the process waits in the Redis queue with one entry. The lock reaches the local queue in three ways:
 //
-// - The answer to its own request. Requesting again is always safe: the entry keeps its token and its first ticket, so a lost
-//   request or answer is simply repeated, and a lock that was granted meanwhile is ours already.
-// - A message: the entry was granted. It counts if it names the last request that was answered, by a nonce that only that one
-//   was queued with: then the grant is younger than that request. The grant is provisional; the holder confirms it.
-// - The holder before, in this same queue: the lock is handed off without a command to Redis, a few times, and only while
-//   Redis's last confirmation is young.
+// - The reply to its own request. Repeating a request is always safe, because the entry keeps its token and its first ticket: if a
+//   request or reply was lost, the next request finds the same entry, or the lock that the token was granted meanwhile.
+// - A message that the entry was granted. The message counts if it carries the nonce of the last answered request: then the grant
+//   is younger than that request. Such a grant is provisional until its holder confirms it.
+// - A hand-off from the previous holder in the same local queue. A hand-off sends no command to Redis. Hand-offs are limited in
+//   number, and are allowed only while Redis's last confirmation is young.
 //
-// Wake-ups may be lost, and the holders of earlier entries may have died, so a queue with waiters always has a timer to request
-// again. Its state is in three fields: `isRequesting` (a request is on its way), `timer` (the next one is due then), `holder`
-// (the lock is held by a caller of this queue). While there are waiters, at least one of them is set.
+// Wake-ups may be lost and earlier holders may have died, so a queue with waiters always has something that makes it request again.
+// Three fields hold its state: `#isRequesting` (a request is in flight), `#timer` (the next request is scheduled) and `#holder` (a
+// caller of this queue holds the lock). While there are waiters, at least one of the three is set.
 import { LockBackendError } from '../core/errors';
 import { describe, type Key } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
@@ -26,7 +26,7 @@ import {
 import { limits } from '../store/protocol';
 import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';
 
-/** What is the same for all waiters of one queue. */
+/** The settings that all waiters of one queue share. */
 export interface QueueKey {
   readonly key: string;
   readonly lifetimeMs: number;
@@ -38,58 +38,58 @@ export interface QueueKey {
 export interface Waiter {
   readonly commandTimeoutMs: number;
   readonly retryTimeoutMs: number;
-  /** It is yours: what comes back is what holds it. */
+  /** Gives the lock to this waiter. Returns its holder. */
   granted(grant: Grant, source?: GrantSource): Holder;
   failed(error: LockBackendError): void;
-  /** Redis could not be reached just now (undefined: it could); the wait goes on. */
+  /** Reports that Redis could not be reached, or (undefined) that it can be reached again. The wait goes on. */
   troubled(error: LockBackendError | undefined): void;
 }
 
-/** Where a waiter is in its queue. */
+/** A waiter's position in its queue. */
 export interface Position extends Linked<Position> {
   readonly queue: { leave(position: Position): void };
   readonly waiter: Waiter;
-  /** It waited for others: the key was busy, or there were waiters before it. */
+  /** Set when the waiter had to wait: the key was busy, or there were waiters before it. */
   hasWaited: boolean;
 }
 
-/** What waits in Redis's queue for one of ours: a new one, with a new token, for every grant. */
+/** Our entry in the Redis queue; a new entry with a new token follows every grant. */
 export interface OwnEntry {
   readonly token: string;
   readonly id: string;
-  /** Of the last request: another one each time, so that no message about an earlier grant of this token is taken for its own. */
+  /** The nonce of the last request. Each request gets a new nonce, so that a message about an earlier grant of this token is ignored. */
   nonce: string;
-  /** Before the last request was sent, if it was answered. */
+  /** A moment just before the last request was sent; undefined if that request was not answered. */
   answered: Moment | undefined;
   ticket: number;
   mayExecuteUntilMs: number;
-  /** How many its grant reserves: the same in all its requests. 0: nothing was ever sent for it. */
+  /** The number of fences that its grant reserves, the same in all its requests; 0 if no request was ever sent for the entry. */
   fences: number;
 }
 
-/** What a message says. */
+/** The content of a message. */
 export interface WakeUp {
-  /** Of the request that its entry was queued by; undefined where the message names none. */
+  /** The nonce of the request that queued the entry; undefined if the message carries none. */
   readonly nonce: string | undefined;
-  /** That it was granted under; undefined: it was not granted, and should request. */
+  /** The fence of the grant; undefined if nothing was granted and the entry should request. */
   readonly fence: number | undefined;
 }
 
-/** Of no entry in particular. */
+/** A wake-up without a grant. */
 const plainWakeUp: WakeUp = { nonce: undefined, fence: undefined };
 
-/** What a queue needs of its surroundings. Everything answers later, never within the call. */
+/** The clocks, timers and commands that a queue uses. Replies never arrive within the call that requested them. */
 export interface QueuePort {
   nowMs(): number;
   now(): Moment;
   random(): number;
   setTimer(work: () => void, ms: number): unknown;
   clearTimer(timer: unknown): void;
-  /** Each queue requests no more often than this while it is at rest: there are many of them. */
+  /** The shortest pause between two requests of a queue at rest. It grows with the number of queues. */
   readonly minPollMs: number;
   newEntry(owner: string | undefined): OwnEntry;
   newNonce(): string;
-  /** Requests the lock, and queues the entry where it is busy. */
+  /** Requests the lock, and queues the entry if the lock is busy. */
   request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void;
   release(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void;
   /** Releases the lock, and requests the next grant for `waiter`. */
@@ -100,11 +100,11 @@ export interface QueuePort {
     waiter: Waiter,
     answer: ReplyCallbacks<ReleaseAndRequest>,
   ): void;
-  /** The entry was granted, and its token is held from now on. */
+  /** Reports that the entry was granted: its token is now held. */
   granted(entry: OwnEntry): void;
-  /** Makes sure that the entry is neither queued nor holds anything, without a caller waiting for that. */
+  /** Removes the entry from the Redis queue and releases its lock, in the background. */
   abandon(queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void;
-  /** The queue has neither waiters nor a holder any more. */
+  /** Reports that the queue has neither waiters nor a holder. */
   empty(queue: Queue): void;
 }
 
@@ -118,14 +118,15 @@ export interface ReleaseAndRequest {
   readonly next: AcquireReply;
 }
 
-/** Handed off within a process at most so many times: while other processes are queued, and alone. */
+/** The maximum of hand-offs in a row within one process, while other processes are queued and while none are. */
 export const handOffsAmongOthers = 8; // S14
 export const handOffsAlone = 64; // S15
-/** Fences that a grant reserves at most, for the first holder and for those that the lock is handed off to. */
+/** The maximum of fences that a grant reserves: one for its first holder, and one for each hand-off. */
 export const fencesInBlock = handOffsAlone + 1;
 /**
- * Fences that it reserves where the grant before handed off less often: of what is reserved in vain, the counter of the server would
- * run ahead of the clock, at 15,000 grants of 65 in a second; a server cannot make as many grants as that takes with 9.
+ * The fences that a grant reserves if the lock was handed off fewer than eight times after the previous grant. Unused reservations
+ * push the server's fence counter ahead of its clock: with 65 fences for each grant, that happens at 15,000 grants per second. With 9
+ * fences for each grant, no server makes enough grants per second for that.
  */
 export const fencesAtFirst = handOffsAmongOthers + 1;
 
@@ -135,20 +136,20 @@ export class Queue implements GrantSource {
   readonly #positions = new LinkedList<Position>();
   #entry: OwnEntry;
   #isRequesting = false;
-  /** Came while a request was on its way, which may have been answered before. */
+  /** A wake-up that arrived while a request was in flight. Redis may have answered that request before the wake-up. */
   #wakeUp: WakeUp | undefined;
   #timer: unknown;
   #holder: Holder | undefined;
   #handOffsLeft = 0;
-  /** Since the last grant. */
+  /** Hand-offs since the last grant. */
   #handOffs = 0;
-  /** Whether its waiters know that Redis cannot be reached. */
+  /** Set while the waiters know that Redis cannot be reached. */
   #isTroubled = false;
-  /** Of the last request. */
+  /** The command timeout of the last request. */
   #commandTimeoutMs = 0;
-  /** When that was sent, by the clock of the port. */
+  /** The time at which the last request was sent, by the port's clock. */
   #requestedMs = 0;
-  /** One function for all its requests: of thousands of queues at rest, the collector would have to move so many. */
+  /** One function for all requests of the queue: with thousands of queues at rest, the garbage collector would move as many closures. */
   readonly #onTimer = (): void => this.#request(); // H28
 
   constructor(key: QueueKey, port: QueuePort) {
@@ -168,14 +169,14 @@ export class Queue implements GrantSource {
     return position;
   }
 
-  /** The waiter is called no more. When the last one leaves, the entry is abandoned. */
+  /** Removes a waiter, which is then never called again. Abandons the entry when the last waiter leaves. */
   leave(position: Position): void {
     if (!this.#positions.delete(position) || this.#positions.size > 0) return;
     this.#abandonEntry(position.waiter.commandTimeoutMs); // H29c
     if (this.#holder === undefined) this.#port.empty(this);
   }
 
-  /** Redis says that the entry was granted, or should request. False: it is no entry of this queue. */
+  /** Handles a message that the entry was granted or should request. Returns false if the id is not that of the current entry. */
   wake(id: string, wakeUp = plainWakeUp): boolean {
     if (id !== this.#entry.id) return false;
     // H27c
@@ -184,7 +185,7 @@ export class Queue implements GrantSource {
     return true;
   }
 
-  /** Wake-ups may have been missed. */
+  /** Requests again, because wake-ups may have been missed. */
   gap(): void {
     this.wake(this.#entry.id);
   }
@@ -202,8 +203,8 @@ export class Queue implements GrantSource {
   }
 
   /**
-   * Hands the lock off to the next waiter of this queue, without a command to Redis. Only while Redis's last confirmation is
-   * young: the validity of the next holder counts from there. And not for ever: other processes wait elsewhere.
+   * Hands the lock off to the next waiter of this queue, without a command to Redis. Hand-offs need a young confirmation by Redis,
+   * because the next holder's validity counts from that confirmation. Hand-offs are limited, because other processes may be waiting.
    */
   handOff(held: Holder): boolean {
     if (held !== this.#holder) return false;
@@ -220,10 +221,10 @@ export class Queue implements GrantSource {
     return true;
   }
 
-  /** Releases the lock in Redis, and requests it for the next waiter in the same command. */
+  /** Releases the lock in Redis and requests it for the next waiter, in the same command. */
   releaseAndRequest(held: Holder, answer: ReplyCallbacks<ReleaseReply>): void {
     const next = this.#endHolder(held);
-    // A request that is on its way queues us.
+    // The request in flight already queues our entry.
     if (next === undefined || this.#isRequesting) return this.#port.release(held, answer); // S25
     const entry = this.#begin(next);
     this.#port.releaseAndRequest(this, held.token, entry, next, {
@@ -238,7 +239,7 @@ export class Queue implements GrantSource {
     });
   }
 
-  /** The waiter that is next, if `held` was the holder of this queue. */
+  /** Ends the hold of `held`. Returns the next waiter; undefined if there is none or `held` was not the holder of this queue. */
   #endHolder(held: Holder): Waiter | undefined {
     if (held !== this.#holder) return undefined;
     this.#holder = undefined;
@@ -270,10 +271,10 @@ export class Queue implements GrantSource {
   }
 
   #onReply(entry: OwnEntry, reply: AcquireReply): void {
-    if (entry !== this.#entry) return; // abandoned meanwhile: what it was granted is being released
+    if (entry !== this.#entry) return; // The entry was abandoned meanwhile, and its grant is being released.
     this.#isRequesting = false;
     const head = this.#positions.first;
-    // The lock was handed off to the last waiter while this was on its way.
+    // The lock was handed off to the last waiter while this request was in flight.
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     this.#report(undefined);
     if (reply.granted) return this.#onGrant(entry, reply, head);
@@ -289,7 +290,7 @@ export class Queue implements GrantSource {
   #onWakeUp({ nonce, fence }: WakeUp): void {
     const { answered } = this.#entry;
     if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request(); // H83 S16
-    // The grant came after that request, and so lasts at least from there on; what is left must do for the confirmation.
+    // The grant is younger than the answered request, so it lasts at least from there. Half of it must be left for the confirmation.
     const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
     const { monoMs, wallMs } = this.#port.now();
     const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
@@ -321,7 +322,7 @@ export class Queue implements GrantSource {
 
   #give(head: Position, grant: Grant): void {
     this.#positions.delete(head);
-    // An earlier holder has lost it, and may notice that only while this one is called.
+    // An earlier holder has lost the lock, and may notice the loss only during the call below.
     this.#holder = undefined;
     this.#holder = head.waiter.granted(grant, this);
     if (this.#positions.size > 0) this.#requestLater(this.#holder);
@@ -338,7 +339,7 @@ export class Queue implements GrantSource {
     this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
   }
 
-  /** Redis cannot be reached, or can be again: nothing to report while all goes well. */
+  /** Tells the waiters when Redis cannot be reached, and when it can be reached again. */
   #report(error: LockBackendError | undefined): void {
     if (error === undefined && !this.#isTroubled) return;
     this.#isTroubled = error !== undefined;
@@ -363,7 +364,7 @@ export class Queue implements GrantSource {
     this.#port.abandon(this, entry, commandTimeoutMs);
   }
 
-  /** A holder of our own may never release it; and a queue that waits long gets its own position in Redis's queue. */
+  /** Schedules a request, because the holder may never release and because a long wait needs a position in the Redis queue. */
   #requestLater(holder: Holder): void {
     this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port));
   }
@@ -379,7 +380,7 @@ export class Queue implements GrantSource {
   }
 }
 
-/** A grant that is of no use any more. */
+/** The error for a grant that arrived after its lifetime. */
 export function tooLate(key: Key, tookMs: number, lifetimeMs: number | null): LockBackendError {
   const message = `the grant of ${describe(key)} took ${tookMs.toFixed(0)} ms, its lifetime is ${lifetimeMs} ms`;
   return new LockBackendError(message, { key });

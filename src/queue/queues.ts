@@ -1,6 +1,5 @@
-// The queues of one store, each with what it needs of its surroundings: clocks, timers, and the store, which it reaches through
-// here. An entry that was given up is remembered until it can be granted no more: should it be granted all the same, it is
-// released at once.
+// The queues of one store, and the clock, timers and commands that they share. An abandoned entry is remembered until it can no
+// longer be granted. If a message reports its grant in that time, the grant is released at once.
 import { noLock, warn, warningsWanted } from '../core/events';
 import { newNonce, newToken } from '../core/token';
 import { loseFreed, type Scope } from '../hold/scope';
@@ -32,16 +31,16 @@ import { type Alarm, SharedTimers } from './shared-timers';
 import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
 
-/** All queues of a process at rest make no more than so many requests in a second, until each makes one in `maxPollMs`. */
+/** The maximum of requests per second by all queues of a process at rest, as long as each pauses for at most `maxPollMs`. */
 const maxRequestsPerSecond = 1250;
 /**
- * Its entries expire after twice as long without a request, but after 10 s at most: Redis accepts no deadline that is further away by its
- * clock, which may be set. So there is time for one request that is lost to be made again before they do.
+ * The longest pause between two requests of a queue at rest. An entry expires after twice its pause without a request, but after 10 s at
+ * most: Redis's clock may be set, so Redis accepts no later deadline. The difference leaves time to repeat one lost request.
  */
 const maxPollMs = 8000;
 
 const queuesOfStores = new WeakMap<Store, Queues>(); // H75c
-/** Stores of which it was said that they have no wake-ups. */
+/** Stores for which the warning about missing wake-ups was emitted. */
 const warned = new WeakSet<Store>();
 
 /** The queues of a store, joined by the scope. Undefined for a store without wake-ups: its waiters poll. */
@@ -68,16 +67,16 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
 
 export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
-  /** Where grants of keys that several may hold come from. */
+  /** The source of grants for keys with several holders. */
   readonly shared: GrantSource;
   readonly #store: Store;
   readonly #timers: SharedTimers;
   readonly #queues = new Map<string, Queue>();
-  /** The last queue used; skips building the map key. */
+  /** The queue that was used last, found without building the map key. */
   #last: Queue | undefined;
-  /** Queues whose entries are on their way, or in Redis's queue. */
+  /** Queues by the id of their entry, while the entry is in flight or in the Redis queue. */
   readonly #entries = new Map<string, Queue>();
-  /** Entries that were given up, with what releases them. */
+  /** Requests that release abandoned entries, by the id of the entry. */
   readonly #abandoned = new Map<string, ReleaseRequest>();
 
   constructor(store: Store, listen: NonNullable<Store['listen']>) {
@@ -195,7 +194,7 @@ export class Queues implements QueuePort {
       fences,
       minReplicas: 0,
       commandTimeoutMs,
-      // What was given up before it was sent has been abandoned, and its release is behind it in the same tick.
+      // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
       begin: () => !this.#abandoned.has(id),
       queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, silenceMs },
     };

@@ -1,9 +1,10 @@
-// Readers of one process that share a member. The first one fetches it: one entry in Redis's queue, one holder there. Those that
-// come within the window join it, before the grant or after; the last one that leaves releases it. Its end is one lifetime after the
-// last extension, which counts for all of them; what wants another end, or to write, gets a member of its own first.
+// Readers of one process that share a member. The first reader fetches the member with one entry in the Redis queue, and Redis sees
+// one holder. Readers that come within the window join the member, before its grant or after. The last reader to leave releases it.
+// The member ends one lifetime after its last extension, and each extension counts for all its readers. A reader that needs another
+// lifetime, or upgrades, gets a member of its own first.
 //
-// Invariant: no reader joins a member that is being released, that was lost, or whose window has closed; each has a validity of its
-// own, which never ends later than what Redis confirmed for the member.
+// Invariant: no reader joins a member that is being released, that was lost, or whose window has closed. Each reader has a validity of
+// its own, which never ends later than what Redis confirmed for the member.
 import type { LockBackendError, LossReason } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import { newToken } from '../core/token';
@@ -20,16 +21,16 @@ import {
 import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
 
 /**
- * So long after the first of them came, and again after the grant, others join; at most a third of the lifetime. While the first
- * request has no answer, it is too early to be queued behind anybody: then they join, too.
+ * The window in which readers join, from the arrival of the first reader and again from the grant; at most a third of the lifetime.
+ * Before the first reply, readers join after the window too, because nothing says yet that the key is busy.
  */
 export const windowMs = 2;
-/** The same after a grant that they had to wait for: a turn of readers, between two writers. */
+/** The window after a grant that readers had to wait for: the turn of the readers between two writers. */
 export const turnMs = 6;
-/** So many join before the grant, and again after it. */
+/** The maximum of readers that join before the grant, and again after it. */
 export const maxJoins = 64; // S27
 
-/** Readers that wait for one member, or have it. */
+/** Readers that wait for one member or share it. */
 export class Readers implements WaitGroup, Fetcher {
   readonly terms: MemberTerms;
   readonly #port: MemberPort;
@@ -70,8 +71,8 @@ export class Readers implements WaitGroup, Fetcher {
   }
 
   /**
-   * A writer of this process waits, or others want the key on other terms. Those that had to wait have their turn all the same: what
-   * was granted to them stays open for its window, as it does where the writer waits in another process.
+   * Closes the group, because a writer of this process waits or other readers want the key on other terms. Readers that had to wait
+   * keep their turn: their member stays open for its window, as it does when the writer waits in another process.
    */
   close(): void {
     this.#isClosed ||= this.#member === undefined || !this.#hasWaited;
@@ -81,7 +82,7 @@ export class Readers implements WaitGroup, Fetcher {
     if (fetch !== this.#fetch) return;
     this.#fetch = undefined;
     const first = this.#positions.first!;
-    // An attempt of its token may still execute: its release has to be seen to, by one holder alone.
+    // An attempt with this token may still execute. Its late release is the task of a single holder, so the grant is not shared.
     if (grant.mayExecuteUntilMs > 0) {
       this.#positions.delete(first);
       first.waiter.granted(grant);
@@ -126,13 +127,13 @@ export class ReadersMember implements Member {
   readonly #port: MemberPort;
   readonly #holders = new Set<SharingHolder>();
   #closesMs = 0;
-  /** Before the send of what Redis last confirmed. */
+  /** A moment just before the last confirmed request was sent. */
   #sent: Moment;
   #joinsLeft = maxJoins;
   #isClosed = false;
-  /** Tokens that one that parts cannot have. */
+  /** Tokens that a parting reader cannot use. */
   readonly #spent: Set<string>;
-  /** The extension that has not been sent yet. */
+  /** The extension that has not been sent yet, if there is one. */
   #extension: Promise<ExtendReply> | undefined;
 
   constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort) {
@@ -144,7 +145,7 @@ export class ReadersMember implements Member {
     this.#spent = new Set([token]);
   }
 
-  /** The first of them have it, which takes many of them a while: from now on others join. */
+  /** Opens the window. Called after the waiting readers have the member, because giving it to many readers takes a while. */
   open(forMs: number): void {
     const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
     this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms, forMs), thirdMs);
@@ -159,7 +160,7 @@ export class ReadersMember implements Member {
     this.give(position);
   }
 
-  /** It is held by one more, under a token of its own. */
+  /** Gives the member to another reader, with a token of its own. */
   give({ waiter }: SharePosition): void {
     const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
     const grant = { token, fence: this.fence, sent: this.#sent, mayExecuteUntilMs: 0, member: this }; // H84d
@@ -168,7 +169,7 @@ export class ReadersMember implements Member {
 
   release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply> {
     const wasHeld = this.#holders.delete(held);
-    // One that was dropped is noticed here.
+    // `check` finds a holder that was dropped without a release.
     for (const other of this.#holders) if (other.check()) return wasHeld ? 'released' : 'missing'; // H84
     this.#isClosed = true; // H84e
     return send();
@@ -179,7 +180,7 @@ export class ReadersMember implements Member {
     this.#isClosed ||= this.#holders.size === 0; // H84f
   }
 
-  /** All that ask in one turn are served by one extension. */
+  /** Extends the member. All readers that call this before the request is sent share one extension. */
   extend({ commandTimeoutMs }: ExtendRequest): Promise<ExtendReply> {
     if (this.#extension === undefined) {
       const extension = this.#extend(commandTimeoutMs).finally(() => this.#sentOut(extension));
@@ -202,7 +203,7 @@ export class ReadersMember implements Member {
     return reply;
   }
 
-  /** What is asked for from now on comes too late for this one. */
+  /** Marks the extension as sent: later calls start a new one. */
   #sentOut(extension: Promise<ExtendReply> | undefined): void {
     if (this.#extension === extension) this.#extension = undefined;
   }
@@ -215,10 +216,10 @@ export class ReadersMember implements Member {
     held.parted(this.token, this.fence, this.#sent);
   }
 
-  /** A member for one that parts: beside this one there is room, even while others wait. */
+  /** Acquires a member for a parting reader. Redis admits it beside this member, even while others wait. */
   async #admit(held: SharingHolder): Promise<void> {
     const { key, lifetimeMs, fencing, owner, mode } = this.#terms;
-    // The token of this member stays with those that stay; one that was abandoned is never used again.
+    // The readers that stay keep the token of this member. A token that was abandoned is never used again.
     const token = this.#spent.has(held.token) ? newToken(owner) : held.token;
     this.#spent.add(token);
     const { commandTimeoutMs } = held.releaseRequest();
@@ -231,8 +232,8 @@ export class ReadersMember implements Member {
       abandon(token);
       throw error;
     });
-    if (!reply.granted) return this.#lose('missing'); // there was no such member any more
-    // It was released or lost meanwhile.
+    if (!reply.granted) return this.#lose('missing'); // Redis no longer had this member.
+    // The reader was released or lost meanwhile.
     if (!this.#holders.delete(held)) return abandon(token);
     held.parted(token, reply.fence, reply.sent);
     if (this.#holders.size > 0) return;
@@ -245,7 +246,7 @@ export class ReadersMember implements Member {
     for (const held of [...this.#holders]) held.check();
   }
 
-  /** The loss of the member is that of all that have it. */
+  /** Reports the loss of the member to all its readers. */
   #lose(reason: LossReason): void {
     this.#isClosed = true;
     for (const held of [...this.#holders]) if (held.check()) held.lose(reason); // H84g

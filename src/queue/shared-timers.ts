@@ -1,14 +1,14 @@
-// The timers of many queues as few. What is due soon is called when it is due. What is due later is called with all else of its
-// twentieth of a second, up to that much early: then the requests of thousands of queues leave in full batches, and a queue at
-// rest keeps a link in a list instead of a timer.
+// A few timers for many queues. An alarm that is due soon rings when it is due. Later alarms are rounded down to a grid of 50 ms and
+// ring together, up to 50 ms early. So the requests of thousands of queues are sent in full batches, and a queue at rest keeps a link
+// in a list instead of a timer.
 import type { Clock } from '../core/clock';
 import { type Linked, LinkedList } from '../core/linked-list';
 
-/** Later than this is not soon. */
+/** The limit of "soon". */
 const soonMs = 250;
 const gridMs = 50;
 
-/** What is to be called, until it was. */
+/** A scheduled call. */
 export interface Alarm extends Linked<Alarm> {
   readonly slot: TimerSlot;
   readonly work: () => void;
@@ -22,7 +22,7 @@ interface TimerSlot {
 
 export class SharedTimers {
   readonly #clock: Clock;
-  /** By the monotonic ms at which they are due. */
+  /** Slots by the monotonic time in ms at which they are due. */
   readonly #slots = new Map<number, TimerSlot>();
 
   constructor(clock: Clock) {
@@ -39,12 +39,12 @@ export class SharedTimers {
     return alarm;
   }
 
-  /** It is not called any more. */
+  /** Cancels the alarm. */
   clear(alarm: Alarm): void {
     const { slot } = alarm;
     if (!slot.alarms.delete(alarm) || slot.alarms.size > 0) return;
     clearTimeout(slot.timer);
-    // While it is being called, there may be another one of the same time.
+    // While this slot rings, there may be another slot for the same time.
     if (this.#slots.get(slot.dueMs) === slot) this.#slots.delete(slot.dueMs);
   }
 
@@ -60,7 +60,7 @@ export class SharedTimers {
 
   #ring(dueMs: number): void {
     const { alarms } = this.#slots.get(dueMs)!;
-    // What is set meanwhile is in another slot.
+    // Alarms that are set during these calls belong to another slot.
     this.#slots.delete(dueMs);
     for (let alarm = alarms.first; alarm !== undefined; alarm = alarms.first) {
       alarms.delete(alarm);

@@ -1,8 +1,8 @@
-// Waiting for a key that several may hold: each waiter has its own entry in Redis's queue, with what decides over its grant (its
-// kind, how much it wants). Nothing is granted there: a waiter that can be admitted is woken, and its next attempt is granted.
-// So a wake-up that is lost costs a delay and nothing else: a waiter that hears nothing polls, less often the further back it is.
+// Waiting for a key with several holders. Each waiter has its own entry in the Redis queue, with the kind of lock and the number of
+// permits that decide its grant. Redis grants nothing to an entry: it wakes a waiter that can be admitted, and the waiter's next
+// attempt is granted. So a lost wake-up costs only a delay: a waiter that is not woken polls, less often the further back it is.
 //
-// A waiter that cannot be woken is queued as well: it says how long it will be silent, and its entry has expired after that.
+// A waiter that cannot be woken is queued too. Its entry says how long the waiter will be silent, and expires after that time.
 import {
   type AcquireReply,
   type GrantSource,
@@ -16,17 +16,16 @@ import {
 import { pollEveryMs } from '../store/protocol';
 import type { Wake, WakeUpSubscription, WakeUps } from './wake-ups';
 
-/** A waiter that polls may be late by so much, and by as much again as it pauses, before its entry has expired. */
+/** The lateness that a polling waiter is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
 
 export class SharedWaiter {
-  /** How the key is to be held. */
   readonly mode: Mode;
-  /** Whether its entry may be in the queue. */
+  /** Set when the waiter's entry may be in the queue. */
   isQueued = false;
-  /** The key was busy while it was queued. */
+  /** Set when the key was busy while the waiter was subscribed. */
   hasWaited = false;
-  /** Woken while an attempt was under way, which may have been answered before. */
+  /** Set when a wake-up came while an attempt was in flight. Redis may have answered that attempt before the wake-up. */
   wasWoken = false;
   #subscription: WakeUpSubscription | undefined;
   #ticket = 0;
@@ -37,27 +36,27 @@ export class SharedWaiter {
     this.mode = mode;
   }
 
-  /** Whether it is woken; otherwise it polls. */
+  /** Tells if the waiter is woken. Otherwise it polls. */
   get isSubscribed(): boolean {
     return this.#subscription !== undefined;
   }
 
-  /** From now on it is woken. */
+  /** Has the waiter woken from now on. */
   subscribe(wakeUps: WakeUps, key: string, wake: Wake): void {
-    // Of what a writer releases, a reader takes next to nothing, and a writer all.
+    // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const { kind, permits } = this.mode;
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
     this.#subscription ??= wakeUps.subscribe(key, takes, wake);
   }
 
-  /** Where it is queued if its attempt is in vain; next after `pauseMs`, of a waiter that polls. */
+  /** The entry that queues the waiter if its attempt finds the key busy. A polling waiter attempts again after `pauseMs`. */
   place(pauseMs: number | undefined): QueueEntry | undefined {
     const ticket = this.#queuedWith;
     if (this.#subscription !== undefined) {
       const { channel, id } = this.#subscription;
       return this.#queued({ channel, id, ticket });
     }
-    // One that is to be woken makes sure first that it would hear.
+    // A waiter that wants to be woken is queued only when it would receive the wake-up.
     if (pauseMs === undefined) return undefined;
     return this.#queued({ channel: noChannel, id: '0', ticket, silenceMs: Math.ceil(2 * pauseMs + latenessMs) });
   }
@@ -69,7 +68,7 @@ export class SharedWaiter {
     this.#before = position?.before ?? 0;
   }
 
-  /** Ms after which it polls although it was not woken, at least `minMs`. */
+  /** Ms after which the waiter polls without a wake-up, at least `minMs`. */
   pollAfterMs(minMs: number): number {
     if (this.wasWoken) return 0;
     const everyMs = pollEveryMs(this.#before) * (0.8 + 0.2 * Math.random());
@@ -81,7 +80,7 @@ export class SharedWaiter {
     this.#subscription = undefined;
   }
 
-  /** -1: perhaps, but no answer came; 0: it was not queued yet. */
+  /** The ticket of the entry; -1 if the entry may be queued but no reply has come, 0 if it was never queued. */
   get #queuedWith(): number {
     return this.isQueued ? this.#ticket || -1 : 0;
   }
@@ -93,7 +92,7 @@ export class SharedWaiter {
   }
 }
 
-/** Where grants to such waiters come from: on a release, those of this process that may be next are woken in the same command. */
+/** The source of grants to these waiters. A release wakes the waiters of this process that may be next, in the same command. */
 export class SharedGrants implements GrantSource {
   readonly #store: Store;
   readonly #wakeUps: WakeUps;

@@ -1,5 +1,6 @@
-// The one channel on which this process hears, for one store, that it was granted a lock or may try for one. It is open before
-// the first entry is sent, so that no wake-up falls between the two; when it was closed for a while, every waiter is woken.
+// The channel on which this process receives the wake-ups of one store: that a lock was granted, or that an attempt may succeed.
+// The channel is open before the first entry is sent, so that no wake-up is missed in between. After a gap in the subscription,
+// every waiter is woken.
 
 import { v4 as uuid } from 'uuid';
 import { setImmediate } from '../core/real-timers';
@@ -8,19 +9,19 @@ import type { Listening, Store } from '../store/contract';
 import { freedChannel } from '../store/operator';
 import type { WakeUp } from './queue';
 
-/** The version is that of the messages, as each entry has that of the entries. */
+/** Prefix of the channel's name, with the version of the message format. Each entry carries the version of the entry format. */
 const channelPrefix = 'redis-exp-lock:1:';
 
-/** What a message calls an entry; with the fence that it was granted under. */
+/** The id of an entry with its nonce, and the fence if it was granted, as messages write them. */
 const entryText = /^(\d+)\.([\w-]{22})(?:=(\d{1,16}))?$/;
 
 /**
- * Requests now, and says so; false: its request is on its way. Where that may have been answered before what it is woken for
- * (`isBehind` false), it requests once more.
+ * Requests now and returns true. Returns false if a request is already in flight. If that request may have been answered before the
+ * event that this wake-up reports (`isBehind` false), another request follows it.
  */
 export type Wake = (isBehind: boolean) => boolean;
 
-/** A waiter for a key that several may hold, which is woken by its own name. */
+/** The subscription of a waiter for a key with several holders. Messages name the waiter by this id. */
 export interface WakeUpSubscription {
   readonly channel: string;
   readonly id: string;
@@ -29,17 +30,17 @@ export interface WakeUpSubscription {
 
 interface WakeUpListener {
   readonly key: string;
-  /** How much of the key it wants. */
+  /** The part of a release that this waiter would take. */
   readonly takes: number;
   readonly wake: Wake;
 }
 
-/** What else is woken on the channel. */
+/** The other receivers of messages: the queues. */
 interface Others {
   wake(id: string, key: string, wakeUp: WakeUp): void;
-  /** An operator has taken a lock away. */
+  /** Reports that an operator has taken a lock away. */
   freed(key: string, hash: string): void;
-  /** Wake-ups may have been missed. */
+  /** Reports that wake-ups may have been missed. */
   gap(): void;
 }
 
@@ -49,38 +50,38 @@ export class WakeUps {
   readonly #listensAlone: boolean;
   readonly #others: Others;
   readonly #subscribers = new Map<string, WakeUpListener>();
-  /** How many wait for the channel to open, for each key. */
+  /** Numbers of callers that wait for the channel to open, by key. */
   readonly #awaited = new Map<string, number>();
   #opening: Promise<Listening> | undefined;
   #isOpen = false;
   #ids = 0;
   #scopes = 0;
 
-  /** @param listensAlone Messages for all channels are received on the own one. */
+  /** @param listensAlone The store receives the messages of every channel through one subscription. */
   constructor(listen: NonNullable<Store['listen']>, listensAlone: boolean, others: Others) {
     this.#listen = listen;
     this.#listensAlone = listensAlone;
     this.#others = others;
   }
 
-  /** Whether a wake-up would be heard. */
+  /** Tells if a wake-up would be received. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
 
-  /** Whether a caller waits for that, to be queued for this key. */
+  /** Tells if a caller waits for the channel to open, so that it can be queued for this key. */
   isAwaited(key: string): boolean {
     return this.#awaited.has(key);
   }
 
-  /** Resolves once a wake-up for `key` would be heard. Rejects where the channel cannot be heard; the next call tries again. */
+  /** Resolves when a wake-up for `key` would be received. Rejects if the channel cannot be opened. The next call tries again. */
   async open(key: string): Promise<void> {
     this.#awaited.set(key, (this.#awaited.get(key) ?? 0) + 1);
     this.#opening ??= this.#listenToAll();
     const opening = this.#opening;
     try {
       await opening; // H27
-      // The last scope may have left while it was being opened; then it is closed again.
+      // The last scope may have left while the channel was being opened. The channel is then closed again.
       if (this.#opening === opening) this.#isOpen = true;
     } catch (error) {
       if (this.#opening === opening) this.#opening = undefined;
@@ -92,7 +93,7 @@ export class WakeUps {
     }
   }
 
-  /** Also where operators tell what they have taken away: without that, a holder learns of it at its next renewal. */
+  /** Opens both channels. The second reports locks that operators took away; without it, holders find out at their next renewal. */
   async #listenToAll(): Promise<Listening> {
     const own = this.#listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
     const freed = this.#listensAlone ? undefined : this.#listen(freedChannel, this.#onMessage, () => {});
@@ -110,8 +111,8 @@ export class WakeUps {
   }
 
   /**
-   * Calls `opened` once a wake-up for `key` would be heard, or `failed` where none can be, or not within so many ms. One of
-   * them, once; neither after what is returned was called.
+   * Calls `opened` when a wake-up for `key` would be received, or `failed` if the channel cannot be opened within `withinMs`. Calls
+   * one of the two, once. Calls neither after the returned function was called.
    */
   whenOpen(key: string, withinMs: number, opened: () => void, failed: (error: unknown) => void): () => void {
     let isOver = false;
@@ -130,12 +131,12 @@ export class WakeUps {
     return () => end();
   }
 
-  /** One more scope waits here. */
+  /** Adds a scope that uses the channel. */
   join(): void {
     this.#scopes += 1;
   }
 
-  /** One scope less; with the last one the channel closes. */
+  /** Removes a scope. The channel closes with the last one. */
   part(): void {
     this.#scopes -= 1;
     if (this.#scopes > 0) return; // H31
@@ -147,13 +148,13 @@ export class WakeUps {
     this.#isOpen = false;
   }
 
-  /** A name that no other entry or subscription of the channel has. */
+  /** An id that is unique among the entries and subscriptions of the channel. */
   newId(): string {
     this.#ids += 1;
     return String(this.#ids);
   }
 
-  /** From now on `wake` is called when `key`, of which it takes so much, may be had. */
+  /** Calls `wake` from now on when an attempt to acquire `key` may succeed. `takes` is the part of a release that it would take. */
   subscribe(key: string, takes: number, wake: Wake): WakeUpSubscription {
     const id = this.newId();
     this.#subscribers.set(id, { key, takes, wake });
@@ -161,8 +162,8 @@ export class WakeUps {
   }
 
   /**
-   * `key` is being released: the subscribers of this process that may be next request in the same tick, and so in the same
-   * command, behind that release. Which is next is Redis's to say; the others are woken as always.
+   * Wakes the subscribers of this process that may be next for `key`, which is being released. They request in the same tick, so
+   * their requests follow the release in the same command. Redis decides which waiter is next. Other waiters get their message as usual.
    */
   released(key: string, permits: number): void {
     let left = permits;
@@ -174,8 +175,8 @@ export class WakeUps {
   }
 
   /**
-   * `<id>[,<id>…] <key>`, or `<id>.<nonce>[=<fence>] <key>`; of a lock that was taken away `!<SHA-1 of its token> <key>`. The key comes last, so that whatever it contains cannot be taken for
-   * anything else.
+   * Handles a message: `<id>[,<id>…] <key>`, or `<id>.<nonce>[=<fence>] <key>`, or `!<SHA-1 of the token> <key>` for a lock that an
+   * operator took away. The key comes last, so that no part of a key can be mistaken for another field.
    */
   readonly #onMessage = (text: string): void => {
     const ids = text.slice(0, text.indexOf(' '));
@@ -189,7 +190,7 @@ export class WakeUps {
     }
   };
 
-  /** The next wait opens it again. */
+  /** Forgets the closed channel. The next wait opens it again. */
   readonly #onClosed = (): void => {
     this.#opening = undefined;
     this.#isOpen = false;
