@@ -1,7 +1,7 @@
-// Load once, for all callers: read, lock, read again, load, store, release. A caller that waits for the lock finds the value when
-// it is granted; callers of one process share one such walk. The value is a companion of the lock, written by one script that
-// compares the holder's token, so that a loader that was overtaken stores nothing. A loader that throws leaves nothing stored,
-// and the next caller loads.
+// Loading a value once for all callers: read, lock, read again, load, store, release. A caller that waits for the lock finds the value
+// when it is granted the lock. Callers of one process share one such load. The value is stored beside the lock by a script that
+// compares the holder's token, so a loader that lost the lock to another stores nothing. If a loader throws, nothing is stored and the
+// next caller loads.
 
 import { acquireLease, runUnder } from '../acquire/run';
 import { forKey, optionError } from '../core/errors';
@@ -14,23 +14,23 @@ import { type Clock, clockOf, type Store } from '../store/contract';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 
-/** The text of a remembered `undefined`; no JSON text is empty. */
+/** The stored text for `undefined`. No JSON text is empty. */
 const nothing = '';
 
 type Load<T> = (lease: Lease) => T | undefined | PromiseLike<T | undefined>;
 
 interface Loaded<T> {
   readonly value: T | undefined;
-  /** As it is stored. */
+  /** The value as it is stored. */
   readonly text: string;
 }
 
-/** The walks that are under way, by key: of one scope, and on one store, for what is kept there may be another's. */
+/** The loads in progress of one scope on one store, by key. Another store may hold other values. */
 type Flights = Map<string, Promise<Loaded<unknown>>>;
 
 const flights = new WeakMap<Scope, WeakMap<Store, Flights>>();
 
-/** See `WithLock.cached`. */
+/** Implements `WithLock.cached`. */
 export async function cached<T>(
   key: string,
   options: unknown,
@@ -51,7 +51,7 @@ export async function cached<T>(
   for (let flight = ours.get(full); flight !== undefined; flight = ours.get(full)) {
     const landed = await within(flight, settings.signal, endMs, clock).catch(() => undefined);
     if (landed !== undefined) return landed.text === nothing ? undefined : JSON.parse(landed.text);
-    // That walk came to nothing, and another caller's is next; or our own timeout is over, and the last read is our own.
+    // The shared load failed, so the next caller's load is tried. If this caller's own wait is over, it reads for itself once.
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
   const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
@@ -92,13 +92,13 @@ async function walk<T>(
     if (ttlMs === 0) return;
     await store.writeValue({ key: full, token: lease.token, text: loaded.text, ttlMs, commandTimeoutMs });
   }).catch((error) => {
-    // What was loaded is worth something, whatever became of the lock and of the cache.
+    // A loaded value is returned even if the lock was lost or the value could not be stored.
     if (loaded === undefined) throw error;
   });
   return loaded!;
 }
 
-/** What was stored; undefined, as if nothing were cached, for a text that is none of ours: the next value replaces it. */
+/** Parses a stored text. Returns undefined, as if nothing were cached, for a text that is not JSON. The next value replaces it. */
 function parsed<T>(text: string): Loaded<T> | undefined {
   if (text === nothing) return { value: undefined, text };
   // H82f
@@ -109,7 +109,7 @@ function parsed<T>(text: string): Loaded<T> | undefined {
   }
 }
 
-/** Waits for as long as it takes, unless the caller or the factory said how long. */
+/** Removes the limits of the wait, unless the caller or the factory set one. */
 function endless(settings: Settings): Settings {
   if (settings.waitGiven) return settings;
   return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
@@ -129,7 +129,7 @@ function flightsOf(scope: Scope, store: Store): Flights {
   return ours;
 }
 
-/** Rejects once the caller does not want to wait any more. */
+/** Settles with `work`. Rejects when the signal aborts or the caller's timeout ends. */
 function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: number, clock: Clock): Promise<T> {
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {

@@ -1,30 +1,30 @@
-// One candidate, from its first campaign to the end of what it was asked for: campaign, run the function for one term, wait for it
-// to settle, give the lock back, and after a loss campaign again. It knows neither locks nor Redis: what it leads under is
-// handed in, so that the simulation runs this very loop in worlds of its own.
+// One candidate, from its first campaign to the end of its candidacy: campaign, run the function for one term, wait for the function
+// to settle, release the lock, and campaign again after a loss. This file uses neither locks nor Redis. The won term is passed in, so
+// that the simulation can run this loop in its own worlds.
 //
 // Invariant: nothing is released, and no campaign begins, while the function runs.
 
 import { abortReason } from '../acquire/spec';
 import { onAbort } from '../core/on-abort';
 
-/** What was won in a campaign: a lock, and the term that begins with it. */
+/** The result of a campaign: a lock, and the term that begins with it. */
 export interface Won<Term> {
   readonly term: Term;
   /** Aborts when the lock may be lost. */
   readonly signal: AbortSignal;
-  /** Whether the lock may be lost by now; reads the clocks. */
+  /** Tells if the lock may have been lost by now. Reads the clocks. */
   readonly isLost: boolean;
-  /** Runs `fn` as code of this term, and settles as it does. */
+  /** Runs `fn` as code of this term, and settles as `fn` does. */
   run<T>(fn: () => T | PromiseLike<T>): Promise<T>;
-  /** Whether the running code is that of `run`. */
+  /** Tells if the calling code was started by `run`. */
   encloses(): boolean;
-  /** The function should end: its term's signal aborts. */
+  /** Aborts the signal of the term, to ask the function to end. */
   abort(reason: unknown): void;
   /** Ends the term and gives the lock back. Never rejects. */
   release(): Promise<unknown>;
 }
 
-/** How a function ended. */
+/** The result of a function: its value or its error. */
 type FunctionOutcome<T> = { readonly value: T } | { readonly error: unknown };
 
 export class Candidacy<Term> {
@@ -37,8 +37,8 @@ export class Candidacy<Term> {
   #won: Won<Term> | undefined;
 
   /**
-   * @param campaign  Resolves with what was won; rejects with the reason of `stop` when that aborts.
-   * @param onFailure Hears what a function rejected with after its leadership was lost.
+   * @param campaign  Resolves with the won term. Rejects with the reason of `stop` when that signal aborts.
+   * @param onFailure Receives the error of a function whose leadership was lost.
    */
   constructor(campaign: (stop: AbortSignal) => Promise<Won<Term>>, onFailure: (error: unknown) => void) {
     this.#campaign = campaign;
@@ -52,7 +52,7 @@ export class Candidacy<Term> {
     this.#stop.abort(reason);
   }
 
-  /** Resolves once the lock is released; at once where the function itself calls it. */
+  /** Ends the candidacy. Resolves when the lock is released, or at once if the function itself calls this. */
   async resign(): Promise<void> {
     this.#isResigned ||= !this.#stop.signal.aborted;
     this.stop(Object.assign(new Error('the candidate resigned'), { name: 'AbortError', code: 'ABORT_ERR' }));
@@ -80,7 +80,7 @@ export class Candidacy<Term> {
     }
   }
 
-  /** What a term begins with; undefined after a resignation. */
+  /** Campaigns until a term is won. Resolves with undefined after a resignation. */
   async #elected(): Promise<Won<Term> | undefined> {
     const { signal } = this.#stop;
     for (;;) {
@@ -89,14 +89,14 @@ export class Candidacy<Term> {
         throw error;
       });
       if (won === undefined || (!won.isLost && !signal.aborted)) return won;
-      // It was stopped in the moment of its election; or this process was, until the grant was over.
+      // The candidate was stopped at the moment of its election, or this process was suspended until the grant had expired.
       await won.release();
       if (this.#isResigned) return undefined;
       if (signal.aborted) throw abortReason(signal);
     }
   }
 
-  /** Runs `fn` for one term. If it is asked to stop, or the lock is lost, it is waited for; only then the lock is released. */
+  /** Runs `fn` for one term. Waits for `fn` to settle even after a stop or a loss, and only then releases the lock. */
   async #serve<T>(
     won: Won<Term>,
     fn: (term: Term) => T | PromiseLike<T>,

@@ -1,7 +1,7 @@
-// The leader, as it is written beside the lock of an election, and how observers learn of it: by message, and by asking when the
-// lease would end.
+// The leader's record beside the lock of an election, and its observers. An observer reads the record after each message, and again
+// when the leader's lease would end.
 //
-// Invariant: what is written down counts only while the lock is held with the token that it was written under.
+// Invariant: a record counts only while the lock is held with the token under which the record was written.
 import { createHash } from 'node:crypto';
 import { LockError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
@@ -11,33 +11,33 @@ import type { HolderText, Store } from '../store/contract';
 
 /** The present leader. */
 export interface Leader {
-  /** Which candidate. */
+  /** The id of the candidate that leads. */
   readonly id: string;
-  /** What it proclaimed last. */
+  /** The value that the leader proclaimed last. */
   readonly value: string;
   /** The number of its term: its fence. */
   readonly term: number;
   /** When the term began: ms of the epoch, by the leader's own clock. */
   readonly since: number;
-  /** Ms for which it surely leads on, as Redis says. */
+  /** Ms for which the leader's lease lasts unless it is renewed, as Redis reports it. */
   readonly remaining: number;
 }
 
-/** @internal How long what is written down is kept beyond the lifetime of a lock that is no longer renewed. */
+/** @internal Ms for which a record is kept beyond the lifetime of a lock that is no longer renewed. */
 export const keptMs = 3_600_000;
 
-/** @internal The channel of an election, which every observer of it hears. */
+/** @internal The channel of an election, to which every observer of the election subscribes. */
 export function channelOf(key: string): string {
   return `redis-exp-lock:1:election:${key}`;
 }
 
-/** @internal What is written down. No token: those that may read it could end the term. */
+/** @internal The text of a record. It contains a hash instead of the token, because a reader of the token could end the term. */
 export function textOf(leader: Omit<Leader, 'remaining'>, token: string): string {
   const { id, value, term, since } = leader;
   return JSON.stringify({ holder: nameOf(token), id, value, term, since });
 }
 
-/** @internal The leader, by what is written beside the lock; null: none, or not yet. */
+/** @internal Reads the leader from the record beside the lock. Returns null if nobody leads or no record of this term is written yet. */
 export function leaderOf(holder: HolderText | null): Leader | null {
   if (holder === null || holder.text === null) return null;
   const written = parsed(holder.text);
@@ -50,14 +50,14 @@ export function leaderOf(holder: HolderText | null): Leader | null {
 export interface LeaderWatch {
   readonly store: Store;
   readonly key: string;
-  /** Where nobody leads it is asked again after this. */
+  /** The pause before the next read if nobody leads. */
   readonly lifetimeMs: number;
   /** Ends the observation. */
   readonly signal: AbortSignal;
   ask(): Promise<Leader | null>;
 }
 
-/** @internal The present leader at once, then each change: always the latest, and never two equal ones in a row. */
+/** @internal Yields the present leader at once, then each change. Yields the latest state only, and never the same state twice in a row. */
 export async function* changes({
   store,
   key,
@@ -90,7 +90,7 @@ export async function* changes({
   }
 }
 
-/** Rings at each message, and once when messages can be heard: one before that may have been missed. */
+/** Rings the bell at each message, and once when the subscription is open, because an earlier message may have been missed. */
 function hear(store: Store, key: string, bell: Bell): () => void {
   if (store.listen === undefined || store.listensAlone) return () => {};
   const ring = (): void => bell.ring();
@@ -104,7 +104,7 @@ function hear(store: Store, key: string, bell: Bell): () => void {
   };
 }
 
-/** Just behind the renewal after which the lease that was seen would end: so an observer asks once a lifetime. */
+/** The pause before the next read: until just after the observed lease would end. So an observer reads once a lifetime. */
 function pauseMs(store: Store, leader: Leader | null, lifetimeMs: number): number {
   const endsMs = leader === null ? lifetimeMs : leader.remaining + Math.min(leader.remaining / 20, 100) + 5;
   // In shared memory an observer hears nothing; asking costs it some microseconds.
@@ -129,7 +129,7 @@ function parsed(text: string): { readonly holder?: unknown } | undefined {
   }
 }
 
-/** Something to wait for, or a time, whichever comes first. Rung while nobody waits, it ends the next wait at once. */
+/** A wait that ends when the bell rings or a time has passed. If the bell rings while nobody waits, the next wait ends at once. */
 class Bell {
   isRung = false;
   #wake: (() => void) | undefined;

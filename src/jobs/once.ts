@@ -1,8 +1,8 @@
-// A job once a slot, for all processes, by the server's clock alone: one request takes the lock unless the slot is done, and says
-// which slot it is. The mark of a done slot is a companion of the lock that ends with the slot. It is written with the grant
-// (at-most-once), or by the release after the job resolved, if the lock is then still ours (until-success).
+// A job that runs once a slot for all processes, by the server's clock alone. One request acquires the lock unless the slot is done,
+// and reports the current slot. The mark of a done slot is stored beside the lock and ends with the slot. The mark is written with the
+// grant (at-most-once), or by the release after the job resolved if the lock is still ours then (until-success).
 //
-// Invariant: no clock of ours decides anything. A timer that fires early or late finds the slot that it is at the server.
+// Invariant: no clock of this process decides anything. A timer that fires early or late finds the slot of the server's clock.
 
 import { runUnder, tryLease } from '../acquire/run';
 import { LockBackendError, optionError } from '../core/errors';
@@ -12,10 +12,10 @@ import { integer, type OnceOptions, type Rule, type Settings, settle, takeOwn } 
 import { heldLockOf, type Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 
-/** What `once` resolves to. */
+/** The result of `once`. */
 export type OnceResult<T> =
   | { ran: true; slot: Slot; value: T }
-  /** `done`: the slot's job has run; `busy`: it runs now, or that of an earlier slot still does. */
+  /** `done`: the job of the slot has run; `busy`: it is running now, or the job of an earlier slot still is. */
   | { ran: false; slot: Slot; reason: 'done' | 'busy' };
 
 const modes: readonly unknown[] = ['at-most-once', 'until-success'];
@@ -30,7 +30,7 @@ const ownRules = {
   mode: modeRule,
 };
 
-/** @internal See `WithLock.once`. */
+/** @internal Implements `WithLock.once`. */
 export async function once<T>(
   key: string,
   options: unknown,
@@ -61,7 +61,7 @@ export async function once<T>(
   return { ran: true, slot: slot!, value };
 }
 
-/** One key, on one Redis: the nodes of a quorum have clocks of their own, and no one of them can say which slot it is. */
+/** Rejects invalid keys and quorums. Each node of a quorum has a clock of its own, so no node can decide on the slot. */
 function checkKey(key: string, settings: Settings, scope: Scope): void {
   const store = scope.store(settings.redis);
   lockKey(key, store.keyPrefix + settings.prefix);

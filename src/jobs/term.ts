@@ -1,7 +1,8 @@
-// One term of a leader: what its function is given. The term ends when its function has settled, or with the loss of the lock,
-// whichever comes first; its signal may abort long before, and the lock is then still held and renewed.
+// One term of a leader, which its function receives. The term ends when the function has settled or the lock is lost, whichever comes
+// first. The signal of the term may abort long before; the lock is then still held and renewed.
 //
-// The leader is written beside the lock, by the lock's own token: at the beginning, with each proclamation, and every 45 minutes.
+// The leader's record is written beside the lock, under the lock's token: at the beginning, with each proclamation, and every 45
+// minutes.
 import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
@@ -12,9 +13,9 @@ import { eventOf } from '../hold/observation';
 import { timerMs } from '../hold/renewal';
 import { channelOf, keptMs, textOf } from './leaders';
 
-/** Text of an election, in bytes of UTF-8. */
+/** The maximum length of an id or a value, in bytes of UTF-8. */
 const maxBytes = 4096;
-/** It is kept for an hour beyond the lifetime: a quarter of that is left for writing it again. */
+/** Ms between two writes of the record. A record outlives the lease by an hour, so a quarter of an hour is left for a failing write. */
 const againMs = 2_700_000;
 
 /** @internal */
@@ -24,26 +25,26 @@ export const valueRule: Rule = {
   possible: (value: string) => Buffer.byteLength(value) <= maxBytes && value.isWellFormed(),
 };
 
-/** What the function of a leader is given. */
+/** The term of a leader, which its function receives. */
 export interface Term {
-  /** The candidate that leads. */
+  /** The id of the candidate that leads. */
   readonly id: string;
   /** The number of the term, larger with each one: the fencing token for what the leader writes to. */
   readonly fence: number;
   /** When the term began: ms of the epoch, by our own clock. */
   readonly since: number;
   /**
-   * Aborts when leading should end: with a LockLostError when the leadership may be lost (stop writing), or with the reason of
-   * the signal given to `lead`, or because of `resign()` or `close()`; then the lock is held and renewed until the function has settled.
+   * Aborts when the function should end. A LockLostError says that the leadership may be lost: stop writing. After an abort by the
+   * signal given to `lead`, by `resign()` or by `close()`, the lock is held and renewed until the function has settled.
    */
   readonly signal: AbortSignal;
   /**
    * Changes the value that `leader` and observers see.
    *
    * @param value Text of at most 4 KiB.
-   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: no such text. Nothing changed.
+   * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: not such a text. Nothing changed.
    * @throws {LockLostError} the term is over. Nothing changed.
-   * @throws {LockBackendError} no answer: it may be seen, or not.
+   * @throws {LockBackendError} Redis gave no usable reply: observers may see the value or not.
    */
   proclaim(value: string): Promise<void>;
 }
@@ -83,19 +84,19 @@ export class HeldTerm implements Term {
     if (!(await this.#write(this.#text()))) throw this.#over();
   }
 
-  /** @internal Tells the function that leading should end. */
+  /** @internal Asks the function to end. */
   abort(reason: unknown): void {
     this.#aborter.abort(reason);
   }
 
-  /** @internal The function has settled: what is written down is taken back, in front of the release in the same tick. */
+  /** @internal Ends the term after the function has settled. Clears the record, in the same tick as the release and before it. */
   end(): void {
     this.#isOver = true;
     clearTimeout(this.#timer);
     this.#write('').catch(() => {});
   }
 
-  /** The beginning of a term does not wait for it. */
+  /** Writes the record now and every 45 minutes. The function starts without waiting for the first write. */
   async #writeAndKeep(): Promise<void> {
     const { lifetimeMs } = this.#held.context.settings;
     const againInMs = await this.#write(this.#text()).then(
