@@ -1,14 +1,14 @@
-// `withLock.free`: an operator takes a lock away from its holder.
+// `withLock.free`, with which an operator takes a lock away from its holder.
 import { forKey, optionError } from '../core/errors';
 import { lockKey } from '../core/keys';
 import { flag, optionsOf, type Rule, type Settings } from '../core/options';
 import type { Scope } from '../hold/scope';
 
-/** Whom `withLock.free` takes a lock from: `id`, or `force`. */
+/** The holders that `withLock.free` takes a lock from: set `id` or `force`. */
 export interface FreeOptions {
-  /** The holder's, as `inspect` shows it: nothing is changed where another one has the lock meanwhile. */
+  /** The id of the holder, as `inspect` shows it. Nothing changes if that holder no longer has the lock. */
   id?: string | undefined;
-  /** All its holders, without an id. Default false. */
+  /** Takes the lock from all its holders, without an id. Default false. */
   force?: boolean | undefined;
 }
 

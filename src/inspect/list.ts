@@ -1,28 +1,28 @@
-// `withLock.list`: its options, checked, and what it gives: an iterable that says what it has covered.
+// `withLock.list`: the check of its options, and its result, an iterable that also reports its coverage.
 import { optionError } from '../core/errors';
 import type { ListedLock } from '../core/lock-state';
 import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule } from '../core/options';
 import type { Scope } from '../hold/scope';
 import { type Coverage, listLocks } from './snapshot';
 
-/** Which locks `withLock.list` finds. */
+/** Options that select the locks of `withLock.list`. */
 export interface ListOptions {
-  /** What each key begins with, in place of the factory's `prefix`. */
+  /** The prefix of the keys, in place of the factory's `prefix`. */
   prefix?: string | undefined;
   /**
-   * Check every key of the server, slowly. Default false: only what processes with `register` have written down. Needs a
-   * prefix, or `prefix: ''`.
+   * Checks every key of the server, which is slow. Needs a prefix, or `prefix: ''`. Default false: lists the locks that processes with
+   * `register` have registered.
    */
   scan?: boolean | undefined;
-  /** Ends the listing: it rejects with its reason. */
+  /** Ends the listing, which then rejects with the reason of this signal. */
   signal?: AbortSignal | undefined;
 }
 
 const rules: Readonly<Record<keyof ListOptions, Rule>> = { prefix: prefixRule, scan: flag, signal: signalRule };
 
-/** The locks of a store. Each iteration reads anew. */
+/** The locks of a store. Each iteration reads them again. */
 export interface LockList extends AsyncIterable<ListedLock> {
-  /** What the last finished iteration covered: the registrations of how many processes, and whether every key was scanned. */
+  /** The coverage of the last finished iteration: the number of registered processes, and if every key was scanned. */
   coverage(): { processes: number; scanned: boolean };
 }
 

@@ -1,25 +1,25 @@
-// What a process has written down of what it holds and waits for: its fields, and how others read them.
+// The record in which a process registers the locks that it holds and waits for, and the reader of such records.
 //
-// Invariant: anybody can write there. What is not well formed is left out, and nothing of it is trusted for more than a list.
+// Invariant: anybody can write a record. Malformed parts are left out, and a record is used for nothing but lists.
 
 import type { HoldKind } from '../core/lock-state';
 import type { Processes } from '../store/operator';
 
-/** What is held. Times are ms of the epoch, by the store's clock. */
+/** A lock that a process holds. Times are ms of the epoch, by the store's clock. */
 export interface RegisteredHold {
   readonly key: string;
   readonly kind: HoldKind;
   readonly fence: number;
   readonly since: number;
-  /** The first 8 hex digits of the SHA-1 of its token. */
+  /** The first 8 hex digits of the SHA-1 of the holder's token. */
   readonly id: string;
   readonly owner: string | null;
   readonly permits: number;
-  /** When it ends unless it is renewed; null: never. */
+  /** The time at which the lock ends unless it is renewed; null: never. */
   readonly until: number | null;
 }
 
-/** What is waited for. */
+/** A lock that a process waits for. */
 export interface RegisteredWait {
   readonly key: string;
   readonly kind: HoldKind;
@@ -28,28 +28,28 @@ export interface RegisteredWait {
   readonly permits: number;
 }
 
-/** What was held, and lost. */
+/** A lock that a process held and lost. */
 export interface RegisteredLoss {
   readonly key: string;
   readonly id: string;
-  /** When that was noticed. */
+  /** The time at which the process noticed the loss. */
   readonly at: number;
 }
 
-/** What a process writes down. */
+/** The record of one process. */
 export interface ProcessRecord {
   readonly id: string;
   readonly host: string;
   readonly pid: number;
   readonly held: readonly RegisteredHold[];
   readonly waiting: readonly RegisteredWait[];
-  /** In the last hour, where anything was. */
+  /** The losses of the last hour; undefined if there were none. */
   readonly lost?: readonly RegisteredLoss[] | undefined;
 }
 
 const known = new WeakMap<Processes, readonly ProcessRecord[]>();
 
-/** One record for each process. Read once, however many ask. */
+/** One record for each process. The texts are parsed once for all callers. */
 export function recordsOf(processes: Processes): readonly ProcessRecord[] {
   let records = known.get(processes);
   if (records === undefined) {
@@ -59,7 +59,7 @@ export function recordsOf(processes: Processes): readonly ProcessRecord[] {
   return records;
 }
 
-/** A process with very many locks writes them down in parts. */
+/** Merges the parts of each record. A process with very many locks writes its record in parts. */
 function merged(parts: readonly ProcessRecord[]): ProcessRecord[] {
   const byId = new Map<string, ProcessRecord[]>();
   for (const part of parts) byId.set(part.id, [...(byId.get(part.id) ?? []), part]);
@@ -71,7 +71,7 @@ function merged(parts: readonly ProcessRecord[]): ProcessRecord[] {
   });
 }
 
-/** undefined: nothing of it is well formed. */
+/** Parses a record. Returns undefined if the record as a whole is malformed. */
 function readRecord(text: string): ProcessRecord | undefined {
   try {
     const { id, host, pid, held, waiting, lost } = JSON.parse(text) as ProcessRecord;
@@ -83,7 +83,7 @@ function readRecord(text: string): ProcessRecord | undefined {
   }
 }
 
-// Spelled out: there may be 100,000 of them.
+// These checks avoid loops over field names, because there may be 100,000 entries.
 
 function isHold(each: Partial<RegisteredHold> | null): boolean {
   if (typeof each !== 'object' || each === null) return false;

@@ -1,7 +1,7 @@
-// All locks of a store: by what processes have written down (the registry), or by every key there is (`scan`).
+// All locks of a store: those that processes have registered (the registry), or those of every key of the server (`scan`).
 //
-// The registry is trusted where it settles a key: one holder, or several that may be beside each other. What it does not
-// settle, and whatever a scan finds, is inspected.
+// The registry settles a key if it names one unexpired holder, or several holders that may hold the key together. All other keys of
+// the registry, and all keys that a scan finds, are inspected in the store.
 
 import { abortReason } from '../acquire/spec';
 import { LockBackendError } from '../core/errors';
@@ -9,23 +9,23 @@ import type { HolderState, ListedLock, LockState, WaiterState } from '../core/lo
 import { maxShown, type Operator } from '../store/operator';
 import { type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './process-record';
 
-/** A lock, and what only its process knows of it. */
+/** A lock, and the facts about it that only its process knows. */
 export interface Listed {
   readonly lock: ListedLock;
-  /** For how long it has been held, and under which fence; null where no process has written that down. */
+  /** The time for which the lock has been held, and its fence; null if no process has registered it. */
   readonly heldMs: number | null;
   readonly fence: number | null;
 }
 
 export interface Coverage {
-  /** How many processes have written down what they hold. */
+  /** The number of processes with a record. */
   processes: number;
-  /** Whether every key was scanned. */
+  /** Set if every key was scanned. */
   scanned: boolean;
 }
 
 export interface Search {
-  /** What each key begins with. */
+  /** The prefix of the keys. */
   readonly prefix: string;
   readonly scan: boolean;
   readonly signal?: AbortSignal | undefined;
@@ -35,10 +35,11 @@ export interface Search {
 const locksAtOnce = 1000;
 
 /**
- * Each lock once, as it was when it was read; some at a time, since each turn of an iterator costs more than a lock.
+ * Yields each lock once, as it was when it was read. Yields locks in batches, because one step of an iterator costs more than one lock.
  *
- * @param coverage Says at the end what was covered.
- * @throws {LockBackendError} the store could not be asked, or cannot list its keys; or the signal's reason.
+ * @param coverage Filled in by the end of the iteration.
+ * @throws {LockBackendError} the store could not be read, or cannot list its keys.
+ * @throws the reason of the signal.
  */
 export async function* listLocks(
   operator: Operator,
@@ -76,7 +77,7 @@ function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): Asyn
   });
 }
 
-/** What processes say of one key. */
+/** The registered holders and waiters of one key. */
 class KeyReports {
   readonly held: RegisteredHold[];
   readonly waiting: RegisteredWait[];
@@ -87,7 +88,7 @@ class KeyReports {
   }
 }
 
-/** By key. What is held once, and not waited for, has no entry of its own: 100,000 of them would be kept alive. */
+/** Reports by key. A key with one holder and no waiters maps to the hold itself: 100,000 report objects would otherwise be kept alive. */
 type Known = Map<string, RegisteredHold | KeyReports>;
 
 function byKey(records: readonly ProcessRecord[], prefix: string): Known {
@@ -99,7 +100,7 @@ function byKey(records: readonly ProcessRecord[], prefix: string): Known {
   return known;
 }
 
-/** Once, although a record that is just being written in parts may say it twice. */
+/** Adds a hold once. A record that is being written in parts may contain the same hold twice. */
 function addHold(known: Known, hold: RegisteredHold): void {
   if (!known.has(hold.key)) {
     known.set(hold.key, hold);
@@ -122,13 +123,13 @@ function entryOf(known: RegisteredHold | KeyReports | undefined): KeyReports {
   return new KeyReports(known === undefined ? [] : [known]);
 }
 
-/** A short lease may have been renewed since it was written down. */
+/** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
 function isSettled({ held }: KeyReports, atMs: number): boolean {
   if (held.some(({ until }) => until !== null && until <= atMs)) return false;
   return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
 }
 
-/** @param others Gets the keys of those that are not. */
+/** Yields the locks that the registry settles. @param others Receives the keys that it does not settle. */
 function* settled(known: Known, atMs: number, others: string[]): Generator<readonly Listed[], void> {
   let locks: Listed[] = [];
   for (const [key, each] of known) {
@@ -175,7 +176,7 @@ function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[
     .slice(0, maxShown);
 }
 
-/** undefined: it is no lock, or nobody holds it or waits for it. Those that poll are in no queue: their processes know of them. */
+/** The lock of an inspected key; undefined if it is no lock, or neither held nor waited for. Callers that poll are only in the registry. */
 function inspected(
   key: string,
   seen: LockState | LockBackendError,
