@@ -1,5 +1,5 @@
-// The keys of redlock's resources. A key that the library itself would refuse has no queue, and neither have several keys: such
-// callers poll, as redlock does. So it is a list of one.
+// The keys of redlock's resources. A key that the library itself would refuse has no queue, and neither have several keys. Callers of
+// such keys poll, as redlock does, so a single key of that kind stays a list.
 import { optionError } from '../core/errors';
 import { type Key, mayBeLock, peerKey } from '../core/keys';
 

@@ -1,4 +1,4 @@
-// The face for `import`: the same objects that `require` gets, by name.
+// The entry for `import`: the same objects that `require` gets, by name.
 export type { LockLostCallback, LockOptions, RedisClient, TimeoutOptions } from './redis-semaphore.js';
 export {
   defaultTimeoutOptions,

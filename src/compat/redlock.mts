@@ -1,5 +1,5 @@
-// The face for `import`: the same objects that `require` gets, by default and by name. By name only from there: what `default` of
-// a CommonJS module is, Node and bundlers do not agree on.
+// The entry for `import`: the same objects that `require` gets, by default and by name. They are imported by name, because Node and
+// bundlers disagree about the `default` of a CommonJS module.
 export type {
   Client,
   ClientExecutionResult,

@@ -1,9 +1,9 @@
-// redlock 5.0.0-beta.2, over our leases and stores: same names, settings, errors and events, and the same keys in Redis, so that
-// old and new processes exclude each other. What differs, and why, is in docs/migration.md.
+// redlock 5.0.0-beta.2 on our leases and stores: the same names, settings, errors and events, and the same keys in Redis, so that old
+// and new processes exclude each other. docs/migration.md lists the differences with their reasons.
 //
-// Each operation is repeated by `settings` until it succeeds, and goes by the value of the lock: an attempt asks the store once.
-// With an only client, its answer is its vote; beside the word of several (a quorum) stands a ballot, on which each client's answer
-// is noted as it comes in. For one key of an only client, pauses are spent in its queue: what that grants is a lease.
+// Each operation is repeated by `settings` until it succeeds, and identifies the lock by its value. An attempt asks the store once.
+// The reply of a single client is its vote. With several clients (a quorum), the votes are noted on a ballot as the replies arrive. A
+// call for one key on a single client spends its pauses in the queue, which grants a lease.
 
 import type { Key } from '../core/keys';
 import { type Moment, now, trustedMs } from '../store/contract';
@@ -47,18 +47,18 @@ export {
   ResourceLockedError,
 };
 
-/** What a Lock is held by; undefined for one that was made by hand. */
+/** The hold of a Lock; undefined if the Lock was made by hand. */
 let holdIn: (lock: RedlockLock) => RedlockHold | undefined;
 let keepIn: (lock: RedlockLock, hold: RedlockHold) => void;
 
-/** A lock that is held. `redlock.acquire` and `extend` make it; made by hand, it releases and extends what `value` holds. */
+/** A held lock, made by `redlock.acquire` or `extend`. A Lock that was made by hand releases and extends the lock of its `value`. */
 class RedlockLock {
   readonly redlock: Redlock;
   readonly resources: string[];
-  /** What the keys hold in Redis. A secret: it is all that releasing the lock takes. */
+  /** The value of the keys in Redis. Keep it secret: it is all that a release needs. */
   readonly value: string;
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
-  /** Ms of the epoch until which it is held; 0 after `release`, and after `extend`, whose result replaces it. */
+  /** The end of the lock, in ms of the epoch; 0 after `release`, and after `extend`, whose result replaces this lock. */
   expiration: number;
   #hold: RedlockHold | undefined;
 
@@ -69,7 +69,7 @@ class RedlockLock {
     };
   }
 
-  /** Makes a lock by hand, of a `value` that was kept. */
+  /** Makes a lock by hand from a `value` that was kept. */
   constructor(
     redlock: Redlock,
     resources: string[],
@@ -84,22 +84,22 @@ class RedlockLock {
     this.expiration = expiration;
   }
 
-  /** The fencing token: larger with each grant, kept by `extend`. 0 in a lock that was made by hand. */
+  /** The fencing token, larger with each grant and kept by `extend`; 0 in a lock that was made by hand. */
   get fence(): number {
     return holdOf(this).fence;
   }
 
-  /** Aborts with a LockLostError when the lock may have ended; not when it is released. */
+  /** Aborts with a LockLostError when the lock may have ended, but not when it is released. */
   get signal(): AbortSignal {
     return holdOf(this).signal;
   }
 
-  /** As `redlock.release(lock)`. */
+  /** Releases the lock, as `redlock.release(lock)` does. */
   release(): Promise<ExecutionResult> {
     return this.redlock.release(this);
   }
 
-  /** As `redlock.extend(lock, duration)`. */
+  /** Extends the lock, as `redlock.extend(lock, duration)` does. */
   extend(duration: number): Promise<RedlockLock> {
     return this.redlock.extend(this, duration);
   }
@@ -120,27 +120,27 @@ export class Redlock extends Asking {
   /**
    * Makes an object that holds nothing yet.
    *
-   * @param clients  One or more, of independent servers.
-   * @param settings Default: those of `Settings`.
-   * @param scripts  Scripts of one's own are not taken.
+   * @param clients  One client or more, each of an independent server.
+   * @param settings Default: the defaults of `Settings`.
+   * @param scripts  Refused if it contains custom scripts.
    * @throws {Error} no client.
-   * @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here, or a script.
+   * @throws {TypeError} `ERR_LOCK_OPTION`: an unknown kind of client, or a custom script.
    */
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings> = {}, scripts: object = {}) {
     super(clients, settings);
     refuseScripts(scripts);
   }
 
-  /** Runs `quit()` on all clients. Locks that are held stay until their end. */
+  /** Runs `quit()` on all clients. Held locks stay until their end. */
   async quit(): Promise<void> {
     await Promise.all([...this.clients].map(quit));
   }
 
   /**
-   * Locks all resources, or none.
+   * Locks all resources or none.
    *
    * @param duration Ms; an integer, at least 1.
-   * @throws {ExecutionError} no majority in any attempt. Nothing is held, and what a minority granted is released.
+   * @throws {ExecutionError} no majority in any attempt. Nothing is held, and grants by a minority are released.
    * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible resource.
    */
   async acquire(resources: string[], duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
@@ -159,8 +159,8 @@ export class Redlock extends Asking {
   /**
    * Releases all resources of a lock.
    *
-   * @throws {ExecutionError} a majority says that they are not all its own any more, or could not be asked. It may be tried
-   *                          again; at worst they end by themselves.
+   * @throws {ExecutionError} a majority says that the lock no longer holds all resources, or could not be asked. The release may be
+   *                          repeated; at worst the lock expires.
    */
   async release(lock: RedlockLock, settings?: Partial<RedlockSettings>): Promise<ExecutionResult> {
     lock.expiration = 0;
@@ -176,9 +176,9 @@ export class Redlock extends Asking {
   }
 
   /**
-   * Lets a lock end `duration` ms from now. Resolves with the lock that replaces it, of the same value and fence.
+   * Lets a lock end `duration` ms from now. Resolves with the lock that replaces it, which has the same value and fence.
    *
-   * @throws {ExecutionError} it has ended, or no majority in any attempt: then the old lock is what it was.
+   * @throws {ExecutionError} the lock has ended, or no majority in any attempt: then the old lock is unchanged.
    */
   async extend(existing: RedlockLock, duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
     checkDuration(duration);
@@ -199,12 +199,12 @@ export class Redlock extends Asking {
   }
 
   /**
-   * Runs `routine` under a lock, which is extended while it runs, and released then.
+   * Runs `routine` under a lock. The lock is extended while the routine runs, and then released.
    *
-   * The routine's signal aborts, and its `error` says why, as soon as the lock may have ended: at the latest `duration` ms after
-   * Redis last answered.
+   * The routine's signal aborts as soon as the lock may have ended, at the latest `duration` ms after Redis last replied. The signal's
+   * `error` is the reason.
    *
-   * @throws what `routine` threw; ExecutionError when the lock could not be acquired, or was not ours any more at the end.
+   * @throws the error of `routine`; ExecutionError if the lock could not be acquired, or was no longer ours at the end.
    */
   async using<T>(
     resources: string[],
@@ -235,7 +235,7 @@ export class Redlock extends Asking {
     }
     const acquired = await this.acquire(resources, duration, given);
     const hold = holdOf(acquired);
-    // The attempts to extend it that failed.
+    // The failed attempts to extend the lock.
     const failed: Promise<ExecutionStats>[] = [];
     const signal = signalOf(hold, failed);
     const renewal = new RedlockRenewal(acquired, {
@@ -287,7 +287,7 @@ export class Redlock extends Asking {
     return driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
   }
 
-  /** One attempt, with an only client or with several. */
+  /** Makes one attempt, with a single client or with several. */
   #attempt<T extends object | true>(
     resources: readonly string[],
     ask: (ballot?: Ballot) => Promise<T | number>,
@@ -300,7 +300,7 @@ export class Redlock extends Asking {
     const value = this.#valueOf(lock, tenure);
     const release = (ballot?: Ballot): Promise<true | number> => {
       const released = this.#released(value, ballot);
-      // It would take the key that was freed just now.
+      // The late request would take the key that was just released.
       return tenure.request === undefined ? released : released.finally(() => retract(tenure));
     };
     return () => this.#attempt(lock.resources, release);
@@ -328,7 +328,7 @@ function retract({ request }: Tenure): void {
   if (request?.mayExecute) request.retract();
 }
 
-/** What the lock is held by; of one that was made by hand, what its own `expiration` says. */
+/** The hold of a lock. A lock that was made by hand gets a tenure that ends at its `expiration`. */
 function holdOf(lock: RedlockLock): RedlockHold {
   let hold = holdIn(lock);
   if (hold === undefined) {

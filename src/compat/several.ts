@@ -1,10 +1,10 @@
-// A call of redlock's `acquire` that waits for several keys of an only client. They have no queue: it polls, but asks for nothing
-// that another call for the same keys has just heard, and a release in this process wakes it.
+// A call of redlock's `acquire` that waits for several keys on a single client. Several keys have no queue, so the call polls. It skips
+// an attempt if another call for the same keys has just been refused, and a release in this process wakes it.
 
 import { Turn, wakeNext } from './redis-semaphore/turns';
 import type { VotedGrant } from './redlock/electorate';
 
-/** What a call for the same keys in this process waits by. */
+/** The name under which calls for the same keys wait. */
 function nameOf(keys: readonly string[]): string {
   return JSON.stringify(keys);
 }
@@ -19,22 +19,22 @@ export class SeveralKeysCall {
     this.#ask = ask;
   }
 
-  /** Whether it is known without a command that a key is still held. */
+  /** Tells if a key is known to be held, without a command. */
   get isKnownBusy(): boolean {
     return this.#turn.isKnownBusy(this.#pauseMs);
   }
 
-  /** The keys are asked for now. */
+  /** Notes that an attempt begins now. */
   requests(): void {
     this.#turn.asks();
   }
 
-  /** The pause between two attempts: resolves with the grant if a release meanwhile makes one, with undefined after `ms`. */
+  /** Pauses between two attempts. Resolves with a grant if a release in this process allows one meanwhile, or undefined after `ms`. */
   async pause(ms: number): Promise<VotedGrant | undefined> {
     this.#pauseMs = ms;
     const endMs = performance.now() + ms;
     while (await this.#turn.pause(Math.max(endMs - performance.now(), 0), undefined)) {
-      // The next attempt of the schedule tells why it failed.
+      // The next scheduled attempt reports the error.
       const grant = await this.#ask().catch(() => undefined);
       if (grant) return grant;
       if (grant === undefined) this.#turn.failed();
@@ -47,7 +47,7 @@ export class SeveralKeysCall {
   }
 }
 
-/** The keys were released by this process. */
+/** Wakes the next call for these keys after a release by this process. */
 export function wakeFor(client: object, keys: readonly string[]): void {
   wakeNext(client, nameOf(keys), 1);
 }

@@ -1,5 +1,5 @@
-// Work that is repeated at an interval, for as long as a lock is held. All of one interval share a timer, which keeps no process
-// alive and stays when none is left: a timer for each lock would cost 4 % of a pair.
+// Work that is repeated at an interval while a lock is held. All locks with the same interval share a timer, because a timer for each
+// lock would cost 4 % of a pair. The timer does not keep the process alive, and runs on to its end after the last lock has stopped.
 import { type Linked, LinkedList } from '../../core/linked-list';
 import { maxTimerMs } from '../../core/options';
 import { startIdleTimer } from '../../core/timers';
@@ -15,7 +15,7 @@ export class Beat implements Linked<Beat> {
     this.work = work;
   }
 
-  /** From now on, each `ms`. */
+  /** Repeats the work every `ms` from now on. */
   start(ms: number): void {
     this.stop();
     this.#beats = beatsOf(ms);
@@ -40,7 +40,7 @@ function beatsOf(interval: number): Beats {
   return beats;
 }
 
-/** Those of one interval, in the order in which they are due. */
+/** The beats of one interval, in the order in which they are due. */
 class Beats {
   readonly #ms: number;
   readonly #list = new LinkedList<Beat>();

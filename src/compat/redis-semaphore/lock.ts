@@ -1,4 +1,4 @@
-// What the classes of redis-semaphore have in common: attempts until acquireTimeout is over, refreshing while held, loss.
+// The base of redis-semaphore's classes: attempts until acquireTimeout ends, refreshes while the lock is held, and its loss.
 import { randomUUID } from 'node:crypto';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { startIdleTimer } from '../../core/timers';
@@ -16,11 +16,11 @@ export class TimeoutError extends Error {}
 export class LostLockError extends Error {}
 
 export interface TimeoutOptions {
-  /** Ms after which the lock ends that is not refreshed. Default 10000. */
+  /** Ms without a refresh after which the lock ends. Default 10000. */
   lockTimeout?: number;
   /** Longest wait of acquire() in ms. Default 10000. */
   acquireTimeout?: number;
-  /** Attempts of acquire(). Default Infinity. */
+  /** Maximum of attempts of acquire(). Default Infinity. */
   acquireAttemptsLimit?: number;
   /** Ms between two attempts. Default 10. */
   retryInterval?: number;
@@ -35,9 +35,9 @@ export interface PeerLockOptions extends TimeoutOptions {
   externallyAcquiredIdentifier?: string;
   /** @deprecated Use `identifier`. */
   identifierSuffix?: string;
-  /** What the key holds in Redis. Must be unique between holders. Default: a random UUID. */
+  /** The value of the key in Redis. Must be unique among holders. Default: a random UUID. */
   identifier?: string;
-  /** The lock is held under `identifier` already: acquire() refreshes it. */
+  /** Says that the lock is already held under `identifier`: acquire() refreshes it. */
   acquiredExternally?: true;
   /** Called when a loss is noticed. Default: throws, which ends as an unhandled rejection. */
   onLockLost?: LockLostCallback;
@@ -60,7 +60,7 @@ interface AcquireOptions {
 
 const refreshShare = 0.8;
 const minRetryMs = 10;
-/** Two clocks are read in whole milliseconds. */
+/** The error of two clocks that are read in whole milliseconds. */
 const clockStepMs = 2;
 
 const always = (): boolean => true;
@@ -81,18 +81,18 @@ export abstract class PeerLock {
   protected _onLockLost: LockLostCallback;
   readonly #isShared: boolean;
   #tenure: Tenure | undefined;
-  /** Refreshes while it is held. */
+  /** Repeats the refresh while the lock is held. */
   #beat: Beat | undefined;
-  /** Calls of acquire() under way. */
+  /** The number of acquire() calls in progress. */
   #acquiring = 0;
-  /** The last attempt that was begun. */
+  /** The attempt that began last. */
   #asking: Promise<TurnOutcome> | undefined;
   #isReleasing = false;
   #retry: NodeJS.Timeout | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
   #mayExecuteUntilMs = 0;
   #retracting: Promise<void> | undefined;
-  /** The refresh that is on its way, or the last one. */
+  /** The refresh in flight, or the last one. */
   #refreshed: Promise<void> | undefined;
 
   constructor({
@@ -118,39 +118,39 @@ export abstract class PeerLock {
     this._onLockLost = onLockLost;
   }
 
-  /** What the key holds in Redis while this object holds the lock. */
+  /** The value of the key in Redis while this object holds the lock. */
   get identifier(): string {
     return this._identifier;
   }
 
-  /** Whether the lock is surely held: false from the moment at which it may have ended. */
+  /** True while the lock is surely held; false from the moment at which it may have ended. */
   get isAcquired(): boolean {
     return this._acquired && this.#tenure!.leftMs > 0;
   }
 
-  /** The fencing token of what is or was held: larger with each grant of the key. 0 in a semaphore, and where it was acquired externally. */
+  /** The fencing token of the current or last lock, larger with each grant of the key; 0 in a semaphore, or if acquired externally. */
   get fence(): number {
     return this.#tenure?.fence ?? 0;
   }
 
-  /** Aborts with a LockLostError when the lock may have ended; not when it is released. One for each acquire. */
+  /** Aborts with a LockLostError when the lock may have ended, but not when it is released. Each acquire makes a new signal. */
   get signal(): AbortSignal {
     if (this.#tenure !== undefined) return this.#tenure.signal;
     return AbortSignal.abort(new NotAcquiredLockError(`${this._key} was not acquired`, { key: this._key }));
   }
 
   /**
-   * Waits for the lock, for acquireTimeout and as many attempts as are allowed.
+   * Waits for the lock, for at most acquireTimeout and acquireAttemptsLimit attempts.
    *
-   * @throws {TimeoutError} somebody else held it all the time. Nothing is held.
-   * @throws {LockBackendError} Redis gave no usable answer. Nothing is held.
+   * @throws {TimeoutError} the lock was held all the time. Nothing is held.
+   * @throws {LockBackendError} Redis gave no usable reply. Nothing is held.
    * @throws the signal's reason.
    */
   async acquire(abortSignal?: AbortSignal): Promise<void> {
     if (!(await this.tryAcquire(abortSignal))) throw new TimeoutError(`Acquire ${this._kind} ${this._key} timeout`);
   }
 
-  /** As acquire(); resolves with false instead of a TimeoutError. */
+  /** Acts as acquire() does, but resolves with false instead of throwing a TimeoutError. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
     const grant = this._acquiredExternally ? await this.#adopt() : await this.#acquire(abortSignal);
     if (grant === undefined) return false;
@@ -166,9 +166,9 @@ export abstract class PeerLock {
   }
 
   /**
-   * Releases the lock; does nothing where none is held.
+   * Releases the lock. Does nothing if none is held.
    *
-   * @throws {LockBackendError} Redis gave no usable answer. May be tried again; at worst lockTimeout frees it.
+   * @throws {LockBackendError} Redis gave no usable reply. The release may be repeated; at worst the lock ends after lockTimeout.
    */
   async release(): Promise<void> {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
@@ -176,7 +176,7 @@ export abstract class PeerLock {
       this.#tenure?.release();
       this.#isReleasing = true;
       try {
-        // A refresh that is on its way must not come behind the release.
+        // A refresh in flight must not execute after the release.
         if (this._refreshing) await this.#refreshed;
         await this._release();
       } finally {
@@ -187,18 +187,18 @@ export abstract class PeerLock {
     this._acquiredExternally = false;
   }
 
-  /** The lock ends by itself, lockTimeout ms after the last refresh. */
+  /** Stops refreshing. The lock then ends lockTimeout ms after its last refresh. */
   stopRefresh(): void {
     this.#beat?.stop();
     if (this.#retry !== undefined) clearTimeout(this.#retry);
   }
 
   protected abstract _refresh(): Promise<boolean>;
-  /** @internal One attempt. */
+  /** @internal Makes one attempt. */
   abstract _ask(): Promise<TurnOutcome>;
   /** @internal */
   abstract _newTurn(): Turn;
-  /** @internal A client that connects with its first command does so. */
+  /** @internal Connects a client that otherwise connects with its first command. */
   protected abstract _connect(): void;
   protected abstract _release(): Promise<void>;
 
@@ -223,12 +223,12 @@ export abstract class PeerLock {
     }
   };
 
-  /** @internal Whether the key may hold our identifier already, so that it would be taken for a new grant. */
+  /** @internal Tells if the key may already hold our identifier, which must not be mistaken for a new grant. */
   protected get _mayBeOurs(): boolean {
     return this.#isShared || this._acquired || this.#acquiring > 1;
   }
 
-  /** @internal What is asked for under our identifier, one after the other. */
+  /** @internal Runs the requests under our identifier one after the other. */
   protected _oneByOne(ask: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
     if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
     const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
@@ -236,7 +236,7 @@ export abstract class PeerLock {
     return asking;
   }
 
-  /** @internal No request for it is on its way any more. */
+  /** @internal Tells if the lock is held and no other request under its identifier can be in flight. */
   protected get _isConfirmed(): boolean {
     return this._acquired && !this.#isShared && this.#acquiring === 0;
   }
@@ -256,7 +256,7 @@ export abstract class PeerLock {
     return { keys, token: identifier, lifetimeMs: lockTimeout, exact: true, validUntilMs, begin };
   }
 
-  /** @internal An attempt failed: where its outcome is unknown, it may still take the lock for a while. */
+  /** @internal Notes a failed attempt. If its outcome is unknown, it may still take the lock for a while. */
   _failed(error: unknown): undefined {
     if ((error as LockBackendError).unknown) {
       this.#mayExecuteUntilMs = performance.now() + commandTimeoutMs + clockStepMs;
@@ -287,8 +287,8 @@ export abstract class PeerLock {
   }
 
   /**
-   * Releases what a request of unknown outcome may have taken, now and when none can run any more. Until then, nothing is asked
-   * for under this identifier. What others may hold under it is left to lockTimeout.
+   * Releases the lock that a request of unknown outcome may have taken, now and again when no such request can execute. Until then,
+   * nothing is requested under this identifier. A lock that another holder may have under the identifier is left to its lockTimeout.
    */
   #retract(): void {
     const untilMs = this.#mayExecuteUntilMs;
@@ -300,7 +300,7 @@ export abstract class PeerLock {
     });
   }
 
-  /** Redis could not be asked: again, while the lock is surely ours. */
+  /** Schedules another refresh after Redis could not be asked, while the lock is surely held. */
   #refreshSoon(): void {
     clearTimeout(this.#retry);
     const ms = Math.max(minRetryMs, this.#tenure!.leftMs / 4);
@@ -320,7 +320,7 @@ export abstract class PeerLock {
   }
 }
 
-/** Releases twice: a request that came between the two is undone by the second. */
+/** Releases twice. The second release undoes a request that executed between the two. */
 async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise<void> {
   await release();
   await new Promise<void>((resolve) => startIdleTimer(resolve, thenMs - performance.now()));

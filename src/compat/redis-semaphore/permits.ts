@@ -1,7 +1,7 @@
-// redis-semaphore's permits as its own processes keep them: a sorted set, one member for each permit (the identifier of its
-// holder; of several, followed by _0, _1 …), its score the moment in ms at which it was taken or last refreshed. Whatever is
-// older than the lockTimeout of the one that asks is removed. Here the moment is the server's, and no call ever lets the
-// set end sooner than another needs it.
+// redis-semaphore's permits in its own format: a sorted set with one member for each permit. A member is the identifier of the holder,
+// followed by _0, _1 … if it holds several permits. The score is the time in ms at which the permit was taken or last refreshed. Members
+// older than the caller's lockTimeout are removed. Here the time is the server's, and no call lets the set expire sooner than
+// another caller needs.
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../../core/errors';
 import { unusedName } from '../../core/keys';
@@ -16,7 +16,7 @@ import {
 } from '../stores';
 
 // KEYS  permits    sorted set
-// ARGV  timeout    ms after which a permit ends that was not refreshed
+// ARGV  timeout    ms without a refresh after which a permit ends
 const begin = `
 local call, timeout = redis.call, tonumber(ARGV[1])
 if not timeout or timeout % 1 ~= 0 or timeout < 1 or timeout > 9007199254740991 then
@@ -27,14 +27,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - timeout))
 `;
 
-/** Where others are, too, their end stays where it is later. */
+/** Sets the expiry of the set, but never to an earlier time while other members are in it. */
 const end = `
 if alone or call('PTTL', KEYS[1]) < timeout then
   call('PEXPIRE', KEYS[1], string.format('%.0f', timeout))
 end
 return 1`;
 
-/** Members from the argument `from` on. */
+/** Adds the members, which begin at the argument `from`. */
 const take = (from: number): string => `
 local at = string.format('%.0f', now)
 for i = ${from}, #ARGV do
@@ -42,7 +42,7 @@ for i = ${from}, #ARGV do
 end
 ${end}`;
 
-/** ARGV timeout, limit, member[]. REPLY 1 taken | 0 not so many are free. */
+/** ARGV timeout, limit, member[]. REPLY 1 taken | 0 too few permits are free. */
 const acquireScript = script(
   'acquirePermits',
   `${begin}
@@ -54,7 +54,7 @@ local alone = taken == 0
 ${take(3)}`,
 );
 
-/** ARGV timeout, member[]. REPLY 1 refreshed | 0 not ours any more. */
+/** ARGV timeout, member[]. REPLY 1 refreshed | 0 no longer ours. */
 const refreshScript = script(
   'refreshPermits',
   `${begin}
@@ -65,7 +65,7 @@ local alone = false
 ${take(2)}`,
 );
 
-/** ARGV member[]. REPLY how many were released. */
+/** ARGV member[]. REPLY the number of released permits. */
 const releaseScript = script('releasePermits', "return redis.call('ZREM', KEYS[1], unpack(ARGV))");
 
 function script(name: string, lua: string): Script {
@@ -107,7 +107,7 @@ async function run(client: RedisLike, script: Script, key: string, args: readonl
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
 }
 
-/** Nothing is left to the client's own queue, from which it might be sent when nobody wants it any more. */
+/** Waits for the client to connect. A command in the client's own queue might be sent after its caller has given up. */
 async function becomeReady({ client }: Messenger, key: string): Promise<void> {
   const readiness = await readyWithin(client, commandTimeoutMs);
   if (readiness !== 'ready') throw notReady(key, readiness);

@@ -1,6 +1,6 @@
-// The waiters of one process for the same lock, first come first. They poll, as all that wait for it anywhere; on top of that, a
-// release in this process wakes the first of them, which attempts in the same tick. Once one has heard that the lock is held,
-// the others need not ask for a moment.
+// The waiters of one process for the same lock, in order of arrival. They poll, as the waiters of all processes do. In addition, a
+// release in this process wakes the first waiter, which attempts in the same tick. When one waiter has found the lock held, the others
+// skip their attempts for a moment.
 import { LockBackendError } from '../../core/errors';
 import { onAbort } from '../../core/on-abort';
 import { startTimer } from '../../core/timers';
@@ -8,10 +8,10 @@ import type { Moment } from '../../store/contract';
 
 const ofClients = new WeakMap<object, Map<string, Turns>>();
 
-/** Those that wait for one lock. */
+/** The waiters for one lock. */
 class Turns {
   readonly waiting = new Set<Turn>();
-  /** Monotonic ms at which one of them asked last; unless that failed. */
+  /** Monotonic ms of the last attempt by one of the waiters, unless the attempt failed. */
   askedMs = Number.NEGATIVE_INFINITY;
 }
 
@@ -24,14 +24,14 @@ export class Turn {
   #isAwake = false;
   #wake = (): void => {};
 
-  /** @param isExclusive The lock is held by one: what one waiter hears holds for all. */
+  /** @param isExclusive The lock has a single holder, so a refusal of one waiter counts for all. */
   constructor(client: object, key: string, isExclusive: boolean) {
     this.#client = client;
     this.#key = key;
     this.#isExclusive = isExclusive;
   }
 
-  /** Whether another one asked within half of a pause. */
+  /** Tells if another waiter attempted within the last half of a pause. */
   isKnownBusy(pauseMs: number): boolean {
     return this.#isExclusive && performance.now() - (this.#turns?.askedMs ?? 0) < pauseMs / 2;
   }
@@ -40,12 +40,12 @@ export class Turn {
     if (this.#turns !== undefined) this.#turns.askedMs = performance.now();
   }
 
-  /** It was not answered. */
+  /** Notes that the last attempt failed. */
   failed(): void {
     if (this.#turns !== undefined) this.#turns.askedMs = Number.NEGATIVE_INFINITY;
   }
 
-  /** Resolves with true when it is woken, and with false after `ms`. Rejects with the signal's reason. */
+  /** Resolves with true when the waiter is woken, or with false after `ms`. Rejects with the signal's reason. */
   pause(ms: number, signal: AbortSignal | undefined): Promise<boolean> {
     this.#join();
     return new Promise((resolve, reject) => {
@@ -70,7 +70,7 @@ export class Turn {
     this.#wake();
   }
 
-  /** It waits no more. */
+  /** Ends the wait. */
   end(): void {
     if (this.#turns === undefined) return;
     const { waiting } = this.#turns;
@@ -89,7 +89,7 @@ export class Turn {
   }
 }
 
-/** So many places became free: as many of those who wait first ask now. */
+/** Wakes the first waiters, as many as `places` became free. */
 export function wakeNext(client: object, key: string, places: number): void {
   let left = places;
   for (const turn of ofClients.get(client)?.get(key)?.waiting ?? []) {
@@ -99,10 +99,10 @@ export function wakeNext(client: object, key: string, places: number): void {
   }
 }
 
-/** What is asked for under one identity, one after the other. */
+/** The last work that began under each name. */
 const underWay = new Map<string, Promise<unknown>>();
 
-/** Runs `work` when what was begun before under the same name has settled. */
+/** Runs `work` when all earlier work under the same name has settled. */
 export async function oneByOne<T>(name: string, work: () => Promise<T>): Promise<T> {
   const before = underWay.get(name);
   const running = before === undefined ? work() : before.then(work, work);
@@ -114,7 +114,7 @@ export async function oneByOne<T>(name: string, work: () => Promise<T>): Promise
   }
 }
 
-/** How long, how often and after which pauses is asked. */
+/** The limits of an acquisition, and the pause between its attempts. */
 export interface AttemptOptions {
   readonly acquireTimeout: number;
   readonly acquireAttemptsLimit: number;
@@ -126,22 +126,22 @@ export interface TurnGrant {
   readonly sent: Moment;
 }
 
-/** Of one attempt. */
+/** The outcome of one attempt. */
 export type TurnOutcome = (TurnGrant & { readonly granted: true }) | { readonly granted: false };
 
-/** What attempts are made for. */
+/** The object that makes the attempts. */
 export interface Attempted {
-  /** One attempt. */
+  /** Makes one attempt. */
   _ask(): Promise<TurnOutcome>;
-  /** Hears of each attempt that failed. */
+  /** Receives the error of each failed attempt. */
   _failed(error: unknown): void;
   _newTurn(): Turn;
 }
 
 /**
- * Attempts, one each retryInterval and one whenever it is woken. undefined: none succeeded.
+ * Attempts once each retryInterval, and whenever the waiter is woken. Resolves with undefined if no attempt succeeded.
  *
- * @throws {LockBackendError} what the last attempt failed with; at once where the same call would fail again.
+ * @throws {LockBackendError} the error of the last attempt; at once if the same call would fail again.
  * @throws the signal's reason.
  */
 export async function attempts(
@@ -161,7 +161,7 @@ export async function attempts(
   return moreAttempts(failure, endMs, options, signal, attempted);
 }
 
-/** @param first What the first attempt failed with. */
+/** Makes the attempts after the first. @param first The error of the first attempt. */
 async function moreAttempts(
   first: unknown,
   endMs: number,
@@ -203,7 +203,7 @@ async function moreAttempts(
   return undefined;
 }
 
-/** The error, where the same call may not fail again. */
+/** Returns the error if the same call may succeed later. @throws any other error */
 function retryable(error: unknown, attempted: Attempted): LockBackendError {
   attempted._failed(error);
   if (error instanceof LockBackendError && error.retryable) return error;

@@ -1,4 +1,5 @@
-// How redlock's `acquire` asks for a lock: an only client, whose queue its pauses are spent in, or each client of several.
+// The attempts of redlock's `acquire`. With a single client, the call waits in the queue during its pauses. With several clients, each
+// attempt asks every client.
 import type { Key } from '../../core/keys';
 import type { Lease } from '../../hold/lease';
 import { redisExpLock } from '../../with-lock';
@@ -12,18 +13,18 @@ import { ClientCalls, owner, QueuedCall } from './queued';
 
 type Given = Partial<RedlockSettings> | undefined;
 
-/** @internal What was granted: by value, or by the queue. */
+/** @internal A grant by value, or a lease that the queue granted. */
 export interface RedlockAcquisition {
   readonly attempts: Promise<ExecutionStats>[];
   readonly result: VotedGrant | Lease;
   readonly call: ValueCall;
 }
 
-/** What makes the attempts of `acquire`. */
+/** The base class that makes the attempts of `acquire`. */
 export abstract class Asking extends VotingAttempts {
   /** @internal */
   protected readonly _electorate: Electorate;
-  /** Those that wait for one key of an only client; undefined where there are several. */
+  /** The calls that wait for one key of a single client; undefined if there are several clients. */
   readonly #calls: ClientCalls | undefined;
 
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings>) {
@@ -44,7 +45,7 @@ export abstract class Asking extends VotingAttempts {
     const calls = this.#calls;
     if (calls === undefined) return this.#askAll(resources, keys, duration, given);
     const call = this._electorate.call(keys, duration);
-    // Nearly every lock is had at once, with nothing of what waiting takes.
+    // Nearly every lock is granted at once, so the first attempt prepares nothing for a wait.
     if (calls.queued.size > 0 || isObserved()) return this.#askAlone(calls, call, resources, keys, duration, given);
     const first = await this._attemptAlone(resources, () => call.ask());
     if (typeof first.result !== 'number') return { attempts: [first.stats], result: first.result, call };
@@ -82,7 +83,7 @@ export abstract class Asking extends VotingAttempts {
       return { attempts, result, call };
     } catch (error) {
       call.retract();
-      // redlock releases then, and tells that there was nothing to release.
+      // redlock releases after a failed acquire, and reports that there was nothing to release.
       if (error instanceof ExecutionError) this._tell(this._busy(resources).error);
       throw error;
     } finally {

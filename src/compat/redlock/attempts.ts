@@ -1,4 +1,4 @@
-// redlock's attempts: an operation is repeated until it succeeds, or its settings allow no more.
+// redlock's attempts: an operation is repeated until it succeeds or its settings allow no further attempt.
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockBackendError, optionError } from '../../core/errors';
@@ -7,15 +7,15 @@ import { Ballot, type Client, type ExecutionStats, type Refusal } from './ballot
 import { errorOf } from './electorate';
 
 export interface RedlockSettings {
-  /** Share of a duration that is not trusted, since clocks run at different rates. Default 0.01. */
+  /** Share of a duration that is not trusted, because clocks run at different rates. Default 0.01. */
   readonly driftFactor: number;
   /** Further attempts after the first; -1: without end. Default 10. */
   readonly retryCount: number;
   /** Pause in ms between two attempts. Default 200. */
   readonly retryDelay: number;
-  /** By how many ms at most a pause is longer or shorter. Default 100. */
+  /** Maximum of ms by which a pause is longer or shorter. Default 100. */
   readonly retryJitter: number;
-  /** `using` extends when so many ms are left. Default 500. */
+  /** Ms left of the lock at which `using` extends it. Default 500. */
   readonly automaticExtensionThreshold: number;
 }
 
@@ -35,7 +35,7 @@ export class ExecutionError extends Error {
 /** @internal */
 export const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
 
-/** @internal What became of one attempt; a number: it failed, and was applied to so many resources of an only client. */
+/** @internal The outcome of one attempt. A number says that it failed; a single client counts the resources that it was applied to. */
 export interface Attempt<T extends object | true> {
   readonly stats: Promise<ExecutionStats>;
   readonly result: T | number;
@@ -49,7 +49,7 @@ const defaultSettings: RedlockSettings = Object.freeze({
   automaticExtensionThreshold: 500,
 });
 
-/** @internal The settings that are numbers, over the defaults. */
+/** @internal The defaults, replaced by the given settings that are numbers. */
 export function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
   const settings: Record<string, number> = { ...defaultSettings };
   for (const name of Object.keys(defaultSettings) as (keyof RedlockSettings)[]) {
@@ -58,10 +58,10 @@ export function withDefaults(given: Partial<RedlockSettings>): RedlockSettings {
   return settings as unknown as RedlockSettings;
 }
 
-/** Redis expires with a precision of 1 ms; the other is redlock's own. */
+/** The minimum drift: 1 ms for the precision of Redis's expiry, and 1 ms that redlock adds. */
 const minDriftMs = 2;
 
-/** @internal So much of a duration is not trusted. */
+/** @internal The part of a duration that is not trusted. */
 export function driftMs(durationMs: number, driftFactor: number): number {
   return Math.round(driftFactor * durationMs) + minDriftMs;
 }
@@ -71,7 +71,7 @@ export function pauseMs({ retryDelay, retryJitter }: RedlockSettings): number {
   return Math.max(0, retryDelay + Math.floor((Math.random() * 2 - 1) * retryJitter));
 }
 
-/** @internal @throws {TypeError} `ERR_LOCK_OPTION`: a script of one's own. */
+/** @internal Refuses custom scripts. @throws {TypeError} `ERR_LOCK_OPTION`: a custom script. */
 export function refuseScripts(scripts: object): void {
   for (const name of ['acquireScript', 'extendScript', 'releaseScript']) {
     const given = (scripts as Record<string, unknown>)[name];
@@ -80,20 +80,20 @@ export function refuseScripts(scripts: object): void {
   }
 }
 
-/** @internal @throws {Error} no whole number of ms; an impossible one, as an ExecutionError. */
+/** @internal Checks a duration. @throws {Error} not a whole number of ms. @throws {ExecutionError} a number out of range. */
 export function checkDuration(duration: number): void {
   if (Math.floor(duration) !== duration) throw new Error('Duration must be an integer value in milliseconds.');
   if (duration >= 1 && duration <= Number.MAX_SAFE_INTEGER) return;
   throw new ExecutionError(`Duration must be 1 to ${Number.MAX_SAFE_INTEGER} ms; got ${duration}.`, []);
 }
 
-/** What makes the attempts of redlock's operations. Its 'error' events tell of every vote against. */
+/** The base class that makes the attempts of redlock's operations. Emits an 'error' event for every vote against. */
 export abstract class VotingAttempts extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: RedlockSettings;
-  /** Of an only client it is always the same. */
+  /** The stats of a successful attempt with a single client, which never change. */
   #votesFor: Promise<ExecutionStats> | undefined;
-  /** By the number of resources. */
+  /** Refusals by a single client, by the number of resources. */
   readonly #votesAgainst: Record<number, Refusal> = {};
 
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings>) {
@@ -105,7 +105,7 @@ export abstract class VotingAttempts extends EventEmitter {
     this.settings = withDefaults(settings);
   }
 
-  /** @internal Attempts, after one that was `made`, until one succeeds, or `settings` allow no more. @throws {ExecutionError} */
+  /** @internal Attempts, after the attempt `made`, until one succeeds or `settings` allow no further one. @throws {ExecutionError} */
   protected async _repeat<T extends object | true>(
     given: Partial<RedlockSettings> | undefined,
     attempt: () => Promise<Attempt<T>>,
@@ -130,7 +130,7 @@ export abstract class VotingAttempts extends EventEmitter {
     }
   }
 
-  /** @internal One attempt, whose votes are cast on the ballot. */
+  /** @internal Makes one attempt. The clients cast their votes on its ballot. */
   protected async _attempt<T extends object | true>(
     resources: readonly string[],
     ask: (ballot: Ballot) => Promise<T | number>,
@@ -147,7 +147,7 @@ export abstract class VotingAttempts extends EventEmitter {
     }
   }
 
-  /** @internal One attempt with the only client, whose vote is its answer. */
+  /** @internal Makes one attempt with the single client, whose reply is its vote. */
   protected async _attemptAlone<T extends object | true>(
     resources: readonly string[],
     ask: () => Promise<T | number>,
@@ -166,13 +166,13 @@ export abstract class VotingAttempts extends EventEmitter {
     }
   }
 
-  /** @internal Of an only client it is always the same: an error for each attempt would be a quarter of what waiting costs. */
+  /** @internal The refusal by a busy single client, reused: an error for each attempt would be a quarter of what waiting costs. */
   protected _busy({ length }: readonly string[]): Refusal {
     this.#votesAgainst[length] ??= Ballot.refused(this.clients, length, 0);
     return this.#votesAgainst[length];
   }
 
-  /** @internal Tells of the vote against. */
+  /** @internal Reports the vote against. */
   protected _refused({ stats, error }: Refusal): { stats: Promise<ExecutionStats>; result: 0 } {
     this._tell(error);
     return { stats, result: 0 };
@@ -183,7 +183,7 @@ export abstract class VotingAttempts extends EventEmitter {
     return this.#votesFor;
   }
 
-  /** @internal A listener that throws has no effect on the lock. */
+  /** @internal Emits an 'error' event. A listener that throws has no effect on the lock. */
   protected _tell(error: Error): void {
     // H9b
     try {

@@ -1,11 +1,11 @@
-// One attempt of a redlock operation: how each client votes. The attempt is decided by the store; this is what its caller learns.
+// The votes of each client in one attempt of a redlock operation. The store decides the attempt. The votes are its report to the caller.
 import { LockBackendError } from '../../core/errors';
 import type { RedisLike } from '../../core/redis-like';
 
 /** A client of Redis: ioredis, as with redlock, or any other that this library knows. */
 export type Client = RedisLike;
 
-/** One attempt: how each client voted. */
+/** The votes of one attempt. */
 export interface ExecutionStats {
   readonly membershipSize: number;
   readonly quorumSize: number;
@@ -21,10 +21,10 @@ export interface ExecutionResult {
   attempts: ReadonlyArray<Promise<ExecutionStats>>;
 }
 
-/** The signal of `using`: `error` is why it aborted. */
+/** The signal of `using`. `error` is the reason of its abort. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error };
 
-/** Another process holds one of the resources, or we do not any more. */
+/** Another process holds one of the resources, or this process no longer holds it. */
 export class ResourceLockedError extends Error {
   declare readonly message: string;
 
@@ -35,10 +35,10 @@ export class ResourceLockedError extends Error {
   }
 }
 
-/** @internal True: for. A number: to how many resources it was applied. */
+/** @internal True: a vote for. A number: a vote against, with the number of resources that the operation was applied to. */
 export type Vote = boolean | number | Error;
 
-/** @internal An attempt that failed, and why. */
+/** @internal A failed attempt, and its error. */
 export interface Refusal {
   readonly stats: Promise<ExecutionStats>;
   readonly error: Error;
@@ -55,8 +55,8 @@ export class Ballot {
   #complete = (_: ExecutionStats): void => {};
 
   /**
-   * @param count   How many resources there are.
-   * @param onError Hears why a client voted against.
+   * @param count   The number of resources.
+   * @param onError Receives the error of each vote against.
    */
   constructor(clients: ReadonlySet<Client>, count: number, onError: (error: Error) => void) {
     this.#stats = emptyStats(clients);
@@ -68,14 +68,14 @@ export class Ballot {
     });
   }
 
-  /** None was for it. @param why How many of the resources it was applied to, because others hold them; or another reason. */
+  /** A refusal by all clients. @param why The number of resources that the operation was applied to, or another error. */
   static refused(clients: ReadonlySet<Client>, count: number, why: number | Error): Refusal {
     const error = typeof why === 'number' ? lockedError(why, count) : why;
     const votesAgainst = new Map([...clients].map((client) => [client, error]));
     return { stats: Promise.resolve({ ...emptyStats(clients), votesAgainst }), error };
   }
 
-  /** All were for it. */
+  /** Stats with a vote for from each client. */
   static unanimous(clients: ReadonlySet<Client>): Promise<ExecutionStats> {
     const { size } = clients;
     const quorumSize = Math.floor(size / 2) + 1;
@@ -87,7 +87,7 @@ export class Ballot {
     vote.then((known) => this.#note(client, known));
   }
 
-  /** Nobody else will be asked. */
+  /** Counts clients that were not asked as votes against. */
   close(): void {
     for (const client of this.#missing) {
       this.#note(client, new LockBackendError('it was silent before, and was not asked', { retryable: true }));

@@ -1,5 +1,5 @@
-// The clients of one Redlock as one store. The answer of an only client is its vote. Of several, the store says of each operation
-// how each of them voted: a request carries its ballot; what a client answers is noted on it, and handed on unchanged.
+// The clients of one Redlock as one store. The reply of a single client is its vote. With several clients, each request carries a
+// ballot, on which the vote of each client is noted. The replies themselves are passed on unchanged.
 import { LockBackendError } from '../../core/errors';
 import type { Key } from '../../core/keys';
 import { newToken } from '../../core/token';
@@ -20,11 +20,11 @@ import type { Ballot, Client, Vote } from './ballot';
 import { owner } from './queued';
 import type { Tenure } from './tenure';
 
-/** Two clocks are read in whole milliseconds. */
+/** The error of two clocks that are read in whole milliseconds. */
 const clockStepMs = 2;
 const always = (): boolean => true;
 
-/** Where a request carries its ballot. */
+/** The property of a request that carries its ballot. */
 const onBallot = Symbol('ballot');
 
 interface Cast {
@@ -33,11 +33,11 @@ interface Cast {
 
 export class Electorate {
   readonly store: Store;
-  /** The store; of an only client, the short way to it. */
+  /** The store, or the shorter path to it for a single client. */
   readonly #direct: Pick<Store, 'acquire' | 'release'>;
   readonly #clients: readonly Client[];
   readonly #guards: readonly RestartGuard[];
-  /** One client is waited for by its store. */
+  /** Set when the clients need no wait. The store of a single client waits for that client itself. */
   #isReady: boolean;
 
   constructor(clients: ReadonlySet<Client>) {
@@ -55,7 +55,7 @@ export class Electorate {
     }
   }
 
-  /** Resolves when all clients of a quorum have been connected, or had time enough for that; at once from then on. */
+  /** Resolves when all clients of a quorum are connected or have had the time of one command for it; undefined after that. */
   ready(): Promise<unknown> | undefined {
     if (this.#isReady) return undefined;
     const waits = this.#clients.map((client) => readyWithin(scriptClient(client), commandTimeoutMs));
@@ -65,10 +65,10 @@ export class Electorate {
   }
 
   /**
-   * One attempt; a number: not all of it was still ours, and of an only client how much of it was.
+   * Attempts to release once. Resolves with a number if not every key was still ours; a single client counts the keys that were.
    *
-   * @param yieldMs How long the lock is left free, when it is the turn of callers that only poll.
-   * @throws {LockBackendError} no usable answer of a majority.
+   * @param yieldMs Ms for which the lock is left free when it is the turn of callers that only poll.
+   * @throws {LockBackendError} no usable reply from a majority.
    */
   async release({ keys, token, isConfirmed }: HeldValue, yieldMs: number, ballot?: Ballot): Promise<true | number> {
     let released = 0;
@@ -81,10 +81,11 @@ export class Electorate {
   }
 
   /**
-   * One attempt: when the request was sent that extended it; 0: it is not ours any more, or was asked too late.
+   * Attempts to extend once. Resolves with the moment at which the request was sent, or 0 if the lock is no longer ours or the
+   * request would have been too late.
    *
-   * @param endOf Until when it is held after a request that was sent then.
-   * @throws {LockBackendError} no usable answer of a majority.
+   * @param endOf The end of the lock after an extension that was sent at the given moment.
+   * @throws {LockBackendError} no usable reply from a majority.
    */
   async extend(
     { keys, token }: HeldValue,
@@ -94,7 +95,7 @@ export class Electorate {
     ballot?: Ballot,
   ): Promise<Moment | 0> {
     this.uses(lifetimeMs);
-    // Redis may shorten it without our ever hearing so.
+    // Redis may shorten the lifetime even if the reply is lost.
     tenure.shorten(endOf(now()));
     const validUntilMs = Math.min(tenure.endMs, performance.now() + commandTimeoutMs);
     const begin = (): boolean => tenure.leftMs > 0;
@@ -110,28 +111,28 @@ export class Electorate {
     return new ValueCall(this.store, this.#direct, keys, durationMs);
   }
 
-  /** Locks are taken for so long. */
+  /** Notes a duration of locks: a restarted server has no vote for the longest of them. */
   uses(durationMs: number): void {
     for (const guard of this.#guards) guard.longestMs = Math.max(guard.longestMs, durationMs);
   }
 }
 
-/** Keys in Redis's words, and what they hold. */
+/** The full keys of a lock, and the value that they hold. */
 export interface HeldValue {
   readonly keys: Key;
   readonly token: string;
-  /** It was granted, and no request for it is on its way any more. */
+  /** Set when the lock was granted and no request for it is in flight. */
   readonly isConfirmed?: boolean | undefined;
 }
 
 export interface VotedGrant {
   readonly token: string;
   readonly fence: number;
-  /** Before the request was sent: from then on the duration counts. */
+  /** A moment just before the request was sent, from which the duration counts. */
   readonly sent: Moment;
 }
 
-/** One call that wants locks by their values, from its first attempt to its last. */
+/** One acquisition by value, from its first attempt to its last. */
 export class ValueCall {
   readonly #store: Store;
   readonly #direct: Pick<Store, 'acquire'>;
@@ -147,19 +148,19 @@ export class ValueCall {
     this.#durationMs = durationMs;
   }
 
-  /** What the last attempt asked with. */
+  /** The token of the last attempt. */
   get token(): string {
     return this.#token;
   }
 
-  /** Whether a request of unknown outcome may still take the lock. */
+  /** Tells if a request of unknown outcome may still execute and take the lock. */
   get mayExecute(): boolean {
     return this.#mayExecuteUntilMs > 0 && this.#mayExecuteUntilMs > performance.now();
   }
 
-  /** One attempt: the grant, or 0 where somebody else holds a lock. @throws {LockBackendError} no usable answer. */
+  /** Attempts once. Resolves with the grant, or 0 if a key is held. @throws {LockBackendError} no usable reply. */
   async ask(ballot?: Ballot): Promise<VotedGrant | 0> {
-    // The releases of a failed attempt of a quorum may still be on their way.
+    // The releases of a quorum's failed attempt may still be in flight, so the next attempt needs a new token.
     if (this.#store.isQuorum) this.#token = newToken(owner);
     const token = this.#token;
     try {
@@ -172,14 +173,14 @@ export class ValueCall {
       this.#mayExecuteUntilMs = performance.now() + commandTimeoutMs + clockStepMs;
       throw error;
     }
-    // The answer came when the lock may have ended: what follows needs a token that was never released.
+    // The lock may have ended before the reply came, so its token is released. The next attempt needs a token that was never released.
     this.#mayExecuteUntilMs ||= 1;
     this.retract();
     this.#token = newToken(owner);
     return 0;
   }
 
-  /** Releases what a request of unknown outcome may have taken, or may still take; nobody waits for that. */
+  /** Releases, in the background, the lock that a request of unknown outcome may have taken or may still take. */
   retract(): void {
     if (this.#mayExecuteUntilMs === 0) return;
     const request = { keys: this.#keys, token: this.#token, commandTimeoutMs };
@@ -194,16 +195,16 @@ export class ValueCall {
   }
 }
 
-/** The request, with its ballot where there is one: all have a vote then. A copy costs an only client 2 % of a pair. */
+/** Adds a ballot, so that all clients are asked. A request without a ballot is not copied: a copy costs a single client 2 % of a pair. */
 function cast<T extends object>(request: T, ballot: Ballot | undefined): T & Cast {
   return ballot === undefined ? request : { ...request, asksAll: true, [onBallot]: ballot };
 }
 
-/** Whether a node has a vote, as its quorum sees it: not when it may have forgotten a lock in a restart. */
+/** The right of a node to vote. A node has no vote while it may have forgotten a lock in a restart. */
 class RestartGuard {
   longestMs = 0;
   #startedMs = Number.NEGATIVE_INFINITY;
-  /** Why it is not known when it was started. */
+  /** Resolves with the error if the start time of the node could not be read. */
   #meeting: Promise<LockBackendError | undefined> | undefined;
 
   met(identity: Promise<Identity>): Promise<Identity> {
@@ -212,7 +213,7 @@ class RestartGuard {
         this.#startedMs = performance.now() - uptimeMs;
         return undefined;
       },
-      // A server that refuses to tell has its vote all the same.
+      // A server that refuses the command keeps its vote.
       (error) => (error.redisCode === undefined || error.retryable ? error : undefined),
     );
     return identity;
@@ -261,7 +262,7 @@ function witnessed<T extends Store | Node>(store: T, client: Client, guard?: Res
   });
 }
 
-/** Why a client could not be asked, in the words that a program for ioredis knows. */
+/** The error of a client that could not be asked, in the words of ioredis. */
 export function errorOf(error: unknown, client: Client): Error {
   if (isClosed(client)) return new Error('Connection is closed.', { cause: error });
   return error instanceof Error ? error : new Error(String(error));

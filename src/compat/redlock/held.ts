@@ -1,4 +1,4 @@
-// What a Lock of redlock is held by: a lease, where its queue granted it; else a tenure, which goes by its value.
+// The hold behind a Lock of redlock: a lease if the queue granted the lock, otherwise a tenure, which is identified by the lock's value.
 
 import { tracesAcquires } from '../../core/acquire-trace';
 import type { LockLostError } from '../../core/errors';
@@ -12,10 +12,10 @@ import { after, Tenure } from './tenure';
 
 export type RedlockHold = Lease | Tenure;
 
-/** Leases that were released: another release finds nothing. */
+/** Released leases. Another release of such a lease finds nothing to release. */
 const released = new WeakSet<Lease>();
 
-/** The signal of `using`. `failed` is filled as extensions fail. */
+/** Makes the signal of `using`. `failed` receives the failed attempts to extend the lock. */
 export function signalOf(hold: RedlockHold, failed: Promise<ExecutionStats>[]): RedlockAbortSignal {
   const aborter = new AbortController();
   const signal: RedlockAbortSignal = aborter.signal;
@@ -40,7 +40,7 @@ export function leftMs(hold: RedlockHold): number {
   return hold instanceof Tenure ? hold.leftMs : hold.remaining();
 }
 
-/** Those that observe locks hear of leases. */
+/** Tells if somebody observes locks. Only leases report to observers. */
 export function isObserved(): boolean {
   return tracesAcquires() || holdsAreObserved();
 }
@@ -49,19 +49,19 @@ export async function askObserved({ withLock }: ClientCalls, key: string, lifeti
   return (await withLock.tryLock(key, { lifetime })) ?? 0;
 }
 
-/** Whether it was still ours. Another release finds nothing. */
+/** Releases a lease. Resolves with 0 if the lease was released before or no longer held the lock. */
 export async function releaseOnce(lease: Lease): Promise<true | 0> {
   if (released.has(lease) || !(await lease.release())) return 0;
   released.add(lease);
   return true;
 }
 
-/** When the request was sent that extended it; 0 where it is not ours any more. */
+/** Extends a lease. Resolves with the moment at which the request was sent, or 0 if the lease no longer held the lock. */
 export async function extendOnce(lease: Lease, duration: number): Promise<Moment | 0> {
   return (await lease.extend(duration)) ? sentOf(lease, duration) : 0;
 }
 
-/** When what Redis last confirmed of a lease was sent. */
+/** The moment at which the last confirmed request of a lease was sent. */
 export function sentOf(lease: Lease, duration: number): Moment {
   return after(now(), lease.remaining() - trustedMs(duration));
 }

@@ -1,32 +1,32 @@
 // A call of redlock's `acquire` for one key on one client, beside processes of redlock that only poll.
 //
-// The schedule of attempts stays redlock's. Between two of them the call is queued, so that a release hands the lock over at
-// once; an attempt then needs no command, because a lock that was not handed to us is still held, except once a second, in
-// case that Redis or the queue is in trouble.
+// The schedule of attempts stays redlock's. Between two attempts the call is queued, so that a release hands the lock off to it at
+// once. A scheduled attempt then needs no command, because a lock that was not handed off to the call is still held. One attempt a
+// second is sent all the same, in case Redis or the queue is in trouble.
 //
-// A hand-over never leaves the key free, which would starve whatever only polls. So waiting calls check now and then whose the
-// lock is: where a holder is seen that did not come from here, all calls for that client poll as redlock does, for a while.
+// A hand-off never leaves the key free, which would starve processes that only poll. So waiting calls check the holder now and then.
+// If another program holds the lock, all calls for that client poll for a while, as redlock does.
 
 import { startTimer } from '../../core/timers';
 import type { Lease } from '../../hold/lease';
 import type { WithLock } from '../../with-lock';
 
-/** The label of our tokens. */
+/** The owner in the tokens of this shim. */
 export const owner = 'redlock';
 
 const realAttemptEveryMs = 1000;
 const checkEveryMs = 20;
 const besidePollersMs = 5000;
-/** How long the key is left free, after many hand-overs in a row, for processes that only poll. */
+/** Ms for which the key is left free for processes that only poll, after many hand-offs in a row. */
 export const yieldMs = 20;
 
-/** What the calls for one client have in common. */
+/** The shared state of all calls for one client. */
 export class ClientCalls {
   readonly withLock: WithLock;
-  /** Monotonic ms until which all poll. */
+  /** Monotonic ms until which all calls poll. */
   pollUntilMs = 0;
   checkAtMs = 0;
-  /** How many are queued for each key. */
+  /** Numbers of queued calls, by key. */
   readonly queued = new Map<string, number>();
 
   constructor(withLock: WithLock) {
@@ -39,7 +39,7 @@ export class ClientCalls {
     else this.queued.delete(key);
   }
 
-  /** A call that queues behind those that wait for the key already; undefined: none does. */
+  /** Makes a queued call if other calls already wait for the key; otherwise returns undefined. */
   behind(key: string, lifetime: number): QueuedCall | undefined {
     return this.queued.has(key) ? new QueuedCall(this, key, lifetime) : undefined;
   }
@@ -50,13 +50,13 @@ export class QueuedCall {
   readonly #key: string;
   readonly #lifetime: number;
   #leaving: AbortController | undefined;
-  /** From its entry into the queue until it has left, or its lock was handed on. */
+  /** The wait in the queue, until the call has left the queue or returned its lease. */
   #queued: Promise<void> | undefined;
-  /** What was granted while no pause was under way. */
+  /** A lease that was granted outside a pause. */
   #lease: Lease | undefined;
-  /** Ends the pause that is under way. */
+  /** Ends the pause in progress. */
   #resume: ((lease: Lease) => void) | undefined;
-  /** The lock was requested just now, or others wait for it already. */
+  /** Monotonic ms of the next attempt with a command. The lock was requested just now, or other calls already wait for it. */
   #realAttemptMs = performance.now() + realAttemptEveryMs;
 
   constructor(calls: ClientCalls, key: string, lifetime: number) {
@@ -65,22 +65,22 @@ export class QueuedCall {
     this.#lifetime = lifetime;
   }
 
-  /** Whether it has to leave the queue. */
+  /** Tells if the call is in the queue. */
   get isQueued(): boolean {
     return this.#queued !== undefined;
   }
 
-  /** Whether it is known without a command that the lock is still held. */
+  /** Tells if the lock is known to be held, without a command. */
   get isKnownBusy(): boolean {
     return !this.#polls && performance.now() < this.#realAttemptMs;
   }
 
-  /** The lock is requested now. */
+  /** Notes that the lock is requested now. */
   requests(): void {
     this.#realAttemptMs = performance.now() + realAttemptEveryMs;
   }
 
-  /** The pause between two attempts: resolves with the lock if it is handed over meanwhile, with undefined after `ms`. */
+  /** Pauses between two attempts. Resolves with the lease if the queue grants it meanwhile, or with undefined after `ms`. */
   async pause(ms: number): Promise<Lease | undefined> {
     this.#check();
     if (this.#polls) this.#leaving?.abort();
@@ -97,7 +97,7 @@ export class QueuedCall {
     });
   }
 
-  /** Nobody waits any more. Resolves once a lock that was granted all the same is released. */
+  /** Leaves the queue, because the call has ended. Resolves after the release of a lock that was granted all the same. */
   async leave(): Promise<void> {
     this.#leaving?.abort();
     await this.#queued;
@@ -124,7 +124,7 @@ export class QueuedCall {
       this.#lease = lease;
       if (lease !== undefined && this.#resume !== undefined) this.#resume(this.#handOver(lease));
     } catch {
-      // The next attempt tells why.
+      // The next attempt reports the error.
       this.#realAttemptMs = 0;
     } finally {
       this.#calls.count(this.#key, -1);
@@ -132,15 +132,15 @@ export class QueuedCall {
     }
   }
 
-  /** What was handed off inside the process is valid from Redis's last confirmation on: redlock's callers expect all of it. */
+  /** Extends a lease that was handed off with part of its lifetime gone, because redlock's callers expect the whole duration. */
   async #renewed(lease: Lease): Promise<Lease | undefined> {
     if (lease.remaining() > this.#lifetime * 0.98) return lease;
-    // Where it is not known whether it was extended, what is left counts.
+    // If the outcome of the extension is unknown, the remaining time counts.
     await lease.extend(this.#lifetime).catch(() => {});
     return lease.remaining() > 0 ? lease : undefined;
   }
 
-  /** Sees whose the lock is, if that was not seen just now. */
+  /** Checks the holder, unless it was checked within the last 20 ms. */
   #check(): void {
     const nowMs = performance.now();
     if (this.#polls || nowMs < this.#calls.checkAtMs) return;

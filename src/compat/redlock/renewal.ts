@@ -1,5 +1,5 @@
-// Keeps the lock of redlock's `using` while its routine runs, by one timer until the lock is due to be extended. Where that fails, it
-// is tried again until the lock may have ended; meanwhile the holder watches its end.
+// Keeps the lock of redlock's `using` while its routine runs, with one timer that rings when the lock is due to be extended. If an
+// extension fails, it is repeated until the lock may have ended. Meanwhile the holder watches for the end of the lock.
 import { maxTimerMs } from '../../core/options';
 import { startTimer } from '../../core/timers';
 
@@ -9,19 +9,19 @@ interface ExpiringLock {
 }
 
 export interface RenewalPlan<L extends ExpiringLock> {
-  /** Extends when so many ms are left. */
+  /** Ms left of the lock at which it is extended. */
   readonly thresholdMs: number;
-  /** One attempt. Resolves with the lock that replaces it. */
+  /** Attempts to extend the lock once. Resolves with the lock that replaces it. */
   extend(lock: L): Promise<L>;
   /** The pause in ms after a failed attempt. */
   pauseMs(): number;
-  /** Whether the lock is surely held. */
+  /** Tells if the lock is surely held. */
   isHeld(): boolean;
-  /** From now on, nobody else asks whether it is held. */
+  /** Watches for the end of the lock from now on. */
   watch(): void;
 }
 
-/** The wall clock, which may be set, is checked this often. */
+/** Ms between two checks of the wall clock, which may be set. */
 const wallCheckMs = 1000;
 
 export class RedlockRenewal<L extends ExpiringLock> {
@@ -37,14 +37,14 @@ export class RedlockRenewal<L extends ExpiringLock> {
     this.#schedule();
   }
 
-  /** Once no extension is on its way. undefined: none is. */
+  /** Stops the renewal. Resolves when the extension in flight has settled; undefined if none is in flight. */
   stop(): Promise<void> | undefined {
     this.#isStopped = true;
     clearTimeout(this.#timer);
     return this.#extending;
   }
 
-  /** The lock as it is now. */
+  /** The current lock: the result of the last extension. */
   get lock(): L {
     return this.#lock;
   }

@@ -1,15 +1,16 @@
-// For how long a lock of a shim is surely held: on two clocks, of which the first that says "over" is right. It ends once.
+// The time for which a lock of a shim is surely held. Two clocks measure it, and the lock has ended when either clock says so. A tenure
+// ends once.
 import { LockLostError, type LossReason } from '../../core/errors';
 import type { Key } from '../../core/keys';
 import { maxTimerMs } from '../../core/options';
 import { startIdleTimer } from '../../core/timers';
 import { type Moment, now } from '../../store/contract';
 
-/** The wall clock is checked this often where a signal was asked for. */
+/** Ms between two checks of the wall clock while the end is watched. */
 const wallCheckMs = 1000;
 
 export class Tenure {
-  /** The fencing token; 0 where none was minted. */
+  /** The fencing token; 0 if none was minted. */
   readonly fence: number;
   readonly #key: Key;
   #end: Moment;
@@ -18,11 +19,11 @@ export class Tenure {
   #aborter: AbortController | undefined;
   #isWatched = false;
   #timer: NodeJS.Timeout | undefined;
-  /** A request for it whose answer never came, and which may take it once more. */
+  /** A request without a reply, which may still execute and take the lock again. */
   request: { readonly mayExecute: boolean; retract(): void } | undefined;
-  /** In Redis's words, once they were checked. */
+  /** The full keys, after they were checked. */
   keys: Key | undefined;
-  /** Hears of the loss, once it is noticed. */
+  /** Called with the loss when it is noticed. */
   onLoss: ((loss: LockLostError) => void) | undefined;
 
   constructor(key: Key, fence: number, end: Moment) {
@@ -31,18 +32,18 @@ export class Tenure {
     this.#end = end;
   }
 
-  /** Ms for which it is surely held; 0 once it was released or lost. */
+  /** Ms for which the lock is surely held; 0 after a release or a loss. */
   get leftMs(): number {
     if (this.#ended === undefined && this.#clocksLeftMs <= 0) this.lose('expired');
     return this.#ended === undefined ? this.#clocksLeftMs : 0;
   }
 
-  /** Monotonic ms of the end. */
+  /** The end in monotonic ms. */
   get endMs(): number {
     return this.#end.monoMs;
   }
 
-  /** Aborts with a LockLostError when the lock may have ended; not when it is released. Made when first read. */
+  /** Aborts with a LockLostError when the lock may have ended, but not when it is released. Made when it is first read. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
@@ -52,26 +53,26 @@ export class Tenure {
     return this.#aborter.signal;
   }
 
-  /** Its loss is noticed when it may have ended, not only when somebody asks. */
+  /** Starts a timer, so that the loss is noticed when the lock may have ended, even if nobody reads `leftMs`. */
   watch(): void {
     this.#isWatched = true;
     if (this.leftMs > 0) this.#watch();
   }
 
-  /** Redis confirmed another end. What is lost stays lost. */
+  /** Sets the end that Redis confirmed. A lost lock stays lost. */
   confirm(end: Moment): void {
     if (this.leftMs === 0) return;
     this.#end = end;
     if (this.#isWatched) this.#watch();
   }
 
-  /** An earlier end, before Redis is asked for it. */
+  /** Sets an earlier end, before the request for it is sent. */
   shorten(end: Moment): void {
     const { monoMs, wallMs } = this.#end;
     this.confirm({ monoMs: Math.min(monoMs, end.monoMs), wallMs: Math.min(wallMs, end.wallMs) });
   }
 
-  /** Our own release: the signal stays silent. */
+  /** Ends the tenure by a release. The signal does not abort. */
   release(): void {
     if (this.#ended === undefined) this.#ended = 'released';
     clearTimeout(this.#timer);
