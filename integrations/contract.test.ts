@@ -74,6 +74,6 @@ if (program === undefined) {
 } else {
   describeRun('the contract on Bun', () => {
     const grep = `^(?!.*(${ofV8.map((title) => title.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&')).join('|')})).*on Bun’s`;
-    return mochaOn(program, ['--no-config', '--exit', '--timeout', '20000', '--grep', grep, bundle()], env);
+    return mochaOn(program, ['--no-config', '--timeout', '20000', '--grep', grep, bundle()], env);
   });
 }

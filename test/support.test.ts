@@ -33,6 +33,7 @@ import {
   connect,
   diffCommandStats,
   recordCommands,
+  serverBinary,
   sharedRedis,
   startRedis,
   startReplica,
@@ -94,6 +95,7 @@ describe('support: servers', () => {
   });
 
   it('a server that cannot start says why', async () => {
+    await serverBinary();
     const refused = await startRedis({ args: ['--maxmemory', 'nonsense'] }).catch((error: Error) => error);
     expect(String(refused)).to.match(/did not start.*maxmemory/s);
   });

@@ -85,7 +85,7 @@ const hasFailed = ({ err }: Outcome): boolean => err.message !== undefined;
 function alone(own: readonly string[]): string[] {
   const dropped = ['--jobs', '--grep'];
   const kept = own.filter((arg, n) => !dropped.includes(arg) && !dropped.includes(own[n - 1] ?? ''));
-  return [...kept.filter((arg) => arg !== '--parallel' && arg !== '--exit'), '--no-parallel', '--exit'];
+  return [...kept.filter((arg) => arg !== '--parallel'), '--no-parallel'];
 }
 
 async function reported(program: string, own: readonly string[], added: NodeJS.ProcessEnv): Promise<Outcome[]> {

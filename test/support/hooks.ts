@@ -24,8 +24,9 @@ const lacking = new WeakSet<Suite>();
 Runnable.prototype.run = function (done) {
   const suite = this.parent!;
   run.call(this, (error) => {
-    if (error instanceof Missing) {
-      console.log(`pending: ${error.message}`);
+    const missing = [error, error?.cause].find((each) => each instanceof Missing);
+    if (missing !== undefined) {
+      console.log(`pending: ${missing.message}`);
       lacking.add(suite);
       this.pending = true;
       return done();
