@@ -79,7 +79,7 @@ describeEach('acquire', (here) => {
     });
 
     it('`prefix` goes before the key, for the place alone', async () => {
-      const prefixed = redisExpLock({ redis: here.redis, prefix: 'app:' });
+      const prefixed = redisExpLock({ redis: here.redis, prefix: 'app:', lifetime: 10_000 });
       const lease = await prefixed.promise(key);
       expect(lease.key).to.equal(key);
       expect(await here.holder(`app:${key}`)).to.equal(lease.token);

@@ -119,9 +119,9 @@ describeEach('detach and adopt', (here) => {
     });
 
     it('leaves those that wait here waiting, and they get it once it is released there', async () => {
-      const first = await withLock.promise(key, { timeout: 5_000 });
-      const second = withLock.promise(key, { timeout: 5_000 });
-      const third = withLock.promise(key, { timeout: 5_000 });
+      const first = await withLock.promise(key, { timeout: 20_000 });
+      const second = withLock.promise(key, { timeout: 20_000 });
+      const third = withLock.promise(key, { timeout: 20_000 });
       await sleep(50);
       const adopted = await worker.adopt(first.detach());
       await sleep(50);

@@ -29,7 +29,7 @@ describeEach('inspect', (here) => {
 
   it('a held key: its owner, its end and its fence, also seen from elsewhere', async () => {
     const lease = await withLock.promise(key, { owner: 'billing_1' });
-    for (const side of [withLock, redisExpLock({ redis: here.elsewhere })]) {
+    for (const side of [withLock, redisExpLock({ redis: here.elsewhere, lifetime: 10_000 })]) {
       const state = await side.inspect(key);
       expect(state.remaining).to.be.within(1, 10_000);
       expect(state).to.deep.equal({
@@ -95,7 +95,7 @@ describeEach('inspect', (here) => {
   }
 
   it('the prefix of the factory counts', async () => {
-    const prefixed = redisExpLock({ redis: here.redis, prefix: 'app:' });
+    const prefixed = redisExpLock({ redis: here.redis, prefix: 'app:', lifetime: 10_000 });
     const lease = await prefixed.promise(key);
     expect(await prefixed.inspect(key)).to.include({ locked: true });
     expect(await withLock.inspect(key)).to.include({ locked: false });

@@ -30,7 +30,7 @@ describeEach('RWLock', (here) => {
   /** Until its request was answered, and it is queued. */
   async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
     waiting.catch(() => {});
-    const look = redisExpLock({ redis: here.redis });
+    const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
     // Once: on a quorum, a waiter is in no queue between two of its rounds.
     await waitFor(async () => (await look.inspect(key)).waiters >= waiters, {
       what: `${waiters} waiters in the queue`,
@@ -39,7 +39,7 @@ describeEach('RWLock', (here) => {
 
   /** A caller that gives up leaves the queue by itself, and nobody waits for that. */
   const nobodyWaits = (): Promise<unknown> =>
-    waitFor(async () => (await redisExpLock({ redis: here.redis }).inspect(key)).waiters === 0);
+    waitFor(async () => (await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key)).waiters === 0);
 
   /** Whether a new reader is held back. On a quorum a waiter is in no queue between two of its rounds: there, whether one ever is, or is not. */
   async function isHeldBack(lock: redisExpLock.RWLock, expected: boolean): Promise<boolean> {
@@ -97,7 +97,7 @@ describeEach('RWLock', (here) => {
     });
 
     it('`inspect` names the mode', async () => {
-      const look = redisExpLock({ redis: here.redis });
+      const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
       const reader = await make({ owner: 'web_1' }).acquireRead();
       expect(await look.inspect(key)).to.deep.include({ locked: true, mode: 'read', owner: 'web_1', waiters: 0 });
       await reader.release();
@@ -160,7 +160,9 @@ describeEach('RWLock', (here) => {
       expect(await here.leftMs(key)).to.be.within(1, 1000);
       expect(await other.release()).to.equal(true);
       const writer = await make().acquireWrite({ lifetime: null });
-      expect((await redisExpLock({ redis: here.redis }).inspect(key)).remaining).to.equal(Number.POSITIVE_INFINITY);
+      expect((await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key)).remaining).to.equal(
+        Number.POSITIVE_INFINITY,
+      );
       await writer.downgrade();
       expect(writer.remaining()).to.equal(Number.POSITIVE_INFINITY);
       expect(await writer.release()).to.equal(true);
@@ -301,7 +303,7 @@ describeEach('RWLock', (here) => {
 
     it('a writer that is granted leaves the other writer in the queue', async function () {
       if (here.place.isQuorum) this.skip(); // there, a waiter is in no queue between two of its rounds
-      const look = redisExpLock({ redis: here.redis });
+      const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
       for (let left = 3, waiters = 0; waiters === 0; left--) {
         expect(left, 'tries in which it was still queued').to.be.above(0); // an entry expires when its process stands still for a second
         const [first, second] = [await make().acquireRead(), elsewhere().acquireWrite(byPlace)];
@@ -369,7 +371,7 @@ describeEach('RWLock', (here) => {
       const [first, second] = [await make().acquireRead(), await elsewhere().acquireRead()];
       const upgrading = first.upgrade(byPlace);
       await stands(upgrading);
-      const error = await failure(second.upgrade({ timeout: 5_000 }));
+      const error = await failure(second.upgrade({ timeout: 20_000 }));
       expect(error).to.be.instanceOf(redisExpLock.LockDeadlockError);
       expect(error.code).to.equal('ERR_LOCK_DEADLOCK');
       expect(second.mode).to.equal('read');
@@ -389,7 +391,7 @@ describeEach('RWLock', (here) => {
       /** Until a request can no longer be taken back, and no answer can have come. */
       const tick = () => new Promise<void>((resolve) => process.nextTick(resolve));
       const isGone = async (): Promise<boolean> => {
-        const { locked, waiters } = await redisExpLock({ redis: here.redis }).inspect(key);
+        const { locked, waiters } = await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key);
         return !locked && waiters === 0;
       };
 

@@ -21,7 +21,7 @@ describeEach('Semaphore', (here) => {
   const byPlace = { timeout: 15_000 };
   async function stands(waiting: Promise<unknown>, waiters = 1): Promise<void> {
     waiting.catch(() => {});
-    const look = redisExpLock({ redis: here.redis });
+    const look = redisExpLock({ redis: here.redis, lifetime: 10_000 });
     for (let n = 0; n < 500 && (await look.inspect(key)).waiters < waiters; n++) await sleep(5);
     expect((await look.inspect(key)).waiters).to.be.at.least(waiters);
   }
