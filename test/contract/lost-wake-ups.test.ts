@@ -27,7 +27,7 @@ describe('queued: lost wake-ups', function () {
       await held.release();
       expect(await here.holder(scene.key), 'it was granted').to.not.equal(null);
       // At most 1 s after it asked last; that the connection is deaf is noticed after 10 s at the earliest.
-      const lease = await Promise.race([waiting, sleep(6_000, undefined, { ref: false })]);
+      const lease = await Promise.race([waiting, sleep(8_000, undefined, { ref: false })]);
       expect(lease, 'asked by itself').to.not.equal(undefined);
       expect(await lease!.release()).to.equal(true);
       await scene.nothingLeft();

@@ -98,7 +98,7 @@ export function libraryTimers(): () => number {
 }
 
 /** Of the function that called the one that asks. Without a stack as text, which would be looked up in the source maps. */
-function fileOfCaller(): string {
+export function fileOfCaller(): string {
   const { prepareStackTrace, stackTraceLimit } = Error;
   try {
     Error.stackTraceLimit = 3;

@@ -188,7 +188,7 @@ describe('the queue among processes', function () {
       it(scene, async () => {
         const process = processes.get(scene)!;
         expect(await process.receive()).to.equal('over');
-        const end = await Promise.race([exited(process), sleep(10_000, 'still alive', { ref: false })]);
+        const end = await Promise.race([exited(process), sleep(30_000, 'still alive', { ref: false })]);
         expect(end, process.output()).to.deep.equal({ code: 0, signal: null });
         expect(process.output()).to.equal('');
         const name = `${base}:${scene}`;

@@ -329,8 +329,7 @@ describe('minReplicas (H59)', () => {
     await redis.ping();
     proxy.refuse(); // the client itself stays connected
     await backendError(withLock.promise(key, { commandTimeout: unansweredMs }));
-    const closed = withLock.close().then(() => 'closed');
-    expect(await Promise.race([closed, sleep(5_000, 'still closing')])).to.equal('closed');
+    await withLock.close();
     proxy.heal();
     await sleep(300);
     expect(proxy.open, 'a connection that nobody closes any more').to.equal(1);

@@ -30,9 +30,9 @@ import { blockFor, callsIn, isAcquire, isExtension, isRelease, rejectionOf } fro
 
 describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
   const stage = useStage();
-  const commandTimeout = 200;
+  const commandTimeout = 1_000;
   /** Breaks a connection that says nothing, so that there is another one to try again on. */
-  const impatient: ClientOptions = { socket: { socketTimeout: 100, reconnectStrategy: 10 } };
+  const impatient: ClientOptions = { socket: { socketTimeout: 500, reconnectStrategy: 10 } };
   const faults: [name: string, Action, ClientOptions][] = [
     ['by a reset', reset(), REDIAL],
     ['by the end of the connection', close(), REDIAL],
@@ -41,7 +41,7 @@ describe('the reply to an acquire is lost after Redis executed it (H2)', () => {
   ];
 
   for (const [name, action, options] of faults) {
-    for (const wait of [{ maxRetries: 20 }, { timeout: 5_000 }]) {
+    for (const wait of [{ maxRetries: 20 }, { timeout: 20_000 }]) {
       it(`${name}: within ${JSON.stringify(wait)} the caller gets it, one grant, one fence (H2)`, async () => {
         const { server, proxy, key } = stage;
         const withLock = redisExpLock({ redis: await stage.through(options), lifetime: LONG_MS, commandTimeout });
