@@ -8,8 +8,7 @@ import { ownRuntimeFolder } from '../test/embedded/folder';
 import { isInner } from '../test/embedded/other-node';
 import { exited, kill9, type NodeChild, startChild, waitFor } from '../test/support/processes';
 
-describe('shared memory across runtimes', function () {
-  this.timeout(60_000);
+describe('shared memory across runtimes', () => {
   const runtime = ownRuntimeFolder();
   const script = join(__dirname, '../test/embedded/children/stress.ts');
   const runtimes: Record<string, string | undefined> = {

@@ -17,8 +17,7 @@ describe('bench', () => {
   let server: RedisServer;
   let measured: readonly MeasuredRow[];
 
-  before(async function () {
-    this.timeout(60_000);
+  before(async () => {
     server = await startRedis(); // its own: commands are counted, and everything is flushed
     measured = await measure(rows, server, tiny, () => {});
   });
@@ -39,8 +38,7 @@ describe('bench', () => {
     expect(await server.command('INFO', 'clients')).to.match(/connected_clients:1\r/);
   });
 
-  it('steady waiters in several processes and a burst in one are measured and exclude each other', async function () {
-    this.timeout(60_000);
+  it('steady waiters in several processes and a burst in one are measured and exclude each other', async () => {
     const crowd: Row[] = [
       {
         id: 'steady',
@@ -64,8 +62,7 @@ describe('bench', () => {
     expect(cached!.rounds[0]).to.include({ loads: 1 }).and.to.include.keys('longestMs', 'commands');
   });
 
-  it('trials give the figures that their goals ask for', async function () {
-    this.timeout(60_000);
+  it('trials give the figures that their goals ask for', async () => {
     const few: Row[] = [
       { kind: 'first', pairs: 10 } as const,
       { kind: 'used-once', keys: 20 } as const,

@@ -19,13 +19,11 @@ import { connect, sharedRedis, uniqueKey } from './support/redis';
 
 const ROOT = resolve(__dirname, '..');
 
-describe('the demo', function () {
-  this.timeout(60_000);
-
+describe('the demo', () => {
   let folder: string;
 
   before('is built', function () {
-    this.timeout(buildMs);
+    this.timeout(buildMs); // a build
     return built();
   });
 

@@ -65,7 +65,7 @@ let runtime: string;
 
 describe('docs', () => {
   before(async function () {
-    this.timeout(buildMs);
+    this.timeout(buildMs); // a build
     mkdirSync(scratch, { recursive: true });
     runtime = mkdtempSync(join(tmpdir(), 'redis-exp-lock-'));
     await built();
@@ -80,8 +80,7 @@ describe('docs', () => {
       const blocks = blocksOf(page);
       let outcomes: ReadonlyMap<number, string>;
 
-      before(async function () {
-        this.timeout(60_000);
+      before(async () => {
         outcomes = await runPrograms(page, blocks);
       });
 

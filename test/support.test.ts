@@ -536,7 +536,7 @@ describe('support: child processes', () => {
   });
 
   it('waiting for what never comes ends with a name', async () => {
-    const error = await waitFor(() => false, { timeoutMs: 20, what: 'a miracle' }).catch((reason: Error) => reason);
+    const error = await waitFor(() => false, { timeoutMs: 20, what: 'a miracle' }).catch((reason: Error) => reason); // it never comes
     expect(String(error)).to.contain('a miracle');
   });
 });

@@ -9,9 +9,7 @@ import { pending } from './outcomes';
 import { type Connection, places } from './places';
 import { type Lease, Scene } from './queue-scene';
 
-describe('H83: queued, granted by a message', function () {
-  this.timeout(60_000);
-
+describe('H83: queued, granted by a message', () => {
   const here = places[0]!.create();
   before(() => here.open());
   after(() => here.close());

@@ -5,9 +5,7 @@ import { waitFor } from '../support/processes';
 import { type Connection, places } from './places';
 import { type Lease, type Options, Scene, takeAndGive } from './queue-scene';
 
-describe('queued: hand-off', function () {
-  this.timeout(60_000);
-
+describe('queued: hand-off', () => {
   const here = places[0]!.create();
   before(() => here.open());
   after(() => here.close());

@@ -9,9 +9,7 @@ import { failure, pending, published } from './outcomes';
 import { type Connection, places } from './places';
 import { type Lease, loseMessages, Scene, takeAndGive } from './queue-scene';
 
-describe('queued: lost wake-ups', function () {
-  this.timeout(60_000);
-
+describe('queued: lost wake-ups', () => {
   const here = places[0]!.create();
   before(() => here.open());
   after(() => here.close());

@@ -212,7 +212,7 @@ async function dialGlide(url: string): Promise<Way> {
   return {
     redis: client,
     ping: () => client.ping(),
-    isReady: () => Promise.race([client.ping().then(Boolean, () => false), sleep(100, false)]),
+    isReady: () => Promise.race([client.ping().then(Boolean, () => false), sleep(100, false)]), // of one answer
     unconnected: () => closed,
     close: () => client.close(),
   };
@@ -249,7 +249,7 @@ async function dialBun(url: string): Promise<Way> {
   return {
     redis: client,
     ping: () => client.ping(),
-    isReady: () => client.connected && Promise.race([client.ping().then(Boolean, () => false), sleep(100, false)]),
+    isReady: () => client.connected && Promise.race([client.ping().then(Boolean, () => false), sleep(100, false)]), // of one answer
     unconnected: () => new RedisClient('redis://127.0.0.1:1', { maxRetries: 1 }),
     close: () => client.close(),
   };

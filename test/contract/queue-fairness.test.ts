@@ -8,9 +8,7 @@ import { failure } from './outcomes';
 import { places } from './places';
 import { Scene, takeAndGive } from './queue-scene';
 
-describe('queued: order and fairness', function () {
-  this.timeout(60_000);
-
+describe('queued: order and fairness', () => {
   const here = places[0]!.create();
   before(() => here.open());
   after(() => here.close());

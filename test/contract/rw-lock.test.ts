@@ -390,6 +390,7 @@ describeEach('RWLock', (here) => {
       };
       /** Until a request can no longer be taken back, and no answer can have come. */
       const tick = () => new Promise<void>((resolve) => process.nextTick(resolve));
+      const gone = { timeoutMs: 8_000, what: 'nothing to be left' }; // long before its lifetime of 10 s is over
       const isGone = async (): Promise<boolean> => {
         const { locked, waiters } = await redisExpLock({ redis: here.redis, lifetime: 10_000 }).inspect(key);
         return !locked && waiters === 0;
@@ -408,7 +409,7 @@ describeEach('RWLock', (here) => {
           expect(await failure(changing))
             .to.be.instanceOf(redisExpLock.LockLostError)
             .and.include({ key });
-          await waitFor(isGone, { timeoutMs: 3_000, what: 'nothing to be left' });
+          await waitFor(isGone, gone);
           expect(await lease.release()).to.equal(false);
         });
       }
@@ -420,7 +421,7 @@ describeEach('RWLock', (here) => {
         lose();
         await reader.release();
         expect(await failure(changing)).to.be.instanceOf(redisExpLock.LockLostError);
-        await waitFor(isGone, { timeoutMs: 3_000, what: 'nothing to be left' });
+        await waitFor(isGone, gone);
       });
 
       it('upgrade, given up while its answer was on the way', async function () {
@@ -433,7 +434,7 @@ describeEach('RWLock', (here) => {
         lose();
         expect(lease.remaining()).to.equal(0);
         await failure(changing);
-        await waitFor(isGone, { timeoutMs: 3_000, what: 'nothing to be left' });
+        await waitFor(isGone, gone);
       });
     });
 

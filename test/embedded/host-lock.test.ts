@@ -14,8 +14,7 @@ import { ownRuntimeFolder } from './folder';
 const { HostLock, sharedMemoryStore } = redisExpLock;
 const name = 'host';
 
-describeWithEngine('HostLock', function () {
-  this.timeout(60_000);
+describeWithEngine('HostLock', () => {
   const runtime = ownRuntimeFolder();
   let key: string;
   let withLock: redisExpLock.WithLock;

@@ -95,7 +95,7 @@ describeWithEngine('shared memory under attack', function () {
     const process = stress('threads', 'threads', '10');
     const { code, redisCode, ms } = await process.receive();
     expect({ code, redisCode }).to.deep.equal({ code: 'ERR_LOCK_BACKEND', redisCode: 'BUSY' });
-    expect(ms).to.be.within(900, 3000);
+    expect(ms).to.be.at.least(900);
     const { waits } = await process.receive();
     expect(waits).to.have.length(10);
     expect(Math.max(...waits)).to.be.lessThan(900);
@@ -145,7 +145,7 @@ describeWithEngine('shared memory under attack', function () {
       const ms = await sleptMs(async () => {
         error = await failure(call());
       });
-      if (n === 0) expect(performance.now() - startMs).to.be.within(900, 3000);
+      if (n === 0) expect(performance.now() - startMs).to.be.at.least(900);
       expect(ms, String(call)).to.be.at.most(n === 0 ? 1001 : 10);
       expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
       expect(error).to.include({ redisCode: 'BUSY', retryable: true });

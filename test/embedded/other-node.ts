@@ -28,7 +28,7 @@ interface Outcome {
 export function describeOnNode(major: 22 | 24): void {
   if (isInner || process.versions.node.startsWith(`${major}.`)) return; // it runs them itself
   describe(`without a server, on Node ${major}`, function () {
-    this.timeout(300_000);
+    this.timeout(300_000); // whole suites, by another Node
     const program = node(major);
     if (program === undefined) {
       it(

@@ -24,8 +24,7 @@ const { sharedMemoryStore } = redisExpLock;
 const worker = (deed: string, ...args: string[]): NodeChild =>
   startChild(join(__dirname, 'children/worker.ts'), [deed, ...args]);
 
-describeWithEngine('shared memory', function () {
-  this.timeout(60_000);
+describeWithEngine('shared memory', () => {
   const runtime = ownRuntimeFolder();
   const folder = () => join(runtime(), 'redis-exp-lock');
   const opened: redisExpLock.Store[] = [];

@@ -49,7 +49,7 @@ const compareNames = (entry: string): string => `
   }));`;
 
 describe('the packed library', function () {
-  this.timeout(180_000);
+  this.timeout(180_000); // packing, and a compiler for each kind of module
   let packed: Project;
   let project: string;
   let installed: string;

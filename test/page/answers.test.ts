@@ -317,8 +317,7 @@ describe('the live page', () => {
     });
   });
 
-  describe('what it costs, and what it does not show', function () {
-    this.timeout(60_000);
+  describe('what it costs, and what it does not show', () => {
     let redis: RedisServer;
     let client: Client;
 

@@ -15,8 +15,7 @@ const mount = '/admin/locks/';
 const lifetime = 60_000;
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
-describe('the live page in Chromium', function () {
-  this.timeout(60_000);
+describe('the live page in Chromium', () => {
   let redis: RedisServer;
   let client: Client;
   let browser: Browser;

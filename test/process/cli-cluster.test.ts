@@ -9,8 +9,7 @@ import { startCluster, type TestCluster } from '../support/cluster';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 
-describe('the command line on a cluster', function () {
-  this.timeout(60_000);
+describe('the command line on a cluster', () => {
   let cluster: TestCluster;
   let redis: any;
 

@@ -73,8 +73,7 @@ const rows = (text: string): any[] =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-describe('the command line', function () {
-  this.timeout(60_000);
+describe('the command line', () => {
   let server: RedisServer;
   let client: Client;
   let withLock: redisExpLock.WithLock;

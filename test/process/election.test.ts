@@ -13,7 +13,7 @@ const resigns = Number(process.env.RESIGNS ?? 100);
 const nowMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 describe('Election, among processes', function () {
-  this.timeout(60_000 + 100 * resigns);
+  this.timeout(60_000 + 100 * resigns); // as many terms as are asked for
   let server: RedisServer;
   let client: Client;
   let name: string;

@@ -21,9 +21,7 @@ const shows: Record<string, RegExp> = {
 };
 const withoutRedis = { ...shows, fence: /slow writes, fence \d+\n {2}file: refused\nfile: quick\n/ };
 
-describe('examples', function () {
-  this.timeout(60_000);
-
+describe('examples', () => {
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-examples-'));
 
   after(() => rmSync(folder, { recursive: true, force: true }));
@@ -43,8 +41,7 @@ describe('examples', function () {
     });
   }
 
-  it('without a Redis: all of them', async function () {
-    this.timeout(60_000);
+  it('without a Redis: all of them', async () => {
     // Not all together: their locks last a second, and a busy machine would stop some of them for longer.
     for (const [name, expected] of Object.entries(withoutRedis))
       expect(await runs(name, '', expected)).to.match(

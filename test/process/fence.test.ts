@@ -13,9 +13,7 @@ import { type Client, connect, sharedRedis, uniqueKey } from '../support/redis';
 
 const writer = join(__dirname, 'children', 'writer.ts');
 
-describe('a holder that is stopped for longer than its lifetime, and then writes', function () {
-  this.timeout(60_000);
-
+describe('a holder that is stopped for longer than its lifetime, and then writes', () => {
   const key = uniqueKey('fence');
   let url: string;
   let direct: Client;
@@ -71,9 +69,7 @@ describe('a holder that is stopped for longer than its lifetime, and then writes
   });
 });
 
-describe('examples/fence', function () {
-  this.timeout(60_000);
-
+describe('examples/fence', () => {
   let direct: Client;
   let folder: string;
 

@@ -7,8 +7,7 @@ import { ownServer } from '../support/own-server';
 import { kill9, startChild, waitFor } from '../support/processes';
 import { type Client, type RedisServer, uniqueKey } from '../support/redis';
 
-describe('polling beside a busy queue', function () {
-  this.timeout(60_000);
+describe('polling beside a busy queue', () => {
   let server: RedisServer;
   let client: Client;
 

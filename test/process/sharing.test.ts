@@ -8,8 +8,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 
 const { RWLock } = redisExpLock;
 
-describe('shared members among processes', function () {
-  this.timeout(60_000);
+describe('shared members among processes', () => {
   let server: RedisServer;
   let client: Client;
   let children: NodeChild[];

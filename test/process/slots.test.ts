@@ -15,7 +15,7 @@ const keys = 40;
 const modes = ['at-most-once', 'until-success'] as const;
 
 describe('once, among processes', function () {
-  this.timeout(60_000 + 3_000 * seconds);
+  this.timeout(60_000 + 3_000 * seconds); // as many slots as are asked for
   let server: RedisServer;
   let client: Client;
 

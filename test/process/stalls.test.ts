@@ -13,9 +13,7 @@ import { type Client, connect, recordCommands, sharedRedis, startRedis, uniqueKe
 
 const child = (name: string): string => join(__dirname, 'children', name);
 
-describe('stalls', function () {
-  this.timeout(60_000);
-
+describe('stalls', () => {
   let url: string;
   let port: number;
   let direct: Client;

@@ -21,8 +21,7 @@ describe('a cluster of six that changes under locks', () => {
   /** Two clients of each kind: two processes, as far as the cluster can tell. */
   const ways = new Map<string, readonly [Way, Way]>();
 
-  before(async function () {
-    this.timeout(60_000);
+  before(async () => {
     cluster = await startCluster(3, 1);
     const ports = cluster.nodes.map(({ port }) => port);
     for (const { name, dial } of kinds) ways.set(name, [await dial(ports), await dial(ports)]);
@@ -174,8 +173,7 @@ describe('a cluster of six that changes under locks', () => {
       });
     }
 
-    it('minReplicas asks the node that has the key, also after its slot has moved (H59)', async function () {
-      this.timeout(60_000);
+    it('minReplicas asks the node that has the key, also after its slot has moved (H59)', async () => {
       const readers = await Promise.all(cluster.nodes.map((node) => node.connect()));
       await Promise.all(readers.map((reader) => reader.sendCommand(['READONLY'])));
       const keys = hearing.map(() => uniqueKey());
@@ -198,8 +196,7 @@ describe('a cluster of six that changes under locks', () => {
       await Promise.all(locks.map((lock) => lock.close()));
     });
 
-    it('resharding: locks that are held and renewed meanwhile are all kept, and released (H56)', async function () {
-      this.timeout(60_000);
+    it('resharding: locks that are held and renewed meanwhile are all kept, and released (H56)', async () => {
       const held: { name: string; lease: redisExpLock.Lease; key: string }[] = [];
       for (const { name } of kinds) {
         const [mine] = locksOf(name, { lifetime: 2_000, autoExtend: true });
@@ -229,13 +226,11 @@ describe('a cluster of six that changes under locks', () => {
     });
 
     // Last: from here on one of the six is gone.
-    it('a master stands still, its connections open: its replica takes over, and locks are kept and renewed there (H59)', async function () {
-      this.timeout(40_000);
+    it('a master stands still, its connections open: its replica takes over, and locks are kept and renewed there (H59)', async () => {
       await loseAMaster(false).finally(() => cluster.nodes[1]!.resume());
     });
 
-    it('a master is killed: what its replica has is kept and renewed, waiting goes on, messages come again (H59)', async function () {
-      this.timeout(40_000);
+    it('a master is killed: what its replica has is kept and renewed, waiting goes on, messages come again (H59)', async () => {
       await loseAMaster(true);
     });
 

@@ -12,7 +12,7 @@ import { type Client, type RedisServer, startRedis, uniqueKey } from '../support
 const { RWLock, Semaphore } = redisExpLock;
 
 describe('many waiters (H81)', function () {
-  this.timeout(120_000);
+  this.timeout(120_000); // thousands of waiters
   let server: RedisServer;
   let client: Client;
   let other: Client;

@@ -283,8 +283,7 @@ describe('diagnostics', () => {
     });
   });
 
-  it('H9: subscribers that throw are the process’s own exceptions, and reach no lock', async function () {
-    this.timeout(60_000);
+  it('H9: subscribers that throw are the process’s own exceptions, and reach no lock', async () => {
     const shouting = startChild(join(__dirname, '../process/children/shouting.ts'), [url, key]);
     const { seen, thrown } = await shouting.receive();
     expect(seen).to.deep.equal({

@@ -10,8 +10,7 @@ import { type Client, uniqueKey } from '../support/redis';
 
 const { RWLock, Semaphore } = redisExpLock;
 
-describe('a foreign sorted set (H79)', function () {
-  this.timeout(60_000);
+describe('a foreign sorted set (H79)', () => {
   const lifetime = 30_000;
   const foreign = '5f1c7a2e-3c0a-4a39-9d6e-1df1b5a4a111';
   let client: Client;
@@ -37,7 +36,7 @@ describe('a foreign sorted set (H79)', function () {
     );
     expect(error).to.be.instanceOf(redisExpLock.LockBackendError);
     expect(error).to.include({ redisCode: 'FOREIGN', retryable: false });
-    expect(performance.now() - startMs, 'ms').to.be.below(2_000);
+    expect(performance.now() - startMs, 'ms').to.be.below(15_000); // one that waits does so for 20 s and more
     expect(await contents(), 'what is there').to.deep.equal(before);
   }
 
@@ -55,7 +54,7 @@ describe('a foreign sorted set (H79)', function () {
   for (const [what, score] of ends) {
     it(`with a permit ${what}: refused everywhere, with and without time to wait`, async () => {
       await client.zAdd(key, { score: score(), value: foreign });
-      for (const options of [{}, { timeout: 5_000 }, { maxRetries: 100, retryTimeout: 50 }]) {
+      for (const options of [{}, { timeout: 20_000 }, { maxRetries: 100, retryTimeout: 500 }]) {
         await refused(semaphore(options).acquire());
         await refused(lock(options).acquireRead());
         await refused(lock(options).acquireWrite());
@@ -68,7 +67,7 @@ describe('a foreign sorted set (H79)', function () {
       const permit = await semaphore().acquire();
       await client.zAdd(key, { score: score(), value: foreign });
       const kept = await client.zScore(key, foreign);
-      await refused(semaphore({ timeout: 5_000 }).acquire());
+      await refused(semaphore({ timeout: 20_000 }).acquire());
       await refused(semaphore().available());
       expect(await permit.extend(lifetime)).to.equal(true);
       expect(await permit.release()).to.equal(true);
@@ -79,7 +78,7 @@ describe('a foreign sorted set (H79)', function () {
       const reader = await lock().acquireRead();
       await client.zAdd(key, { score: score(), value: foreign });
       await refused(lock().acquireRead());
-      await refused(lock({ timeout: 3_000 }).acquireRead());
+      await refused(lock({ timeout: 20_000 }).acquireRead());
       await refused(reader.upgrade());
       expect(await reader.release()).to.equal(true);
       expect(await client.zRange(key, 0, -1)).to.deep.equal([foreign]);

@@ -9,11 +9,10 @@ import redisExpLock from '../../src/index';
 import { ownServer } from '../support/own-server';
 import { type Client, type RedisServer, uniqueKey } from '../support/redis';
 
-/** A provisional grant (2 s), a request (1 s) and the machine. */
-const boundedMs = 6_000;
+/** A provisional grant (2 s), a request (1 s), and the rest for the machine. */
+const boundedMs = 10_000;
 
-describe('a forged or damaged queue of a mutex (H82)', function () {
-  this.timeout(60_000);
+describe('a forged or damaged queue of a mutex (H82)', () => {
   let server: RedisServer;
   let client: Client;
   let key: string;
@@ -79,7 +78,7 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
       const startMs = performance.now();
       if (!what.startsWith('a whole entry')) expect(await client.get(key), 'it is granted nothing').to.not.equal('t');
       const first = await Promise.race(waiting);
-      expect(performance.now() - startMs, 'ms until it went on').to.be.below(boundedMs);
+      expect(performance.now() - startMs, 'ms until it went on').to.be.below(boundedMs); // one without end never does
       expect(await client.get(key)).to.equal(first.token);
       const fences = [held.fence];
       for (const each of waiting) {
@@ -124,8 +123,7 @@ describe('a forged or damaged queue of a mutex (H82)', function () {
   });
 });
 
-describe('a forged or damaged queue of readers, writers and permits (H82)', function () {
-  this.timeout(60_000);
+describe('a forged or damaged queue of readers, writers and permits (H82)', () => {
   const { RWLock, Semaphore } = redisExpLock;
   let server: RedisServer;
   let client: Client;
@@ -187,7 +185,7 @@ describe('a forged or damaged queue of readers, writers and permits (H82)', func
         const startMs = performance.now();
         const released = waiting.map(async (each) => (await each).release());
         expect(await Promise.all(released)).to.deep.equal([true, true]);
-        expect(performance.now() - startMs, 'ms until both had it').to.be.below(boundedMs);
+        expect(performance.now() - startMs, 'ms until both had it').to.be.below(boundedMs); // one without end never does
         expect(await (await one()).release()).to.equal(true);
         expect(await client.exists([key, queue])).to.equal(0);
       });

@@ -47,9 +47,7 @@ async function left(refs: readonly WeakRef<object>[], most: number): Promise<num
   return alive();
 }
 
-describe('H77: a factory that outlives its clients', function () {
-  this.timeout(60_000);
-
+describe('H77: a factory that outlives its clients', () => {
   const uses: Record<string, (withLock: redisExpLock.WithLock, redis: Redis) => Promise<unknown>> = {
     promise: async (withLock, redis) => (await withLock.promise('key', { redis })).release(),
     run: (withLock, redis) => withLock.run('key', { redis }, () => 1),

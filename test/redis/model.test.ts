@@ -223,7 +223,7 @@ class Interfere extends Checked {
 }
 
 describe('any order of calls (H2, H8, H13, H22, H25, H36)', function () {
-  this.timeout(60_000 * randomFactor);
+  this.timeout(60_000 * randomFactor); // as many random runs as are asked for
 
   it('one after the other: every answer, every holder and every validity is what the model says', async () => {
     const steps: fc.Arbitrary<Step>[] = [

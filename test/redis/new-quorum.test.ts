@@ -14,9 +14,7 @@ import { rejectionOf } from './holding';
 const docs = readFileSync(join(__dirname, '../../docs/quorum.md'), 'utf8');
 const [, script, keys] = /EVAL "(if [^"]+)" \\\n\s+2 (.+)\n/.exec(docs)!;
 
-describe('a new quorum', function () {
-  this.timeout(60_000);
-
+describe('a new quorum', () => {
   let servers: RedisServer[];
   let key: string;
 

@@ -18,7 +18,7 @@ interface Scene {
 }
 
 describe('the plain batch', function () {
-  this.timeout(60_000 * randomFactor);
+  this.timeout(60_000 * randomFactor); // as many random runs as are asked for
   const stage = useStage();
 
   const scenes = fc.array(

@@ -10,8 +10,7 @@ import { type Client, uniqueKey } from '../support/redis';
 
 const { RWLock, Semaphore } = redisExpLock;
 
-describe('the front of a long queue (H81)', function () {
-  this.timeout(60_000);
+describe('the front of a long queue (H81)', () => {
   let client: Client;
 
   ownServer((own) => {

@@ -300,7 +300,7 @@ after(async () => {
 });
 
 describe('the queue in Redis and the machine that specifies it', function () {
-  this.timeout(60_000 * randomFactor);
+  this.timeout(60_000 * randomFactor); // as many random runs as are asked for
 
   interface Step {
     readonly what: string;

@@ -26,9 +26,7 @@ interface Node {
 
 type Warning = { readonly code: string; readonly message: string };
 
-describe('a quorum', function () {
-  this.timeout(60_000);
-
+describe('a quorum', () => {
   const nodes: Node[] = [];
   const others: Client[] = [];
   let key: string;

@@ -36,7 +36,7 @@ const commandTimeout = 1_000;
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 32));
 
 describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
-  this.timeout(180_000 * randomFactor);
+  this.timeout(180_000 * randomFactor); // as many rounds as are asked for
 
   const random = randomFrom(seed);
   const chance = (probability: number): boolean => random() < probability;

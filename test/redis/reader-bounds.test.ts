@@ -9,8 +9,7 @@ import { type Client, uniqueKey } from '../support/redis';
 
 const { RWLock } = redisExpLock;
 
-describe('readers that go first, and requests that come twice', function () {
-  this.timeout(60_000);
+describe('readers that go first, and requests that come twice', () => {
   let client: Client;
   let key: string;
 

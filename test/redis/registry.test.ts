@@ -7,8 +7,7 @@ import { type Client, connect, type RedisServer, startRedis } from '../support/r
 
 const longest = 2 ** 18;
 
-describe('the registry', function () {
-  this.timeout(60_000);
+describe('the registry', () => {
   let server: RedisServer;
   let client: Client;
   let observer: Client;

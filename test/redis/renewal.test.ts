@@ -78,8 +78,7 @@ describe('renewal', () => {
       return promise;
     }
 
-    it('H15: an hour of a 3 s lifetime is 3,600 renewals, and at most a tenth more', async function () {
-      this.timeout(60_000); // much work, on a clock of its own
+    it('H15: an hour of a 3 s lifetime is 3,600 renewals, and at most a tenth more', async () => {
       const lease = await lock.promise('k');
       await clock.tickAsync(3_600_000);
       expect(lease.remaining()).to.be.above(0);
@@ -432,7 +431,7 @@ describe('renewal', () => {
       await waitFor(() => renewals() >= 2, { what: 'a second renewal' });
       expect(lease.remaining(), 'tried again within the lifetime').to.be.above(0);
       await lost;
-      expect(performance.now() - startedMs).to.be.within(2_900, 20_000);
+      expect(performance.now() - startedMs).to.be.at.least(2_900);
     });
 
     it('H17: when the connection comes back within the lifetime, the lock was never lost', async () => {
@@ -632,8 +631,7 @@ describe('renewal', () => {
       await nothingFollows(1_200);
     });
 
-    it('H16: 10,000 rounds of acquire, release and abort leave no key and no traffic', async function () {
-      this.timeout(60_000);
+    it('H16: 10,000 rounds of acquire, release and abort leave no key and no traffic', async () => {
       // A lifetime that the test does not outlive: what is left behind would be seen.
       const options = { lifetime: 60_000, commandTimeout: 5_000, timeout: 20_000, autoExtend: true };
       let taken = 0;

@@ -11,9 +11,7 @@ const page = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8');
 const lines = page.match(/^ACL SETUSER lock .*$/gm)!;
 const basic = lines[0]!;
 
-describe('the rights in docs/operations.md are enough, and none can be taken', function () {
-  this.timeout(60_000);
-
+describe('the rights in docs/operations.md are enough, and none can be taken', () => {
   for (const line of lines) {
     it(line.slice(0, 70), async () => {
       if (line.includes('+scan')) await checkRightsToList();

@@ -22,7 +22,7 @@ const embedded = noEngine === undefined ? [0, 1] : [0];
 const atRedis = embedded.length;
 
 describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Redis (shared memory is ${noEngine})`}`, function () {
-  this.timeout(120_000 * randomFactor);
+  this.timeout(120_000 * randomFactor); // as many random runs as are asked for
   let client: Client;
   let folder: string;
   let given: string | undefined;

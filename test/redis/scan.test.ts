@@ -5,8 +5,7 @@ import { type Client, commandStats, connect, diffCommandStats, type RedisServer,
 
 const keys = 4000;
 
-describe('a scan', function () {
-  this.timeout(60_000);
+describe('a scan', () => {
   let server: RedisServer;
   let client: Client;
   let observer: Client;

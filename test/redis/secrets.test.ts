@@ -43,8 +43,7 @@ const refusals: Record<string, () => Action> = {
 };
 
 for (const place of redisPlaces) {
-  describe(`H78: secrets of ${place.name}`, function () {
-    this.timeout(60_000);
+  describe(`H78: secrets of ${place.name}`, () => {
     let keys = 0;
     /** No uuid in it: that would look like a token. */
     let key: string;

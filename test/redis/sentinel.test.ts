@@ -37,8 +37,7 @@ describe('three sentinels fail a master over', () => {
   let resource: RedisServer;
   const closing: (() => unknown)[] = [];
 
-  before(async function () {
-    this.timeout(40_000);
+  before(async () => {
     resource = await startRedis();
     const start = async ([name, count]: [string, number]): Promise<void> => {
       const master = await startRedis();
@@ -101,8 +100,7 @@ describe('three sentinels fail a master over', () => {
     await waitFor(isMaster, { timeoutMs: 20_000, what: `${server.port} to be the master` });
   }
 
-  it('with the key: every holder keeps it and renews it there, and a waiter gets it afterwards (H59)', async function () {
-    this.timeout(60_000);
+  it('with the key: every holder keeps it and renews it there, and a waiter gets it afterwards (H59)', async () => {
     const { master, replicas } = all.kept;
     const [heir] = replicas;
     const stories = await Promise.all(
@@ -136,8 +134,7 @@ describe('three sentinels fail a master over', () => {
     );
   });
 
-  it('without the key: granted twice; the old holder is notified at its next extension, and its fence is refused (H4, H59)', async function () {
-    this.timeout(60_000);
+  it('without the key: granted twice; the old holder is notified at its next extension, and its fence is refused (H4, H59)', async () => {
     const { master, replicas } = all.lost;
     const [heir] = replicas;
     const made = await Promise.all(
@@ -194,8 +191,7 @@ describe('three sentinels fail a master over', () => {
     return row.eval(writeIfNewer, { keys: [key], arguments: [String(fence), 'x'] });
   }
 
-  it('minReplicas, in the same story: not granted, so nobody is but the next (H59)', async function () {
-    this.timeout(60_000);
+  it('minReplicas, in the same story: not granted, so nobody is but the next (H59)', async () => {
     const { master, replicas } = all.refused;
     const [heir] = replicas;
     const redis = await ioredis('ioredis')('refused');
@@ -214,8 +210,7 @@ describe('three sentinels fail a master over', () => {
     expect(await heir!.command('GET', key)).to.equal(next.token);
   });
 
-  it('minReplicas 1 of 2: the replica that has it dies with the master, and it is granted twice; 2 of 2 would not be (H59)', async function () {
-    this.timeout(60_000);
+  it('minReplicas 1 of 2: the replica that has it dies with the master, and it is granted twice; 2 of 2 would not be (H59)', async () => {
     const { master, replicas } = all.narrowed;
     const [witness, heir] = replicas;
     const dial = ioredis('ioredis');

@@ -35,9 +35,7 @@ for (const name of ['ioredis', 'ioredis-5', 'iovalkey']) {
   };
 }
 
-describe('the connection for messages', function () {
-  this.timeout(40_000);
-
+describe('the connection for messages', () => {
   describe('whatever the client', () => {
     const lines: { answers: boolean; closed: boolean; pings: number }[] = [];
     const opened: string[] = [];

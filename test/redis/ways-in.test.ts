@@ -124,8 +124,7 @@ const kinds = [
   glide,
 ];
 
-describe('ways to a Redis', function () {
-  this.timeout(40_000);
+describe('ways to a Redis', () => {
   const ways: Way[] = [];
   const two = async (dial: Dial, place: Place): Promise<Way[]> => {
     for (const _ of [1, 2]) ways.push(await dial(place));

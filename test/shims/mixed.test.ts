@@ -65,7 +65,7 @@ const sum = (reports: readonly Report[], of: (report: Report) => number): number
   reports.reduce((total, report) => total + of(report), 0);
 
 describe('old and new contenders side by side', function () {
-  this.timeout(Math.max(60_000, acquisitions * 360));
+  this.timeout(Math.max(60_000, acquisitions * 360)); // as many acquisitions as are asked for
   const proof: Record<string, object> = {};
   let servers: RedisServer[];
 

@@ -606,7 +606,7 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
     await sleep(100);
     await lock.release();
     const next = await waiting;
-    expect(performance.now() - fromMs, 'ms, less than a pause').to.be.lessThan(20_000);
+    expect(performance.now() - fromMs, 'ms, less than a pause').to.be.lessThan(20_000); // a pause is 30 s
     expect(next.attempts.length).to.equal(2);
     expect(await redis.pttl(key)).to.be.greaterThan(30_000);
     await next.release();

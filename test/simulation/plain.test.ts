@@ -3,9 +3,7 @@
 import { expect } from 'chai';
 import { type BrokenPlain, BrokenPromise, simulatePlain } from './plain';
 
-describe('the plain batch in simulated worlds', function () {
-  this.timeout(60_000);
-
+describe('the plain batch in simulated worlds', () => {
   it('H3, H4, H22: requests that are lost, late and repeated, and a client that knows nothing of ours', () => {
     let [grants, batches] = [0, 0];
     for (let seed = 0; seed < 100; seed++) {

@@ -27,7 +27,7 @@ function ticksOf(commands: readonly Command[]): Command[][] {
 }
 
 describe('without short cuts', function () {
-  this.timeout(120_000);
+  this.timeout(120_000); // a copy of the tree, and a run in it
   const stores: Store[] = [];
   const closing: (() => unknown)[] = [];
 

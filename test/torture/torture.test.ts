@@ -13,7 +13,7 @@ import { altered, fileOf, filesByMarker } from '../support/alteration';
 const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 1e9));
 
 it(`no promise is broken under torture (seed ${seed})`, async function () {
-  this.timeout(120_000);
+  this.timeout(120_000); // a round of torture, and one that must fail
   const options = { processes: 2, callers: 5, faultsMs: 5000, calmMs: 500, stores: ['redis'] as const };
   const { failed, stores } = await torture({ ...options, seed, ms: 0 });
   const told = failed?.report.violations.map(
