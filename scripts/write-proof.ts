@@ -28,6 +28,21 @@ function tests(proof: any): string {
 ${table(['where', 'files', 'tests', 'what'], rows)}`;
 }
 
+function steady({ command, minutes, load, runs, failed, slow, versions: of }: any): string {
+  const ran = runs.map(({ passed, failed, skipped, seconds }: any, n: number) => [
+    n + 1,
+    ...[passed, failed, skipped, seconds].map(thousands),
+  ]);
+  const rows = failed.map((each: any) => [each.file, each.test, `${each.failed} of ${runs.length}`, each.said]);
+  const long = slow.slice(0, 10).map(({ file, test, maxMs }: any) => [file, test, Math.round(maxMs / 1000)]);
+  return `\`${command}\`, ${minutes} minutes, ${versions(of)}: the whole suite ${count(runs.length, 'time')} in a row, beside ${count(load, 'busy loop')}.
+${count(rows.length, 'test')} ever failed.
+
+${table(['run', 'passed', 'failed', 'skipped', 's'], ran)}${rows.length === 0 ? '' : `\n\n${table(['file', 'test', 'failed', 'said'], rows)}`}${
+  long.length === 0 ? '' : `\n\nThe slowest, each in its slowest run:\n\n${table(['file', 'test', 's'], long)}`
+}`;
+}
+
 function torture(proof: any): string {
   const stores = Object.entries<any>(proof.stores);
   const rows = stores.map(([store, { rounds, operations, grants, faults, excused }]) => [
@@ -182,6 +197,7 @@ Every figure on this page was written by a run: the runs write \`proof/*.json\` 
     `Among them: one contract suite that every client and store runs; a random comparison of each Lua script with its executable specification in
 TypeScript; a simulation of the waiting protocol in thousands of worlds; a fault proxy that loses, delays, repeats and cuts on a real connection; real
 processes that are stopped and killed. [docs/hazards.md](hazards.md) lists the faults by number and the tests that cover each.`,
+    section('The same again and again', read('steady'), steady, 'npm run test:steady -- --runs 10 --load 2'),
     section('Torture', read('torture'), torture, 'npm run torture'),
     section('Deliberate breaks', read('breaks'), breaks, 'npm run breaks'),
     section('Every hazard without its protection', read('protections'), protections, 'npm run protections'),
