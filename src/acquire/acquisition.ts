@@ -56,7 +56,7 @@ export interface AcquireCall {
  * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key or a missing client.
  * @throws {TooManyLockAttemptsError} (rejects) `maxRetries` used up. Nothing is held.
  * @throws {LockTimeoutError} (rejects) `timeout` over. Nothing is held.
- * @throws {LockBackendError} (rejects) no usable answer. A release was sent where the outcome is unknown.
+ * @throws {LockBackendError} (rejects) no usable answer. If the outcome is unknown, a release was sent.
  * @throws {LockClosedError} (rejects) `close()` was called. Nothing is held.
  * @throws the signal's reason (rejects), if the signal aborts before the grant. Nothing is held.
  */

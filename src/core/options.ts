@@ -42,7 +42,7 @@ export interface Options extends WaitOptions {
   owner?: string | undefined;
   /** A low-cardinality label for the lock's purpose, in events, spans and metrics. Default ''. */
   name?: string | undefined;
-  /** Put before every key. Default ''. */
+  /** The prefix of every key. Default ''. */
   prefix?: string | undefined;
   /** Mint a fence with each grant. Default true; if false, `fence` is 0. */
   fencing?: boolean | undefined;

@@ -89,7 +89,7 @@ export class Keeper {
     return this.#aborter.signal;
   }
 
-  /** Sets the end to `lifetimeMs` from now, even if it is sooner. */
+  /** Sets the end to `lifetimeMs` from now, even if the present end is later. */
   async extend(lifetimeMs: number | null): Promise<boolean> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
     this.#isExact = true;
