@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command line. The library loads nothing of it.
+// The command line tool. The library loads none of its files.
 import { main } from './cli/main';
 
 void main(process.argv.slice(2));

@@ -1,7 +1,7 @@
-// What is measured of all locks of this process: made once from the events, for whatever keeps the figures (otel.ts, prometheus.ts).
+// The measurements of all locks of this process, made from the events for the exporters (otel.ts, prometheus.ts).
 //
-// Invariant: what is counted up is counted down once, under the same labels, at the latest when the metering ends; and no key is
-// in a label.
+// Invariant: each increment of a gauge is followed by one decrement under the same labels, at the latest when the metering ends. No
+// label contains a key.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { AcquireEvent, LockEvent, LostEvent, WarningEvent } from '../core/events';
 import type { HoldMessage, ObservedHold } from '../hold/observation';
@@ -15,11 +15,11 @@ const lockLabels = ['lock.name', 'lock.kind'];
 export interface Metric {
   readonly name: string;
   readonly type: 'histogram' | 'upDownCounter' | 'counter';
-  /** `s`, or what is counted, in braces. */
+  /** `s`, or the counted thing in braces. */
   readonly unit: string;
   readonly description: string;
   readonly labels: readonly string[];
-  /** Of a histogram: the upper bounds, in seconds. */
+  /** The upper bounds of a histogram, in seconds. */
   readonly buckets?: readonly number[];
 }
 
@@ -75,7 +75,7 @@ export type Labels = Record<string, string | boolean>;
 /** Adds to a counter, or puts a duration in seconds into a histogram. */
 export type Recorder = (metric: MetricName, value: number, labels: Labels) => void;
 
-/** Hands every measurement to `record` until the function that is returned is called: that takes back what is still open. */
+/** Passes every measurement to `record` until the returned function is called, which takes back the open counts. */
 export function meterLocks(record: Recorder): () => void {
   const waiting = new Counted<AcquireEvent>((by, labels) => record('waiting', by, labels));
   const held = new Counted<ObservedHold>((by, labels) => record('held', by, labels));
@@ -101,7 +101,7 @@ export function meterLocks(record: Recorder): () => void {
   };
 }
 
-/** What there is of something now, each with the labels that it was counted under. */
+/** A count of open events, each with the labels under which it was counted. */
 class Counted<T extends LockEvent> {
   readonly #labels = new Map<T, Labels>();
   readonly #count: (by: 1 | -1, labels: Labels) => void;
@@ -116,7 +116,7 @@ class Counted<T extends LockEvent> {
     this.#count(1, labels);
   }
 
-  /** False: it was not counted. */
+  /** Removes an event. Returns false if the event was not counted. */
   remove(event: T): boolean {
     const labels = this.#labels.get(event);
     if (labels === undefined) return false;
@@ -136,21 +136,21 @@ function labelsOf({ name, kind }: LockEvent): Labels {
 
 function acquireLabelsOf(event: AcquireEvent): Labels {
   const { outcome, queued, attempts, error } = event;
-  // What is aborted after an attempt was waiting, for a pause to end or for an answer.
+  // A call that is aborted after an attempt was waiting, for the end of a pause or for a reply.
   const waited = queued! || attempts! > 1 || (outcome === 'aborted' && attempts! > 0);
   const contended = waited || outcome === 'busy' || outcome === 'timeout';
   const labels = { ...labelsOf(event), outcome: outcome!, contended };
   return error === undefined ? labels : { ...labels, 'error.type': errorType(error) };
 }
 
-/** @internal The code of an error, or its name where that has none. */
+/** @internal The code of an error, or its name if it has no code. */
 export function errorType(error: unknown): string {
   const { code, name } = (error ?? {}) as { code?: unknown; name?: unknown };
   if (typeof code === 'string') return code;
   return typeof name === 'string' ? name : 'Error';
 }
 
-/** @internal Calls these listeners, by channel, until the function that is returned is called. */
+/** @internal Calls these listeners, which are given by channel, until the returned function is called. */
 export function listen(listeners: Record<string, (message: any) => void>): () => void {
   const entries = Object.entries(listeners);
   for (const [name, listener] of entries) subscribe(name, listener);

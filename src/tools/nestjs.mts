@@ -1,4 +1,4 @@
-// The face for `import`: the same objects that `require` gets.
+// The entry for `import`: the same objects that `require` gets.
 export {
   currentLease,
   InjectLock,

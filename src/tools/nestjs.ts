@@ -11,14 +11,14 @@ import { loadPeer } from './peer';
 
 /** The factory's options, made when the application starts. */
 export interface LockModuleAsyncOptions {
-  /** Modules that export what is injected. */
+  /** Modules that export the injected providers. */
   imports?: any[] | undefined;
-  /** What `useFactory` is called with. */
+  /** Providers that `useFactory` is called with. */
   inject?: any[] | undefined;
   useFactory: (...injected: any[]) => Options | Promise<Options>;
 }
 
-/** As Nest's DynamicModule. */
+/** A module in the form of Nest's DynamicModule. */
 export interface LockDynamicModule {
   module: typeof LockModule;
   global: boolean;
@@ -27,11 +27,11 @@ export interface LockDynamicModule {
   exports: any[];
 }
 
-/** One key, several, or what a call's arguments make of them; called with the object of the method as `this`. */
+/** One key, several keys, or a function that makes them from the arguments of a call. `this` of the function is the method's object. */
 export type KeyOf = Key | ((...args: any[]) => Key);
 
 /**
- * The factory `withLock`, for a whole application. When that closes, the factory waits for holders and rejects waiters.
+ * The factory `withLock` for a whole application. When the application closes, the factory waits for holders and rejects waiters.
  *
  * @example
  * ```ts
@@ -42,15 +42,15 @@ export type KeyOf = Key | ((...args: any[]) => Key);
  */
 // biome-ignore lint/complexity/noStaticOnlyClass: Nest knows modules by their classes
 export class LockModule {
-  /** What to override in a test: `overrideProvider(LockModule.token)`. */
+  /** The provider to override in a test: `overrideProvider(LockModule.token)`. */
   static readonly token = 'redis-exp-lock';
 
-  /** @param options Of the factory, `redis` among them. Its client is connected and closed by you. */
+  /** Makes the module. @param options Options of the factory, including `redis`. You connect and close its client. */
   static forRoot(options: Options): LockDynamicModule {
     return LockModule.forRootAsync({ useFactory: () => options });
   }
 
-  /** As `forRoot`, with options that need other providers. */
+  /** Makes the module as `forRoot` does, with options that need other providers. */
   static forRootAsync({ imports = [], inject = [], useFactory }: LockModuleAsyncOptions): LockDynamicModule {
     const factory = {
       provide: LockModule.token,
@@ -67,7 +67,7 @@ export class LockModule {
 }
 
 /**
- * Injects `withLock`: for a constructor's parameter or a property.
+ * Injects `withLock` into a constructor's parameter or a property.
  *
  * @throws {Error} `MODULE_NOT_FOUND`: `@nestjs/common` is not installed.
  * @example
@@ -79,11 +79,11 @@ export function InjectLock(): PropertyDecorator & ParameterDecorator {
 }
 
 /**
- * The method runs under the lock, as by `withLock.run`: renewed while it runs, and with the errors of `run`. `this`, the arguments, its
- * value and its error stay what they are. The method has to return a promise, or its callers get one all the same.
+ * Runs the method under the lock, as `withLock.run` does: the lock is renewed while the method runs, and the errors are those of `run`.
+ * `this`, the arguments, the method's value and its error stay unchanged. Callers always get a promise.
  *
- * @param key     A key, or what makes it of the arguments.
- * @param options As of `run`. Default: those of the module.
+ * @param key     A key, or a function that makes it from the arguments.
+ * @param options Options of `run`. Default: the options of the module.
  * @example
  * `class Accounts { @Locked((id: string) => id, { timeout: 5000 }) async pay(id: string) { return work(id); } }`
  */
@@ -92,11 +92,11 @@ export function Locked(key: KeyOf, options: Options = {}): MethodDecorator {
 }
 
 /**
- * The method runs once in each slot, over all processes, as by `withLock.once`. Its callers get its value, or undefined where it did
- * not run. Put it below `@Cron` or `@Interval` to start it there.
+ * Runs the method once in each slot over all processes, as `withLock.once` does. Callers get the value of the method, or undefined if it
+ * did not run. Put this decorator below `@Cron` or `@Interval` to start the method by them.
  *
- * @param key     A key, or what makes it of the arguments.
- * @param options As of `once`: `every` has no default.
+ * @param key     A key, or a function that makes it from the arguments.
+ * @param options Options of `once`. `every` has no default.
  * @example
  * `class Reports { @Once('nightly-report', { every: 86_400_000 }) async report() { return work(); } }`
  */
@@ -110,7 +110,8 @@ export function Once(key: KeyOf, options: OnceOptions): MethodDecorator {
 const running = new AsyncLocalStorage<{ lease: Lease | undefined }>();
 
 /**
- * The lease of the innermost method under `@Locked` or `@Once` that runs this code; undefined outside, and once that has settled.
+ * The lease of the innermost method under `@Locked` or `@Once` that runs this code; undefined outside such a method, and after the
+ * method has settled.
  *
  * @example
  * ```ts
@@ -162,7 +163,7 @@ async function within<T>(lease: Lease, fn: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Other decorators of the method (`@Get`, `@Cron`) have left their marks on it, or will read its name. */
+/** Copies the method's name and metadata, because other decorators (`@Get`, `@Cron`) have left metadata on it or will read its name. */
 function dressedAs(method: object, wrapper: object): unknown {
   const { name, length } = Object.getOwnPropertyDescriptors(method);
   Object.defineProperties(wrapper, { name: name!, length: length! });

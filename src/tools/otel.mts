@@ -1,2 +1,2 @@
-// The face for `import`: the same function that `require` gets.
+// The entry for `import`: the same function that `require` gets.
 export { type InstrumentOptions, instrument } from './otel.js';

@@ -1,8 +1,8 @@
 // `redis-exp-lock/otel`: the locks of this process as OpenTelemetry metrics and spans. The package @opentelemetry/api is loaded when
 // `instrument` is called.
 //
-// Invariant: each span ends once: that of an acquire with its outcome; that of a function that runs under a lock when it has
-// settled and the lock has ended, whichever is later; any that is open then when the instrumentation ends.
+// Invariant: each span ends once. The span of an acquire ends with its outcome. The span of a function under a lock ends when the
+// function has settled and the lock has ended. Spans that are still open end with the instrumentation.
 import type { Attributes, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
 import type { AcquireEvent, LockEvent } from '../core/events';
 import type { Key } from '../core/keys';
@@ -16,11 +16,11 @@ type Api = typeof import('@opentelemetry/api');
 const scopeName = 'redis-exp-lock';
 
 export interface InstrumentOptions {
-  /** Default: the global one. */
+  /** Provider of tracers. Default: the global provider. */
   tracerProvider?: TracerProvider | undefined;
-  /** Default: the global one. */
+  /** Provider of meters. Default: the global provider. */
   meterProvider?: MeterProvider | undefined;
-  /** What spans show of a key (`lock.key`), such as the key itself, or a hash of it. Default: they show nothing of it. Metrics never do. */
+  /** Returns the text that spans show for a key (`lock.key`), such as the key or its hash. Default: none. Metrics never show keys. */
   key?: ((key: string) => string) | undefined;
 }
 
@@ -37,8 +37,8 @@ const rules = {
 };
 
 /**
- * Measures and traces all locks of this process, whatever factory they are from, until the function that it returns is called. That one
- * ends the spans that are open and takes back what `held` and `waiting` count.
+ * Measures and traces all locks of this process, from every factory, until the returned function is called. The returned function ends
+ * the open spans and takes back the counts of `held` and `waiting`.
  *
  * @throws {Error} `MODULE_NOT_FOUND`: `@opentelemetry/api` is not installed. Nothing is measured.
  * @throws {TypeError} `ERR_LOCK_OPTION`: an unknown option or a wrong value. Nothing is measured.
@@ -82,7 +82,7 @@ function recorderOf(provider: MeterProvider): (metric: MetricName, value: number
 /** The span of a function that runs under a lock. */
 interface HoldSpan {
   readonly span: Span;
-  /** The function has settled, or the lock has ended: the other ends the span. */
+  /** Set when the function has settled or the lock has ended. The other event ends the span. */
   isHalfOver: boolean;
 }
 
@@ -144,7 +144,7 @@ class LockSpans {
     span.end();
   }
 
-  /** Without the error's own message, which names the key. */
+  /** Marks a span as failed, without the message of the error, which names the key. */
   #fail(span: Span, code: string): void {
     span.setAttribute('error.type', code);
     span.setStatus({ code: this.#api.SpanStatusCode.ERROR, message: code });

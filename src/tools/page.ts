@@ -1,5 +1,5 @@
-// `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows the holders and waiters of all locks, since when; where
-// `actions` are on, it frees one. It sends requests to Redis only while a page is open.
+// `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows the holders and waiters of all locks with their times. If
+// `actions` is set, it can free a lock. It sends requests to Redis only while a page is open.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { optionError, unknownOptionError } from '../core/errors';
 import { adviceFor } from '../core/option-names';
@@ -11,33 +11,36 @@ import { openSource } from './page/source';
 import { Watch } from './page/watch';
 
 export interface PageOptions {
-  /** A connected client, a list of them (a quorum), or a store of ours: where the locks are. */
+  /** A connected client, a list of clients (a quorum), or a store of this library. */
   redis: RedisLike | readonly RedisLike[];
-  /** Shows the locks under it, also those that no process tells of, and those of other libraries. Default '': what processes with `register: true` tell of. */
+  /**
+   * Shows all locks under this prefix, including unregistered locks and locks of other libraries. Default '': the locks that processes
+   * with `register: true` have registered.
+   */
   prefix?: string | undefined;
   /**
-   * Decides for each request: it is answered where this returns, or resolves to, something true; otherwise, and where it throws,
-   * with 403. A stream of events is asked about again every ten minutes. Gets the request as the server has it. `fetch` needs one,
+   * Decides for each request. Receives the request as the server has it. The page answers if this returns or resolves to a true value;
+   * otherwise, or if it throws, the answer is 403. A stream of events is authorized again every ten minutes. `fetch` needs this option,
    * and so does a page behind a reverse proxy. Default: a listener answers only requests from this machine to this machine (Host
    * 127.0.0.1, localhost or [::1]), and `fetch`, which sees no address, answers everything with 403 and warns (`no-authorize`).
    */
   authorize?: ((request: any) => boolean | PromiseLike<boolean>) | undefined;
-  /** Whether locks can be freed here. Default false: nothing here changes anything. */
+  /** Lets viewers free locks. Default false: the page changes nothing. */
   actions?: boolean | undefined;
 }
 
-/** What `lockPage` returns: a middleware of Express and its like, a listener of `node:http`, and a handler for `fetch`. */
+/** The live page: middleware for Express and similar frameworks, a listener of `node:http`, and a handler for `fetch`. */
 export interface LockPage {
-  /** Where the path is none of the page's, calls `next`; without it answers 404. */
+  /** Answers a request. If the path is not a path of the page, calls `next`, or answers 404 without it. */
   (req: IncomingMessage, res: ServerResponse, next?: (error?: any) => void): void;
-  /** The same for servers of the other kind. Its address has to end with `/`. Without `authorize` it refuses everything. */
+  /** Answers a Request with a Response. The address of the page has to end with `/`. Without `authorize`, every request is refused. */
   fetch(request: Request): Promise<Response>;
 }
 
 const known = ['redis', 'prefix', 'authorize', 'actions'];
 
 /**
- * Makes the live page. It keeps nothing open while no page is open, and never closes the client.
+ * Makes the live page. The page keeps nothing open while nobody views it, and never closes the client.
  *
  * @throws {TypeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
  * @example

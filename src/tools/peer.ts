@@ -1,6 +1,7 @@
-// Packages that a subpath needs, and the library does not: loaded when they are used, and asked for in one line where they are missing.
+// Packages that a subpath needs but the library does not. They are loaded when they are used. If one is missing, the error says what to
+// install.
 
-/** @internal What `load` gives. @throws {Error} `MODULE_NOT_FOUND`: says what to install. */
+/** @internal Returns the result of `load`. @throws {Error} `MODULE_NOT_FOUND`: says what to install. */
 export function loadPeer<T>(load: () => T, subpath: string, install: string): T {
   try {
     return load();

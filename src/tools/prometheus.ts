@@ -1,5 +1,5 @@
-// `redis-exp-lock/prometheus`: the locks of this process as metrics of prom-client, which is loaded when `collect` is called. Names are those
-// that OpenTelemetry's own exporters give to the metrics of otel.ts, so that one dashboard serves both.
+// `redis-exp-lock/prometheus`: the locks of this process as metrics of prom-client, which is loaded when `collect` is called. The names
+// are the names that OpenTelemetry's exporters give to the metrics of otel.ts, so that one dashboard serves both.
 import type { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { optionError } from '../core/errors';
 import { type Labels, type Metric, type MetricName, meterLocks, metrics } from './metering';
@@ -8,11 +8,11 @@ import { loadPeer } from './peer';
 type PromClient = typeof import('prom-client');
 
 /**
- * Measures all locks of this process, whatever factory they are from, into `registry`, until the function that it returns is called: that
- * one takes the metrics out of the registry again.
+ * Measures all locks of this process, from every factory, into `registry` until the returned function is called. The returned function
+ * removes the metrics from the registry.
  *
  * @throws {Error} `MODULE_NOT_FOUND`: prom-client is not installed; or this registry has these metrics already. Nothing is measured.
- * @throws {TypeError} `ERR_LOCK_OPTION`: no registry.
+ * @throws {TypeError} `ERR_LOCK_OPTION`: not a registry.
  * @example
  * ```ts
  * import { register } from 'prom-client';
@@ -35,7 +35,7 @@ export function collect(registry: Registry<any>): () => void {
   };
 }
 
-/** @internal What Prometheus calls it: the unit and the type are part of the name. */
+/** @internal The name of a metric in Prometheus, which contains the unit and the type. */
 export function prometheusName({ name, unit, type }: Metric): string {
   return `${underscored(name)}${unit === 's' ? '_seconds' : ''}${type === 'counter' ? '_total' : ''}`;
 }

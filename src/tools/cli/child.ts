@@ -1,6 +1,6 @@
-// The command that runs under a lock: no shell, in a process group of its own, which gets every signal and is ended as a whole.
+// The command that runs under a lock. It runs without a shell in its own process group, which gets every signal and is ended as a whole.
 //
-// Invariant: once the lock is lost, this resolves only when no process of the group is left.
+// Invariant: after a loss of the lock, `runCommand` resolves only when no process of the group is left.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +11,7 @@ import { note } from './text';
 export interface Run {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** In the terminal's own group: only the command itself gets signals. */
+  /** Keeps the command in the terminal's group. Only the command itself then gets signals. */
   readonly foreground: boolean;
   readonly killAfterMs: number;
   /** Aborts when the lock is lost. */
@@ -20,13 +20,13 @@ export interface Run {
 }
 
 const pollMs = 20;
-/** What was killed is gone by then, unless the kernel keeps it. */
+/** Ms after which killed processes are gone, unless the kernel keeps them. */
 const goneMs = 5000;
-/** A terminal sends these to its whole group by itself. */
+/** Signals that a terminal sends to its whole group itself. */
 const fromTerminal: readonly string[] = ['SIGINT', 'SIGQUIT'];
 const ending: readonly string[] = ['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM'];
 
-/** Resolves to the exit code: the command's own, 128 + its signal, 126 or 127; 76 once the lock was lost. */
+/** Runs the command. Resolves with the command's exit code, 128 + its signal, 126 or 127, or with 76 if the lock was lost. */
 export function runCommand({ command, env, foreground, killAfterMs, lost, signals }: Run): Promise<number> {
   const [file, ...args] = command as [string, ...string[]];
   return new Promise((resolve) => {
@@ -40,7 +40,7 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
     };
     signals.forwardTo((signal) => {
       isEnding ||= ending.includes(signal);
-      // A command that holds the lock may take HUP as a request to read its configuration again.
+      // A command that holds the lock may treat SIGHUP as a request to read its configuration again.
       if (ending.includes(signal) && (lost.aborted || signal !== 'SIGHUP')) stop = signal;
       group.forward(signal);
     });
@@ -56,7 +56,7 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
     });
     child.once('exit', async (code, signal) => {
       group.isLeaderGone = true;
-      // A signal that was to end it was for all of it.
+      // A signal that ends the command ends the whole group.
       if (isEnding || lost.aborted) await group.end(killAfterMs); // H87b
       finish(lost.aborted ? exitCodes.lost : (code ?? codeOf(signal!)));
     });
@@ -67,7 +67,7 @@ export function runCommand({ command, env, foreground, killAfterMs, lost, signal
 }
 
 class Group {
-  /** The command itself has ended, and its number may be another's by now; that of the group is not. */
+  /** Set when the command itself has ended. Its process id may be reused by then, but the id of its group is not. */
   isLeaderGone = false;
   readonly #pid: number;
   readonly #isOurs: boolean;
@@ -83,7 +83,7 @@ class Group {
     if (!isSentAlready) this.#send(signal);
   }
 
-  /** TERM now, KILL after a while. Resolves when all of it is gone. */
+  /** Sends SIGTERM now and SIGKILL after `killAfterMs`. Resolves when the whole group is gone. */
   end(killAfterMs: number): Promise<void> {
     this.#ending ??= this.#end(killAfterMs);
     return this.#ending;
@@ -121,7 +121,7 @@ class Group {
   }
 }
 
-/** In a container without an init nobody collects orphans: they are gone all the same. */
+/** Tells if only zombies of a group are left. They count as gone: a container without an init process never collects its orphans. */
 function hasOnlyZombies(group: number): boolean {
   try {
     return !readdirSync('/proc').some((pid) => /^\d+$/.test(pid) && isMember(pid, group));

@@ -1,4 +1,4 @@
-// What was typed: one table of all options, parsed by node:util, and checked before anything is connected.
+// The command line: one table of all options. It is parsed by node:util and checked before anything connects.
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { lockKeys } from '../../core/keys';
 import { usage } from './exit';
@@ -40,30 +40,30 @@ const all = { ...globals, ...own } satisfies ParseArgsConfig['options'];
 
 export type OptionName = keyof typeof own;
 
-/** What a command takes. */
+/** The options and operands that a command takes. */
 export interface Shape {
   readonly options: readonly OptionName[];
-  /** How many operands, at least and at most. */
+  /** The minimum and maximum number of operands. */
   readonly operands: readonly [least: number, most: number];
-  /** Whether the operands are keys of locks. */
+  /** True if the operands are keys of locks. */
   readonly keys: boolean;
-  /** Whether a command to run follows `--`. */
+  /** True if a command to run follows `--`. */
   readonly runs: boolean;
 }
 
 /** The words as they were typed. */
 export interface Typed {
-  /** undefined: none was named. */
+  /** The name of the command; undefined if none was given. */
   readonly name: string | undefined;
   readonly operands: readonly string[];
-  /** The words after the first `--`; undefined: there is none. */
+  /** The words after the first `--`; undefined if there is no `--`. */
   readonly rest: readonly string[] | undefined;
   readonly values: FlagValues;
 }
 
-/** The words as the named command takes them. */
+/** The words as the named command reads them. */
 export interface CommandLine extends Omit<Typed, 'rest'> {
-  /** The command to run, if this one runs any. */
+  /** The command to run, if the named command runs one. */
   readonly command: readonly string[] | undefined;
 }
 
@@ -71,7 +71,7 @@ type FlagValues = {
   readonly [name in keyof typeof all]?: (typeof all)[name]['type'] extends 'string' ? string : boolean;
 };
 
-/** @throws {Exit} an option that there is not, or without its value. */
+/** Parses the words. @throws {Exit} an unknown option, or an option without its value. */
 export function parse(argv: readonly string[]): Typed {
   const end = argv.indexOf('--');
   const args = end < 0 ? [...argv] : argv.slice(0, end);
@@ -86,7 +86,7 @@ export function parse(argv: readonly string[]): Typed {
   }
 }
 
-/** @throws {Exit | TypeError | RangeError} what the command does not take, or does not do without; what can be no key. */
+/** Checks the words against a shape. @throws {Exit | TypeError | RangeError} an unexpected or missing word, or an impossible key. */
 export function check(typed: Typed, shape: Shape): CommandLine {
   const line = { ...typed, ...split(typed, shape.runs) };
   for (const name of Object.keys(line.values)) {
@@ -102,14 +102,14 @@ export function check(typed: Typed, shape: Shape): CommandLine {
   return line;
 }
 
-/** After `--` come operands, or the command; `-- KEY… -- command` has both. */
+/** Splits the words after `--`, which are operands or the command. `-- KEY… -- command` has both. */
 function split({ operands, rest }: Typed, runs: boolean): Pick<CommandLine, 'operands' | 'command'> {
   if (rest === undefined || !runs) return { operands: [...operands, ...(rest ?? [])], command: undefined };
   const end = operands.length === 0 ? rest.indexOf('--') : -1;
   return end < 0 ? { operands, command: rest } : { operands: rest.slice(0, end), command: rest.slice(end + 1) };
 }
 
-/** Ms. */
+/** The value of an option that is a duration, in ms. */
 export function msOf(
   { values }: CommandLine,
   name: 'wait' | 'ttl' | 'kill-after' | 'every' | 'offset',
@@ -129,7 +129,7 @@ export function integerOf({ values }: CommandLine, name: 'busy-code' | 'port', m
   return Number(text);
 }
 
-/** `2/5`: two of five. */
+/** The value of `--permits`: `2/5` means two of five. */
 export function permitsOf({ values }: CommandLine): readonly [wanted: number, most: number] | undefined {
   if (values.permits === undefined) return undefined;
   const [, wanted = '', most = ''] = /^(\d{1,9})\/(\d{1,9})$/.exec(values.permits) ?? [];

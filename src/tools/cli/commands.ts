@@ -1,4 +1,4 @@
-// What there is to type, and its help.
+// The commands, and their help.
 import type { CommandLine, Shape } from './command-line';
 import { doctor } from './doctor';
 import { serve } from './serve';
@@ -10,7 +10,7 @@ export interface Command extends Shape {
   readonly about: string;
   readonly details: string;
   readonly examples: readonly string[];
-  /** @returns the exit code. @throws {Exit} */
+  /** Runs the command. @returns the exit code. @throws {Exit} */
   readonly run: (line: CommandLine) => Promise<number>;
 }
 

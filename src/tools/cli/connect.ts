@@ -1,5 +1,5 @@
-// The place where the locks are: a Redis, by the client that is installed, or shared memory. A server that cannot be reached at the
-// start is an error; one that goes away later may come back.
+// The connection to the locks: to Redis with the installed client, or to shared memory. A server that cannot be reached at the start is
+// an error. A server that goes away later may come back.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { RedisLike } from '../../core/redis-like';
@@ -10,9 +10,9 @@ import { Exit, exitCodes, usage } from './exit';
 
 export interface CliConnection {
   readonly redis: RedisLike;
-  /** Where it is, without a password. */
+  /** The address, without a password. */
   readonly name: string;
-  /** Sends any command to each master; absent where there is no server. */
+  /** Functions that send a command to each master; undefined if there is no server. */
   readonly masters: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
   close(): void;
 }
@@ -23,7 +23,7 @@ const connectMs = 5000;
 const maxPauseMs = 500;
 const defaultUrl = 'redis://127.0.0.1:6379';
 
-/** @throws {Exit} for what cannot be a place. Nothing is connected yet. */
+/** Reads the address from the options. Nothing connects yet. @throws {Exit} an impossible address. */
 export function placeOf({ values }: CommandLine): { readonly url: URL } | { readonly table: string } {
   if (values.store !== undefined) {
     throw usage('--store: memory is of one process alone, and a command is one; use --url, or --shared-memory NAME');
@@ -54,7 +54,7 @@ function isDecodable(text: string): boolean {
   }
 }
 
-/** @throws {Exit} it cannot be reached, or there is no client. @throws The reason of `signal`, at once when that aborts. */
+/** Connects. @throws {Exit} the server cannot be reached, or no client is installed. @throws the reason of `signal` when it aborts. */
 export async function connect(line: CommandLine, signal?: AbortSignal): Promise<CliConnection> {
   const place = placeOf(line);
   if ('table' in place) return openTable(place.table);
@@ -89,7 +89,7 @@ async function open(url: URL): Promise<Opened> {
   return name === 'redis' ? nodeRedisCluster(client, url) : ioredisCluster(client, url);
 }
 
-/** Beside this package, or in the project where the command is run. Of node-redis only the part that all of it is made of: it loads faster. */
+/** Loads the client beside this package, or in the project where the command runs. Loads only the core of node-redis, which is faster. */
 function installed(): [name: string, module: LoadedClient] {
   for (const from of [__filename, join(process.cwd(), 'package.json')]) {
     for (const name of ['redis', 'ioredis', 'iovalkey']) {
@@ -107,7 +107,7 @@ function loaded(name: string, from: NodeJS.Require): LoadedClient {
   if (name === 'redis') {
     try {
       return createRequire(from.resolve(name))('@redis/client');
-    } catch {} // the whole of it then
+    } catch {} // The whole package is loaded then.
   }
   return from(name);
 }
@@ -142,7 +142,7 @@ function endNodeRedis(redis: LoadedClient): void {
   try {
     if (redis.destroy) redis.destroy();
     else void redis.disconnect().catch(() => {});
-  } catch {} // closed already
+  } catch {} // The client was closed already.
 }
 
 async function ioredis(module: LoadedClient, url: URL): Promise<Opened & { info(): Promise<string> }> {
@@ -193,7 +193,7 @@ function withDeadline<T>(work: Promise<T>, signal: AbortSignal | undefined): Pro
   });
 }
 
-/** In one line, and without what the address knows. */
+/** The reason of an error in one line, without secrets of the address. */
 function reasonOf(error: unknown, url: URL): string {
   const { message, code, errors } = error as { message?: string; code?: string; errors?: Error[] };
   const text = (message || errors?.[0]?.message || code || String(error)).split('\n')[0]!;

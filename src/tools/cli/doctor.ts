@@ -1,4 +1,4 @@
-// doctor: what may go wrong with locks on this server, and what to do about it. Changes nothing.
+// doctor: finds problems of locks on this server and their remedies. It changes nothing.
 import { LockBackendError } from '../../core/errors';
 import { isOurs } from '../../core/token';
 import type { Store } from '../../store/contract';
@@ -15,11 +15,11 @@ const silentMs = 2000;
 const pings = 50;
 const maxSkewMs = 1000;
 const slowMs = 500;
-/** Looking for locks without an end stops after this. */
+/** Ms after which the search for locks without an end stops. */
 const searchMs = 5000;
 const styles = { ok: 'green', warn: 'yellow', fail: 'red' } as const;
 
-/** @returns 0: all is well; 1: something should be changed; 2: locks do not work as they should. */
+/** Runs all checks. @returns 0: all is well; 1: something should be changed; 2: locks do not work as they should. */
 export async function doctor(line: CommandLine): Promise<number> {
   const asked = askedOf(line);
   let findings: Finding[];
@@ -35,7 +35,7 @@ export async function doctor(line: CommandLine): Promise<number> {
   return has('fail') ? 2 : has('warn') ? 1 : 0;
 }
 
-/** @throws {Exit} a wrong line. */
+/** Reads the requested rights from the options. @throws {Exit} a wrong option. */
 function askedOf(line: CommandLine): RequestedRights {
   const place = placeOf(line);
   const user = ('url' in place && decodeURIComponent(place.url.username)) || 'default';
@@ -78,13 +78,13 @@ async function examine({ connection, store, prefix }: Session, asked: RequestedR
   return [ok('reachable', connection.name), ...together(said), await withoutEnd(store, prefix)];
 }
 
-/** What one of the servers of a cluster said; undefined: its port is not known, or there is but one. */
+/** The findings of one server of a cluster. `port` is undefined if it is unknown or there is a single server. */
 interface Said {
   readonly findings: readonly Finding[];
   readonly port: string | undefined;
 }
 
-/** What all servers of a cluster have in common is said once; the rest with the port of its server. */
+/** Merges the findings of a cluster. Findings of all servers appear once, other findings with the port of their server. */
 function together(said: readonly Said[]): Finding[] {
   const counts = new Map<string, number>();
   const nameOf = (finding: Finding): string => JSON.stringify(finding);
@@ -219,7 +219,7 @@ async function skew(send: SendWords): Promise<Finding> {
   }
 }
 
-/** Keys under the prefix that are no locks: a lock with such a key fails. Without a prefix they are simply others' keys. */
+/** Finds keys under the prefix that are no locks. A lock with such a key fails. Without a prefix, such keys just belong to others. */
 async function foreignTypes(send: SendWords, prefix: string): Promise<Finding[]> {
   if (prefix === '') return [ok('foreign types', 'not checked without --prefix')];
   const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
@@ -241,7 +241,7 @@ async function foreignTypes(send: SendWords, prefix: string): Promise<Finding[]>
   return [ok('foreign types', 'none')];
 }
 
-/** Locks that nothing but a release ends. Without a prefix only tokens as ours are tell a lock from other text. */
+/** Finds locks that only a release ends. Without a prefix, a string counts as a lock only if its value is a token of this library. */
 async function withoutEnd(store: Store, prefix: string): Promise<Finding> {
   const { operator } = store;
   if (operator.keys === undefined) return ok('locks without end', 'this client cannot look for them');

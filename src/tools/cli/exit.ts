@@ -1,4 +1,4 @@
-// How a command ends other than well: each with its exit code, and one line that says why.
+// The failures of a command, each with an exit code and one line that gives the reason.
 import { LockBackendError, LockBusyError, LockLostError } from '../../core/errors';
 
 export const exitCodes = {
@@ -12,7 +12,7 @@ export const exitCodes = {
   notFound: 127,
 } as const;
 
-/** What ends the program: the message goes to stderr, unless it is empty. */
+/** Ends the program with an exit code. The message is written to stderr unless it is empty. */
 export class Exit extends Error {
   readonly code: number;
 
@@ -26,7 +26,7 @@ export function usage(message: string): Exit {
   return new Exit(exitCodes.usage, `${message} (try --help)`);
 }
 
-/** @param busyCode What `-E` says. */
+/** The exit for an error. @param busyCode The value of `-E`. */
 export function exitOf(error: unknown, busyCode: number = exitCodes.busy): Exit {
   if (error instanceof Exit) return error;
   const { message, code } = error as Error & { code?: unknown };

@@ -1,10 +1,10 @@
-// What doctor finds, and how it sends its requests.
+// The findings of doctor, and the function that sends its commands.
 
 export type SendWords = (words: readonly string[]) => Promise<unknown>;
 
 export interface Finding {
   readonly check: string;
   readonly status: 'ok' | 'warn' | 'fail';
-  /** What was found, and what to do about it. */
+  /** The finding, and the remedy. */
   readonly remedy: string;
 }

@@ -1,4 +1,4 @@
-// From what was typed to an exit code: one line on stderr for what went wrong, and an end that waits for the output.
+// The program: from the command line to an exit code. A failure is one line on stderr, and the end waits for the output.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { check, parse, type Typed } from './command-line';
@@ -23,7 +23,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   process.exit(code === 0 && failure !== undefined ? exitCodes.failed : code);
 }
 
-/** All but the end of the process: the exit code. */
+/** Runs the program up to the end of the process. Resolves with the exit code. */
 export async function perform(argv: readonly string[]): Promise<number> {
   try {
     return await execute(parse(argv));
@@ -65,7 +65,7 @@ function versionOf(): string {
   return JSON.parse(readFileSync(join(__dirname, '..', '..', 'package.json'), 'utf8')).version;
 }
 
-/** What was written has left this process, or nobody reads it. */
+/** Resolves when all output has left this process, or nobody reads it. */
 function flushed(stream: NodeJS.WriteStream): Promise<void> {
   if (stream.writableLength === 0 || stream.destroyed || stream.errored) return Promise.resolve();
   return new Promise((resolve) => {

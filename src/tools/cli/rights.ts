@@ -1,15 +1,15 @@
-// The rights of docs/operations.md by feature, each tried without being used: by ACL DRYRUN, or by a script where that is not permitted.
+// The rights of docs/operations.md by feature. Each is tried without an effect: by ACL DRYRUN, or by a script if DRYRUN is not permitted.
 import { companionOf, fenceKey } from '../../core/keys';
 import { processesKey, processKey } from '../../store/operator';
 import { usage } from './exit';
 import type { Finding, SendWords } from './finding';
 
 interface Feature {
-  /** The feature whose rights it needs as well. */
+  /** Another feature whose rights this feature needs. */
   readonly needs?: FeatureName;
-  /** A user with a part of its rights is taken for one that needs all of them. */
+  /** Set if a user with a part of the rights is assumed to need all of them. */
   readonly isWhole?: true;
-  /** Commands as they are tried; `$key` and its like stand for a place. */
+  /** The commands that are tried. `$key` and similar words stand for a place. */
   readonly rights: readonly string[];
 }
 
@@ -48,15 +48,15 @@ const names = Object.keys(features) as FeatureName[];
 /** Further names of features, for `--for`. */
 const aliases: Readonly<Record<string, FeatureName>> = { semaphore: 'rwlock', list: 'register', free: 'register' };
 
-/** What is to be checked, and for which user. */
+/** The rights to check, and the user. */
 export interface RequestedRights {
   readonly prefix: string;
   readonly user: string;
-  /** Absent: locks, and what the user has a part of the rights for. */
+  /** The features to check; undefined: locks, and the features for which the user has a part of the rights. */
   readonly features: ReadonlySet<FeatureName> | undefined;
 }
 
-/** The features of `--for`, with those that they need. @throws {Exit} one that there is not. */
+/** The features of `--for`, and the features that these need. @throws {Exit} an unknown feature. */
 export function featuresOf(text: string | undefined): RequestedRights['features'] {
   return text === undefined ? undefined : withNeeded(text.split(',').map(featureOf));
 }
@@ -101,7 +101,7 @@ function placesAt(prefix: string): RightPlaces {
 
 type Has = (right: string) => boolean;
 
-/** Since 7.0; before that nothing can be said. */
+/** Checks the rights. Needs Redis 7.0. */
 export async function checkRights(send: SendWords, asked: RequestedRights): Promise<Finding[]> {
   const isPermitted = await probe(send);
   const places = placesAt(asked.prefix);
@@ -143,7 +143,7 @@ function row(name: FeatureName, lacks: ReadonlySet<string>, isWanted: boolean): 
   return { check, status: 'fail', remedy: `not permitted: ${[...lacks].join(' ')}` };
 }
 
-/** The words of ACL SETUSER for one right: what is permitted already is left out, for a pattern besides `~*` or `&*` is an error. */
+/** The words of ACL SETUSER for one right, without words that are permitted already: a pattern beside `~*` or `&*` is an error. */
 function missingWords(right: string, places: RightPlaces, has: Has): string[] {
   const command = commandOf(right);
   const place = placeIn(right);
@@ -155,7 +155,7 @@ function missingWords(right: string, places: RightPlaces, has: Has): string[] {
   return isKnown ? [pattern] : [command];
 }
 
-/** The line that makes a user for these features alone. */
+/** The line that makes a user with the rights of these features only. */
 function ownUser(wanted: ReadonlySet<FeatureName>, places: RightPlaces): string {
   const rights = [...wanted].flatMap((name) => features[name].rights);
   const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
@@ -169,7 +169,7 @@ function placeIn(right: string): string | undefined {
   return right.split(' ').find((word) => word.startsWith('$'));
 }
 
-/** Commands of which each shows by itself that a place is permitted. */
+/** Commands each of which alone shows that a place is permitted. */
 function trialsOf(place: string): string[] {
   if (place === '$channel') return [`PUBLISH ${place} a`, `SUBSCRIBE ${place}`, `SPUBLISH ${place} a`];
   return [`EVAL return 1 ${place}`, `DEL ${place}`, `PEXPIRE ${place} 1000`, `ZADD ${place} 1 a`];
@@ -196,7 +196,7 @@ async function probe(send: SendWords): Promise<Probe | undefined> {
   }
 }
 
-/** What a user may ask about itself without a right to ACL. */
+/** A probe for users without a right to ACL. */
 async function byScript(send: SendWords): Promise<Probe | undefined> {
   const script = 'return redis.acl_check_cmd and (redis.acl_check_cmd(unpack(ARGV)) and 1 or 0) or -1';
   const ask = (command: readonly string[]): Promise<unknown> => send(['EVAL', script, '0', ...command]);

@@ -1,4 +1,4 @@
-// serve: the live page, for this host alone.
+// serve: the live page, for requests from this host only.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type CommandLine, integerOf } from './command-line';

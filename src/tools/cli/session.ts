@@ -1,4 +1,4 @@
-// One command at its work: the place, a lock function there, and an orderly end, for which a silent server is not waited for long.
+// The session of one command: the connection, a lock function on it, and an orderly end that does not wait long for a silent server.
 import { hostname } from 'node:os';
 import { type Options, settle } from '../../core/options';
 import type { Store } from '../../store/contract';
@@ -14,17 +14,17 @@ export interface Session {
   readonly store: Store;
   readonly withLock: WithLock;
   readonly options: Options & { readonly redis: NonNullable<Options['redis']> };
-  /** Put before every key. */
+  /** The prefix of every key. */
   readonly prefix: string;
   readonly commandTimeoutMs: number;
 }
 
-/** What the token of a command that holds a lock begins with. */
+/** The owner in the tokens of this command. */
 export function label(): string {
   return `${hostname()}:${process.pid}`;
 }
 
-/** @throws {Exit} the place cannot be reached; and what `work` throws. @param signal Ends the wait for a connection. */
+/** Runs `work` in a session. @throws {Exit} the server cannot be reached; or the error of `work`. @param signal Ends the connecting. */
 export async function withSession<T>(
   line: CommandLine,
   options: Options,
@@ -48,7 +48,7 @@ export async function withSession<T>(
   }
 }
 
-/** Its end, however it ends, or that of a while. */
+/** Waits until `work` has settled, but for at most `ms`. */
 export async function within(work: Promise<unknown>, ms = closeMs): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const over = new Promise((resolve) => {

@@ -1,11 +1,11 @@
-// Signals, from the first moment on: while a lock is waited for, one ends the wait; while a command runs, each is passed on to it.
+// Signals from the start of the process on. A signal ends the wait for a lock. While a command runs, each signal is passed on to it.
 import { constants } from 'node:os';
 import { Exit } from './exit';
 
 export type ForwardedSignal = 'SIGHUP' | 'SIGINT' | 'SIGTERM' | 'SIGQUIT' | 'SIGUSR1' | 'SIGUSR2';
 const forwarded: readonly ForwardedSignal[] = ['SIGHUP', 'SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'];
 
-/** As a shell reports a command that a signal has ended. */
+/** The exit code with which a shell reports a command that a signal has ended. */
 export function codeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
@@ -18,17 +18,17 @@ export class Signals {
     for (const signal of forwarded) process.on(signal, () => this.#on(signal));
   }
 
-  /** Aborts, with an Exit, at a signal that comes while no command runs, or after a command that was told to end. */
+  /** Aborts with an Exit at a signal that comes while no command runs, or after a command that was told to end. */
   get wait(): AbortSignal {
     return this.#wait.signal;
   }
 
-  /** From now on they go to a command; undefined: no longer. */
+  /** Passes signals to a command from now on; undefined ends that. */
   forwardTo(forward: ((signal: ForwardedSignal) => void) | undefined): void {
     this.#forward = forward;
   }
 
-  /** Ends the wait, or the one that would follow the command. */
+  /** Ends the present wait, or the next wait after the command. */
   stop(signal: ForwardedSignal): void {
     this.#wait.abort(new Exit(codeOf(signal)));
   }

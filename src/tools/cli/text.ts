@@ -1,5 +1,5 @@
-// Text for people and for programs: durations, tables, colours where a terminal wants them. What comes from a server is shown so
-// that it can do nothing to a terminal.
+// Text for people and for programs: durations, tables, and colours on a terminal. Text from a server is escaped, so that it cannot
+// control the terminal.
 
 const units: readonly (readonly [string, number])[] = [
   ['ms', 1],
@@ -9,7 +9,7 @@ const units: readonly (readonly [string, number])[] = [
   ['d', 86_400_000],
 ];
 
-/** `30s`, `500ms`, `1.5h`; a number alone is seconds. undefined: it is none. */
+/** Parses a duration, such as `30s`, `500ms` or `1.5h`. A number alone is in seconds. Returns undefined for other text. */
 export function durationOf(text: string): number | undefined {
   const [, number, unit = 's'] = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)?$/.exec(text) ?? [];
   if (number === undefined) return undefined;
@@ -17,7 +17,7 @@ export function durationOf(text: string): number | undefined {
   return Number.isSafeInteger(ms) ? ms : undefined;
 }
 
-/** The two largest units. */
+/** Formats a duration with its two largest units. */
 export function duration(ms: number | null): string {
   if (ms === null) return '-';
   if (ms === Number.POSITIVE_INFINITY) return 'no end';
@@ -29,7 +29,7 @@ export function duration(ms: number | null): string {
   return hours < 24 ? `${hours}h${minutes % 60}m` : `${Math.floor(hours / 24)}d${hours % 24}h`;
 }
 
-/** Control characters, and what turns text around, as the escapes of JSON. */
+/** Replaces control characters, and characters that change the direction of text, with JSON escapes. */
 export function plain(text: string): string {
   if (isAscii(text)) return text;
   return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => each.split('').map(escapeOf).join(''));
@@ -46,13 +46,13 @@ function isAscii(text: string): boolean {
 /** Wider cells shift the next ones, but make no column wider. */
 const maxWidth = 80;
 const gap = 2;
-/** None, one and so on: made once, since 100,000 rows have 600,000 gaps. */
+/** Runs of spaces by length, made once because 100,000 rows have 600,000 gaps. */
 const spaces = Array.from({ length: maxWidth + gap + 1 }, (_, n) => ' '.repeat(n));
 
 /**
- * Left-aligned columns; the last is as wide as it is.
+ * Formats left-aligned columns. The last column is not padded.
  *
- * @param widths At least so wide. Raised to the widths used here, so that later rows are aligned with these.
+ * @param widths Minimum widths. They are raised to the widths used here, so that later rows are aligned with these.
  */
 export function table(rows: readonly (readonly string[])[], widths: number[] = []): string[] {
   const last = (rows[0]?.length ?? 0) - 1;
@@ -70,7 +70,7 @@ export function table(rows: readonly (readonly string[])[], widths: number[] = [
 const wide =
   /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6\p{Emoji_Presentation}]|[\u{20000}-\u{3fffd}]/u;
 
-/** In columns of a terminal. */
+/** The width of a text in columns of a terminal. */
 export function widthOf(text: string): number {
   if (isAscii(text)) return text.length;
   let width = 0;
@@ -78,7 +78,7 @@ export function widthOf(text: string): number {
   return width;
 }
 
-/** What has room in so many columns. */
+/** Cuts a text to a number of columns. */
 export function cut(text: string, columns: number): string {
   if (widthOf(text) <= columns) return text;
   let [short, width] = ['', 0];
@@ -90,7 +90,7 @@ export function cut(text: string, columns: number): string {
   return `${short}…`;
 }
 
-/** Rows that have room in so many columns: first the least useful of these columns go, then the first one is cut. */
+/** Fits rows into the width of a terminal: removes the least useful cells first, then cuts the first cell of each row. */
 export function fitted(rows: readonly string[][], columns: number, lessUseful: readonly number[]): string[] {
   const widthAt = (all: readonly string[][], n: number): number => Math.max(...all.map((row) => widthOf(row[n]!)));
   const others = (all: readonly string[][]): number =>
@@ -108,24 +108,24 @@ const minKey = 12;
 
 const codes = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
 
-/** Colours only on a terminal that has not said no. */
+/** Colours a text on a terminal, unless its environment refuses colours. */
 export function paint(stream: NodeJS.WriteStream, style: keyof typeof codes, text: string): string {
   const wants = stream.isTTY && !process.env.NO_COLOR && process.env.TERM !== 'dumb';
   return wants ? `\x1b[${codes[style]}m${text}\x1b[0m` : text;
 }
 
 let broken = false;
-/** Why what was written is lost, if not for a reader that has gone. */
+/** The reason why output was lost, unless its reader has closed the pipe. */
 let failure: string | undefined;
 
-/** A line on stdout. Resolves once there is room for more; false: nobody reads it any more. */
+/** Writes a line to stdout. Resolves when there is room for more, with false if the reader is gone. */
 export async function print(line: string): Promise<boolean> {
   if (broken) return false;
   if (!process.stdout.write(`${line}\n`)) await roomIn(process.stdout);
   return !broken;
 }
 
-/** Resolves when all was taken that was written, or nobody takes any more. */
+/** Resolves when a stream has drained, or when its reader is gone. */
 export function roomIn(stream: NodeJS.WriteStream): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {
@@ -136,7 +136,7 @@ export function roomIn(stream: NodeJS.WriteStream): Promise<void> {
   });
 }
 
-/** A reader that has gone is no error. */
+/** Listens for errors of stdout. A reader that has closed the pipe is no error. */
 export function watchOutput(): void {
   process.stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
     broken = true;
@@ -145,12 +145,12 @@ export function watchOutput(): void {
   process.stderr.on('error', () => {});
 }
 
-/** undefined: all of it was written, or its reader has gone. */
+/** The reason why output was lost; undefined if all was written or the reader is gone. */
 export function outputFailure(): string | undefined {
   return failure;
 }
 
-/** One line, in which nothing can be a command to a terminal. */
+/** One line of JSON without characters that control a terminal. */
 export function jsonOf(value: object): string {
   return plain(JSON.stringify(value));
 }
@@ -159,7 +159,7 @@ export function json(value: object): Promise<boolean> {
   return print(jsonOf(value));
 }
 
-/** To stderr. */
+/** Writes a line to stderr. */
 export function note(text: string): void {
   process.stderr.write(`redis-exp-lock: ${plain(text)}\n`);
 }

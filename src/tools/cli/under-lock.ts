@@ -24,7 +24,7 @@ interface CommandTerms {
 
 const defaultTtlMs = 10_000;
 const defaultKillAfterMs = 5000;
-/** A key that is held as another kind of lock is tried again after this. */
+/** The pause before the next attempt if the key is held as another kind of lock. */
 const otherKindMs = 100;
 
 function termsOf(line: CommandLine): CommandTerms {
@@ -55,7 +55,7 @@ function execute(
   return runCommand({ command, env, foreground, killAfterMs, lost, signals });
 }
 
-/** @returns the exit code. */
+/** Runs a command under a lock. @returns the exit code. */
 export async function run(line: CommandLine): Promise<number> {
   const busyCode = integerOf(line, 'busy-code', 255) ?? exitCodes.busy;
   const kind = kindOf(line);
@@ -92,7 +92,7 @@ export async function run(line: CommandLine): Promise<number> {
   }
 }
 
-/** Whether the lock was ours to the end. */
+/** Releases the lock. Resolves with `code` if the lock was held to the end. */
 async function released(lease: Lease, code: number): Promise<number> {
   try {
     if ((await lease.release()) && !lease.signal.aborted) return code;
@@ -134,8 +134,8 @@ interface CommandLock {
 }
 
 /**
- * The lock. A key is a mutex, until it is requested with `--shared`: a key that is held as the other kind is busy, and a command that
- * wants it for itself waits as a writer among readers.
+ * Acquires the lock. A key is a mutex unless it is requested with `--shared`. A key that is held as the other kind is busy. A command
+ * that wants the key exclusively then waits as a writer among the readers.
  */
 async function acquire(acquiring: Acquiring): Promise<CommandLock> {
   const { session, keys, timeout, signal, line } = acquiring;
@@ -189,7 +189,7 @@ async function orClosed(lock: RWLock | Semaphore, acquiring: Promise<Lease>): Pr
   }
 }
 
-/** It is a lock of another kind, and not a list or a hash that somebody keeps under this name. */
+/** Tells if the key is a lock of another kind, and not a list or a hash of another program. */
 async function isOtherKind(error: unknown, { withLock }: Session, keys: readonly string[]): Promise<boolean> {
   if (!(error instanceof LockBackendError) || error.redisCode !== 'WRONGTYPE') return false;
   const states = await Promise.all(keys.map((key) => withLock.inspect(key).catch(() => undefined)));
@@ -218,7 +218,7 @@ async function tellHolder({ withLock }: Session, keys: readonly string[]): Promi
   }
 }
 
-/** @returns the exit code: 0 where the slot's job is done, or under way elsewhere. */
+/** Runs a command once a slot. @returns the exit code: 0 if the job of the slot is done or running elsewhere. */
 export async function once(line: CommandLine): Promise<number> {
   const every = msOf(line, 'every');
   if (every === undefined || every < 1000) throw usage('once: --every takes a duration of at least 1s, and is needed');
@@ -247,7 +247,7 @@ export async function once(line: CommandLine): Promise<number> {
   return withSession(line, optionsOf(terms), work, signals.wait);
 }
 
-/** @returns the exit code of the command that ended by itself; after a lost term the command is run anew in the next one. */
+/** Runs a command in each term of leadership. @returns the exit code of the first command that ends without a loss of its term. */
 export async function elect(line: CommandLine): Promise<number> {
   placeOf(line);
   const terms = termsOf(line);
@@ -263,7 +263,7 @@ export async function elect(line: CommandLine): Promise<number> {
           if (signals.wait.aborted) return (signals.wait.reason as Exit).code;
           if (line.values.verbose) note(`leading ${name} (term ${term.fence})`);
           const lost = new AbortController();
-          // A signal of ours has reached the command already, and that may end in its own time.
+          // A signal to this process has already reached the command, which may end in its own time.
           const onAbort = (): void =>
             void (term.signal.reason instanceof LockLostError && lost.abort(term.signal.reason));
           term.signal.addEventListener('abort', onAbort);

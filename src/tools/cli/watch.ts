@@ -1,4 +1,4 @@
-// ls, show, top, release: what there is, and taking a lock away.
+// ls, show, top, release: commands that list locks and take a lock away.
 import { createInterface } from 'node:readline';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError } from '../../core/errors';
@@ -12,9 +12,9 @@ import { codeOf } from './signals';
 import { cut, duration, fitted, json, jsonOf, note, paint, plain, print, table } from './text';
 
 export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
-/** So that rows that come one by one are aligned. */
+/** Minimum widths, which align rows that are printed one by one. */
 const minWidths = [32, 9, 20, 8, 8, 8, 7];
-/** The columns of ID, OWNER and KIND, as they go on a narrow terminal. */
+/** The columns ID, OWNER and KIND, in the order in which a narrow terminal loses them. */
 const lessUseful = [3, 2, 1];
 const topMs = 1000;
 const notifyMs = 250;
@@ -33,7 +33,7 @@ function cells({ lock, heldMs }: Listed): string[] {
   ];
 }
 
-/** What JSON says of a lock: what never ends has a remaining of null. */
+/** The JSON form of a lock. `remaining` is null if the lock never ends. */
 function row({ lock, fence }: Listed): object {
   const { key, mode: kind, owner, holders, remaining, waiters: waiting } = lock;
   const id = holders[0]?.id ?? null;
@@ -89,7 +89,7 @@ export function show(line: CommandLine): Promise<number> {
   });
 }
 
-/** With what the holder's process has written down. */
+/** Adds the facts that the holder's process has registered. */
 async function known(session: Session, key: string, state: LockState): Promise<Listed> {
   const full = lockKey(key, session.store.keyPrefix + session.prefix);
   const search = { prefix: full, scan: false, commandTimeoutMs: session.commandTimeoutMs };
@@ -117,14 +117,14 @@ async function section(title: string, names: string[], rows: string[][]): Promis
   for (const text of table([names, ...rows])) await print(text);
 }
 
-/** Sorted by trouble; until `q` or a signal. In a pipe: one picture after the other. */
+/** Shows the locks, sorted by trouble, until `q` or a signal. Prints one screen after the other if stdout is a pipe. */
 export function top(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const { stdin, stdout } = process;
     const isScreen = stdout.isTTY && process.env.TERM !== 'dumb';
     let next: (() => void) | undefined;
     let isOver = false;
-    let hasBegun = false; // from then on the server may go away, and come back
+    let hasBegun = false; // After the first read, the server may go away and come back.
     const stop = (): void => {
       isOver = true;
       next?.();
@@ -180,7 +180,7 @@ async function picture(session: Session, line: CommandLine, height: number): Pro
   return [paint(process.stdout, 'bold', cut(head, columns || Infinity)), ...shown, foot].join('\n');
 }
 
-/** @returns 0: freed; 1: it was not held by that holder. */
+/** Takes a lock away. @returns 0: freed; 1: the lock was not held by that holder. */
 export async function release(line: CommandLine): Promise<number> {
   const { id, yes, force } = line.values;
   const [key] = line.operands as [string];
@@ -191,7 +191,7 @@ export async function release(line: CommandLine): Promise<number> {
   return withSession(line, {}, async ({ connection, withLock }) => {
     const [holder] = force ? (await withLock.inspect(key)).holders : [];
     const released = await withLock.free(key, force ? { force: true } : { id });
-    // Without a server this process itself tells the holder.
+    // Without a server, this process itself has to notify the holder.
     if (released && connection.masters === undefined) await pause(notifyMs);
     await json({ key, id: id ?? holder?.id ?? null, released });
     if (!released && !line.values.quiet) note(id === undefined ? `${key} is free` : `${key} is not held by ${id}`);
@@ -206,7 +206,7 @@ async function confirm(key: string, holders: string): Promise<void> {
   if (typed !== key) throw new Exit(exitCodes.failed, 'not the key: nothing was changed');
 }
 
-/** '' at the end of the input. @throws {Exit} an interrupt. */
+/** Asks on the terminal. Resolves with '' at the end of the input. @throws {Exit} an interrupt. */
 async function answerTo(question: string): Promise<string> {
   const prompt = createInterface({ input: process.stdin, output: process.stderr });
   let hasLine = false;

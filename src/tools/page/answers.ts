@@ -1,4 +1,4 @@
-// What is answered to a request, whatever kind of server it came through: the page, the stream of events, the freeing of a lock.
+// The answers to requests, independent of the kind of server: the page, the stream of events, and the freeing of a lock.
 
 import { type Decision, type Incoming, isAllowed, isSameOrigin } from './checks';
 import { html, scriptHash, styleHash } from './document';
@@ -12,7 +12,7 @@ export interface PageResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string;
-  /** Instead of a body: goes on until the viewer or we end it. */
+  /** A stream in place of a body. It goes on until the viewer or the page ends it. */
   readonly stream?: (sink: Sink) => Seat;
 }
 
@@ -23,7 +23,7 @@ export interface Desk {
   readonly actions: boolean;
 }
 
-/** No address, no frame, no code but ours; images are the icon in the page itself. */
+/** The content policy: no other address, no frame, no foreign code. The only image is the icon in the page itself. */
 const policy = [
   "default-src 'none'",
   `script-src '${scriptHash}'`,
@@ -47,16 +47,16 @@ const always = {
 const maxBytes = 8192;
 
 /**
- * Which of our paths it is; undefined: none.
+ * The route of a path; undefined if it is not a path of the page.
  *
- * @param isExact Whether the path begins at the mount. Otherwise the mount is not known, and the last part of the path decides.
+ * @param isExact True if the path begins at the mount. Otherwise the mount is unknown, and the last part of the path decides.
  */
 export function routeOf(path: string, isExact: boolean): Route | undefined {
   const rest = isExact ? path.replace(/^\//, '') : path.slice(path.lastIndexOf('/') + 1);
   return rest === '' || rest === 'events' || rest === 'free' ? rest : undefined;
 }
 
-/** Never rejects. */
+/** Answers a request. Never rejects. */
 export async function answer(route: Route | undefined, request: Incoming, desk: Desk): Promise<PageResponse> {
   if (!(await isAllowed(request, desk.authorize))) return plain(403);
   if (route === undefined) return plain(404);
@@ -70,7 +70,7 @@ export async function answer(route: Route | undefined, request: Incoming, desk: 
 
 function events(watch: Watch): PageResponse {
   if (watch.isFull) return plain(503, { 'retry-after': '10' });
-  // Nginx would keep events back.
+  // Without this header nginx would buffer the events.
   const headers = { ...always, 'content-type': 'text/event-stream; charset=utf-8', 'x-accel-buffering': 'no' };
   return { status: 200, headers, stream: (sink) => watch.join(sink) };
 }
@@ -113,7 +113,7 @@ const words: Readonly<Record<number, string>> = {
   503: 'Too many viewers',
 };
 
-/** A status and no detail. */
+/** A response with a status and no detail. */
 export function plain(status: number, headers: Readonly<Record<string, string>> = {}): PageResponse {
   return {
     status,

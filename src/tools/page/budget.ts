@@ -1,14 +1,14 @@
-// How often Redis may be asked: few rows often, so that what happens is seen at once; many rows with less than one command per
-// second, in the long run, whatever each read costs.
+// The budget of commands to Redis. Few rows are read often, so that changes show at once. Many rows cost less than one command per
+// second in the long run, whatever each read costs.
 
-/** Up to so many rows cost next to nothing. */
+/** The maximum number of rows that cost next to nothing. */
 const fewRows = 200;
 const quietMs = { few: 1000, many: 4000 };
-/** Very many take us long to read: a read for each second that has as many ms as there are rows, and news ten times as often. */
+/** Longest pause. The pause in ms is at least the number of rows, because a read of very many rows takes long; with news a tenth. */
 const maxQuietMs = 60_000;
 const newsShare = 1 / 10;
 const perSecond = { few: 8, many: 0.9 };
-/** What may be spent at once after a quiet time. */
+/** Commands that may be sent at once after a quiet time. */
 const maxCredit = 8;
 
 export class Budget {
@@ -16,19 +16,19 @@ export class Budget {
   #atMs = performance.now();
   #cost = 0;
 
-  /** A read begins. The first one may cost what it does: somebody wants to see something. */
+  /** Begins a read. The first read of a viewer has no limit. */
   begin(isFirst: boolean): void {
     this.#cost = 0;
     if (isFirst) this.#credit = Number.POSITIVE_INFINITY;
   }
 
-  /** So many commands are sent. */
+  /** Notes commands that are sent. */
   spend(commands: number): void {
     this.#cost += commands;
     this.#credit -= commands;
   }
 
-  /** Ms until the next read, which will cost what the last one did. `soonMs`: as soon as it may be. */
+  /** Ms until the next read, which is expected to cost as much as the last one. `soonMs` is the shortest pause after news. */
   pauseMs(soonMs: number | undefined, rows: number): number {
     const size = rows > fewRows ? 'many' : 'few';
     const nowMs = performance.now();

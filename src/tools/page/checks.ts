@@ -1,29 +1,29 @@
-// Who may look, and who may act: decided from the request alone, before anything is asked of Redis.
+// The permission to look and to act, decided from the request alone before any command is sent to Redis.
 
 import { noLock, warn } from '../../core/events';
 import type { StoreKind } from '../../core/lock-state';
 
-/** What a request is to the page, whatever kind of server it came through. */
+/** A request to the page, independent of the kind of server. */
 export interface Incoming {
   readonly method: string;
-  /** Lower-case names. Of several the first. */
+  /** The first header with this lower-case name. */
   header(name: string): string | undefined;
-  /** The peer's address; undefined: the transport does not show it. */
+  /** The address of the peer; undefined if the transport does not show it. */
   readonly peer: string | undefined;
-  /** At most so many bytes; undefined: there were more. */
+  /** The body, of at most `most` bytes; undefined if it is longer. */
   body(most: number): Promise<string | undefined>;
-  /** As it came: for `authorize`. */
+  /** The request as the server has it, for `authorize`. */
   readonly original: any;
 }
 
-/** Decides whether a request may be answered. It may throw or reject, which refuses it. */
+/** Decides whether a request may be answered. A decision that throws or rejects refuses the request. */
 export type Decision = (request: Incoming) => unknown;
 
 const loopback = /^(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?$/i;
 const near = /^(?:::ffff:)?127\.|^::1$/;
 const forwarded = ['forwarded', 'via', 'x-real-ip', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto'];
 
-/** Never throws. */
+/** Tells if a decision allows a request. Never rejects. */
 export async function isAllowed(request: Incoming, decide: Decision): Promise<boolean> {
   try {
     return Boolean(await decide(request));
@@ -33,9 +33,9 @@ export async function isAllowed(request: Incoming, decide: Decision): Promise<bo
 }
 
 /**
- * The decision without `authorize`: only requests to this machine from this machine. A page of another name that resolves to it
- * (DNS rebinding) has another Host, and what a proxy passes on says so. The Host alone proves nothing, since the sender chooses
- * it: a request whose peer has no known address is refused, and the first one is warned about.
+ * The decision without `authorize`: only requests from this machine to this machine are allowed. A foreign name that resolves to this
+ * machine (DNS rebinding) shows in the Host header, and a proxy adds headers of its own. The Host header alone proves nothing, because
+ * the sender chooses it. So a request whose peer has no known address is refused, and the first such request causes a warning.
  */
 export function nearOnly(store: StoreKind): Decision {
   let hasWarned = false;
@@ -64,8 +64,8 @@ function hostOf(request: Incoming): string | undefined {
 }
 
 /**
- * Whether a page of our own sent it: browsers put Origin on every POST, and scripts cannot set it. A page elsewhere cannot act for
- * somebody who is logged in here.
+ * Tells if the request comes from this page. Browsers put Origin on every POST, and scripts cannot set it. So a page of another origin
+ * cannot act for a user who is logged in here.
  */
 export function isSameOrigin(request: Incoming): boolean {
   const site = request.header('sec-fetch-site');
@@ -73,7 +73,7 @@ export function isSameOrigin(request: Incoming): boolean {
   const [origin, host] = [request.header('origin'), hostOf(request)];
   if (origin === undefined || host === undefined) return false;
   const scheme = /^https?:\/\//i.exec(origin)?.[0];
-  // Parsed, so that a default port counts as none on both sides.
+  // Both are parsed, so that a default port counts as no port on both sides.
   return scheme !== undefined && URL.canParse(scheme + host) && isOrigin(origin, new URL(scheme + host).host);
 }
 

@@ -1,22 +1,23 @@
-// What was seen becomes rows: with times of the clock instead of ms that are left, so that a row is the same as long as nothing
-// happened to its lock; with badges; and with what only shows over time: since when, how long a lease is, what was lost.
+// The rows of the page, made from snapshots. Rows have clock times instead of remaining ms, so that a row stays the same while nothing
+// happens to its lock. Rows also have badges, and facts that only several snapshots show: the start of a hold, the length of a lease,
+// and losses.
 import type { PageSnapshot, SeenHolder, SeenLock, SeenWaiter } from './source';
 
-/** What is wrong with a lock, the worst first. */
+/** A problem of a lock, the worst first. */
 export type Badge = 'long wait' | 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
 
-/** Times are ms of the epoch, by the clock of this process. */
+/** A holder in a row. Times are ms of the epoch, by the clock of this process. */
 export interface RowHolder {
   readonly id: string;
   readonly owner: string | null;
   readonly kind: string;
   readonly permits: number;
   readonly since: number;
-  /** False: it may have been held for longer. */
+  /** False if the hold may have begun before `since`. */
   readonly exact: boolean;
-  /** Null: no end. */
+  /** The end of the lease; null if it has no end. */
   readonly until: number | null;
-  /** How long its lease is: the longest that was left at any time, up to the next usual length. */
+  /** The length of the lease: the longest remaining time that was seen, rounded up to the next usual length. */
   readonly span: number;
 }
 
@@ -29,7 +30,7 @@ export interface RowWaiter {
 export interface PageRow {
   readonly key: string;
   readonly kind: string;
-  /** The first ones; `more` says how many others there are. */
+  /** The first holders. `more` is the number of the others. */
   readonly holders: readonly RowHolder[];
   readonly more: number;
   readonly queue: readonly RowWaiter[];
@@ -40,12 +41,12 @@ export interface PageRow {
 export interface Summary {
   readonly held: number;
   readonly waiting: number;
-  /** Since when the oldest holder holds. */
+  /** The start of the oldest hold. */
   readonly oldest: number | null;
   readonly exact: boolean;
-  /** In the last hour. */
+  /** Losses in the last hour. */
   readonly lost: number;
-  /** Rows there are; not more than `maxRows` are shown. */
+  /** The number of all rows. At most `maxRows` are shown. */
   readonly total: number;
   readonly coverage: string;
 }
@@ -60,11 +61,11 @@ interface LedgerEntry {
 export const maxRows = 1000;
 const maxHolders = 16;
 const maxWaiters = 50;
-/** Two readings of the same moment differ by less: a lease that was renewed by less counts as the same. */
+/** Times that differ by less count as the same moment. A lease that was renewed by less counts as unchanged. */
 const sameMs = 400;
-/** A free lock is granted to its queue at once; a lost message is healed within a second. */
+/** Ms for which a lock is free, with a queue, before the queue counts as stuck. A lost message delays a grant by a second at most. */
 const stuckMs = 3_000;
-/** A wait of this length, with no grant meanwhile, is trouble: the holder may hang, and renew its lock for ever. */
+/** Ms of a wait without a grant that count as trouble. The holder may hang and renew its lock for ever. */
 const longWaitMs = 30_000;
 const hourMs = 3_600_000;
 
@@ -74,17 +75,17 @@ const worst: readonly Badge[] = ['long wait', 'queue stuck', 'holder silent', 'n
 
 export class Ledger {
   #entries = new Map<string, LedgerEntry>();
-  /** Since when locks are free while somebody waits. */
+  /** The time since which a lock is free although callers wait for it, by key. */
   #idle = new Map<string, number>();
-  /** By key and holder, when it was lost. */
+  /** The time of each loss, by holder and key. */
   readonly #losses = new Map<string, number>();
   #figures: Figures = { held: 0, waiting: 0, total: 0, coverage: '' };
 
   /**
-   * Takes in what was seen.
+   * Takes in a snapshot.
    *
-   * @param isFirst What was there before is not known.
-   * @returns the rows that are new or another, and the keys that are gone.
+   * @param isFirst The earlier state is unknown.
+   * @returns the rows that are new or changed, and the keys that are gone.
    */
   update(seen: PageSnapshot, nowMs: number, isFirst: boolean): { rows: PageRow[]; gone: string[]; isNews: boolean } {
     const { locks, losses, coverage } = seen;
@@ -109,7 +110,7 @@ export class Ledger {
     return [...this.#entries.values()].map(({ row }) => row);
   }
 
-  /** A holder lost its lock. However many processes report it, it counts once. */
+  /** Notes that a holder lost its lock. A loss counts once, even if several processes report it. */
   lost(key: string, id: string, atMs: number): void {
     const name = `${id} ${key}`;
     if (!this.#losses.has(name)) this.#losses.set(name, atMs);
@@ -126,7 +127,7 @@ export class Ledger {
     return { ...this.#figures, oldest: since, exact, lost: this.#losses.size };
   }
 
-  /** A silent holder, when its lease is over, can tell nobody. */
+  /** Notes the losses of silent holders, which cannot report them. */
   #noticeLosses(old: PageRow, nowMs: number): void {
     if (!old.badges.includes('holder silent')) return;
     const still = new Set(this.#entries.get(old.key)?.row.holders.map(({ id }) => id));
@@ -144,7 +145,7 @@ function isIdle({ holders, waiters }: SeenLock): boolean {
   return holders.length === 0 && waiters > 0;
 }
 
-/** Those that are shown: of very many the ones with the most trouble. */
+/** The rows that are shown: if there are too many, the rows with the worst trouble. */
 function worstOf(rows: PageRow[]): PageRow[] {
   return rows.length <= maxRows ? rows : rows.sort(byTrouble).slice(0, maxRows);
 }
@@ -191,11 +192,11 @@ function holderOf(holder: SeenHolder, old: PageRow | undefined, nowMs: number, i
   const since = same !== undefined && isSame(same.since, known ?? same.since) ? same.since : (known ?? nowMs);
   const exact = known !== undefined || (same?.exact ?? !isFirst);
   const span = Math.max(same?.span ?? 1, end === null ? 1 : leaseOf(remaining));
-  // A longer lease is news by its end already.
+  // A longer lease already shows in its end.
   return { id, owner, kind, permits, since, exact, until, span: until === same?.until ? same!.span : span };
 }
 
-/** A lease is seen when a part of it is over already: people choose round ones. */
+/** The probable length of a lease of which a part has passed. People choose round lengths. */
 function leaseOf(remainingMs: number): number {
   return usualMs.find((ms) => ms >= remainingMs) ?? Math.ceil(remainingMs / hourMs) * hourMs;
 }
@@ -210,7 +211,7 @@ function isSame(a: number | null, b: number | null): boolean {
   return a === null || b === null ? a === b : Math.abs(a - b) < sameMs;
 }
 
-/** A queue that moves is busy. One in which a process waits for long, while no holder is known to be new, stands still. */
+/** Tells if a queue stands still: a process has waited for long, and no holder is known to be new. A queue that moves is only busy. */
 function hasLongWait(holders: readonly RowHolder[], queue: readonly RowWaiter[], nowMs: number): boolean {
   const isLong = (since: number): boolean => nowMs - since >= longWaitMs;
   if (holders.length === 0 || !queue.some(({ since }) => isLong(since))) return false;

@@ -1,5 +1,5 @@
-// What processes have written down, remembered beyond the time they are heard of: since when each holder holds, what they have lost,
-// and which holders' processes have fallen silent without having released their locks.
+// The records of processes, kept after a process falls silent: the start of each hold, the losses, and the holders whose processes fell
+// silent without releasing their locks.
 
 import { type RegisteredHold, recordsOf } from '../../inspect/process-record';
 import type { Processes } from '../../store/operator';
@@ -12,11 +12,11 @@ export interface Loss {
 }
 
 export class Records {
-  /** By process, what it said last. */
+  /** The last known holds of each process. */
   #holds = new Map<string, readonly RegisteredHold[]>();
-  /** By key, the ids of holders whose processes are silent. */
+  /** The ids of holders whose processes are silent, by key. */
   readonly #silent = new Map<string, Set<string>>();
-  /** By holder. */
+  /** The start of each hold, by the id of the holder. */
   #since = new Map<string, number>();
   #losses: readonly Loss[] = [];
   #atMs = 0;
@@ -40,7 +40,7 @@ export class Records {
     return this.#losses;
   }
 
-  /** Keys that nobody tells of any more, although nobody said that they were released. */
+  /** Keys whose holder's process is silent and has not reported a release. */
   orphans(): Iterable<string> {
     return this.#silent.keys();
   }
@@ -49,13 +49,13 @@ export class Records {
     return this.#silent.get(key)?.has(id) ?? false;
   }
 
-  /** Who holds a lock now: of silent processes only those that still do are remembered. */
+  /** Takes the present holders of a key. Forgets the silent holders of the key if none of them holds it. */
   settle(key: string, holders: readonly { readonly id: string }[]): void {
     const silent = this.#silent.get(key);
     if (silent !== undefined && !holders.some(({ id }) => silent.has(id))) this.#silent.delete(key);
   }
 
-  /** For how long a holder has held; undefined: nobody said. */
+  /** Ms for which a holder has held its lock; undefined if no process has reported it. */
   heldMs(id: string): number | undefined {
     const since = this.#since.get(id);
     return since === undefined ? undefined : Math.max(0, this.#atMs - since);

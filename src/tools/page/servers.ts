@@ -1,20 +1,20 @@
-// The two kinds of servers that the page is mounted in: those that hand over a request and a response of Node, and those that
-// hand over a Request and take a Response.
+// The two kinds of servers that the page can be mounted in: servers that pass a request and a response of Node, and servers that pass a
+// Request and take a Response.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { answer, type Desk, type PageResponse, routeOf } from './answers';
 import type { Incoming } from './checks';
 import type { Seat } from './watch';
 
-/** What frameworks add to a request of Node. */
+/** A request of Node with the fields that frameworks add. */
 interface Mounted extends IncomingMessage {
   originalUrl?: string;
-  /** Of Express and others: read already. */
+  /** The body, if Express or another framework has already read it. */
   body?: unknown;
 }
 
 // ---- Node
 
-/** Whatever follows `next` is not ours. */
+/** Answers a request of Node, or calls `next` if the path is not a path of the page. */
 export function serveNode(
   req: Mounted,
   res: ServerResponse,
@@ -22,7 +22,7 @@ export function serveNode(
   desk: Desk,
 ): void {
   const path = pathOf(req.url ?? '/');
-  // A caller with `next` serves other paths too; one without has given us all that it sends here.
+  // A caller with `next` also serves other paths. A caller without it passes every request to the page.
   const route = routeOf(path, next !== undefined || req.originalUrl !== undefined);
   if (route === undefined && next !== undefined) return next();
   answer(route, ofNode(req), desk).then((given) => send(given, req, res));
@@ -39,7 +39,7 @@ function ofNode(req: Mounted): Incoming {
       const value = req.headers[name];
       return Array.isArray(value) ? value[0] : value;
     },
-    peer: req.socket?.destroyed ? '' : req.socket?.remoteAddress, // of one that left we know none
+    peer: req.socket?.destroyed ? '' : req.socket?.remoteAddress, // A closed socket has no address.
     body: async (most) => {
       if (req.body !== undefined) return alreadyRead(req.body, most);
       const length = Number(req.headers['content-length'] ?? 0);
@@ -49,7 +49,7 @@ function ofNode(req: Mounted): Incoming {
   };
 }
 
-/** A parser that came before us has read it. */
+/** The body that an earlier parser has read. */
 function alreadyRead(body: unknown, most: number): string | undefined {
   const text = typeof body === 'string' || Buffer.isBuffer(body) ? String(body) : JSON.stringify(body);
   return Buffer.byteLength(text) > most ? undefined : text;
@@ -68,7 +68,7 @@ async function read(chunks: AsyncIterable<Uint8Array>, most: number): Promise<st
 
 function send({ status, headers, body, stream }: PageResponse, req: IncomingMessage, res: ServerResponse): void {
   if (res.destroyed) return;
-  // HTTP/2 knows no such header.
+  // HTTP/2 has no Connection header.
   const { connection, ...others } = headers;
   res.writeHead(status, connection === undefined || req.httpVersionMajor > 1 ? others : headers);
   if (stream === undefined) return void res.end(req.method === 'HEAD' ? undefined : body);
@@ -76,7 +76,7 @@ function send({ status, headers, body, stream }: PageResponse, req: IncomingMess
   const seat = stream({
     write: (text) => {
       const hasRoom = res.write(text);
-      (res as { flush?: () => void }).flush?.(); // of the middleware that compresses
+      (res as { flush?: () => void }).flush?.(); // Compressing middleware adds `flush`.
       return hasRoom;
     },
     end: () => {
@@ -101,7 +101,7 @@ export async function serveFetch(request: Request, desk: Desk): Promise<Response
 function ofFetch(request: Request, host: string): Incoming {
   return {
     method: request.method,
-    // A server that makes a Request keeps the Host in its address, and often in no header.
+    // Servers that make a Request keep the host in its URL, and often set no Host header.
     header: (name) => request.headers.get(name) ?? (name === 'host' ? host : undefined),
     peer: undefined,
     body: async (most) => (request.body === null ? '' : read(chunksOf(request.body), most)),

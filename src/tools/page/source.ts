@@ -1,6 +1,5 @@
-// Where the rows come from: what processes have written down (the registry), and for the rest the keys themselves, some at a time.
-// Few commands: what the registry settles is not asked for, many keys are inspected in one command, and where there are many rows
-// a read waits until it may cost what it does.
+// The source of the rows: the registry, and for all other locks the keys themselves, a few at a time. It sends few commands: keys that
+// the registry settles are not inspected, many keys are inspected in one command, and a read of many rows waits for its budget.
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
 import { asForeign, isForeign, type LockState, type StoreKind } from '../../core/lock-state';
@@ -15,15 +14,15 @@ import { changedChannel, type Operator, type Processes } from '../../store/opera
 import { Budget } from './budget';
 import { type Loss, Records } from './records';
 
-/** A holder, as it was read. */
+/** A holder as it was read. */
 export interface SeenHolder {
   readonly id: string;
   readonly owner: string | null;
   readonly kind: string;
   readonly permits: number;
-  /** Ms that Redis still keeps it; Infinity: for ever. */
+  /** Ms until Redis ends the hold; Infinity: never. */
   readonly remaining: number;
-  /** For how many ms it has been held, where that is known. */
+  /** Ms since the grant; undefined if that is unknown. */
   readonly heldMs?: number | undefined;
 }
 
@@ -39,48 +38,48 @@ export interface SeenLock {
   readonly holders: readonly SeenHolder[];
   readonly queue: readonly SeenWaiter[];
   readonly waiters: number;
-  /** It was not taken with this library. */
+  /** True if the lock was not taken with this library. */
   readonly isForeign: boolean;
-  /** The process that holds it was known, and is silent. */
+  /** True if the holder's process was known and is silent. */
   readonly isSilent: boolean;
 }
 
-/** What was found, and where it was looked for. */
+/** The locks that a read found, and its coverage. */
 export interface PageSnapshot {
   readonly locks: readonly SeenLock[];
-  /** Locks that holders lost in the last hour, as far as their processes still tell. */
+  /** Losses of the last hour that processes still report. */
   readonly losses: readonly Loss[];
-  /** For people. */
+  /** The coverage in words. */
   readonly coverage: string;
 }
 
 export interface Source {
   readonly kind: StoreKind;
-  /** Somebody looks: `onNews` is called when something may have changed. The function that it returns ends that. */
+  /** Begins to call `onNews` when something may have changed. The returned function ends that. */
   look(onNews: () => void): () => void;
   /** Rejects with a LockBackendError. */
   read(): Promise<PageSnapshot>;
-  /** How long to wait before the next read, without news and with it. */
+  /** Ms until the next read, which is sooner after news. */
   pauseMs(isNews: boolean): number;
   /**
-   * Takes a lock from the holder with this id, if that still has it: the lock's whole key; undefined: nothing was changed.
+   * Takes a lock from the holder with this id. Resolves with the full key, or undefined if this holder no longer has the lock.
    *
-   * @param key As it is shown, or without the prefix.
+   * @param key The key as it is shown, or without the prefix.
    */
   free(key: string, id: string): Promise<string | undefined>;
 }
 
-/** A key that no process tells of, as it was when it was inspected last. */
+/** A key that no process has registered, as it was when it was last inspected. */
 interface Other {
   readonly state: LockState | undefined;
   readonly atMs: number;
 }
 
-/** So many keys that no process tells of are inspected with each read; more take turns. With the first read all that are found. */
+/** Unregistered keys that each read inspects. More keys take turns. The first read inspects all that were found. */
 const keysInRead = 100;
-/** So many are known at all. */
+/** The maximum of unregistered keys that are remembered. */
 const maxOthers = 2000;
-/** So many steps through all keys belong to the first read. */
+/** Steps of the scan that belong to the first read. */
 const firstSteps = 5;
 const soonMs = 100;
 
@@ -119,7 +118,7 @@ class StoreSource implements Source {
     this.#isSwept = this.#isSweepRefused = false;
     this.#isFirst = true;
     const listening = this.#store.listensAlone ? undefined : this.#store.listen?.(changedChannel, onNews, onNews);
-    listening?.catch(() => {}); // what changes is seen with the next read
+    listening?.catch(() => {}); // The next read shows the changes.
     return () => {
       listening?.then(
         ({ close }) => close(),
@@ -156,13 +155,13 @@ class StoreSource implements Source {
     const locks = new Map<string, SeenLock>();
     for await (const some of listLocks(this.#operator, search, coverage)) {
       for (const { lock } of some) locks.set(lock.key, this.#seen(lock));
-      // Others of this process have their turns.
+      // Other work of this process gets its turn.
       await new Promise(setImmediate);
     }
     return { locks, processes: coverage.processes };
   }
 
-  /** A step through all keys: those that may be locks are inspected from now on. */
+  /** Takes a step of the scan. Keys that may be locks are inspected from now on. */
   async #findOthers(): Promise<void> {
     const { keys, isLocal } = this.#operator;
     if (keys === undefined || isLocal || this.#isSweepRefused) return;
@@ -173,7 +172,7 @@ class StoreSource implements Source {
       }
     } catch {
       this.#sweep = undefined;
-      this.#isSweepRefused = true; // SCAN is a right of its own
+      this.#isSweepRefused = true; // The user may lack the right to SCAN.
     }
   }
 
@@ -188,7 +187,7 @@ class StoreSource implements Source {
     }
   }
 
-  /** What no process tells of: what the sweep found, and what a silent process held. */
+  /** Inspects the keys that no process registers: keys that the scan found, and keys that a silent process held. */
   async #inspectOthers(locks: Map<string, SeenLock>): Promise<void> {
     for (const key of this.#records.orphans()) {
       const lock = locks.get(key);
@@ -207,7 +206,7 @@ class StoreSource implements Source {
     }
   }
 
-  /** A user without the right to one of these keys is refused all: then the registry is all there is. */
+  /** Inspects keys. Redis refuses all of them if the user lacks the right to one; from then on only the registry is read. */
   async #inspect(keys: readonly string[]): Promise<readonly (LockState | LockBackendError)[]> {
     try {
       return await this.#operator.inspect(keys, this.#timeoutMs);
@@ -226,7 +225,7 @@ class StoreSource implements Source {
     this.#records.settle(key, state?.holders ?? []);
   }
 
-  /** Without a prefix, a string of somebody else's is none. */
+  /** Tells if an inspected key is a lock. Without a prefix, a string that another program wrote is not. */
   #isLock(state: LockState): boolean {
     return state.waiters > 0 || (state.locked && (this.#prefix !== '' || !state.holders.some(isForeign)));
   }
@@ -255,7 +254,7 @@ class StoreSource implements Source {
 
 const unseen: Other = { state: undefined, atMs: 0 };
 
-/** As it will be some ms after it was inspected, if nothing happens. */
+/** The state some ms after it was inspected, if nothing has happened. */
 function aged(state: LockState, ms: number): LockState {
   return {
     ...state,
@@ -267,13 +266,13 @@ function aged(state: LockState, ms: number): LockState {
   };
 }
 
-/** Counts what is asked, and remembers what processes have written down. */
+/** Counts the commands of an operator, and remembers the records of processes. */
 function watched(operator: Operator, budget: Budget, records: Records): Operator {
   const { isLocal, keys } = operator;
   return {
     isLocal,
     offsetMs: 0,
-    // The budget is what paces it.
+    // The budget paces the scan, so the scan itself does not pause.
     keys: keys && ((prefix, timeoutMs) => counted(keys.call(operator, prefix, timeoutMs, false), budget)),
     inspect: (some, timeoutMs) => {
       budget.spend(Math.ceil(some.length / 100));
@@ -281,7 +280,7 @@ function watched(operator: Operator, budget: Budget, records: Records): Operator
     },
     processes: async (timeoutMs): Promise<Processes> => {
       const processes = await operator.processes(timeoutMs);
-      // A command for the list of them, and one for each record: of each process, so that many are read as often as one.
+      // One command reads the list, and one command each record. The cost is that of one process, so that many are read as often as one.
       budget.spend(1 + Math.ceil(processes.texts.length / Math.max(recordsOf(processes).length, 1)));
       records.update(processes);
       return processes;

@@ -1,41 +1,41 @@
-// One poller for all viewers, and none while there are no viewers. Each viewer is sent a snapshot, then changes. Changes that a
-// viewer has no room for are not kept: once it has room, it is sent a new snapshot.
+// One poller for all viewers, which stops while there are no viewers. Each viewer is sent a snapshot, then changes. Changes are not
+// kept for a viewer whose stream is full: when the stream has room, the viewer is sent a new snapshot.
 //
-// Invariant: at most one read is under way, and none begins while there is no viewer; for each viewer at most one message waits.
+// Invariant: at most one read is in progress, and none begins while there is no viewer. At most one message waits for each viewer.
 import { startIdleTimer } from '../../core/timers';
 import { Ledger } from './ledger';
 import type { Source } from './source';
 
-/** Where one viewer reads. */
+/** The stream to one viewer. */
 export interface Sink {
-  /** False: it has no room for more until `onRoom`. What was written is taken all the same. */
+  /** Writes a message. Returns false if the stream has no room for another message until `onRoom`. This message is sent all the same. */
   write(text: string): boolean;
-  /** Ends it. An open page connects again. */
+  /** Ends the stream. An open page connects again. */
   end(): void;
 }
 
 interface Viewer {
   readonly sink: Sink;
   readonly sinceMs: number;
-  /** Since when it has no room. */
+  /** The time since which the stream has no room. */
   fullSinceMs: number | undefined;
-  /** It missed changes, and needs a snapshot. */
+  /** Set when the viewer missed changes and needs a snapshot. */
   isBehind: boolean;
 }
 
-/** What a connected viewer calls. */
+/** The callbacks of a connected viewer. */
 export interface Seat {
-  /** There is room again. */
+  /** Reports that the stream has room again. */
   onRoom(): void;
-  /** It is gone. May be called again. */
+  /** Reports that the viewer is gone. May be called repeatedly. */
   leave(): void;
 }
 
 export const maxViewers = 256;
 const beatMs = 15_000;
-/** A viewer that has had no room for so long is disconnected. */
+/** Ms without room after which a viewer is disconnected. */
 const maxFullMs = 30_000;
-/** Then a viewer has to connect, and be authorized, again. */
+/** Ms after which a viewer has to connect again, and be authorized again. */
 const sessionMs = 600_000;
 
 export class Watch {
@@ -45,10 +45,10 @@ export class Watch {
   readonly #ledger = new Ledger();
   #timer: NodeJS.Timeout | undefined;
   #isReading = false;
-  /** Something changed since the last read began. */
+  /** Set when something changed after the last read began. */
   #isNews = false;
   #unwatch: () => void = () => {};
-  /** The ledger has what this watch read. */
+  /** Set when the ledger has a read for the present viewers. */
   #hasRead = false;
   #down: string | undefined;
   #beatAtMs = 0;
@@ -62,7 +62,7 @@ export class Watch {
     return this.#viewers.size >= maxViewers;
   }
 
-  /** Somebody looks. */
+  /** Adds a viewer. */
   join(sink: Sink): Seat {
     const viewer: Viewer = { sink, sinceMs: performance.now(), fullSinceMs: undefined, isBehind: true };
     this.#viewers.add(viewer);
@@ -78,7 +78,7 @@ export class Watch {
     };
   }
 
-  /** A lock was taken from its holder. */
+  /** Notes that a lock was taken from its holder. */
   freed(key: string, id: string): void {
     this.#ledger.lost(key, id, Date.now());
     this.#schedule(true);
@@ -94,12 +94,12 @@ export class Watch {
     if (!this.#viewers.delete(viewer) || this.#viewers.size > 0) return;
     clearTimeout(this.#timer);
     this.#unwatch();
-    // The next viewer is sent what is there then.
+    // The next viewer waits for a new read.
     this.#hasRead = false;
     this.#down = undefined;
   }
 
-  /** Plans the next read; one that is under way plans it at its end. */
+  /** Schedules the next read. A read in progress schedules the next one at its end. */
   #schedule(isNews: boolean): void {
     this.#isNews ||= isNews;
     if (this.#isReading || this.#viewers.size === 0) return;
@@ -159,7 +159,7 @@ export class Watch {
     else if (!viewer.sink.write(text)) viewer.fullSinceMs = performance.now();
   }
 
-  /** Says to every viewer that we are there; ends those that take nothing, and those that were authorized long ago. */
+  /** Sends every viewer a sign of life. Disconnects viewers that read nothing, and viewers that were authorized too long ago. */
   #tend(): void {
     const nowMs = performance.now();
     if (nowMs < this.#beatAtMs) return;
@@ -172,12 +172,12 @@ export class Watch {
   }
 }
 
-/** JSON has no line ends. */
+/** Formats an event. JSON has no line ends. */
 function message(event: string, data: object): string {
   return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Only what is known to be harmless: errors of clients may name hosts and users. */
+/** Describes an error without its own message, because errors of clients may name hosts and users. */
 function whatFailed(error: unknown): string {
   const code = (error as { redisCode?: unknown } | undefined)?.redisCode;
   return typeof code === 'string' && /^[A-Z]{2,20}$/.test(code) ? `Redis refuses (${code})` : 'Redis does not answer';
