@@ -120,7 +120,7 @@ function isTooLong(key: string): boolean {
 /** @internal The companion key of a lock key, in the same cluster slot. */
 export function companionOf(key: string, name: Companion): string {
   const tag = key.includes('}') ? hashTag(key) : null;
-  if (tag === null) return `{${key}}:${name}`; // H57 H58c
+  if (tag === null) return `{${key}}:${name}`; // H57 H58c H97
   // The bare key "{x}" would otherwise share its companions with the key "x".
   return tag.length + 2 === key.length ? `${key}:${name}.` : `${key}:${name}`;
 }

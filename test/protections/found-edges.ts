@@ -43,6 +43,12 @@ export const foundEdges: readonly Protection[] = [
     node: 'sqlite',
   },
   {
+    hazard: 'H97',
+    without: 'the companions of a lock have names that the version before does not know',
+    changes: [piece('H97', '}:', '}:2:')],
+    test: 'rolling/values.test.ts',
+  },
+  {
     hazard: 'H98',
     without: 'each wait has a listener of its own',
     changes: [piece('H98', 'listeners.get(signal) ?? ', '')],
