@@ -18,7 +18,7 @@ const stress = (deed: string, ...args: string[]): NodeChild =>
   startChild(join(__dirname, 'children/stress.ts'), [deed, ...args]);
 
 describeWithEngine('shared memory under attack', function () {
-  this.timeout(60_000 + 2000 * killSeconds);
+  this.timeout(60_000 + 2000 * killSeconds); // the kills go on for that long
   const runtime = ownRuntimeFolder();
   const folder = () => join(runtime(), 'redis-exp-lock');
   const opened: redisExpLock.Store[] = [];
@@ -156,7 +156,7 @@ describeWithEngine('shared memory under attack', function () {
   });
 
   it('H73: a lock that `run` could not release is released once the table can be written', async () => {
-    const withLock = redisExpLock({ redis: open('released later'), lifetime: 600_000, commandTimeout: 50 });
+    const withLock = redisExpLock({ redis: open('released later'), lifetime: 600_000, commandTimeout: 50 }); // nothing answers
     let stuck!: NodeChild;
     const ran = await withLock.run('key', async () => {
       stuck = await standingIn('released later');

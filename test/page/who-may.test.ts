@@ -135,7 +135,7 @@ const table = readFileSync(join(root, 'docs/operations.md'), 'utf8')
   }));
 
 describe('who may see the live page, and who may free a lock (H91)', function () {
-  this.timeout(60_000);
+  this.timeout(60_000); // each row starts servers of its own
   const folder = mkdtempSync(join(tmpdir(), 'redis-exp-lock-page-'));
   const redis = memoryStore();
   const withLock = redisExpLock({ redis, prefix, lifetime: 600_000 });

@@ -8,7 +8,7 @@ import { startChild, waitFor } from '../support/processes';
 import { connect, sharedRedis, uniqueKey } from '../support/redis';
 
 describe('a host whose timers are numbers, and whose AsyncLocalStorage can be neither disabled nor entered', function () {
-  this.timeout(120_000);
+  this.timeout(120_000); // a child goes through 40 ways in, one after the other
 
   for (const kind of ['node-redis', 'ioredis', 'memory', 'a clock']) {
     it(`H90: every way in settles with its grant, free, queued and polling (${kind})`, async () => {

@@ -262,7 +262,7 @@ describe('three sentinels fail a master over', () => {
     const answers = new Map<string, { answer: redisExpLock.Lease | null | Error; next: redisExpLock.Lease }>();
 
     before('one failover for all', async function () {
-      this.timeout(60_000);
+      this.timeout(60_000); // down-after, a vote, and a promotion, on a busy machine
       const { master, replicas } = all.stopped;
       const [heir] = replicas;
       const connected = await Promise.all(
@@ -335,7 +335,7 @@ describe('three sentinels fail a master over', () => {
         const redis = await dial('stopped');
         const warnings = await published('redis-exp-lock:warning', async () => {
           for (let n = 0; n < 3; n++) {
-            const withLock = redisExpLock({ redis, minReplicas, commandTimeout: 400 });
+            const withLock = redisExpLock({ redis, minReplicas, commandTimeout: 1000 });
             // The old master is a replica only after some seconds.
             await withLock.run(uniqueKey(), () => {}).catch((error) => expect(error.redisCode).to.equal('NOREPLICAS'));
           }

@@ -87,7 +87,7 @@ async function main(): Promise<void> {
     },
     renewal: async (key) => {
       if (!kind.includes('redis')) return true;
-      return withLock.run(key, { lifetime: 600 }, async () => renewed().then(() => true));
+      return withLock.run(key, { lifetime: 3000 }, async () => renewed().then(() => true));
     },
   };
 
