@@ -17,7 +17,7 @@ export interface Leader {
   readonly value: string;
   /** The number of its term: its fence. */
   readonly term: number;
-  /** When the term began: ms of the epoch, by the leader's own clock. */
+  /** The time at which the term began, in ms of the epoch by the leader's own clock. */
   readonly since: number;
   /** Ms for which the leader's lease lasts unless it is renewed, as Redis reports it. */
   readonly remaining: number;
@@ -107,7 +107,7 @@ function hear(store: Store, key: string, bell: Bell): () => void {
 /** The pause before the next read: until just after the observed lease would end. So an observer reads once a lifetime. */
 function pauseMs(store: Store, leader: Leader | null, lifetimeMs: number): number {
   const endsMs = leader === null ? lifetimeMs : leader.remaining + Math.min(leader.remaining / 20, 100) + 5;
-  // In shared memory an observer hears nothing; asking costs it some microseconds.
+  // In shared memory an observer gets no messages; a read costs it some microseconds.
   return store.listensAlone ? Math.min(endsMs, Math.max(lifetimeMs / 30, 10), 250) : endsMs;
 }
 
@@ -116,7 +116,7 @@ function isSame(one: Leader | null, other: Leader | null): boolean {
   return one.id === other.id && one.value === other.value && one.term === other.term;
 }
 
-/** Which token, for those that may not know it. */
+/** The name of a token, for readers that must not know the token. */
 function nameOf(token: string): string {
   return createHash('sha1').update(token).digest('hex').slice(0, 8);
 }

@@ -31,7 +31,7 @@ export interface Term {
   readonly id: string;
   /** The number of the term, larger with each one: the fencing token for what the leader writes to. */
   readonly fence: number;
-  /** When the term began: ms of the epoch, by our own clock. */
+  /** The time at which the term began, in ms of the epoch by this process's clock. */
   readonly since: number;
   /**
    * Aborts when the function should end. A LockLostError says that the leadership may be lost: stop writing. After an abort by the
