@@ -17,7 +17,7 @@ async function aborted(signal: AbortSignal): Promise<void> {
 }
 
 describe('what old and new leave for each other', function () {
-  this.timeout(60_000);
+  this.timeout(60_000); // the build before is unpacked and loaded first
   let versions: Versions;
   let places: Record<'old' | 'new', Place>;
   let key: string;
