@@ -181,9 +181,14 @@ exports.mutants = [
     "call(ARGV[2] and 'SET', KEYS[i], ARGV[1])",
   ),
   direct('take', 'only the first of several is taken', 'for i = 1, locks do\n  call', 'for i = 1, 1 do\n  call'),
-  direct('drop', 'somebody else’s lock is deleted', '~= ARGV[1]', "== ARGV[1] .. '-'"),
-  direct('drop', 'nothing is handed off', "if call('EXISTS', unpack(names, locks + 1, #KEYS)) > 0", 'if false'),
-  direct('drop', 'only the first of several is compared', 'for i = 1, locks do', 'for i = 1, 1 do'),
+  direct('release-if-unqueued', 'somebody else’s lock is deleted', '~= ARGV[1]', "== ARGV[1] .. '-'"),
+  direct(
+    'release-if-unqueued',
+    'nothing is handed off',
+    "if call('EXISTS', unpack(names, locks + 1, #KEYS)) > 0",
+    'if false',
+  ),
+  direct('release-if-unqueued', 'only the first of several is compared', 'for i = 1, locks do', 'for i = 1, 1 do'),
   plain('plain', 'somebody else’s lock is deleted', 'if held[i] == words[t + i] and', 'if held[i] and'),
   plain('plain', 'nothing is handed off', "and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then", 'then'),
   plain('plain', 'a late request is executed', 'areUsual = now <= tonumber(notAfter) and', 'areUsual ='),
@@ -265,7 +270,7 @@ exports.mutants = [
     "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
   beside(
-    'proclaim',
+    'publish-value',
     'a process that lost the lock proclaims',
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
     "if redis.call('GET', KEYS[1]) == ARGV[1] .. '-' then",
@@ -276,5 +281,5 @@ exports.mutants = [
     "call('GET', KEYS[1]) ~= ARGV[1] then",
     "call('GET', KEYS[1]) == ARGV[1] .. '-' then",
   ),
-  beside('raise', 'a fence is lowered', 'if lastFence(KEYS[#KEYS]) < least then', 'if true then'),
+  beside('raise-fence', 'a fence is lowered', 'if lastFence(KEYS[#KEYS]) < least then', 'if true then'),
 ];

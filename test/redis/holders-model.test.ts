@@ -294,7 +294,7 @@ function placesFor({ permits, most }: Mode): number[] {
 async function raise(token: string, mode: Mode, { machine, micros }: Real): Promise<void> {
   const least = micros + 700;
   const expected = outcome(() => machine.raise([key], token, least, micros, mode));
-  const call = scripts.raiseShared(key, companions.fence, token, least);
+  const call = scripts.raiseFenceShared(key, companions.fence, token, least);
   const reply = await inRedis(call, micros).catch((error) => String(error.message).split(' ')[0]);
   expect(Array.isArray(reply) ? reply[0] === 1 : reply, 'raise').to.equal(expected);
 }

@@ -573,11 +573,11 @@ describe('a quorum', () => {
     const least = micros + 60_000_000;
     const client = others[0]!;
     const fenceKey = 'redis-exp-lock:fence';
-    const run = (call: ReturnType<typeof scripts.raise>): Promise<any> =>
+    const run = (call: ReturnType<typeof scripts.raiseFence>): Promise<any> =>
       client.eval(call.script.lua, { keys: [...call.keys], arguments: [...call.args] });
     const raise = async (token: string, fence: number): Promise<boolean> => {
       const ours = machine.raise([key], token, fence, micros);
-      expect(await run(scripts.raise([key], fenceKey, token, fence))).to.deep.equal([ours ? 1 : 0]);
+      expect(await run(scripts.raiseFence([key], fenceKey, token, fence))).to.deep.equal([ours ? 1 : 0]);
       const remembered = Number(await client.get(fenceKey));
       if (machine.fence > least - 1) expect(remembered).to.equal(machine.fence);
       return ours;

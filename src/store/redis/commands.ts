@@ -190,8 +190,8 @@ export function extendCall(
 }
 
 export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fence: string): BatchableCall {
-  if (mode !== undefined) return scripts.raiseShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
-  return scripts.raise(listOf(keys), fence, token, least.toFixed(0));
+  if (mode !== undefined) return scripts.raiseFenceShared(listOf(keys)[0]!, fence, token, least.toFixed(0));
+  return scripts.raiseFence(listOf(keys), fence, token, least.toFixed(0));
 }
 
 export function permitsOutCall(key: string): BatchableCall {
@@ -217,7 +217,7 @@ export function readTextCall(key: string): ScriptCall {
 }
 
 export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): BatchableCall {
-  return scripts.proclaim(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
+  return scripts.publishValue(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
 }
 
 export function readHolderCall(key: string): ScriptCall {

@@ -78,7 +78,7 @@ export class DirectStore implements Direct {
     const sentMs = performance.now();
     if (!request.isConfirmed || this.#isUnusual(sentMs)) return this.#store.release(request);
     const { keys, token } = request;
-    const call = scripts.drop(listOf(keys), queuesOf(keys), token);
+    const call = scripts.releaseIfUnqueued(listOf(keys), queuesOf(keys), token);
     return this.#send(call, request, sentMs, readRelease, 0, () => this.#store.release(request));
   }
 

@@ -85,7 +85,7 @@ export class RedisOperator implements Operator {
     const channel = text === undefined ? '' : changedChannel;
     const [isThere] = await Promise.all([
       this.#write(processKey(id), text, ttlMs, commandTimeoutMs),
-      this.#quietly(scripts.enlist(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
+      this.#quietly(scripts.registerProcess(processesKey, id, text === '' ? 0 : ttlMs, channel), commandTimeoutMs),
     ]);
     return isThere;
   }
@@ -93,7 +93,7 @@ export class RedisOperator implements Operator {
   /** Writes the record. A text of megabytes goes by a plain SET: a script copies it three times. */
   async #write(key: string, text: string | undefined, ttlMs: number, commandTimeoutMs: number): Promise<boolean> {
     if (!text || text.length < longText || !this.#isSingle) {
-      return (await this.#quietly(scripts.register(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
+      return (await this.#quietly(scripts.writeProcess(key, text ?? '=', ttlMs), commandTimeoutMs)) === 1;
     }
     await this.#send(['SET', key, text, 'PX', String(ttlMs)], commandTimeoutMs);
     return true;

@@ -1,5 +1,5 @@
 -- batch-shared: run calls with a mode, as batch does. A single call is a batch of one.
--- INCLUDE acquire-shared extend-shared release-shared count-permits raise-shared free-shared
+-- INCLUDE acquire-shared extend-shared release-shared count-permits raise-fence-shared free-shared
 -- KEYS   key[]   the keys of all calls, one after the other
 -- ARGV   part[]  for each call: its script, its number of keys and its number of arguments, in one text; then its arguments
 -- REPLY  [for each call its number of integers, then these integers; or -1 and the text of its error]

@@ -899,7 +899,7 @@ return{0}
 end
 c('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',x-h))
 return{1}`;
-const proclaim1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
+const publishValue1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
 return{0}
 end
 if ARGV[2]==''then
@@ -909,7 +909,7 @@ redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
 end
 redis.pcall('PUBLISH',ARGV[4],ARGV[5])
 return{1}`;
-const raise2Part = `local w=tonumber(ARGV[2])
+const raiseFence2Part = `local w=tonumber(ARGV[2])
 if not w or w%1~=0 or w<0 or w>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '1eac787048ffc8c997264b29c16116e3297f8a17',
+  sha: '1f648938065dd7c4f7e8dbc0e68afe6ed45e6a43',
   lua:
     clockPart +
     `
@@ -1442,7 +1442,7 @@ countPermits=function(k,a,kn,an)
 aa()
 return{aN(KEYS[k+1],true).s}
 end,
-raiseShared=function(k,a,kn,an)
+raiseFenceShared=function(k,a,kn,an)
 local w=tonumber(ARGV[a+2])
 if not w or w%1~=0 or w<0 or w>9007199254740991 then
 return redis.error_reply('ERR expected a fence')
@@ -1519,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'cb6debcbc5686c1808dd6859e3de381cf49dfed1',
+  sha: 'c72107157e7723f85c33caae0369ef7e0206a2bb',
   lua:
     clockPart +
     `
@@ -1643,9 +1643,9 @@ markSlot=function(k,a,kn,an)
     inBatch(markSlot2Part) +
     `
 end,
-proclaim=function(k,a,kn,an)
+publishValue=function(k,a,kn,an)
 ` +
-    inBatch(proclaim1Part) +
+    inBatch(publishValue1Part) +
     `
 end,
 release=function(k,a,kn,an)
@@ -1713,9 +1713,9 @@ end
 end
 return C
 end,
-raise=function(k,a,kn,an)
+raiseFence=function(k,a,kn,an)
 ` +
-    inBatch(raise2Part) +
+    inBatch(raiseFence2Part) +
     `
 end,
 }
@@ -1751,70 +1751,6 @@ const countPermitsScript = {
  */
 export function countPermits(lock: string): BatchableCall {
   return { script: countPermitsScript, keys: [lock], args: [] };
-}
-
-const dropScript: Script = {
-  name: 'drop',
-  sha: 'dbdcbac39ed0d9c42c3c0a7a20f219d81e7b0e27',
-  lua: `local c,U,t=redis.call,KEYS,#KEYS/2
-if c('EXISTS',unpack(U,t+1,#KEYS))>0 then
-return 0
-end
-for b=1,t do
-if redis.pcall('GET',KEYS[b])~=ARGV[1]then
-return 0
-end
-end
-c('DEL',unpack(U,1,t))
-return 1`,
-};
-
-/**
- * release locks that are all still ours, with nobody queued; of anything else `release` has to be asked.
- *
- * @param lock string: the holder's token
- * @param queue sorted set: the queue of the lock in the same place
- * @param token the token that acquired them
- * @returns the call; its reply: 1 released | 0 nothing was changed: ask `release`
- */
-export function drop(lock: readonly string[], queue: readonly string[], token: string | number): ScriptCall {
-  return { script: dropScript, keys: [...lock, ...queue], args: [String(token)] };
-}
-
-const enlistScript: Script = {
-  name: 'enlist',
-  sha: 'd30c5d9aff9619b26f06a3d5c8a62b6e722b7378',
-  lua: `local L=redis.call('TIME')
-local h=L[1]*1000+math.floor(L[2]/1000)
-if ARGV[2]=='0'then
-redis.call('ZREM',KEYS[1],ARGV[1])
-else
-redis.call('ZADD',KEYS[1],h+ARGV[2],ARGV[1])
-redis.call('ZREMRANGEBYSCORE',KEYS[1],'-inf',h)
-redis.call('PEXPIRE',KEYS[1],ARGV[2])
-end
-if ARGV[3]~=''then
-redis.pcall('PUBLISH',ARGV[3],ARGV[1])
-end
-return{1}`,
-};
-
-/**
- * add a process with a record to the list of processes, or take it off the list.
- *
- * @param processes sorted set: the ids of processes, each with the server time in ms at which its entry expires
- * @param id the id of the process
- * @param ttl ms after which the entry expires; 0: now
- * @param channel the channel on which a change is published; '': nothing changed
- * @returns the call; its reply: [1]
- */
-export function enlist(
-  processes: string,
-  id: string | number,
-  ttl: string | number,
-  channel: string | number,
-): ScriptCall {
-  return { script: enlistScript, keys: [processes], args: [String(id), String(ttl), String(channel)] };
 }
 
 const extendSharedScript = {
@@ -2394,10 +2330,10 @@ export function processes(processes: string): ScriptCall {
   return { script: processesScript, keys: [processes], args: [] };
 }
 
-const proclaimScript: Script = {
-  name: 'proclaim',
+const publishValueScript: Script = {
+  name: 'publishValue',
   sha: '6e5abc9a275d70734c12b5db0900409a4e533fbe',
-  lua: proclaim1Part,
+  lua: publishValue1Part,
 };
 
 /**
@@ -2405,14 +2341,14 @@ const proclaimScript: Script = {
  *
  * @param lock string: the holder's token
  * @param value string: the leader, as its process wrote it
- * @param token string: the leader, as its process wrote it
+ * @param token the token that acquired the lock
  * @param text the leader; '': no leader from now on
  * @param ttl ms for which the text is kept
  * @param channel the channel of the observers
  * @param message the message to the observers
  * @returns the call; its reply: [1 written | 0 the lock is no longer ours: nothing changed]
  */
-export function proclaim(
+export function publishValue(
   lock: string,
   value: string,
   token: string | number,
@@ -2422,18 +2358,18 @@ export function proclaim(
   message: string | number,
 ): ScriptCall {
   return {
-    script: proclaimScript,
+    script: publishValueScript,
     keys: [lock, value],
     args: [String(token), String(text), String(ttl), String(channel), String(message)],
   };
 }
 
-const raiseSharedScript = {
-  name: 'raiseShared',
+const raiseFenceSharedScript = {
+  name: 'raiseFenceShared',
 };
 
 /**
- * as raise, for a lock with a mode, while the token is one of its holders. Also raises a writer's own fence, which readers share after its downgrade; but not a reader's own: its resent request finds its member by the fence.
+ * as raise-fence, for a lock with a mode, while the token is one of its holders. Also raises a writer's own fence, which readers share after its downgrade; but not a reader's own: its resent request finds its member by the fence.
  *
  * @param lock sorted set: one member for each holder
  * @param fence string: the last fence minted for any lock
@@ -2441,17 +2377,17 @@ const raiseSharedScript = {
  * @param least the fence that every later one must exceed
  * @returns the call; its reply: [1 the last fence is at least `least` | 0 the token holds nothing: nothing was changed]
  */
-export function raiseShared(
+export function raiseFenceShared(
   lock: string,
   fence: string,
   token: string | number,
   least: string | number,
 ): BatchableCall {
-  return { script: raiseSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
+  return { script: raiseFenceSharedScript, keys: [lock, fence], args: [String(token), String(least)] };
 }
 
-const raiseScript: Script = {
-  name: 'raise',
+const raiseFenceScript: Script = {
+  name: 'raiseFence',
   sha: '95374e22a762fff42fceb99affc767cf0c12d2f8',
   lua:
     clockPart +
@@ -2460,7 +2396,7 @@ const raiseScript: Script = {
     mintPart +
     `
 ` +
-    raise2Part,
+    raiseFence2Part,
 };
 
 /**
@@ -2472,13 +2408,13 @@ const raiseScript: Script = {
  * @param least the fence that every later one must exceed
  * @returns the call; its reply: [1 the last fence is at least `least` | 0 not all locks are ours: nothing was changed]
  */
-export function raise(
+export function raiseFence(
   lock: readonly string[],
   fence: string,
   token: string | number,
   least: string | number,
 ): ScriptCall {
-  return { script: raiseScript, keys: [...lock, fence], args: [String(token), String(least)] };
+  return { script: raiseFenceScript, keys: [...lock, fence], args: [String(token), String(least)] };
 }
 
 const readHolderScript: Script = {
@@ -2560,29 +2496,72 @@ export function readValue(value: string): ScriptCall {
   return { script: readValueScript, keys: [value], args: [] };
 }
 
-const registerScript: Script = {
-  name: 'register',
-  sha: '4b0b5a96222bf566b48ea5fcddad051183b7b76a',
-  lua: `if ARGV[1]=='='then
-return{redis.call('PEXPIRE',KEYS[1],ARGV[2])}
-elseif ARGV[1]==''then
-redis.call('DEL',KEYS[1])
+const registerProcessScript: Script = {
+  name: 'registerProcess',
+  sha: 'd30c5d9aff9619b26f06a3d5c8a62b6e722b7378',
+  lua: `local L=redis.call('TIME')
+local h=L[1]*1000+math.floor(L[2]/1000)
+if ARGV[2]=='0'then
+redis.call('ZREM',KEYS[1],ARGV[1])
 else
-redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2])
+redis.call('ZADD',KEYS[1],h+ARGV[2],ARGV[1])
+redis.call('ZREMRANGEBYSCORE',KEYS[1],'-inf',h)
+redis.call('PEXPIRE',KEYS[1],ARGV[2])
+end
+if ARGV[3]~=''then
+redis.pcall('PUBLISH',ARGV[3],ARGV[1])
 end
 return{1}`,
 };
 
 /**
- * write the record of a process, which others can list: its held locks and its waits.
+ * add a process with a record to the list of processes, or take it off the list.
  *
- * @param process string: the record, as JSON
- * @param text the record; '': the process neither holds nor waits; '=': unchanged
- * @param ttl ms after which the record expires
- * @returns the call; its reply: [1 done | 0 there was no record that could stay unchanged]
+ * @param processes sorted set: the ids of processes, each with the server time in ms at which its entry expires
+ * @param id the id of the process
+ * @param ttl ms after which the entry expires; 0: now
+ * @param channel the channel on which a change is published; '': nothing changed
+ * @returns the call; its reply: [1]
  */
-export function register(process: string, text: string | number, ttl: string | number): ScriptCall {
-  return { script: registerScript, keys: [process], args: [String(text), String(ttl)] };
+export function registerProcess(
+  processes: string,
+  id: string | number,
+  ttl: string | number,
+  channel: string | number,
+): ScriptCall {
+  return { script: registerProcessScript, keys: [processes], args: [String(id), String(ttl), String(channel)] };
+}
+
+const releaseIfUnqueuedScript: Script = {
+  name: 'releaseIfUnqueued',
+  sha: 'dbdcbac39ed0d9c42c3c0a7a20f219d81e7b0e27',
+  lua: `local c,U,t=redis.call,KEYS,#KEYS/2
+if c('EXISTS',unpack(U,t+1,#KEYS))>0 then
+return 0
+end
+for b=1,t do
+if redis.pcall('GET',KEYS[b])~=ARGV[1]then
+return 0
+end
+end
+c('DEL',unpack(U,1,t))
+return 1`,
+};
+
+/**
+ * release locks that are all still ours, with nobody queued; of anything else `release` has to be asked.
+ *
+ * @param lock string: the holder's token
+ * @param queue sorted set: the queue of the lock in the same place
+ * @param token the token that acquired them
+ * @returns the call; its reply: 1 released | 0 nothing was changed: ask `release`
+ */
+export function releaseIfUnqueued(
+  lock: readonly string[],
+  queue: readonly string[],
+  token: string | number,
+): ScriptCall {
+  return { script: releaseIfUnqueuedScript, keys: [...lock, ...queue], args: [String(token)] };
 }
 
 const releaseSharedScript = {
@@ -2718,6 +2697,31 @@ export function take(
   };
 }
 
+const writeProcessScript: Script = {
+  name: 'writeProcess',
+  sha: '4b0b5a96222bf566b48ea5fcddad051183b7b76a',
+  lua: `if ARGV[1]=='='then
+return{redis.call('PEXPIRE',KEYS[1],ARGV[2])}
+elseif ARGV[1]==''then
+redis.call('DEL',KEYS[1])
+else
+redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2])
+end
+return{1}`,
+};
+
+/**
+ * write the record of a process, which others can list: its held locks and its waits.
+ *
+ * @param process string: the record, as JSON
+ * @param text the record; '': the process neither holds nor waits; '=': unchanged
+ * @param ttl ms after which the record expires
+ * @returns the call; its reply: [1 done | 0 there was no record that could stay unchanged]
+ */
+export function writeProcess(process: string, text: string | number, ttl: string | number): ScriptCall {
+  return { script: writeProcessScript, keys: [process], args: [String(text), String(ttl)] };
+}
+
 const writeValueScript: Script = {
   name: 'writeValue',
   sha: 'da6c57e324ddad1066c59102a7e09e8e4f3619b3',
@@ -2753,22 +2757,22 @@ export const scripts: readonly Script[] = [
   acquireScript,
   batchSharedScript,
   batchScript,
-  dropScript,
-  enlistScript,
   extendScript,
   freeScript,
   inspectScript,
   markSlotScript,
   plainScript,
   processesScript,
-  proclaimScript,
-  raiseScript,
+  publishValueScript,
+  raiseFenceScript,
   readHolderScript,
   readPlacesScript,
   readProcessScript,
   readValueScript,
-  registerScript,
+  registerProcessScript,
+  releaseIfUnqueuedScript,
   releaseScript,
   takeScript,
+  writeProcessScript,
   writeValueScript,
 ];

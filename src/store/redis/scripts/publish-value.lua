@@ -1,7 +1,7 @@
--- proclaim: write the leader beside its lock, if the lock is still ours, and notify observers.
+-- publish-value: write the leader beside its lock, if the lock is still ours, and notify observers.
 -- KEYS   lock     string: the holder's token
 -- KEYS   value    string: the leader, as its process wrote it
--- ARGV   token    string: the leader, as its process wrote it
+-- ARGV   token    the token that acquired the lock
 -- ARGV   text     the leader; '': no leader from now on
 -- ARGV   ttl      ms for which the text is kept
 -- ARGV   channel  the channel of the observers

@@ -1,4 +1,4 @@
--- drop: release locks that are all still ours, with nobody queued; of anything else `release` has to be asked.
+-- release-if-unqueued: release locks that are all still ours, with nobody queued; of anything else `release` has to be asked.
 -- KEYS   lock[]   string: the holder's token
 -- KEYS   queue[]  sorted set: the queue of the lock in the same place
 -- ARGV   token    the token that acquired them

@@ -1,4 +1,4 @@
--- raise: raise the last fence to at least `least`, while locks are still ours. For a node of a quorum.
+-- raise-fence: raise the last fence to at least `least`, while locks are still ours. For a node of a quorum.
 -- USES clock
 -- KEYS   lock[]   string: the holder's token
 -- KEYS   fence    string: the last fence minted for any lock

@@ -1,4 +1,4 @@
--- enlist: add a process with a record to the list of processes, or take it off the list.
+-- register-process: add a process with a record to the list of processes, or take it off the list.
 -- KEYS   processes  sorted set: the ids of processes, each with the server time in ms at which its entry expires
 -- ARGV   id         the id of the process
 -- ARGV   ttl        ms after which the entry expires; 0: now

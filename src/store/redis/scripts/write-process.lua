@@ -1,4 +1,4 @@
--- register: write the record of a process, which others can list: its held locks and its waits.
+-- write-process: write the record of a process, which others can list: its held locks and its waits.
 -- KEYS   process  string: the record, as JSON
 -- ARGV   text     the record; '': the process neither holds nor waits; '=': unchanged
 -- ARGV   ttl      ms after which the record expires
