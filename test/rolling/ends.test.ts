@@ -55,7 +55,7 @@ class Peer {
 }
 
 describe('old and new, when processes end or stand still', function () {
-  this.timeout(180_000);
+  this.timeout(180_000); // two builds start in each child, and locks of four seconds end
   let versions: Versions;
   let servers: Servers;
   let places: Record<'old' | 'new', Place>;

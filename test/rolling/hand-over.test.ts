@@ -14,7 +14,7 @@ import { bothVersions, directions, type Versions } from './versions';
 const lifetime = 60_000;
 
 describe('old and new beside each other', function () {
-  this.timeout(120_000);
+  this.timeout(120_000); // the build before is unpacked and loaded first
   let versions: Versions;
   let servers: Servers;
   let places: Record<'old' | 'new', Place>;

@@ -1,12 +1,12 @@
 // The base of redis-semaphore's classes: attempts until acquireTimeout ends, refreshes while the lock is held, and its loss.
 import { randomUUID } from 'node:crypto';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
-import { startIdleTimer } from '../../core/timers';
+import { maxTimerMs } from '../../core/options';
+import { idle, startIdleTimer } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { type AcquireRequest, type ExtendRequest, type Moment, now, trustedMs } from '../../store/contract';
 import { after, Tenure } from '../redlock/tenure';
 import { commandTimeoutMs } from '../stores';
-import { Beat } from './beat';
 import { attempts, oneByOne, type Turn, type TurnGrant, type TurnOutcome } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
@@ -81,8 +81,8 @@ export abstract class PeerLock {
   protected _onLockLost: LockLostCallback;
   readonly #isShared: boolean;
   #tenure: Tenure | undefined;
-  /** Repeats the refresh while the lock is held. */
-  #beat: Beat | undefined;
+  /** The interval of the refreshes of a held lock. */
+  #interval: NodeJS.Timeout | undefined;
   /** The number of acquire() calls in progress. */
   #acquiring = 0;
   /** The attempt that began last. */
@@ -159,8 +159,8 @@ export abstract class PeerLock {
     this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
     this.stopRefresh();
     if (this._refreshTimeInterval > 0) {
-      this.#beat ??= new Beat(() => void this._processRefresh());
-      this.#beat.start(this._refreshTimeInterval);
+      const ms = Math.min(this._refreshTimeInterval, maxTimerMs);
+      this.#interval = idle(setInterval(() => void this._processRefresh(), ms));
     }
     return true;
   }
@@ -189,7 +189,7 @@ export abstract class PeerLock {
 
   /** Stops refreshing. The lock then ends lockTimeout ms after its last refresh. */
   stopRefresh(): void {
-    this.#beat?.stop();
+    clearInterval(this.#interval);
     if (this.#retry !== undefined) clearTimeout(this.#retry);
   }
 
