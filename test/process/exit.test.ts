@@ -122,25 +122,6 @@ describe('the end of a process', () => {
     }
   }
 
-  it('close() rejects waiters, ends when its holders do, and refuses newcomers', async () => {
-    const client = await connect(url);
-    const withLock = redisExpLock({ redis: client, lifetime: 30_000, timeout: 20_000 });
-    const lease = await withLock.promise(key);
-    const waiting = withLock.promise(key).catch((error) => error.code);
-    let closed = false;
-    const closing = withLock.close().then(() => {
-      closed = true;
-    });
-    expect(await waiting).to.equal('ERR_LOCK_CLOSED');
-    expect(await withLock.promise(uniqueKey()).catch((error) => error.code)).to.equal('ERR_LOCK_CLOSED');
-    await sleep(50);
-    expect(closed).to.equal(false);
-    expect(await lease.release()).to.equal(true);
-    await closing;
-    expect(lease.signal.aborted).to.equal(false);
-    client.destroy();
-  });
-
   it('a holder that is killed (kill -9) frees its key within its lifetime, and a waiter elsewhere gets it', async () => {
     const lifetime = 3_000;
     const sleeper = startChild(child('sleeper.ts'), [url, key, String(lifetime)]);

@@ -189,18 +189,6 @@ describe('a client that is stopped with the reply in its buffer (H6, H18)', () =
     expect(await next.release()).to.equal(true);
     await kill9(child);
   });
-
-  it('a holder that is killed: the key is free when its lifetime ends, and not for ever (H3)', async () => {
-    const { key } = stage;
-    const child = await startCaller(stage.server.url);
-    const { done } = await order(child, { take: key, options: { lifetime: 2_000, autoExtend: true } });
-    await kill9(child);
-    expect(await stage.leftMs())
-      .to.be.within(-2, 2_000)
-      .and.not.to.equal(-1);
-    const next = await redisExpLock({ redis: await stage.direct() }).promise(key, { timeout: 20_000 });
-    expect(next.fence).to.be.greaterThan(done.fence);
-  });
 });
 
 describe('a process whose wall clock is wrong (H19)', () => {

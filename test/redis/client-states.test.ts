@@ -69,16 +69,6 @@ describe('a socket that has become a black hole (H17)', () => {
     expect(lease.remaining()).to.equal(0);
   });
 
-  it('a socket that is half open: the server hears, and the key is free soon (H17)', async () => {
-    const { proxy, key } = stage;
-    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS, commandTimeout });
-    proxy.halfOpen();
-    const ran = proxy.seen({ match: isAcquire });
-    await backendError(withLock.promise(key));
-    await ran;
-    await stage.freed();
-  });
-
   it('close() ends soon, with a lock held and an acquire given up on (H17, H35)', async () => {
     const { proxy, key } = stage;
     const withLock = redisExpLock({ redis: await stage.through(), lifetime: 1_000, commandTimeout });

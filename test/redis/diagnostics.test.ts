@@ -12,7 +12,7 @@ import redisExpLock from '../../src/index';
 import { libraryTimers } from '../contract/outcomes';
 import { answer, dropReply, type FaultProxy, startProxy } from '../support/fault-proxy';
 import { exited, startChild, waitFor } from '../support/processes';
-import { type Client, connect, sharedRedis, startRedis, uniqueKey } from '../support/redis';
+import { type Client, connect, sharedRedis, uniqueKey } from '../support/redis';
 import { FakeRedis, isExtension, isRelease, rejectionOf } from './holding';
 
 const parts = ['start', 'end', 'asyncStart', 'asyncEnd', 'error'] as const;
@@ -178,46 +178,6 @@ describe('diagnostics', () => {
       expect(heard[0].error).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'LOADING' });
       expect(heard[0].message).to.contain(JSON.stringify(key));
       await lease();
-    });
-
-    it('H24: warns of a release that failed behind a result', async () => {
-      const heard = hear('warning');
-      proxy.rule({ match: isRelease, nth: 1 }, answer('-MISCONF Redis is configured to save RDB snapshots\r\n'));
-      expect(await withLock.run(key, () => 'result')).to.equal('result');
-      expect(heard).to.have.length(1);
-      expect(heard[0]).to.include({ code: 'release-failed', key });
-      expect(heard[0].error).to.include({ code: 'ERR_LOCK_BACKEND', redisCode: 'MISCONF' });
-      await waitFor(async () => (await direct.exists(key)) === 0, { what: 'the key to be released all the same' });
-    });
-
-    for (const form of ['promise', 'callback'] as const) {
-      it(`H69: warns of a lock that was never released, with the place where it was acquired (${form})`, async () => {
-        const heard = hear('warning');
-        async function takeAndForget(): Promise<void> {
-          if (form === 'callback') withLock(key, { lifetime: 1_000 }, () => {});
-          else await withLock.promise(key, { lifetime: 1_000 });
-        }
-        await takeAndForget();
-        await waitFor(() => heard.length > 0, { what: 'the warning' });
-        expect(heard[0]).to.include({ code: 'never-released', key });
-        expect(heard[0].error.stack).to.contain('takeAndForget');
-      });
-    }
-
-    it('H60: warns once that Redis may evict locks that are held', async () => {
-      const server = await startRedis();
-      const admin = await server.connect();
-      const lock = redisExpLock({ redis: admin });
-      const heard = hear('warning');
-      await server.command('CONFIG', 'SET', 'maxmemory-policy', 'volatile-ttl');
-      for (const each of ['a', 'b', 'c']) await (await lock.promise(each))();
-      await waitFor(() => heard.length > 0, { what: 'the warning' });
-      await lock.promise('d');
-      expect(heard.filter(({ code }) => code === 'eviction')).to.have.length(1);
-      expect(heard[0]).to.include({ key: null });
-      expect(heard[0].message).to.contain('volatile-ttl').and.to.contain('noeviction');
-      admin.destroy();
-      await server.stop();
     });
   });
 

@@ -3,7 +3,6 @@ import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/store/redis/scripts/generated';
 import { failure, published } from '../contract/outcomes';
-import { waitFor } from '../support/processes';
 import { type Client, type RedisServer, startRedis } from '../support/redis';
 import { useWire } from './wire';
 
@@ -207,14 +206,6 @@ describe('foreign keys and operators', () => {
       }
     });
 
-    it('SET by somebody: extend says false, release says false, and theirs stays', async () => {
-      const lease = await withLock.promise(key);
-      await server.command('SET', key, 'theirs');
-      expect(await lease.extend()).to.equal(false);
-      expect(await lease()).to.equal(false);
-      expect(await holder()).to.equal('theirs');
-    });
-
     it('PERSIST: still ours; an extension gives it an end again, and a release frees it', async () => {
       const lease = await withLock.promise(key);
       await server.command('PERSIST', key);
@@ -231,15 +222,6 @@ describe('foreign keys and operators', () => {
       await freed();
       expect(await lease.extend()).to.equal(false);
       expect(lease.remaining()).to.equal(0);
-    });
-
-    it('under `run`: the function’s signal says so at the next renewal', async () => {
-      const running = withLock.run(key, { lifetime: 2_000 }, async (lease) => {
-        await server.command('DEL', key);
-        await waitFor(() => lease.signal.aborted);
-        return lease.signal.reason.reason;
-      });
-      expect(await failure(running)).to.include({ reason: 'missing', result: 'missing' });
     });
   });
 

@@ -9,7 +9,7 @@ import redisExpLock from '../../src/index';
 import { scripts } from '../../src/store/redis/scripts/generated';
 import type { FaultProxy } from '../support/fault-proxy';
 
-export { blockFor } from '../contract/outcomes';
+export { blockFor, failure as rejectionOf } from '../contract/outcomes';
 
 type ScriptName = 'acquire' | 'extend' | 'release' | 'inspect';
 
@@ -78,13 +78,6 @@ export async function lossOf({ signal }: { readonly signal: AbortSignal }): Prom
   if (!signal.aborted) await once(signal, 'abort', { signal: AbortSignal.timeout(15_000) });
   expect(signal.reason).to.be.instanceOf(redisExpLock.LockLostError);
   return signal.reason;
-}
-
-/** What a promise rejects with; a resolution fails the test. */
-export async function rejectionOf(promise: PromiseLike<unknown>): Promise<any> {
-  const [outcome] = await Promise.allSettled([promise]);
-  if (outcome.status === 'rejected') return outcome.reason;
-  throw new Error(`expected a rejection, resolved to ${JSON.stringify(outcome.value)}`);
 }
 
 interface ScriptArguments {

@@ -37,21 +37,6 @@ describe('loss', () => {
       expect((await lossOf(lease)).reason).to.equal('expired');
     });
 
-    it('missing: Redis says that the key is gone', async () => {
-      const lease = await withLock.promise(key);
-      await direct.del(key);
-      expect(await lease.extend()).to.equal(false);
-      expect((await lossOf(lease)).reason).to.equal('missing');
-    });
-
-    it('taken: Redis says that somebody else has it', async () => {
-      const lease = await withLock.promise(key);
-      await direct.set(key, 'stranger');
-      expect(await lease.extend()).to.equal(false);
-      expect((await lossOf(lease)).reason).to.equal('taken');
-      await direct.del(key);
-    });
-
     it('unreachable: no renewal was answered in time', async () => {
       const lease = await withLock.promise(key, { lifetime: 1_500, autoExtend: true });
       const validUntilMs = performance.now() + lease.remaining();
@@ -313,16 +298,6 @@ describe('loss', () => {
           await direct.set(key, 'successor', { PX: 30_000 });
         }),
       );
-      expect(await direct.get(key)).to.equal('successor');
-    });
-
-    it('a function that gave the lock back itself, in time, is no loss', async () => {
-      const result = await withLock.run(key, async (lease) => {
-        expect(await lease()).to.equal(true);
-        await direct.set(key, 'successor', { PX: 30_000 });
-        return 'result';
-      });
-      expect(result).to.equal('result');
       expect(await direct.get(key)).to.equal('successor');
     });
   });

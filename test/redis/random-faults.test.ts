@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import { fileOfCaller } from '../contract/outcomes';
+import { mulberry32 } from '../simulation/events';
 import {
   type Action,
   close,
@@ -38,7 +39,7 @@ const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 32));
 describe(`${rounds} random rounds with faults, seed ${seed}`, function () {
   this.timeout(180_000 * randomFactor); // as many rounds as are asked for
 
-  const random = randomFrom(seed);
+  const random = mulberry32(seed);
   const chance = (probability: number): boolean => random() < probability;
   const between = (from: number, to: number): number => from + Math.floor(random() * (to - from + 1));
   const pick = <T>(from: readonly T[]): T => from[between(0, from.length - 1)]!;
@@ -281,17 +282,6 @@ function listenersOf(client: Client): Record<string, number> {
 
 async function connections(server: RedisServer): Promise<number> {
   return (await server.command<string>('CLIENT', 'LIST')).trim().split('\n').length;
-}
-
-/** mulberry32. */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
 }
 
 /** What may stay in a queue without entries, until it ends by itself: how often it was handed off, and how callers polled. */

@@ -616,18 +616,6 @@ describe('the caller gives up while an attempt is under way that then succeeds (
     expect(proxy.count('script')).to.equal(asked);
   });
 
-  it('a signal that aborts after the grant has no effect (H36)', async () => {
-    const { key } = stage;
-    const withLock = await ready();
-    const controller = new AbortController();
-    const lease = await withLock.promise(key, { signal: controller.signal });
-    controller.abort(reason);
-    await sleep(50);
-    expect(await stage.holder()).to.equal(lease.token);
-    expect(lease.signal.aborted).to.equal(false);
-    expect(await lease.release()).to.equal(true);
-  });
-
   it('a signal that aborts between two attempts: nothing more is sent for it (H36)', async () => {
     const { server, proxy, key } = stage;
     const withLock = await ready();
@@ -732,16 +720,6 @@ describe('callers of one tick, which share a script call', () => {
     await stage.freed(keys[0]!);
     await sleep(2 * commandTimeout); // whatever its giving up has set off
     for (const [n, lease] of leases.entries()) expect(await stage.holder(keys[n + 1]!)).to.equal(lease.token);
-  });
-
-  it('one of them asks for a key of another kind: only it is refused (H10)', async () => {
-    const { server } = stage;
-    await server.command('RPUSH', keys[7]!, 'x');
-    const withLock = redisExpLock({ redis: await stage.through(), lifetime: LONG_MS });
-    const outcomes = await Promise.allSettled(keys.map((key) => withLock.promise(key)));
-    expect(together()).to.equal(keys.length);
-    expect(outcomes.filter(({ status }) => status === 'fulfilled')).to.have.length(keys.length - 1);
-    expect((outcomes[7] as PromiseRejectedResult).reason.redisCode).to.equal('WRONGTYPE');
   });
 
   it('the same key: the first has it, the others find it taken (H44)', async () => {

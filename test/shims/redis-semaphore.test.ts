@@ -7,7 +7,7 @@ import { Redis } from 'ioredis';
 import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';
-import { abortOf } from '../contract/outcomes';
+import { abortOf, failure as failureOf } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -25,13 +25,6 @@ function connect(port: number, options: object = {}): Redis {
   client.on('error', () => {});
   clients.push(client);
   return client;
-}
-
-async function failureOf(work: Promise<unknown>): Promise<any> {
-  return work.then(
-    () => expect.fail('it did not fail'),
-    (error) => error,
-  );
 }
 
 /** What ends as an unhandled rejection while `work` runs. */

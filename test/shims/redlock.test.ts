@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { Redis } from 'ioredis';
 import * as shim from '../../src/compat/redlock';
-import { abortOf } from '../contract/outcomes';
+import { abortOf, failure as failureOf } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -22,13 +22,6 @@ function connect(port: number, options: object = {}): Redis {
   client.on('error', () => {});
   clients.push(client);
   return client;
-}
-
-async function failureOf(work: Promise<unknown>): Promise<any> {
-  return work.then(
-    () => expect.fail('it did not fail'),
-    (error) => error,
-  );
 }
 
 async function messagesAgainst({ attempts }: { attempts: readonly Promise<shim.ExecutionStats>[] }): Promise<string[]> {
