@@ -105,7 +105,9 @@ export class Renewal {
     this.hasFailed = true;
     const message = `${describe(this.#held.key)} could not be renewed; it is being tried again`;
     warn({ ...eventOf(this.#held), code: 'renewal-failed', message, error });
-    if (this.isOn) this.schedule(Math.max(minMs, this.#lifetimeMs / 20)); // H14
+    // Less may be left than a twentieth of the lifetime, because it was shortened by hand or its end is uncertain.
+    const pauseMs = Math.min(this.#lifetimeMs / 20, this.#held.leftMs() / 4);
+    if (this.isOn) this.schedule(Math.max(minMs, pauseMs)); // H14
   }
 }
 

@@ -102,7 +102,7 @@ describe('renewal', () => {
       expect(lease.signal.reason?.reason).to.equal('unreachable');
     });
 
-    it('a lease goes on being renewed after it was shortened and Redis was silent about that', async () => {
+    it('a lease goes on being renewed after it was shortened and Redis was silent about that, and the next renewal', async () => {
       const lease = await lock.promise('k', { lifetime: 60_000, commandTimeout: 1_000 });
       const { signal } = lease;
       fake.silent = true;
