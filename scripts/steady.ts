@@ -23,7 +23,7 @@ interface Test {
   /** None of a root hook. */
   readonly file?: string;
   readonly duration?: number;
-  readonly err: { readonly message?: string };
+  readonly err: { readonly message?: string; readonly stack?: string };
 }
 
 interface Run {
@@ -107,7 +107,10 @@ async function runOnce(files: readonly string[]): Promise<Run> {
     const { stats, tests, failures } = JSON.parse(readFileSync(report, 'utf8'));
     if (child.signalCode !== null) throw new Error(`a run did not end within ${maxRunMs} ms`);
     for (const test of tests) note(test).maxMs = Math.max(note(test).maxMs, test.duration ?? 0);
-    for (const test of failures) noteFailure(test);
+    for (const test of failures) {
+      noteFailure(test);
+      console.log(`failed: ${test.fullTitle}\n${test.err.stack ?? test.err.message}`);
+    }
     const seconds = Math.round((performance.now() - startMs) / 1000);
     return { passed: stats.passes, failed: stats.failures, skipped: stats.pending, seconds };
   } finally {
