@@ -1,12 +1,11 @@
-// Makes src/store/redis/scripts/generated.ts from the .lua files beside it: the text that is sent (without comments and needless blanks, with short
-// names), its SHA-1, and a typed call with one parameter for each KEYS and ARGV that the header declares. The header is load-bearing:
-// an index that it does not declare, or a declared scalar that the body never uses, fails the build. A test fails on drift.
+// Makes src/store/redis/scripts/generated.ts from the .lua files beside it: the text that is sent (the file without comments and indentation), its
+// SHA-1, and a typed call with one parameter for each KEYS and ARGV that the header declares. The header is load-bearing: an index that
+// it does not declare, or a declared scalar that the body never uses, fails the build. A test fails on drift.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as protocol from '../src/store/protocol';
 import { inBatch } from '../src/store/redis/scripts/script';
-import { type ShortNames, shortened, shortNamesOf } from './shorten-lua';
 
 const folder = join(__dirname, '..', 'src/store/redis/scripts');
 const target = join(folder, 'generated.ts');
@@ -33,21 +32,15 @@ interface Source {
 export function generate(edit: (file: string, text: string) => string = (_, text) => text): string {
   const texts = luaFiles().map(([name, text]) => [name, edit(`${name}.lua`, text)] as const);
   const all = new Map(texts);
-  const short = shortNames(texts);
-  const parts = new Map(
-    texts.filter(([, text]) => isPart(text)).map(([name, text]) => [camelCase(name), shortened(strip(text), short)]),
-  );
+  const parts = new Map(texts.filter(([, text]) => isPart(text)).map(([name, text]) => [camelCase(name), strip(text)]));
   for (const [name, text] of texts) {
     if (!texts.some(([, other]) => named(name, other, 'INCLUDE', all).some(([each]) => each === name))) continue;
     if (isWithin(text)) continue;
     // Sent alone and in a batch: what comes before and after the parts that it uses is written down once as well.
-    const halves = text.split(/^-- THEN .*$/m).map((half) => shortened(strip(half), short));
+    const halves = text.split(/^-- THEN .*$/m).map(strip);
     for (const [i, half] of halves.entries()) if (half !== '') parts.set(`${camelCase(name)}${i + 1}`, half);
   }
-  const sources = texts
-    .filter(([, text]) => !isPart(text))
-    .map(([name, text]) => parse(name, text, all))
-    .map((source) => ({ ...source, body: shortened(source.body, short) }));
+  const sources = texts.filter(([, text]) => !isPart(text)).map(([name, text]) => parse(name, text, all));
   return [
     '// Made by `npm run generate` from the .lua files beside it; do not edit.',
     '// biome-ignore-all lint/style/useTemplate: the text between two parts may be a line end only',
@@ -60,14 +53,6 @@ export function generate(edit: (file: string, text: string) => string = (_, text
       .join(', ')}];`,
     '',
   ].join('\n\n');
-}
-
-/** For the names of all scripts. Exported for tests that change a line of one. */
-export function shortNames(texts: readonly (readonly [name: string, text: string])[] = luaFiles()): ShortNames {
-  return shortNamesOf(
-    texts.map(([, text]) => strip(text)),
-    texts.map(([name]) => camelCase(name)),
-  );
 }
 
 function luaFiles(): [name: string, text: string][] {
@@ -191,11 +176,15 @@ function checkIndexes(script: string, body: string, table: string, declared: Par
   }
 }
 
-function strip(text: string): string {
+/** The program of a line: all before two minus signs that are in no string. */
+const program = /^(?:'(?:[^'\\]|\\.)*'|-(?!-)|[^'-])*/;
+
+/** Lua without its comments, indentation and blank lines. */
+export function strip(text: string): string {
   const lines = withNumbers(text)
     .split('\n')
-    .map((line) => line.trim());
-  return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
+    .map((line) => program.exec(line)![0].trim());
+  return lines.filter((line) => line !== '').join('\n');
 }
 
 const numbers = new Map<string, unknown>(Object.entries({ ...protocol, ...protocol.limits }));

@@ -7,8 +7,6 @@
  */
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { shortNames } from '../../scripts/generate-scripts';
-import { shortened } from '../../scripts/shorten-lua';
 import { type Mode, placesText, type QueueEntry } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import * as scripts from '../../src/store/redis/scripts/generated';
@@ -79,11 +77,9 @@ function inRedis(call: BatchableCall, micros: number): Promise<any> {
   });
 }
 
-/** Lines of Lua as they are sent. */
-const short = shortNames();
-const chunkLine = (size: number): string => shortened(`local chunk = ${size}`, short);
-const timeCall = shortened("call('TIME')", short);
-const clockCall = shortened("call('LRANGE', 'clock', 0, 1)", short);
+const chunkLine = (size: number): string => `local chunk = ${size}\n`;
+const timeCall = "call('TIME')";
+const clockCall = "call('LRANGE', 'clock', 0, 1)";
 
 /** At a time and to a listener of the test's; with another call after them, whose arguments are nobody else's. */
 async function sendTogether(together: readonly Asked[], micros: number): Promise<void> {
@@ -96,7 +92,7 @@ async function sendTogether(together: readonly Asked[], micros: number): Promise
   const lua = batch.script.lua
     .replace(chunkLine(16), chunkLine(frontOnly ? 1 : 16))
     .replaceAll(timeCall, clockCall)
-    .replaceAll(/redis\.pcall\('PUBLISH',([^,\s]+),/g, "redis.call('RPUSH', 'told', $1 .. ' ' .. ");
+    .replaceAll(/redis\.pcall\('PUBLISH', ([^,\s]+),/g, "redis.call('RPUSH', 'told', $1 .. ' ' .. ");
   const clock = [String(Math.floor(micros / 1e6)), String(micros % 1e6)];
   await client.multi().del('clock').rPush('clock', clock).exec();
   const reply = (await client.eval(lua, { keys: [...batch.keys], arguments: [...batch.args] })) as any[];

@@ -4,8 +4,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { generate, parse, shortNames, withNumbers } from '../../scripts/generate-scripts';
-import { shortened, tokensOf } from '../../scripts/shorten-lua';
+import { generate, parse, strip, withNumbers } from '../../scripts/generate-scripts';
 import * as protocol from '../../src/store/protocol';
 import * as generated from '../../src/store/redis/scripts/generated';
 
@@ -35,20 +34,19 @@ function fileOf(name: string): string {
   return `${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}.lua`;
 }
 
+/** A script without comments: no string of a script contains two minus signs. */
 function bare(text: string): string {
-  const lines = text.split('\n').map((line) => line.trim());
-  return lines.filter((line) => line !== '' && !line.startsWith('--')).join('\n');
+  const lines = text.split('\n').map((line) => line.split('--')[0]!.trim());
+  return lines.filter((line) => line !== '').join('\n');
 }
 
-/** A script as its file and the parts that it names say it, before names are shortened. */
+/** A script as its file and the parts that it names say it. */
 function asWritten(name: string): string {
   const others = new Map([...texts].map(([file, text]) => [file.slice(0, -'.lua'.length), text]));
   return parse(fileOf(name).slice(0, -'.lua'.length), texts.get(fileOf(name))!, others).body;
 }
 
 describe('scripts', () => {
-  const names = shortNames();
-
   it('generated.ts is what the .lua files make: it has not drifted', () => {
     const biome = join(root, 'node_modules', '.bin', 'biome');
     const formatted = execFileSync(biome, ['format', '--stdin-file-path=src/store/redis/scripts/generated.ts'], {
@@ -74,37 +72,15 @@ describe('scripts', () => {
       // What a script uses or includes stands before its own text.
       if (!text.includes('\n-- INCLUDE ')) expect(written, name).to.equal([...used, own].join('\n'));
       expect(written.endsWith(own), name).to.equal(true);
-      expect(written).not.to.match(/^\s*--/m);
-      expect(lua, name).to.equal(shortened(written, names));
+      expect(written).not.to.match(/--/);
+      expect(lua, name).to.equal(written);
       expect(sha).to.equal(createHash('sha1').update(lua).digest('hex'));
     }
   });
 
-  it('short names stand for one name each, in all scripts, and nothing else is changed', () => {
-    const [short, long] = [new Map<string, string>(), new Map<string, string>()];
-    for (const { name, lua } of generated.scripts) {
-      const [sent, written] = [tokensOf(lua), tokensOf(asWritten(name))];
-      expect(sent.length, name).to.equal(written.length);
-      for (const [i, { kind, text }] of written.entries()) {
-        expect(sent[i]!.kind, text).to.equal(kind);
-        if (kind !== 'name' && kind !== 'field') {
-          expect(sent[i]!.text).to.equal(text);
-          continue;
-        }
-        const [from, to] = [`${kind} ${text}`, `${kind} ${sent[i]!.text}`];
-        if (!short.has(from)) short.set(from, to);
-        if (!long.has(to)) long.set(to, from);
-        expect([short.get(from), long.get(to)]).to.deep.equal([to, from]);
-      }
-    }
-    expect(short.get('name redis')).to.equal('name redis');
-    expect(short.get('field err')).to.equal('field err');
-  });
-
-  it('blanks stay where two tokens would be one', () => {
-    const both = { names: new Map([['one', 'o']]), fields: new Map([['kind', 'K']]) };
-    const program = "local one = { kind = 1, [2] = one .. 'a  b' }\nreturn - -one.kind, 1 .. 2, not one, #one -- why";
-    expect(shortened(program, both)).to.equal("local o={K=1,[2]=o..'a  b'}\nreturn- -o.K,1 .. 2,not o,#o");
+  it('comments and indentation go, and nothing else does: not two minus signs in a string', () => {
+    const program = "-- why\n\nif one then -- a marker\n  return '--', 1 - -1, 'it\\'s -- one' -- two\nend\n";
+    expect(strip(program)).to.equal("if one then\nreturn '--', 1 - -1, 'it\\'s -- one'\nend");
   });
 
   it('no script makes up the name of a key: each comes from KEYS, by an index or under its parameter’s name', () => {

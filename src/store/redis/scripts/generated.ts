@@ -4,993 +4,993 @@
 
 import { type BatchableCall, inBatch, type Script, type ScriptCall } from './script';
 
-const clockPart = `local KEYS,ARGV,tonumber=KEYS,ARGV,tonumber
-local c,T,bk=redis.call,redis.pcall,redis.acl_check_cmd
-local A,h,be,aQ`;
-const dispatchPart = `local cK={}
-local bV,ba=0,0
-while ba<#ARGV do
-local N=ARGV[ba+1]
-local aG=cK[N]
-if not aG then
-local dd,bU,cP=string.match(N,'^(%a+) (%d+) (%d+)$')
-aG={scripts[dd],tonumber(bU),tonumber(cP)}
-cK[N]=aG
+const clockPart = `local KEYS, ARGV, tonumber = KEYS, ARGV, tonumber
+local call, attempt, mayCheck = redis.call, redis.pcall, redis.acl_check_cmd
+local micros, now, checked, top`;
+const dispatchPart = `local shapes = {}
+local keysDone, argsDone = 0, 0
+while argsDone < #ARGV do
+local text = ARGV[argsDone + 1]
+local shape = shapes[text]
+if not shape then
+local name, keys, args = string.match(text, '^(%a+) (%d+) (%d+)$')
+shape = { scripts[name], tonumber(keys), tonumber(args) }
+shapes[text] = shape
 end
-cn(pcall(aG[1],bV,ba+1,aG[2],aG[3]))
-bV,ba=bV+aG[2],ba+1+aG[3]
+append(pcall(shape[1], keysDone, argsDone + 1, shape[2], shape[3]))
+keysDone, argsDone = keysDone + shape[2], argsDone + 1 + shape[3]
 end`;
-const holdersPart = `local t,be,aR={},{},{}
-local Z=16
-local function bi(N)
-return string.find(N,'^1 [rwp] %d+ %d+ %d+ %d+ .')~=nil
+const holdersPart = `local locks, checked, changes = {}, {}, {}
+local chunk = 16
+local function isOurs(text)
+return string.find(text, '^1 [rwp] %d+ %d+ %d+ %d+ .') ~= nil
 end
-local function cH()
-error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it',0)
+local function refuseForeign()
+error('FOREIGN this sorted set has a member that is not of redis-exp-lock, or of another version of it', 0)
 end
-local function M(N)
-local u,ah,V,q,R,aF=string.match(N,'^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
-if not u then
+local function member(text)
+local kind, permits, step, fence, length, rest = string.match(text, '^1 ([rwp]) (%d+) (%d+) (%d+) (%d+) (.+)$')
+if not kind then
 return nil
 end
-R=tonumber(R)
-return{
-b=u,
-t=tonumber(ah),
-w=tonumber(V),
-l=tonumber(q),
-e=string.sub(aF,1,R),
-j=string.sub(aF,R+1),
-f=N,
+length = tonumber(length)
+return {
+kind = kind,
+permits = tonumber(permits),
+step = tonumber(step),
+fence = tonumber(fence),
+token = string.sub(rest, 1, length),
+group = string.sub(rest, length + 1),
+text = text,
 }
 end
-local function N(u,ah,V,q,l,at)
-return string.format('1 %s %.0f %.0f %.0f %d ',u,ah,V,q,#l)..l..at
+local function text(kind, permits, step, fence, token, group)
+return string.format('1 %s %.0f %.0f %.0f %d ', kind, permits, step, fence, #token) .. token .. group
 end
-local function bJ(i,g)
-i.b,i.j=g.b,g.j
-i.k,i.s=i.k+1,i.s+g.t
+local function admit(held, each)
+held.kind, held.group = each.kind, each.group
+held.count, held.used = held.count + 1, held.used + each.permits
 end
-local function bt(i,g,E)
-g.n=E
-i.d[g.e]=g
-i.l=math.max(i.l,g.l)
-bJ(i,g)
+local function enter(held, each, ends)
+each.ends = ends
+held.of[each.token] = each
+held.fence = math.max(held.fence, each.fence)
+admit(held, each)
 end
-local function bY()
-return{d={},k=0,s=0,l=0,i=true}
+local function nobody()
+return { of = {}, count = 0, used = 0, fence = 0, whole = true }
 end
-local function bs(e)
-local P=be[e]
-if not P then
-local j=c('ZRANGE',e,0,Z-1,'WITHSCORES')
-P={c={},C=#j==2*Z,m=false}
-for b=1,#j,2 do
-if not bi(j[b])then
-P.m=true
-elseif tonumber(j[b+1])<=h then
-P.c[#P.c+1]=j[b]
-end
-end
-if P.C then
-local al=A%c('ZCARD',e)
-local cM=c('ZRANGE',e,al,al+Z-1)
-for b=1,#cM do
-P.m=P.m or not bi(cM[b])
+local function check(lock)
+local seen = checked[lock]
+if not seen then
+local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
+seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+for i = 1, #found, 2 do
+if not isOurs(found[i]) then
+seen.isForeign = true
+elseif tonumber(found[i + 1]) <= now then
+seen.expired[#seen.expired + 1] = found[i]
 end
 end
-be[e]=P
+if seen.isFull then
+local at = micros % call('ZCARD', lock)
+local some = call('ZRANGE', lock, at, at + chunk - 1)
+for i = 1, #some do
+seen.isForeign = seen.isForeign or not isOurs(some[i])
 end
-return P
 end
-local function cE(e,bw)
-local P=bs(e)
-if P.D then
+checked[lock] = seen
+end
+return seen
+end
+local function purge(lock, kept)
+local seen = check(lock)
+if seen.isPurged then
 return
-elseif P.m or#P.c==Z then
-local am={'1 r 1 0 0 0 '}
-for b=1,#P.c do
-am[b+1]=P.c[b]~=bw and P.c[b]or am[1]
+elseif seen.isForeign or #seen.expired == chunk then
+local gone = { '1 r 1 0 0 0 ' }
+for i = 1, #seen.expired do
+gone[i + 1] = seen.expired[i] ~= kept and seen.expired[i] or gone[1]
 end
-c('ZREM',e,unpack(am))
+call('ZREM', lock, unpack(gone))
 else
-c('ZREMRANGEBYSCORE',e,'-inf',string.format('%.0f',h))
+call('ZREMRANGEBYSCORE', lock, '-inf', string.format('%.0f', now))
 end
-P.D=true
+seen.isPurged = true
 end
-local function bS(e,f)
-local i=t[e]
-if i and(i.i or not f)then
-return i
+local function holders(lock, all)
+local held = locks[lock]
+if held and (held.whole or not all) then
+return held
 end
-i=bY()
-local aB=string.format('(%.0f',h)
-local j=c('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES','LIMIT',0,Z)
-if#j==2*Z and(f or string.sub(j[1],1,3)=='1 p')then
-j=c('ZRANGEBYSCORE',e,aB,'+inf','WITHSCORES')
-elseif#j==2*Z then
-i.i=false
-j=c('ZRANGE',e,'+inf',aB,'BYSCORE','REV','LIMIT',0,Z,'WITHSCORES')
+held = nobody()
+local from = string.format('(%.0f', now)
+local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
+if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
+found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
+elseif #found == 2 * chunk then
+held.whole = false
+found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
 end
-for b=1,#j,2 do
-local g=M(j[b])
-if g then
-bt(i,g,tonumber(j[b+1]))
+for i = 1, #found, 2 do
+local each = member(found[i])
+if each then
+enter(held, each, tonumber(found[i + 1]))
 else
-i.m=true
+held.isForeign = true
 end
 end
-t[e]=i
-return i
+locks[lock] = held
+return held
 end
-local function aN(e,f)
-local i=bS(e,f)
-if i.m or bs(e).m then
-cH()
+local function ourHolders(lock, all)
+local held = holders(lock, all)
+if held.isForeign or check(lock).isForeign then
+refuseForeign()
 end
-return i
+return held
 end
-local function da(e,l,at,cS)
-if t[e]then
+local function lastReader(lock, token, group, fenced)
+if locks[lock] then
 return nil
 end
-local j=c('ZRANGE',e,-1,-1,'WITHSCORES')
-local n=j[1]and tonumber(j[2])>h and M(j[1])
-if not n or n.b~='r'or n.j~=at or n.e==l or(cS and n.l==0)then
+local found = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+local last = found[1] and tonumber(found[2]) > now and member(found[1])
+if not last or last.kind ~= 'r' or last.group ~= group or last.token == token or (fenced and last.fence == 0) then
 return nil
 end
-if bs(e).m then
-cH()
+if check(lock).isForeign then
+refuseForeign()
 end
-local i=bY()
-bt(i,n,tonumber(j[2]))
-return i
+local held = nobody()
+enter(held, last, tonumber(found[2]))
+return held
 end
-local function cO(i,l)
-if not i.d[l]then
-return i
+local function without(held, token)
+if not held.of[token] then
+return held
 end
-local ag=bY()
-ag.i,ag.m=i.i,i.m
-for aq,g in pairs(i.d)do
-if aq~=l then
-bt(ag,g,g.n)
+local others = nobody()
+others.whole, others.isForeign = held.whole, held.isForeign
+for whose, each in pairs(held.of) do
+if whose ~= token then
+enter(others, each, each.ends)
 end
 end
-return ag
+return others
 end
-local function dk(i,bl)
-for df in string.gmatch(bl,'%d+')do
-for aZ,g in pairs(i.d)do
-if string.find(g.j,','..df..',',1,true)then
+local function sharesPlace(held, places)
+for place in string.gmatch(places, '%d+') do
+for _, each in pairs(held.of) do
+if string.find(each.group, ',' .. place .. ',', 1, true) then
 return true
 end
 end
 end
 return false
 end
-local function cv(e,l)
-local i=t[e]
-t[e]=i and i.i and cO(i,l)or nil
+local function forget(lock, token)
+local held = locks[lock]
+locks[lock] = held and held.whole and without(held, token) or nil
 end
-local function cq(K)
-if aR[K]==nil then
-aR[K]=c('GET',K)or false
+local function changed(limit)
+if changes[limit] == nil then
+changes[limit] = call('GET', limit) or false
 end
-return aR[K]
+return changes[limit]
 end
-local function aW(e)
-local n=c('ZRANGE',e,-1,-1,'WITHSCORES')
-if not n[1]or not bi(n[1])then
+local function setEnd(lock)
+local last = call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+if not last[1] or not isOurs(last[1]) then
 return
 end
-if n[2]=='inf'then
-c('PERSIST',e)
+if last[2] == 'inf' then
+call('PERSIST', lock)
 else
-local F=math.max(tonumber(n[2])-h,1)
-if not bs(e).m or c('PTTL',e)<F then
-c('PEXPIRE',e,string.format('%.0f',F))
+local ms = math.max(tonumber(last[2]) - now, 1)
+if not check(lock).isForeign or call('PTTL', lock) < ms then
+call('PEXPIRE', lock, string.format('%.0f', ms))
 end
 end
 end`;
-const mintPart = `local function aa()
-if not h then
-local L=c('TIME')
-A=L[1]*1000000+L[2]
-h=math.floor(A/1000)
+const mintPart = `local function clock()
+if not now then
+local time = call('TIME')
+micros = time[1] * 1000000 + time[2]
+now = math.floor(micros / 1000)
 end
 end
-local function bK(N)
-local F=tonumber(N)
-if not F or F<1 or F>9007199254740991 or not string.find(N,'^%d+$')then
-error('ERR expected a lifetime in whole milliseconds, at least 1',0)
+local function checkLifetime(text)
+local ms = tonumber(text)
+if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
+error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
 end
 end
-local function bA(e,B)
-if bk and not bk('PEXPIRE',e,B)then
-error('NOPERM this user has no permissions to run PEXPIRE on a lock',0)
+local function mayExpire(lock, ttl)
+if mayCheck and not mayCheck('PEXPIRE', lock, ttl) then
+error('NOPERM this user has no permissions to run PEXPIRE on a lock', 0)
 end
 end
-local function bd(q)
-if not q or q>9007199254740991 or q>A+86400000000 then
-error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock',0)
+local function checkFence(fence)
+if not fence or fence > 9007199254740991 or fence > micros + 86400000000 then
+error('FENCE the fence counter of this server is no number, or more than a day ahead of the clock', 0)
 end
-return q
+return fence
 end
-local function aS(q)
-if not aQ then
-local n=c('GET',q)
-aQ=n and bd(string.find(n,'^%d+$')and tonumber(n))or 0
+local function lastFence(fence)
+if not top then
+local last = call('GET', fence)
+top = last and checkFence(string.find(last, '^%d+$') and tonumber(last)) or 0
 end
-return aQ
+return top
 end
-local function ce(q,n)
-c('SET',q,string.format('%.0f',n))
-aQ=n
+local function setFence(fence, last)
+call('SET', fence, string.format('%.0f', last))
+top = last
 end
-local function bB(q,z,w)
-if z==0 then
+local function mint(fence, count, least)
+if count == 0 then
 return 0
 end
-local o=math.max(aS(q)+1,A,w or 0)
-ce(q,o+z-1)
-return o
+local first = math.max(lastFence(fence) + 1, micros, least or 0)
+setFence(fence, first + count - 1)
+return first
 end
-local function cf(e,l,B)
-c('SETNX',e,l)
-local cJ=T('PEXPIRE',e,B)
-if type(cJ)=='table'then
-c('DEL',e)
-error(cJ.err,0)
+local function setLock(lock, token, ttl)
+call('SETNX', lock, token)
+local set = attempt('PEXPIRE', lock, ttl)
+if type(set) == 'table' then
+call('DEL', lock)
+error(set.err, 0)
 end
 end`;
-const queuePart = `local au,bz=10000,1000
-local function cr(d,M)
-local aY=string.match(M,'^(%d+) ')
-if aY and aY~='1'then
-if c('PTTL',d)<0 then
-c('PEXPIRE',d,au)
+const queuePart = `local maxSilence, maxYield = 10000, 1000
+local function checkVersion(queue, member)
+local version = string.match(member, '^(%d+) ')
+if version and version ~= '1' then
+if call('PTTL', queue) < 0 then
+call('PEXPIRE', queue, maxSilence)
 end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
+error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
 end
-return aY
+return version
 end
-local function bf(d,M)
-local ab,ac,D,J,as,l=
-string.match(cr(d,M)and M or'','^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
-ab,J=tonumber(ab),tonumber(J)
-if not ab or ab<h or ab>h+au or J>1024 then
+local function entry(queue, member)
+local deadline, id, lifetime, fences, channel, token =
+string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+deadline, fences = tonumber(deadline), tonumber(fences)
+if not deadline or deadline < now or deadline > now + maxSilence or fences > 1024 then
 return nil
 end
-local F=tonumber(D)
-if F>=1 and F<=9007199254740991 then
-return ac,D,J,as,l
+local ms = tonumber(lifetime)
+if ms >= 1 and ms <= 9007199254740991 then
+return id, lifetime, fences, channel, token
 end
 end
-local function ct(d,l,y)
-local j
-if y>0 then
-j=c('ZRANGEBYSCORE',d,y,y,'WITHSCORES')
+local function entriesOf(queue, token, ticket)
+local found
+if ticket > 0 then
+found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
 else
-j=c('ZRANGE',d,'+inf',0,'BYSCORE','REV','LIMIT',0,256,'WITHSCORES')
+found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
 end
-local m={}
-for b=1,#j,2 do
-if cr(d,j[b])and string.match(j[b],'^1 %d+ %S+ %d+ %d+ %S+ (.+)$')==l then
-m[#m+1]=j[b]
-y=tonumber(j[b+1])
-end
-end
-return m,y
-end
-local function bM(d,l,D,J,as,ac,y,ad)
-local cd=A+86400000000
-local p=tonumber(y)
-local m
-m,p=ct(d,l,p<=cd and p or 0)
-for b=1,#m do
-c('ZREM',d,m[b])
-end
-if p<=0 or p>cd then
-local n=c('ZRANGE',d,-1,-1,'WITHSCORES')
-while n[1]and tonumber(n[2])>cd do
-c('ZREM',d,n[1])
-n=c('ZRANGE',d,-1,-1,'WITHSCORES')
-end
-p=math.max(A,(tonumber(n[2])or 0)+1)
-end
-local al=string.format('%.0f',p)
-local Q=c('ZCOUNT',d,0,'('..al)
-local F=math.max(2*math.min(math.max(1000,125*(Q+1)),2000),math.min(ad,au))
-local ab=string.format('%.0f',h+F)
-c('ZADD',d,al,table.concat({'1',ab,ac,D,J,as,l},' '))
-c('PEXPIRE',d,au)
-return p,Q
-end
-local function cD(M,p)
-local Y,W=string.match(M,'^poll (%d+) (%d+)$')
-Y,W=tonumber(Y),tonumber(W)
-if Y and Y<=h and W>=h and W<=h+au and-p<=bz then
-return-p,Y,W
+local mine = {}
+for i = 1, #found, 2 do
+if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
+mine[#mine + 1] = found[i]
+ticket = tonumber(found[i + 1])
 end
 end
-local function db(d,S)
-S=math.ceil(S)
-if S>bz or c('ZCARD',d)==0 then
+return mine, ticket
+end
+local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
+local sane = micros + 86400000000
+local score = tonumber(ticket)
+local mine
+mine, score = entriesOf(queue, token, score <= sane and score or 0)
+for i = 1, #mine do
+call('ZREM', queue, mine[i])
+end
+if score <= 0 or score > sane then
+local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+while last[1] and tonumber(last[2]) > sane do
+call('ZREM', queue, last[1])
+last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+end
+score = math.max(micros, (tonumber(last[2]) or 0) + 1)
+end
+local at = string.format('%.0f', score)
+local before = call('ZCOUNT', queue, 0, '(' .. at)
+local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, maxSilence))
+local deadline = string.format('%.0f', now + ms)
+call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
+call('PEXPIRE', queue, maxSilence)
+return score, before
+end
+local function pollOf(member, score)
+local since, till = string.match(member, '^poll (%d+) (%d+)$')
+since, till = tonumber(since), tonumber(till)
+if since and since <= now and till >= now and till <= now + maxSilence and -score <= maxYield then
+return -score, since, till
+end
+end
+local function markPoll(queue, pause)
+pause = math.ceil(pause)
+if pause > maxYield or call('ZCARD', queue) == 0 then
 return
 end
-local Y,W=h,h+2*S+100
-local j=c('ZRANGEBYSCORE',d,'-inf','(0','WITHSCORES')
-for b=1,#j,2 do
-local aM,o,n=nil,nil,nil
-if string.sub(j[b],1,5)=='poll 'then
-aM,o,n=cD(j[b],tonumber(j[b+1]))
+local since, till = now, now + 2 * pause + 100
+local found = call('ZRANGEBYSCORE', queue, '-inf', '(0', 'WITHSCORES')
+for i = 1, #found, 2 do
+local longest, first, last = nil, nil, nil
+if string.sub(found[i], 1, 5) == 'poll ' then
+longest, first, last = pollOf(found[i], tonumber(found[i + 1]))
 end
-if aM then
-Y=math.min(Y,o)
-if aM>S then
-S,W=aM,n
-end
-end
-end
-local aC=string.format('poll %.0f %.0f',Y,W)
-T('ZADD',d,string.format('-%.0f',math.max(S,1)),aC)
-for b=1,#j,2 do
-if string.sub(j[b],1,5)=='poll 'and j[b]~=aC then
-T('ZREM',d,j[b])
+if longest then
+since = math.min(since, first)
+if longest > pause then
+pause, till = longest, last
 end
 end
 end
-local function cU(d)
-local o,aJ,W,S,Y,aC=nil,0,0,0,h,nil
-local am,aB={},0
+local mark = string.format('poll %.0f %.0f', since, till)
+attempt('ZADD', queue, string.format('-%.0f', math.max(pause, 1)), mark)
+for i = 1, #found, 2 do
+if string.sub(found[i], 1, 5) == 'poll ' and found[i] ~= mark then
+attempt('ZREM', queue, found[i])
+end
+end
+end
+local function front(queue)
+local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
+local gone, from = {}, 0
 repeat
-local j=c('ZRANGE',d,aB,aB+32,'WITHSCORES')
-for b=1,#j,2 do
-local M,p=j[b],tonumber(j[b+1])
-if p>=0 then
-o=bf(d,M)and M
-if o then
+local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
+for i = 1, #found, 2 do
+local member, score = found[i], tonumber(found[i + 1])
+if score >= 0 then
+first = entry(queue, member) and member
+if first then
 break
 end
-am[#am+1]=M
-elseif M=='passes'then
-aJ=p>=-1000000 and-p or 0
-W=aJ==0 and-p<=h+2*bz and-p or 0
+gone[#gone + 1] = member
+elseif member == 'passes' then
+handOffs = score >= -1000000 and -score or 0
+till = handOffs == 0 and -score <= now + 2 * maxYield and -score or 0
 else
-local aM,cQ=cD(M,p)
-if aM then
-S,Y,aC=aM,cQ,M
+local longest, begun = pollOf(member, score)
+if longest then
+pause, since, mark = longest, begun, member
 else
-am[#am+1]=M
+gone[#gone + 1] = member
 end
 end
 end
-aB=aB+33
-until o or#j<66 or#am>=2048
-if#am>0 then
-c('ZREM',d,unpack(am))
+from = from + 33
+until first or #found < 66 or #gone >= 2048
+if #gone > 0 then
+call('ZREM', queue, unpack(gone))
 end
-return o,aJ,W,S,Y,aC
+return first, handOffs, till, pause, since, mark
 end
-local function bu(e,q,d,m,bI,cw)
-local o,aJ,W,S,Y,aC=cU(d)
-if not o then
-if c('ZCOUNT',d,0,'+inf')==0 then
-c('DEL',d)
+local function grant(lock, fence, queue, mine, window, handedOff)
+local first, handOffs, till, pause, since, mark = front(queue)
+if not first then
+if call('ZCOUNT', queue, 0, '+inf') == 0 then
+call('DEL', queue)
 end
-return'none'
+return 'none'
 end
-if W>h then
-return'yielding',W
+if till > now then
+return 'yielding', till
 end
-local ac,D,J,as,l=bf(d,o)
-local ck=math.max(math.min(bI,bz),S>0 and S+20 or 0)
-if cw and bI>0 and(aJ>=64 or(S>0 and h-Y>=8*ck))then
-c('ZADD',d,string.format('-%.0f',h+ck),'passes')
-if aC then
-c('ZREM',d,aC)
+local id, lifetime, fences, channel, token = entry(queue, first)
+local yield = math.max(math.min(window, maxYield), pause > 0 and pause + 20 or 0)
+if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
+call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
+if mark then
+call('ZREM', queue, mark)
 end
-if l~=m then
-T('PUBLISH',as,ac..' '..e)
+if token ~= mine then
+attempt('PUBLISH', channel, id .. ' ' .. lock)
 end
-return'yielding',h+ck
+return 'yielding', now + yield
 end
-local B=l==m and D or string.format('%.0f',math.min(tonumber(D),2000))
-bA(e,B)
-if J>0 then
-aS(q)
+local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
+mayExpire(lock, ttl)
+if fences > 0 then
+lastFence(fence)
 end
-if cw then
-c('ZADD',d,-(aJ+1),'passes')
-elseif aJ+W>0 then
-c('ZREM',d,'passes')
+if handedOff then
+call('ZADD', queue, -(handOffs + 1), 'passes')
+elseif handOffs + till > 0 then
+call('ZREM', queue, 'passes')
 end
-c('ZREM',d,o)
-local ap=bB(q,J)
-cf(e,l,B)
-if l==m then
-return'mine',ap
+call('ZREM', queue, first)
+local minted = mint(fence, fences)
+setLock(lock, token, ttl)
+if token == mine then
+return 'mine', minted
 end
-T('PUBLISH',as,ac..'='..string.format('%.0f',ap)..' '..e)
-return'given'
+attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
+return 'given'
 end
-local function bi(l)
-return#l>=36 and string.sub(l,-4)==string.sub(l,-36,-33)
+local function isOurs(token)
+return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
-local function ae(e,d,l,D,J,as,ac,y,ad,x)
-local s=c('GET',e)
-local p,Q=bM(d,l,D,J,as,ac,y,ad)
-return{0,x or c('PTTL',e),p,h,Q,s and not bi(s)and 1 or 0}
+local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
+local holder = call('GET', lock)
+local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
+return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
-const replyPart = `local C,ai={},0
-local function cn(cb,ae)
-if type(ae)=='number'then
-ae={ae}
+const replyPart = `local reply, size = {}, 0
+local function append(ran, answer)
+if type(answer) == 'number' then
+answer = { answer }
 end
-if cb and not ae.err then
-local z=#ae
-C[ai+1]=z
-for b=1,z do
-C[ai+1+b]=ae[b]
+if ran and not answer.err then
+local count = #answer
+reply[size + 1] = count
+for i = 1, count do
+reply[size + 1 + i] = answer[i]
 end
-ai=ai+1+z
+size = size + 1 + count
 else
-C[ai+1]=-1
-C[ai+2]=type(ae)=='table'and ae.err or ae
-ai=ai+2
+reply[size + 1] = -1
+reply[size + 2] = type(answer) == 'table' and answer.err or answer
+size = size + 2
 end
 end`;
-const waitersPart = `local cF,aH={},{}
-local au,by=10000,32
-local aA,dh={1e15,5e14,0},500000
-local function co(u,az)
-if u=='u'or(u=='r'and az=='r')then
+const waitersPart = `local queues, wakes = {}, {}
+local maxSilence, maxNotified = 10000, 32
+local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
+local function bandOf(kind, prefer)
+if kind == 'u' or (kind == 'r' and prefer == 'r') then
 return 1
 end
-return u=='w'and az=='w'and 2 or 3
+return kind == 'w' and prefer == 'w' and 2 or 3
 end
-local bF=1
-local function bp(g,y)
-return g.b=='u'and bF or y-aA[g.g]
+local upgradeTicket = 1
+local function scoreOf(each, ticket)
+return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
 end
-local function bf(d,j,p)
-local aY=string.match(j,'^(%d+) ')
-if aY and aY~='2'then
-if c('PTTL',d)<0 then
-c('PEXPIRE',d,au)
+local function entry(queue, found, score)
+local version = string.match(found, '^(%d+) ')
+if version and version ~= '2' then
+if call('PTTL', queue) < 0 then
+call('PEXPIRE', queue, maxSilence)
 end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock',0)
+error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
 end
-local ab,ac,u,ah,az,as,R,aF=
-string.match(j,'^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
-ab,R=tonumber(ab),tonumber(R)
-if not ab or ab<h or ab>h+au or R<1 or R>#aF then
+local deadline, id, kind, permits, prefer, channel, length, rest =
+string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+deadline, length = tonumber(deadline), tonumber(length)
+if not deadline or deadline < now or deadline > now + maxSilence or length < 1 or length > #rest then
 return nil
 end
-local g={
-b=u,
-g=co(u,az),
-t=tonumber(ah),
-F=az,
-p=as,
-y=ac,
-e=string.sub(aF,1,R),
-j=string.sub(aF,R+1),
-f=j,
+local each = {
+kind = kind,
+band = bandOf(kind, prefer),
+permits = tonumber(permits),
+prefer = prefer,
+channel = channel,
+id = id,
+token = string.sub(rest, 1, length),
+group = string.sub(rest, length + 1),
+text = found,
 }
-g.a=u=='u'and bF or p+aA[g.g]
-return g.a<=A+86400000000 and g or nil
+each.ticket = kind == 'u' and upgradeTicket or score + shifts[each.band]
+return each.ticket <= micros + 86400000000 and each or nil
 end
-local function cs(v)
-local bj=v>1 and string.format('%.0f',A-(aA[v-1]+aA[v])/2)or'0'
-local bR=v<3 and string.format('(%.0f',A-(aA[v]+aA[v+1])/2)or'+inf'
-return bj,bR
+local function edges(band)
+local low = band > 1 and string.format('%.0f', micros - (shifts[band - 1] + shifts[band]) / 2) or '0'
+local high = band < 3 and string.format('(%.0f', micros - (shifts[band] + shifts[band + 1]) / 2) or '+inf'
+return low, high
 end
-local function cG(d,f,j)
-for b=1,#j,2 do
-local p=tonumber(j[b+1])
-local g=p>=0 and bf(d,j[b],p)
-f.o=f.o-(p<0 and 1 or 0)
-if j[b]=='phase'and-p<=A then
-f.v=-p
-elseif j[b]=='told'then
-f.q=-p
-elseif g then
-local ao=f[g.g].h
-ao[#ao+1]=g
-f[g.g].z=p
-f.d[g.e]=f.d[g.e]or g
-elseif p>=0 then
-f.c[#f.c+1]=j[b]
+local function read(queue, all, found)
+for i = 1, #found, 2 do
+local score = tonumber(found[i + 1])
+local each = score >= 0 and entry(queue, found[i], score)
+all.size = all.size - (score < 0 and 1 or 0)
+if found[i] == 'phase' and -score <= micros then
+all.phase = -score
+elseif found[i] == 'told' then
+all.notified = -score
+elseif each then
+local list = all[each.band].list
+list[#list + 1] = each
+all[each.band].upto = score
+all.of[each.token] = all.of[each.token] or each
+elseif score >= 0 then
+all.expired[#all.expired + 1] = found[i]
 end
 end
 end
-local function bE(d)
-local f=cF[d]
-if f then
-return f
+local function queueOf(queue)
+local all = queues[queue]
+if all then
+return all
 end
-f={v=0,q=0,r=0,d={},c={}}
-for v=1,3 do
-local bj,bR=cs(v)
-f[v]={h={},A=bj,x=bR}
+all = { phase = 0, notified = 0, last = 0, of = {}, expired = {} }
+for band = 1, 3 do
+local low, high = edges(band)
+all[band] = { list = {}, low = low, high = high }
 end
-f.o=c('ZCARD',d)
-f.i=f.o<=Z+2
-local j=f.o==0 and{}
-or c('ZRANGEBYSCORE',d,'-inf',f.i and'+inf'or'(0','WITHSCORES','LIMIT',0,Z+2)
-cG(d,f,j)
-for v=1,3 do
-f[v].u=not f.i
+all.size = call('ZCARD', queue)
+all.whole = all.size <= chunk + 2
+local found = all.size == 0 and {}
+or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+read(queue, all, found)
+for band = 1, 3 do
+all[band].more = not all.whole
 end
-cF[d]=f
-return f
+queues[queue] = all
+return all
 end
-local function al(d,f,v,G)
-local H=f[v]
-while G>#H.h and H.u and#f.c<2048 do
-local z=G==1 and math.min(Z,3)or Z
-local j=c('ZRANGEBYSCORE',d,H.A,H.x,'WITHSCORES','LIMIT',0,z)
-H.u=#j==2*z
-if#j>0 then
-H.A='('..j[#j]
+local function at(queue, all, band, n)
+local part = all[band]
+while n > #part.list and part.more and #all.expired < 2048 do
+local count = n == 1 and math.min(chunk, 3) or chunk
+local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
+part.more = #found == 2 * count
+if #found > 0 then
+part.low = '(' .. found[#found]
 end
-cG(d,f,j)
+read(queue, all, found)
 end
-return H.h[G]
+return part.list[n]
 end
-local function cu(d,f,l,y,bC)
-local g=f.d[l]
-for v=bC or 1,(g or f.i or y==0)and 0 or bC or 3 do
-local j
-if y>0 then
-local p=y==bF and y or y-aA[v]
-j=c('ZRANGEBYSCORE',d,p,p,'WITHSCORES')
+local function find(queue, all, token, ticket, only)
+local each = all.of[token]
+for band = only or 1, (each or all.whole or ticket == 0) and 0 or only or 3 do
+local found
+if ticket > 0 then
+local score = ticket == upgradeTicket and ticket or ticket - shifts[band]
+found = call('ZRANGEBYSCORE', queue, score, score, 'WITHSCORES')
 else
-j=c('ZRANGE',d,f[v].x,'0','BYSCORE','REV','LIMIT',0,4*Z,'WITHSCORES')
+found = call('ZRANGE', queue, all[band].high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 4 * chunk, 'WITHSCORES')
 end
-for b=1,#j,2 do
-local ca=string.find(j[b],l,1,true)and bf(d,j[b],tonumber(j[b+1]))
-g=ca and ca.e==l and ca or g
-end
-end
-return g
-end
-local function dl(f)
-return f.o-#f.c
-end
-local function de(d,f,r)
-local n=f.i and 0 or f.r
-for v=1,3 do
-local ao=f[v].h
-n=math.max(n,ao[#ao]and ao[#ao].a or 0)
-end
-local H=f[r.g]
-if not f.i and not H.r then
-local j=c('ZRANGE',d,H.x,'0','BYSCORE','REV','LIMIT',0,1,'WITHSCORES')
-local y=(tonumber(j[2])or 0)+aA[r.g]
-H.r=y<=A+86400000000 and y or 0
-end
-n=math.max(n,H.r or 0)
-return math.max(A,n+1)
-end
-local function dg(d,f,r)
-local p=bp(r,r.a)
-if not f.i then
-return c('ZCOUNT',d,0,string.format('(%.0f',p))
-end
-local Q=0
-for v=1,r.g do
-for aZ,g in ipairs(f[v].h)do
-if g.e~=r.e and bp(g,g.a)<p then
-Q=Q+1
+for i = 1, #found, 2 do
+local one = string.find(found[i], token, 1, true) and entry(queue, found[i], tonumber(found[i + 1]))
+each = one and one.token == token and one or each
 end
 end
+return each
 end
-return Q
+local function waiting(all)
+return all.size - #all.expired
 end
-local function cV(f,g)
-local H,p=f[g.g],bp(g,g.a)
-f.r=math.max(f.r,g.a)
-if H.u and not(H.z and p<=H.z)then
+local function newTicket(queue, all, asking)
+local last = all.whole and 0 or all.last
+for band = 1, 3 do
+local list = all[band].list
+last = math.max(last, list[#list] and list[#list].ticket or 0)
+end
+local part = all[asking.band]
+if not all.whole and not part.last then
+local found = call('ZRANGE', queue, part.high, '0', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+local ticket = (tonumber(found[2]) or 0) + shifts[asking.band]
+part.last = ticket <= micros + 86400000000 and ticket or 0
+end
+last = math.max(last, part.last or 0)
+return math.max(micros, last + 1)
+end
+local function positionOf(queue, all, asking)
+local score = scoreOf(asking, asking.ticket)
+if not all.whole then
+return call('ZCOUNT', queue, 0, string.format('(%.0f', score))
+end
+local before = 0
+for band = 1, asking.band do
+for _, each in ipairs(all[band].list) do
+if each.token ~= asking.token and scoreOf(each, each.ticket) < score then
+before = before + 1
+end
+end
+end
+return before
+end
+local function insert(all, each)
+local part, score = all[each.band], scoreOf(each, each.ticket)
+all.last = math.max(all.last, each.ticket)
+if part.more and not (part.upto and score <= part.upto) then
 return
 end
-local G=#H.h+1
-while G>1 and H.h[G-1].a>g.a do
-G=G-1
+local n = #part.list + 1
+while n > 1 and part.list[n - 1].ticket > each.ticket do
+n = n - 1
 end
-table.insert(H.h,G,g)
-f.d[g.e]=g
+table.insert(part.list, n, each)
+all.of[each.token] = each
 end
-local function aT(d,f,g)
-if g or#f.c>0 then
-f.o=f.o-c('ZREM',d,g and g.f or f.c[1],unpack(f.c))
-f.c={}
+local function leave(queue, all, each)
+if each or #all.expired > 0 then
+all.size = all.size - call('ZREM', queue, each and each.text or all.expired[1], unpack(all.expired))
+all.expired = {}
 end
-if g then
-local ao=f[g.g].h
-for G=1,#ao do
-if ao[G]==g then
-table.remove(ao,G)
+if each then
+local list = all[each.band].list
+for n = 1, #list do
+if list[n] == each then
+table.remove(list, n)
 break
 end
 end
-f.d[g.e]=nil
+all.of[each.token] = nil
 end
 end
-local function cz(d,f)
-if f.i and#f[1].h+#f[2].h+#f[3].h==0 then
-c('DEL',d)
-f.v,f.q=0,0
+local function isEmpty(queue, all)
+if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
+call('DEL', queue)
+all.phase, all.notified = 0, 0
 return true
 end
 end`;
-const wakePart = `local function cC(d,f,af,r)
-local bv={}
-for v=1,3 do
-local g=al(d,f,v,af[v])
-while g and r and g.e==r.e do
-af[v]=af[v]+1
-g=al(d,f,v,af[v])
+const wakePart = `local function nextOf(queue, all, cursor, asking)
+local heads = {}
+for band = 1, 3 do
+local each = at(queue, all, band, cursor[band])
+while each and asking and each.token == asking.token do
+cursor[band] = cursor[band] + 1
+each = at(queue, all, band, cursor[band])
 end
-if r and r.g==v and not af.B and(not g or r.a<g.a)then
-g=r
+if asking and asking.band == band and not cursor.asked and (not each or asking.ticket < each.ticket) then
+each = asking
 end
-bv[v]=g
+heads[band] = each
 end
-local bn,o,bD=bv[1],bv[2],bv[3]
-if bD and(not o or(bD.a<=f.v and bD.a<o.a))then
-o=bD
+local reader, first, other = heads[1], heads[2], heads[3]
+if other and (not first or (other.ticket <= all.phase and other.ticket < first.ticket)) then
+first = other
 end
-local cZ=bn and o and(o.a>bn.a or A-o.a<=dh)
-if bn and(not o or cZ or bn.b=='u')then
-o=bn
+local isPassed = reader and first and (first.ticket > reader.ticket or micros - first.ticket <= readersPass)
+if reader and (not first or isPassed or reader.kind == 'u') then
+first = reader
 end
-if o and o==r then
-af.B=true
-elseif o then
-af[o.g]=af[o.g]+1
+if first and first == asking then
+cursor.asked = true
+elseif first then
+cursor[first.band] = cursor[first.band] + 1
 end
-return o
+return first
 end
-local function cI(i)
-local bC=i.k==1 and next(i.d)or nil
-return{k=i.k,b=i.b,j=i.j,s=i.s,E=bC}
+local function roomBeside(held)
+local only = held.count == 1 and next(held.of) or nil
+return { count = held.count, kind = held.kind, group = held.group, used = held.used, only = only }
 end
-local function cm(i,g,K)
-if g.b=='p'then
-return i.s+g.t<=K
-elseif g.b=='r'then
-return i.k==0 or(i.b=='r'and i.j==g.j)
-elseif g.b=='u'and i.k==1 and i.E==g.e then
+local function admits(held, each, limit)
+if each.kind == 'p' then
+return held.used + each.permits <= limit
+elseif each.kind == 'r' then
+return held.count == 0 or (held.kind == 'r' and held.group == each.group)
+elseif each.kind == 'u' and held.count == 1 and held.only == each.token then
 return true
 end
-return i.k==0
+return held.count == 0
 end
-local function cB(d,f,i,r,ax)
-local bo,af=cI(i),{1,1,1}
-local o,H,p=al(d,f,r.g,1),f[r.g],bp(r,r.a)
-if o and H.u and p>H.z then
-local bj=cs(r.g)
-if c('ZCOUNT',d,bj,string.format('(%.0f',p))-#f.c>=by then
+local function isTurnOf(queue, all, held, asking, most)
+local room, cursor = roomBeside(held), { 1, 1, 1 }
+local first, part, score = at(queue, all, asking.band, 1), all[asking.band], scoreOf(asking, asking.ticket)
+if first and part.more and score > part.upto then
+local low = edges(asking.band)
+if call('ZCOUNT', queue, low, string.format('(%.0f', score)) - #all.expired >= maxNotified then
 return false
 end
 end
-for aZ=1,by do
-local g=cC(d,f,af,r)
-if not g or not cm(bo,g,ax)then
+for _ = 1, maxNotified do
+local each = nextOf(queue, all, cursor, asking)
+if not each or not admits(room, each, most) then
 return false
-elseif g==r then
+elseif each == asking then
 return true
 end
-bJ(bo,g)
+admit(room, each)
 end
 return false
 end
-local function bH(e,d,K)
-local f=bE(d)
-aT(d,f)
-if not cz(d,f)and not aH[e]then
-aH[e]=true
-aH[#aH+1]={e,d,K}
+local function wakeLater(lock, queue, limit)
+local all = queueOf(queue)
+leave(queue, all)
+if not isEmpty(queue, all) and not wakes[lock] then
+wakes[lock] = true
+wakes[#wakes + 1] = { lock, queue, limit }
 end
 end
-local function dm(e,d,K)
-local f,af=bE(d),{1,1,1}
-local bo=cI(aN(e))
-local ax=tonumber(c('GET',K)or 0)or 0
-local aK,bc,n={},{},0
-for G=1,by do
-local g=cC(d,f,af)
-if not g or not cm(bo,g,ax)then
+local function wake(lock, queue, limit)
+local all, cursor = queueOf(queue), { 1, 1, 1 }
+local room = roomBeside(ourHolders(lock))
+local most = tonumber(call('GET', limit) or 0) or 0
+local ids, channels, last = {}, {}, 0
+for n = 1, maxNotified do
+local each = nextOf(queue, all, cursor)
+if not each or not admits(room, each, most) then
 break
 end
-bJ(bo,g)
-n=G==by and g.a or 0
-if g.p~='-'then
-if not aK[g.p]then
-bc[#bc+1]=g.p
-aK[g.p]={}
+admit(room, each)
+last = n == maxNotified and each.ticket or 0
+if each.channel ~= '-' then
+if not ids[each.channel] then
+channels[#channels + 1] = each.channel
+ids[each.channel] = {}
 end
-table.insert(aK[g.p],g.y)
+table.insert(ids[each.channel], each.id)
 end
 end
-for b=1,#bc do
-redis.pcall('PUBLISH',bc[b],table.concat(aK[bc[b]],',')..' '..e)
+for i = 1, #channels do
+redis.pcall('PUBLISH', channels[i], table.concat(ids[channels[i]], ',') .. ' ' .. lock)
 end
-if n>0 then
-c('ZADD',d,string.format('-%.0f',n),'told')
-elseif f.q>0 then
-c('ZREM',d,'told')
+if last > 0 then
+call('ZADD', queue, string.format('-%.0f', last), 'told')
+elseif all.notified > 0 then
+call('ZREM', queue, 'told')
 end
-f.q=n
+all.notified = last
 end`;
-const acquireOnce1Part = `local l,B,X,J=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
-local bg,bZ=tonumber(ARGV[5]),tonumber(ARGV[6])
-bK(B)
-if l==''or not X or not J or not bg or bg<1 or not bZ then
+const acquireOnce1Part = `local token, ttl, notAfter, fences = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local every, offset = tonumber(ARGV[5]), tonumber(ARGV[6])
+checkLifetime(ttl)
+if token == '' or not notAfter or not fences or not every or every < 1 or not offset then
 return redis.error_reply('ERR expected a token, a moment, how many fences, and a slot')
 end
-aa()
-if h>X then
-return{-1,0,0,h}
+clock()
+if now > notAfter then
+return { -1, 0, 0, now }
 end
-local e,q,d,cL=KEYS[1],KEYS[2],KEYS[3],KEYS[4]
-local s=c('GET',e)
-local ch=math.floor((h-bZ)/bg)*bg+bZ
-local bL=tonumber(c('GET',cL)or'')
-if s~=l and bL and bL>=ch and bL<=h then
-return{-4,0,0,h}
+local lock, fence, queue, slot = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local holder = call('GET', lock)
+local start = math.floor((now - offset) / every) * every + offset
+local done = tonumber(call('GET', slot) or '')
+if holder ~= token and done and done >= start and done <= now then
+return { -4, 0, 0, now }
 end
-if s and s~=l then
-return{0,c('PTTL',e),0,h}
+if holder and holder ~= token then
+return { 0, call('PTTL', lock), 0, now }
 end
-if not s and c('ZCARD',d)>0 and bu(e,q,d,false,0,false)=='given'then
-return{0,c('PTTL',e),0,h}
+if not holder and call('ZCARD', queue) > 0 and grant(lock, fence, queue, false, 0, false) == 'given' then
+return { 0, call('PTTL', lock), 0, now }
 end
-bA(e,B)
-local ap=s and J>0 and aS(q)or 0
-if ap==0 then
-ap=bB(q,J)
+mayExpire(lock, ttl)
+local minted = holder and fences > 0 and lastFence(fence) or 0
+if minted == 0 then
+minted = mint(fence, fences)
 end
-if ARGV[7]=='1'then
-c('SET',cL,string.format('%.0f',ch),'PX',string.format('%.0f',ch+bg-h))
+if ARGV[7] == '1' then
+call('SET', slot, string.format('%.0f', start), 'PX', string.format('%.0f', start + every - now))
 end
-if not s then
-cf(e,l,B)
+if not holder then
+setLock(lock, token, ttl)
 else
-c('PEXPIRE',e,string.format('%.0f',math.max(c('PTTL',e),tonumber(B))))
+call('PEXPIRE', lock, string.format('%.0f', math.max(call('PTTL', lock), tonumber(ttl))))
 end
-return{1,ap,0,h}`;
-const acquire1Part = `local l,B,z,X=ARGV[1],ARGV[2],tonumber(ARGV[4]),tonumber(ARGV[3])
-if B~=be then
-local F=tonumber(B)
-if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
+return { 1, minted, 0, now }`;
+const acquire1Part = `local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
+if ttl ~= checked then
+local ms = tonumber(ttl)
+if not ms or ms < 1 or ms > 9007199254740991 or not string.find(ttl, '^%d+$') then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
 end
-be=B
+checked = ttl
 end
-if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
+if token == '' or not notAfter or not count or count % 1 ~= 0 or count < 0 or count > 1024 then
 return redis.error_reply('ERR expected a token, a time, and how many fences')
 end
-if not h then
-local L=c('TIME')
-A=L[1]*1000000+L[2]
-h=math.floor(A/1000)
+if not now then
+local time = call('TIME')
+micros = time[1] * 1000000 + time[2]
+now = math.floor(micros / 1000)
 end
-if h>X then
-return{-1,0,0,h}
+if now > notAfter then
+return { -1, 0, 0, now }
 end
-if#KEYS==3 and z<=1 and bk and T('EXISTS',KEYS[1],KEYS[2])==0 then
-local q=0
-if z==1 then
-local n=aQ or c('GET',KEYS[3])or'0'
-local w=(#ARGV==5 or#ARGV==6)and tonumber(ARGV[5])or 0
-q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
+if #KEYS == 3 and count <= 1 and mayCheck and attempt('EXISTS', KEYS[1], KEYS[2]) == 0 then
+local fence = 0
+if count == 1 then
+local last = top or call('GET', KEYS[3]) or '0'
+local least = (#ARGV == 5 or #ARGV == 6) and tonumber(ARGV[5]) or 0
+fence = (top or string.find(last, '^%d+$')) and math.max(last + 1, micros, least)
 end
-if q and q<=A+86400000000 and bk('PEXPIRE',KEYS[1],B)then
-if z==1 then
-c('SET',KEYS[3],string.format('%.0f',q))
-aQ=q
+if fence and fence <= micros + 86400000000 and mayCheck('PEXPIRE', KEYS[1], ttl) then
+if count == 1 then
+call('SET', KEYS[3], string.format('%.0f', fence))
+top = fence
 end
-c('SETNX',KEYS[1],l)
-c('PEXPIRE',KEYS[1],B)
-return(q==A or z==0)and A or{1,q,0,h}
+call('SETNX', KEYS[1], token)
+call('PEXPIRE', KEYS[1], ttl)
+return (fence == micros or count == 0) and micros or { 1, fence, 0, now }
 end
 end`;
-const acquire2Part = `local t,q,aD=(#KEYS-1)/2,KEYS[#KEYS],#ARGV>6
-local ad=#ARGV>7 and tonumber(ARGV[8])or 0
-local bh,ay,x,bb={},{},0,false
-for b=1,t do
-local s=c('GET',KEYS[b])
-if not s then
-bh[b]=true
+const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
+local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
+local free, ours, left, busy = {}, {}, 0, false
+for i = 1, locks do
+local holder = call('GET', KEYS[i])
+if not holder then
+free[i] = true
 else
-local F=c('PTTL',KEYS[b])
-if s~=l then
-bb=true
-x=(F<0 or x<0)and-1 or math.max(x,F)
-elseif F>=0 then
-ay[b]=math.max(F,tonumber(B))
+local ms = call('PTTL', KEYS[i])
+if holder ~= token then
+busy = true
+left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
+elseif ms >= 0 then
+ours[i] = math.max(ms, tonumber(ttl))
 end
 end
 end
-local n=not bb and z>0 and aS(q)or 0
-for b=1,bb and 0 or t do
-local e,d=KEYS[b],KEYS[t+b]
-if bh[b]and c('ZCARD',d)>0 then
-if aD then
-bM(d,l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad)
+local last = not busy and count > 0 and lastFence(fence) or 0
+for i = 1, busy and 0 or locks do
+local lock, queue = KEYS[i], KEYS[locks + i]
+if free[i] and call('ZCARD', queue) > 0 then
+if mayQueue then
+enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
 end
-local aq,aX=bu(e,q,d,aD and l,0,false)
-if aq=='mine'then
-return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
+local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
+if whose == 'mine' then
+return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 end
-if aq=='given'or aD then
-bb=true
-x=aq=='given'and c('PTTL',e)or aq=='yielding'and aX-h or 0
+if whose == 'given' or mayQueue then
+busy = true
+left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
 break
 end
 end
 end
-if bb then
-if aD then
-return ae(KEYS[1],KEYS[2],l,B,ARGV[4],ARGV[5],ARGV[6],ARGV[7],ad,x)
+if busy then
+if mayQueue then
+return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
 end
-local S=#ARGV==6 and tonumber(ARGV[6])or 0
-for b=1,S>0 and t or 0 do
-db(KEYS[t+b],S)
+local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
+for i = 1, pause > 0 and locks or 0 do
+markPoll(KEYS[locks + i], pause)
 end
-return{0,x,0,h}
+return { 0, left, 0, now }
 end
-for b=1,t do
-if bh[b]then
-bA(KEYS[b],B)
-end
-end
-local w=(#ARGV==5 or#ARGV==6)and bd(tonumber(ARGV[5]))or 0
-local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bB(q,z,w)
-for b=1,t do
-if bh[b]then
-cf(KEYS[b],l,B)
-elseif ay[b]then
-c('PEXPIRE',KEYS[b],string.format('%.0f',ay[b]))
+for i = 1, locks do
+if free[i] then
+mayExpire(KEYS[i], ttl)
 end
 end
-return{1,o,aD and c('ZCOUNT',KEYS[2],0,'+inf')or 0,h}`;
-const extend1Part = `local D,bN=tonumber(ARGV[2]),ARGV[3]=='1'
-if not D or D%1~=0 or D<0 or D>9007199254740991 then
+local least = (#ARGV == 5 or #ARGV == 6) and checkFence(tonumber(ARGV[5])) or 0
+local first = next(free) == nil and count > 0 and last > 0 and last - count + 1 or mint(fence, count, least)
+for i = 1, locks do
+if free[i] then
+setLock(KEYS[i], token, ttl)
+elseif ours[i] then
+call('PEXPIRE', KEYS[i], string.format('%.0f', ours[i]))
+end
+end
+return { 1, first, mayQueue and call('ZCOUNT', KEYS[2], 0, '+inf') or 0, now }`;
+const extend1Part = `local lifetime, exact = tonumber(ARGV[2]), ARGV[3] == '1'
+if not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
 return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 0')
 end
-local L=redis.call('TIME')
-local h=L[1]*1000+math.floor(L[2]/1000)
-local aO,aL=1,{}
-for b=1,#KEYS do
-local s=redis.pcall('GET',KEYS[b])
-if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
-return s
-elseif not s then
-aO=math.min(aO,0)
-elseif s~=ARGV[1]then
-aO=-1
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local result, later = 1, {}
+for i = 1, #KEYS do
+local holder = redis.pcall('GET', KEYS[i])
+if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
+return holder
+elseif not holder then
+result = math.min(result, 0)
+elseif holder ~= ARGV[1] then
+result = -1
 else
-local x=redis.call('PTTL',KEYS[b])
-aL[b]=bN or(x>=0 and(D==0 or x<D))
+local left = redis.call('PTTL', KEYS[i])
+later[i] = exact or (left >= 0 and (lifetime == 0 or left < lifetime))
 end
 end
-if aO==1 and h>tonumber(ARGV[4])then
-aO=-2
+if result == 1 and now > tonumber(ARGV[4]) then
+result = -2
 end
-if aO==1 then
-for b=1,#KEYS do
-if aL[b]and D==0 then
-redis.call('PERSIST',KEYS[b])
-elseif aL[b]then
-redis.call('PEXPIRE',KEYS[b],string.format('%.0f',D))
+if result == 1 then
+for i = 1, #KEYS do
+if later[i] and lifetime == 0 then
+redis.call('PERSIST', KEYS[i])
+elseif later[i] then
+redis.call('PEXPIRE', KEYS[i], string.format('%.0f', lifetime))
 end
 end
 end
-return{aO,h}`;
-const markSlot2Part = `local x=tonumber(ARGV[3])
-aa()
-if not x or x<=h or c('GET',KEYS[1])~=ARGV[1]then
-return{0}
+return { result, now }`;
+const markSlot2Part = `local left = tonumber(ARGV[3])
+clock()
+if not left or left <= now or call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
 end
-c('SET',KEYS[2],ARGV[2],'PX',string.format('%.0f',x-h))
-return{1}`;
-const publishValue1Part = `if redis.call('GET',KEYS[1])~=ARGV[1]then
-return{0}
+call('SET', KEYS[2], ARGV[2], 'PX', string.format('%.0f', left - now))
+return { 1 }`;
+const publishValue1Part = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
 end
-if ARGV[2]==''then
-redis.call('DEL',KEYS[2])
+if ARGV[2] == '' then
+redis.call('DEL', KEYS[2])
 else
-redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
-redis.pcall('PUBLISH',ARGV[4],ARGV[5])
-return{1}`;
-const raiseFence2Part = `local w=tonumber(ARGV[2])
-if not w or w%1~=0 or w<0 or w>9007199254740991 then
+redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+return { 1 }`;
+const raiseFence2Part = `local least = tonumber(ARGV[2])
+if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-aa()
-bd(w)
-for b=1,#KEYS-1 do
-if c('GET',KEYS[b])~=ARGV[1]then
-return{0}
+clock()
+checkFence(least)
+for i = 1, #KEYS - 1 do
+if call('GET', KEYS[i]) ~= ARGV[1] then
+return { 0 }
 end
 end
-if aS(KEYS[#KEYS])<w then
-ce(KEYS[#KEYS],w)
+if lastFence(KEYS[#KEYS]) < least then
+setFence(KEYS[#KEYS], least)
 end
-return{1}`;
-const release1Part = `local l,y,t=ARGV[1],ARGV[2],(#KEYS-1)/2
-local o=T('GET',KEYS[1])
-local R=T('ZCARD',KEYS[t+1])
-if o==l and R==0 and t==1 and#ARGV==3 then
-c('DEL',KEYS[1])
+return { 1 }`;
+const release1Part = `local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
+local first = attempt('GET', KEYS[1])
+local length = attempt('ZCARD', KEYS[locks + 1])
+if first == token and length == 0 and locks == 1 and #ARGV == 3 then
+call('DEL', KEYS[1])
 return 1
 end
-local C,bP={},false
-for b=1,t do
-local s=b==1 and o
-if b>1 then
-s=T('GET',KEYS[b])
-R=T('ZCARD',KEYS[t+b])
+local reply, hasQueue = {}, false
+for i = 1, locks do
+local holder = i == 1 and first
+if i > 1 then
+holder = attempt('GET', KEYS[i])
+length = attempt('ZCARD', KEYS[locks + i])
 end
-if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
-return s
+if type(holder) == 'table' and not string.find(holder.err, 'WRONGTYPE', 1, true) then
+return holder
 end
-C[b]=not s and 0 or s==l and 1 or-1
-bP=bP or R~=0
+reply[i] = not holder and 0 or holder == token and 1 or -1
+hasQueue = hasQueue or length ~= 0
 end
-for b=1,t do
-if C[b]==1 then
-c('DEL',KEYS[b])
+for i = 1, locks do
+if reply[i] == 1 then
+call('DEL', KEYS[i])
 end
 end
-if not bP and#ARGV==3 then
-return C
+if not hasQueue and #ARGV == 3 then
+return reply
 end`;
-const release2Part = `local function bO(e,d,cN)
-aa()
-if y~='0'then
-local m=ct(d,l,tonumber(y))
-for b=1,#m do
-c('ZREM',d,m[b])
+const release2Part = `local function handOff(lock, queue, status)
+clock()
+if ticket ~= '0' then
+local mine = entriesOf(queue, token, tonumber(ticket))
+for i = 1, #mine do
+call('ZREM', queue, mine[i])
 end
 end
-local next=#ARGV>3 and ARGV[4]
-local ad=#ARGV>9 and tonumber(ARGV[10])or 0
+local next = #ARGV > 3 and ARGV[4]
+local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
 if next then
-bK(ARGV[5])
-bM(d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad)
+checkLifetime(ARGV[5])
+enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
 end
-local aq,aX
-if cN>=0 then
-aq,aX=bu(e,KEYS[#KEYS],d,next,tonumber(ARGV[3]),cN==1)
+local whose, value
+if status >= 0 then
+whose, value = grant(lock, KEYS[#KEYS], queue, next, tonumber(ARGV[3]), status == 1)
 end
-if aq=='mine'then
-return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
+if whose == 'mine' then
+return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
-local x=aq=='yielding'and aX-h or aq=='none'and 0 or nil
-return ae(e,d,next,ARGV[5],ARGV[6],ARGV[7],ARGV[8],ARGV[9],ad,x)
+local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
+return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
 end
 end
-for b=1,t do
-local cb,br=pcall(bO,KEYS[b],KEYS[t+b],C[b])
-if#ARGV>3 then
-br=cb and br or{0,0,0,0,0,0}
-for G=1,#br do
-C[#C+1]=br[G]
+for i = 1, locks do
+local ran, answered = pcall(handOff, KEYS[i], KEYS[locks + i], reply[i])
+if #ARGV > 3 then
+answered = ran and answered or { 0, 0, 0, 0, 0, 0 }
+for n = 1, #answered do
+reply[#reply + 1] = answered[n]
 end
 end
 end
-return C`;
+return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'ca69e4cc852e2ca2334b78c18447beb94ce6b043',
+  sha: 'cf524d875a194a7849f38541d9477ddaf34fe954',
   lua:
     clockPart +
     `
@@ -1110,7 +1110,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '2a3bc10ef4f8b702f42cc010b36bacc7a64f58fe',
+  sha: 'beda322a49e6e7763c2852639653e76ee0c49c1f',
   lua:
     clockPart +
     `
@@ -1159,7 +1159,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '1f648938065dd7c4f7e8dbc0e68afe6ed45e6a43',
+  sha: 'febc20bfb78dad8bd7bd503bb54414fb2301b828',
   lua:
     clockPart +
     `
@@ -1175,323 +1175,323 @@ const batchSharedScript: Script = {
 ` +
     wakePart +
     `
-local scripts={
-acquireShared=function(k,a,kn,an)
-local l,J,u,az,at=ARGV[a+1],ARGV[a+4]~='0',ARGV[a+5],ARGV[a+6],ARGV[a+10]
-local X,ah,ax,V=tonumber(ARGV[a+3]),tonumber(ARGV[a+7]),tonumber(ARGV[a+8]),tonumber(ARGV[a+9])
-local aD=an>11 and ARGV[a+11]~=''
-local bm,w=l,0
-if an>14 then
-bm,w=ARGV[a+15],tonumber(ARGV[a+16])
+local scripts = {
+acquireShared = function(k, a, kn, an)
+local token, fences, kind, prefer, group = ARGV[a+1], ARGV[a+4] ~= '0', ARGV[a+5], ARGV[a+6], ARGV[a+10]
+local notAfter, permits, most, step = tonumber(ARGV[a+3]), tonumber(ARGV[a+7]), tonumber(ARGV[a+8]), tonumber(ARGV[a+9])
+local mayQueue = an > 11 and ARGV[a+11] ~= ''
+local queuedAs, least = token, 0
+if an > 14 then
+queuedAs, least = ARGV[a+15], tonumber(ARGV[a+16])
 end
-bK(ARGV[a+2])
-local B=tonumber(ARGV[a+2])
-local cT=ah and ax and V and ah>=1 and ah%1==0 and string.find('rwp',u,1,true)
-if l==''or not X or not cT then
+checkLifetime(ARGV[a+2])
+local ttl = tonumber(ARGV[a+2])
+local fixed = permits and most and step and permits >= 1 and permits % 1 == 0 and string.find('rwp', kind, 1, true)
+if token == '' or not notAfter or not fixed then
 return redis.error_reply('ERR expected a token, a time, a kind, permits and a step')
 end
-aa()
-if h>X then
-return{-1,0,0,h}
+clock()
+if now > notAfter then
+return { -1, 0, 0, now }
 end
-bd(w)
-local e,q,d,K=KEYS[k+1],KEYS[k+2],KEYS[k+3],KEYS[k+4]
-local f=bE(d)
-local bq=V>0 and u=='w'
-local v=co(bq and'u'or u,az)
-local y=aD and tonumber(ARGV[a+13])or 0
-local I=cu(d,f,bm,y,v)
-y=y>aA[1]and y<=A+86400000000 and y or 0
-local ag=dl(f)-(I and 1 or 0)
-local r={b=bq and'u'or u,t=ah,F=az,e=bm,j=at}
-r.g=v
-r.a=bq and bF or I and I.b~='u'and I.a or y
-if r.a==0 then
-r.a=de(d,f,r)
+checkFence(least)
+local lock, fence, queue, limit = KEYS[k+1], KEYS[k+2], KEYS[k+3], KEYS[k+4]
+local all = queueOf(queue)
+local upgrade = step > 0 and kind == 'w'
+local band = bandOf(upgrade and 'u' or kind, prefer)
+local ticket = mayQueue and tonumber(ARGV[a+13]) or 0
+local queued = find(queue, all, queuedAs, ticket, band)
+ticket = ticket > shifts[1] and ticket <= micros + 86400000000 and ticket or 0
+local others = waiting(all) - (queued and 1 or 0)
+local asking = { kind = upgrade and 'u' or kind, permits = permits, prefer = prefer, token = queuedAs, group = group }
+asking.band = band
+asking.ticket = upgrade and upgradeTicket or queued and queued.kind ~= 'u' and queued.ticket or ticket
+if asking.ticket == 0 then
+asking.ticket = newTicket(queue, all, asking)
 end
-local aI,m,i,O=false,nil,nil,0
-local cy=V>0 or(u~='p'and cq(K)==l)
-if u=='r'and not cy and#f.c==0 and(not I or I.b=='r')then
-i=da(e,l,at,J)
-aI=i and cB(d,f,i,r,ax)
+local granted, mine, held, known = false, nil, nil, 0
+local isChanged = step > 0 or (kind ~= 'p' and changed(limit) == token)
+if kind == 'r' and not isChanged and #all.expired == 0 and (not queued or queued.kind == 'r') then
+held = lastReader(lock, token, group, fences)
+granted = held and isTurnOf(queue, all, held, asking, most)
 end
-bA(e,ARGV[a+2])
-local E=h+B
-local p=string.format('%.0f',E)
-if not aI then
-local aw=aN(e,cy)
-if u=='r'and J and aw.l==0 then
-aw=aN(e,true)
+mayExpire(lock, ARGV[a+2])
+local ends = now + ttl
+local score = string.format('%.0f', ends)
+if not granted then
+local everybody = ourHolders(lock, isChanged)
+if kind == 'r' and fences and everybody.fence == 0 then
+everybody = ourHolders(lock, true)
 end
-m,i=aw.d[l],cO(aw,l)
-if not m and not aw.i and u=='r'then
-local ay=N('r',1,0,J and aw.l or 0,l,at)
-local bW=tonumber(c('ZSCORE',e,ay))
-m=bW and bW>h and M(ay)
-if m then
-m.n=bW
-end
-end
-if V>0 and not m then
-return{-3,0,0,h}
-elseif V>0 and m.w>V then
-return{-1,0,0,h}
-end
-if aw.b and(aw.b=='p')~=(u=='p')then
-return redis.error_reply('WRONGTYPE this key is '..(u=='p'and'a readers-writer lock'or'a semaphore'))
-end
-O=u=='p'and tonumber(c('GET',K)or 0)or 0
-local bT=aw.k>0
-al(d,f,3,1)
-for b=1,#f[3].h do
-bT=bT or f[3].h[b].b=='p'
-end
-if bT and O~=0 and O~=ax then
-return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f',O,ax))
-end
-local o=bq and m.w<V and al(d,f,1,1)
-if o and o.b=='u'and o.e~=l then
-return{-2,0,0,h}
-end
-E=math.max(E,m and m.n or 0)
-p=E==math.huge and'+inf'or string.format('%.0f',E)
-if m and(V==0 or m.w==V)then
-c('ZADD',e,p,m.f)
-m.n=E
-aT(d,f,I)
-aW(e)
-return{1,m.l,ag,h}
-end
-if V>0 and u=='r'then
-t[e]=nil
-c('ZREM',e,m.f)
-c('ZADD',e,p,N('r',1,V,m.l,l,m.j))
-c('SET',K,l,'PX',60000)
-aR[K]=l
-aT(d,f,I)
-aW(e)
-bH(e,d,K)
-return{1,m.l,ag,h}
-end
-aI=i.k==0
-if not bq then
-aI=not(u=='p'and dk(i,at))and cB(d,f,i,r,ax)
-end
-local cp=an==11 and string.find(ARGV[a+11],'^1 r')and tonumber(c('ZSCORE',e,ARGV[a+11]))
-aI=aI or cp and cp>h
-end
-if aI then
-local ap=J and u=='r'and i.l or 0
-if J and ap==0 then
-ap=bB(q,u=='p'and tonumber(ARGV[a+4])or 1,w)
-end
-local bX=M(N(u,ah,V,ap,l,at))
-c('ZADD',e,'GT',p,bX.f)
-if m then
-c('ZREM',e,m.f)
-t[e]=nil
-elseif t[e]then
-bt(t[e],bX,E)
-end
-aW(e)
-cE(e,bX.f)
-if u=='p'then
-local n=c('PTTL',e)
-c('SET',K,ARGV[a+8],'PX',string.format('%.0f',math.max(n,0)+3600000))
-if n<0 then
-c('PERSIST',K)
+mine, held = everybody.of[token], without(everybody, token)
+if not mine and not everybody.whole and kind == 'r' then
+local ours = text('r', 1, 0, fences and everybody.fence or 0, token, group)
+local mineEnds = tonumber(call('ZSCORE', lock, ours))
+mine = mineEnds and mineEnds > now and member(ours)
+if mine then
+mine.ends = mineEnds
 end
 end
-local cx=#f.c>0
-local cX=I and f.q>0 and I.a>=f.q
-aT(d,f,I)
-if u=='w'and ag>0 then
-c('ZREMRANGEBYSCORE',d,'-inf','(0')
-c('ZADD',d,string.format('-%.0f',A),'phase')
-f.v,f.q=A,0
-elseif I or cx then
-cz(d,f)
+if step > 0 and not mine then
+return { -3, 0, 0, now }
+elseif step > 0 and mine.step > step then
+return { -1, 0, 0, now }
 end
-if cx or cX then
-bH(e,d,K)
+if everybody.kind and (everybody.kind == 'p') ~= (kind == 'p') then
+return redis.error_reply('WRONGTYPE this key is ' .. (kind == 'p' and 'a readers-writer lock' or 'a semaphore'))
 end
-return{1,ap,ag,h}
+known = kind == 'p' and tonumber(call('GET', limit) or 0) or 0
+local isKnown = everybody.count > 0
+at(queue, all, 3, 1)
+for i = 1, #all[3].list do
+isKnown = isKnown or all[3].list[i].kind == 'p'
 end
-local x=0
-for aZ,g in pairs(i.d)do
-if x==0 or(u=='p')==(g.n-h<x)then
-x=g.n-h
+if isKnown and known ~= 0 and known ~= most then
+return redis.error_reply(string.format('LIMIT this semaphore has %.0f permits, not %.0f', known, most))
+end
+local first = upgrade and mine.step < step and at(queue, all, 1, 1)
+if first and first.kind == 'u' and first.token ~= token then
+return { -2, 0, 0, now }
+end
+ends = math.max(ends, mine and mine.ends or 0)
+score = ends == math.huge and '+inf' or string.format('%.0f', ends)
+if mine and (step == 0 or mine.step == step) then
+call('ZADD', lock, score, mine.text)
+mine.ends = ends
+leave(queue, all, queued)
+setEnd(lock)
+return { 1, mine.fence, others, now }
+end
+if step > 0 and kind == 'r' then
+locks[lock] = nil
+call('ZREM', lock, mine.text)
+call('ZADD', lock, score, text('r', 1, step, mine.fence, token, mine.group))
+call('SET', limit, token, 'PX', 60000)
+changes[limit] = token
+leave(queue, all, queued)
+setEnd(lock)
+wakeLater(lock, queue, limit)
+return { 1, mine.fence, others, now }
+end
+granted = held.count == 0
+if not upgrade then
+granted = not (kind == 'p' and sharesPlace(held, group)) and isTurnOf(queue, all, held, asking, most)
+end
+local beside = an == 11 and string.find(ARGV[a+11], '^1 r') and tonumber(call('ZSCORE', lock, ARGV[a+11]))
+granted = granted or beside and beside > now
+end
+if granted then
+local minted = fences and kind == 'r' and held.fence or 0
+if fences and minted == 0 then
+minted = mint(fence, kind == 'p' and tonumber(ARGV[a+4]) or 1, least)
+end
+local new = member(text(kind, permits, step, minted, token, group))
+call('ZADD', lock, 'GT', score, new.text)
+if mine then
+call('ZREM', lock, mine.text)
+locks[lock] = nil
+elseif locks[lock] then
+enter(locks[lock], new, ends)
+end
+setEnd(lock)
+purge(lock, new.text)
+if kind == 'p' then
+local last = call('PTTL', lock)
+call('SET', limit, ARGV[a+8], 'PX', string.format('%.0f', math.max(last, 0) + 3600000))
+if last < 0 then
+call('PERSIST', limit)
 end
 end
-if x==math.huge then
-x=-1
+local hasExpired = #all.expired > 0
+local isLastNotified = queued and all.notified > 0 and queued.ticket >= all.notified
+leave(queue, all, queued)
+if kind == 'w' and others > 0 then
+call('ZREMRANGEBYSCORE', queue, '-inf', '(0')
+call('ZADD', queue, string.format('-%.0f', micros), 'phase')
+all.phase, all.notified = micros, 0
+elseif queued or hasExpired then
+isEmpty(queue, all)
 end
-if not aD then
-return{0,x,r.a,h,0,0}
+if hasExpired or isLastNotified then
+wakeLater(lock, queue, limit)
 end
-local cY=not I and y==0 and v==3
-local Q=cY and ag or dg(d,f,r)
-local ad=tonumber(ARGV[a+14])
-if ad==0 then
-ad=2*math.min(math.max(1000,125*(Q+1)),2000)
+return { 1, minted, others, now }
 end
-r.p,r.y=ARGV[a+11],ARGV[a+12]
-r.f=string.format(
+local left = 0
+for _, each in pairs(held.of) do
+if left == 0 or (kind == 'p') == (each.ends - now < left) then
+left = each.ends - now
+end
+end
+if left == math.huge then
+left = -1
+end
+if not mayQueue then
+return { 0, left, asking.ticket, now, 0, 0 }
+end
+local isNew = not queued and ticket == 0 and band == 3
+local before = isNew and others or positionOf(queue, all, asking)
+local silence = tonumber(ARGV[a+14])
+if silence == 0 then
+silence = 2 * math.min(math.max(1000, 125 * (before + 1)), 2000)
+end
+asking.channel, asking.id = ARGV[a+11], ARGV[a+12]
+asking.text = string.format(
 '2 %.0f %s %s %.0f %s %s %d ',
-h+math.min(ad,au),
-r.y,
-r.b,
-ah,
-az,
-r.p,
-#bm
-)..bm..at
-f.o=f.o+c('ZADD',d,string.format('%.0f',bp(r,r.a)),r.f)
-c('PEXPIRE',d,au)
-if u=='p'and O==0 then
-c('SET',K,ARGV[a+8],'PX',3600000)
+now + math.min(silence, maxSilence),
+asking.id,
+asking.kind,
+permits,
+prefer,
+asking.channel,
+#queuedAs
+) .. queuedAs .. group
+all.size = all.size + call('ZADD', queue, string.format('%.0f', scoreOf(asking, asking.ticket)), asking.text)
+call('PEXPIRE', queue, maxSilence)
+if kind == 'p' and known == 0 then
+call('SET', limit, ARGV[a+8], 'PX', 3600000)
 end
-if I and I.f==r.f then
-I.f=''
+if queued and queued.text == asking.text then
+queued.text = ''
 end
-aT(d,f,I)
-cV(f,r)
-return{0,x,r.a,h,Q,0}
+leave(queue, all, queued)
+insert(all, asking)
+return { 0, left, asking.ticket, now, before, 0 }
 end,
-extendShared=function(k,a,kn,an)
-local D,bN,X=tonumber(ARGV[a+3]),ARGV[a+4]=='1',tonumber(ARGV[a+5])
-if not X or not D or D%1~=0 or D<0 or D>9007199254740991 then
+extendShared = function(k, a, kn, an)
+local lifetime, exact, notAfter = tonumber(ARGV[a+3]), ARGV[a+4] == '1', tonumber(ARGV[a+5])
+if not notAfter or not lifetime or lifetime % 1 ~= 0 or lifetime < 0 or lifetime > 9007199254740991 then
 return redis.error_reply('ERR expected a time, and a lifetime in whole milliseconds, at least 0')
 end
-aa()
-local e,m,E=KEYS[k+1],ARGV[a+2],nil
-E=m~=''and tonumber(c('ZSCORE',e,m))or nil
-if not E or E<=h then
-local i=bS(e,true)
-local j=i.d[ARGV[a+1]]
-if not j then
-return{i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0,h}
+clock()
+local lock, mine, ends = KEYS[k+1], ARGV[a+2], nil
+ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+if not ends or ends <= now then
+local held = holders(lock, true)
+local found = held.of[ARGV[a+1]]
+if not found then
+return { held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0, now }
 end
-m,E=j.f,j.n
+mine, ends = found.text, found.ends
 end
-if an>5 and string.sub(m,3,3)~=ARGV[a+6]then
-return{0,h}
+if an > 5 and string.sub(mine, 3, 3) ~= ARGV[a+6] then
+return { 0, now }
 end
-if h>X then
-return{-2,h}
+if now > notAfter then
+return { -2, now }
 end
-local cj=D==0 and math.huge or h+D
-if bN or cj>E then
-t[e]=nil
-cE(e,m)
-c('ZADD',e,cj==math.huge and'+inf'or string.format('%.0f',cj),m)
-aW(e)
-if string.find(m,'^1 p')then
-local bw=c('PTTL',e)
-if bw<0 then
-c('PERSIST',KEYS[k+2])
+local wanted = lifetime == 0 and math.huge or now + lifetime
+if exact or wanted > ends then
+locks[lock] = nil
+purge(lock, mine)
+call('ZADD', lock, wanted == math.huge and '+inf' or string.format('%.0f', wanted), mine)
+setEnd(lock)
+if string.find(mine, '^1 p') then
+local kept = call('PTTL', lock)
+if kept < 0 then
+call('PERSIST', KEYS[k+2])
 else
-c('PEXPIRE',KEYS[k+2],string.format('%.0f',bw+3600000))
+call('PEXPIRE', KEYS[k+2], string.format('%.0f', kept + 3600000))
 end
 end
 end
-return{1,h}
+return { 1, now }
 end,
-releaseShared=function(k,a,kn,an)
-aa()
-local e,d,m=KEYS[k+1],KEYS[k+2],ARGV[a+2]
-local E=m~=''and tonumber(c('ZSCORE',e,m))or nil
-local C=1
-if not E then
-local i=bS(e,true)
-local j=i.d[ARGV[a+1]]
-if j then
-m,E=j.f,j.n
+releaseShared = function(k, a, kn, an)
+clock()
+local lock, queue, mine = KEYS[k+1], KEYS[k+2], ARGV[a+2]
+local ends = mine ~= '' and tonumber(call('ZSCORE', lock, mine)) or nil
+local reply = 1
+if not ends then
+local held = holders(lock, true)
+local found = held.of[ARGV[a+1]]
+if found then
+mine, ends = found.text, found.ends
 else
-C=i.k>0 and(i.b=='w'or string.find(m,'^1 w'))and-1 or 0
+reply = held.count > 0 and (held.kind == 'w' or string.find(mine, '^1 w')) and -1 or 0
 end
-elseif E<=h then
-C=0
+elseif ends <= now then
+reply = 0
 end
-if E then
-c('ZREM',e,m)
-cv(e,ARGV[a+1])
-if E==math.huge then
-aW(e)
+if ends then
+call('ZREM', lock, mine)
+forget(lock, ARGV[a+1])
+if ends == math.huge then
+setEnd(lock)
 end
 end
-if E and string.find(m,'^1 r 1 [1-9]')and cq(KEYS[k+3])==ARGV[a+1]then
-c('DEL',KEYS[k+3])
-aR[KEYS[k+3]]=nil
+if ends and string.find(mine, '^1 r 1 [1-9]') and changed(KEYS[k+3]) == ARGV[a+1] then
+call('DEL', KEYS[k+3])
+changes[KEYS[k+3]] = nil
 end
-local function ag()
-if ARGV[a+3]~='0'then
-local f=bE(d)
-aT(d,f,cu(d,f,ARGV[a+1],tonumber(ARGV[a+3])))
-elseif C==1 and string.find(m,'^1 r')and c('ZCOUNT',e,string.format('(%.0f',h),'+inf')>1 then
+local function others()
+if ARGV[a+3] ~= '0' then
+local all = queueOf(queue)
+leave(queue, all, find(queue, all, ARGV[a+1], tonumber(ARGV[a+3])))
+elseif reply == 1 and string.find(mine, '^1 r') and call('ZCOUNT', lock, string.format('(%.0f', now), '+inf') > 1 then
 return
 end
-if c('ZCARD',d)>0 then
-bH(e,d,KEYS[k+3])
+if call('ZCARD', queue) > 0 then
+wakeLater(lock, queue, KEYS[k+3])
 end
 end
-pcall(ag)
-return{C}
+pcall(others)
+return { reply }
 end,
-countPermits=function(k,a,kn,an)
-aa()
-return{aN(KEYS[k+1],true).s}
+countPermits = function(k, a, kn, an)
+clock()
+return { ourHolders(KEYS[k+1], true).used }
 end,
-raiseFenceShared=function(k,a,kn,an)
-local w=tonumber(ARGV[a+2])
-if not w or w%1~=0 or w<0 or w>9007199254740991 then
+raiseFenceShared = function(k, a, kn, an)
+local least = tonumber(ARGV[a+2])
+if not least or least % 1 ~= 0 or least < 0 or least > 9007199254740991 then
 return redis.error_reply('ERR expected a fence')
 end
-aa()
-bd(w)
-local e,m=KEYS[k+1],aN(KEYS[k+1],true).d[ARGV[a+1]]
-if not m then
-return{0}
+clock()
+checkFence(least)
+local lock, mine = KEYS[k+1], ourHolders(KEYS[k+1], true).of[ARGV[a+1]]
+if not mine then
+return { 0 }
 end
-if aS(KEYS[k+2])<w then
-ce(KEYS[k+2],w)
+if lastFence(KEYS[k+2]) < least then
+setFence(KEYS[k+2], least)
 end
-if m.b=='w'and m.l<w then
-local E=m.n==math.huge and'+inf'or string.format('%.0f',m.n)
-c('ZADD',e,E,N(m.b,m.t,m.w,w,m.e,m.j))
-c('ZREM',e,m.f)
-t[e]=nil
+if mine.kind == 'w' and mine.fence < least then
+local ends = mine.ends == math.huge and '+inf' or string.format('%.0f', mine.ends)
+call('ZADD', lock, ends, text(mine.kind, mine.permits, mine.step, least, mine.token, mine.group))
+call('ZREM', lock, mine.text)
+locks[lock] = nil
 end
-return{1}
+return { 1 }
 end,
-freeShared=function(k,a,kn,an)
-aa()
-local e,d,ac,z=KEYS[k+1],KEYS[k+2],ARGV[a+1],0
-local ci={}
-for l,g in pairs(aN(e,true).d)do
-if string.sub(redis.sha1hex(l),1,#ac)==ac then
-ci[#ci+1]=g
+freeShared = function(k, a, kn, an)
+clock()
+local lock, queue, id, count = KEYS[k+1], KEYS[k+2], ARGV[a+1], 0
+local tokens = {}
+for token, each in pairs(ourHolders(lock, true).of) do
+if string.sub(redis.sha1hex(token), 1, #id) == id then
+tokens[#tokens + 1] = each
 end
 end
-for aZ,g in ipairs(ci)do
-c('ZREM',e,g.f)
-cv(e,g.e)
-T('PUBLISH',ARGV[a+2],'!'..redis.sha1hex(g.e)..' '..e)
-if string.find(g.f,'^1 r 1 [1-9]')then
-c('DEL',KEYS[k+3])
-aR[KEYS[k+3]]=nil
+for _, each in ipairs(tokens) do
+call('ZREM', lock, each.text)
+forget(lock, each.token)
+attempt('PUBLISH', ARGV[a+2], '!' .. redis.sha1hex(each.token) .. ' ' .. lock)
+if string.find(each.text, '^1 r 1 [1-9]') then
+call('DEL', KEYS[k+3])
+changes[KEYS[k+3]] = nil
 end
-z=z+1
+count = count + 1
 end
-if z>0 then
-aW(e)
+if count > 0 then
+setEnd(lock)
 pcall(function()
-if c('ZCARD',d)>0 then
-bH(e,d,KEYS[k+3])
+if call('ZCARD', queue) > 0 then
+wakeLater(lock, queue, KEYS[k+3])
 end
 end)
 end
-return{z}
+return { count }
 end,
 }
 ` +
@@ -1500,10 +1500,10 @@ end,
 ` +
     dispatchPart +
     `
-for b=1,#aH do
-pcall(dm,aH[b][1],aH[b][2],aH[b][3])
+for i = 1, #wakes do
+pcall(wake, wakes[i][1], wakes[i][2], wakes[i][3])
 end
-return C`,
+return reply`,
 };
 
 /**
@@ -1519,7 +1519,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'c72107157e7723f85c33caae0369ef7e0206a2bb',
+  sha: 'ab56529bc9bed390b144638cf6f2db8a4baa999d',
   lua:
     clockPart +
     `
@@ -1529,191 +1529,44 @@ const batchScript: Script = {
 ` +
     queuePart +
     `
-local scripts={
-acquire=function(k,a,kn,an)
-local l,B,z,X=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
-if B~=be then
-local F=tonumber(B)
-if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
-return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
-end
-be=B
-end
-if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
-return redis.error_reply('ERR expected a token, a time, and how many fences')
-end
-if not h then
-local L=c('TIME')
-A=L[1]*1000000+L[2]
-h=math.floor(A/1000)
-end
-if h>X then
-return{-1,0,0,h}
-end
-if kn==3 and z<=1 and bk and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
-local q=0
-if z==1 then
-local n=aQ or c('GET',KEYS[k+3])or'0'
-local w=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
-q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
-end
-if q and q<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],B)then
-if z==1 then
-c('SET',KEYS[k+3],string.format('%.0f',q))
-aQ=q
-end
-c('SETNX',KEYS[k+1],l)
-c('PEXPIRE',KEYS[k+1],B)
-return(q==A or z==0)and A or{1,q,0,h}
-end
-end
-local t,q,aD=(kn-1)/2,KEYS[k+kn],an>6
-local ad=an>7 and tonumber(ARGV[a+8])or 0
-local bh,ay,x,bb={},{},0,false
-for b=1,t do
-local s=c('GET',KEYS[k+b])
-if not s then
-bh[b]=true
-else
-local F=c('PTTL',KEYS[k+b])
-if s~=l then
-bb=true
-x=(F<0 or x<0)and-1 or math.max(x,F)
-elseif F>=0 then
-ay[b]=math.max(F,tonumber(B))
-end
-end
-end
-local n=not bb and z>0 and aS(q)or 0
-for b=1,bb and 0 or t do
-local e,d=KEYS[k+b],KEYS[k+t+b]
-if bh[b]and c('ZCARD',d)>0 then
-if aD then
-bM(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
-end
-local aq,aX=bu(e,q,d,aD and l,0,false)
-if aq=='mine'then
-return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
-end
-if aq=='given'or aD then
-bb=true
-x=aq=='given'and c('PTTL',e)or aq=='yielding'and aX-h or 0
-break
-end
-end
-end
-if bb then
-if aD then
-return ae(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad,x)
-end
-local S=an==6 and tonumber(ARGV[a+6])or 0
-for b=1,S>0 and t or 0 do
-db(KEYS[k+t+b],S)
-end
-return{0,x,0,h}
-end
-for b=1,t do
-if bh[b]then
-bA(KEYS[k+b],B)
-end
-end
-local w=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
-local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bB(q,z,w)
-for b=1,t do
-if bh[b]then
-cf(KEYS[k+b],l,B)
-elseif ay[b]then
-c('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
-end
-end
-return{1,o,aD and c('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+local scripts = {
+acquire = function(k, a, kn, an)
+` +
+    inBatch(acquire1Part) +
+    `
+` +
+    inBatch(acquire2Part) +
+    `
 end,
-acquireOnce=function(k,a,kn,an)
+acquireOnce = function(k, a, kn, an)
 ` +
     inBatch(acquireOnce1Part) +
     `
 end,
-extend=function(k,a,kn,an)
+extend = function(k, a, kn, an)
 ` +
     inBatch(extend1Part) +
     `
 end,
-markSlot=function(k,a,kn,an)
+markSlot = function(k, a, kn, an)
 ` +
     inBatch(markSlot2Part) +
     `
 end,
-publishValue=function(k,a,kn,an)
+publishValue = function(k, a, kn, an)
 ` +
     inBatch(publishValue1Part) +
     `
 end,
-release=function(k,a,kn,an)
-local l,y,t=ARGV[a+1],ARGV[a+2],(kn-1)/2
-local o=T('GET',KEYS[k+1])
-local R=T('ZCARD',KEYS[k+t+1])
-if o==l and R==0 and t==1 and an==3 then
-c('DEL',KEYS[k+1])
-return 1
-end
-local C,bP={},false
-for b=1,t do
-local s=b==1 and o
-if b>1 then
-s=T('GET',KEYS[k+b])
-R=T('ZCARD',KEYS[k+t+b])
-end
-if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
-return s
-end
-C[b]=not s and 0 or s==l and 1 or-1
-bP=bP or R~=0
-end
-for b=1,t do
-if C[b]==1 then
-c('DEL',KEYS[k+b])
-end
-end
-if not bP and an==3 then
-return C
-end
-local function bO(e,d,cN)
-aa()
-if y~='0'then
-local m=ct(d,l,tonumber(y))
-for b=1,#m do
-c('ZREM',d,m[b])
-end
-end
-local next=an>3 and ARGV[a+4]
-local ad=an>9 and tonumber(ARGV[a+10])or 0
-if next then
-bK(ARGV[a+5])
-bM(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
-end
-local aq,aX
-if cN>=0 then
-aq,aX=bu(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cN==1)
-end
-if aq=='mine'then
-return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
-elseif next then
-local x=aq=='yielding'and aX-h or aq=='none'and 0 or nil
-return ae(e,d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad,x)
-end
-end
-for b=1,t do
-local cb,br=pcall(bO,KEYS[k+b],KEYS[k+t+b],C[b])
-if an>3 then
-br=cb and br or{0,0,0,0,0,0}
-for G=1,#br do
-C[#C+1]=br[G]
-end
-end
-end
-return C
+release = function(k, a, kn, an)
+` +
+    inBatch(release1Part) +
+    `
+` +
+    inBatch(release2Part) +
+    `
 end,
-raiseFence=function(k,a,kn,an)
+raiseFence = function(k, a, kn, an)
 ` +
     inBatch(raiseFence2Part) +
     `
@@ -1725,7 +1578,7 @@ end,
 ` +
     dispatchPart +
     `
-return C`,
+return reply`,
 };
 
 /**
@@ -1789,7 +1642,7 @@ export function extendShared(
 
 const extendScript: Script = {
   name: 'extend',
-  sha: '32bb8b417adf24031e4bfe995f962d8e713470bf',
+  sha: 'ce78964c436c87bd6bb81e99f98b867a1d10124d',
   lua: extend1Part,
 };
 
@@ -1839,35 +1692,35 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: 'd4d4aeca8cd646691bd82aee7b89e2153bc62c48',
+  sha: '0b8e0def4d43454972876b12defd2b8240bc3611',
   lua:
     clockPart +
     `
-local s=T('GET',KEYS[1])
-if type(s)=='table'then
-return string.find(s.err,'WRONGTYPE',1,true)and{-1}or s
+local holder = attempt('GET', KEYS[1])
+if type(holder) == 'table' then
+return string.find(holder.err, 'WRONGTYPE', 1, true) and { -1 } or holder
 end
-local bQ=s and redis.sha1hex(s)
-if not bQ or string.sub(bQ,1,#ARGV[1])~=ARGV[1]then
-return{0}
+local hash = holder and redis.sha1hex(holder)
+if not hash or string.sub(hash, 1, #ARGV[1]) ~= ARGV[1] then
+return { 0 }
 end
-c('DEL',KEYS[1])
-T('PUBLISH',ARGV[2],'!'..bQ..' '..KEYS[1])
+call('DEL', KEYS[1])
+attempt('PUBLISH', ARGV[2], '!' .. hash .. ' ' .. KEYS[1])
 ` +
     mintPart +
     `
 ` +
     queuePart +
     `
-local function bO()
-aa()
-if c('ZCARD',KEYS[2])>0 then
-c('ZREM',KEYS[2],'passes')
-bu(KEYS[1],KEYS[3],KEYS[2],nil,0,true)
+local function handOff()
+clock()
+if call('ZCARD', KEYS[2]) > 0 then
+call('ZREM', KEYS[2], 'passes')
+grant(KEYS[1], KEYS[3], KEYS[2], nil, 0, true)
 end
 end
-pcall(bO)
-return{1}`,
+pcall(handOff)
+return { 1 }`,
 };
 
 /**
@@ -1892,60 +1745,60 @@ export function free(
 
 const inspectScript: Script = {
   name: 'inspect',
-  sha: '0ba9297563c608ec9e45595f5253b4eb8352a793',
-  lua: `local L=redis.call('TIME')
-local A=L[1]*1000000+L[2]
-local h=math.floor(A/1000)
-local function dj(e,x)
-local o=redis.pcall('ZRANGE',e,0,15)
-if o.err then
-return nil,o.err
+  sha: '66b4ff9d2b4864d013b060d2809df81cb67d8e36',
+  lua: `local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+local now = math.floor(micros / 1000)
+local function shared(lock, left)
+local first = redis.pcall('ZRANGE', lock, 0, 15)
+if first.err then
+return nil, first.err
 end
-local n=redis.call('ZRANGE',e,-1,-1,'WITHSCORES')
-o[#o+1]=n[1]
-for b=1,#o do
-if not string.find(o[b],'^1 [rwp] %d+ %d+ %d+ %d+ .')then
-return nil,'FOREIGN this sorted set has a member that is not of redis-exp-lock'
+local last = redis.call('ZRANGE', lock, -1, -1, 'WITHSCORES')
+first[#first + 1] = last[1]
+for i = 1, #first do
+if not string.find(first[i], '^1 [rwp] %d+ %d+ %d+ %d+ .') then
+return nil, 'FOREIGN this sorted set has a member that is not of redis-exp-lock'
 end
 end
-local u,R,aF=string.match(n[1],'^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
-if tonumber(n[2])<=h then
-return{false,-2,0,u,{}}
+local kind, length, rest = string.match(last[1], '^1 ([rwp]) %d+ %d+ %d+ (%d+) (.*)$')
+if tonumber(last[2]) <= now then
+return { false, -2, 0, kind, {} }
 end
-local i=redis.call('ZRANGEBYSCORE',e,string.format('(%.0f',h),'+inf','WITHSCORES','LIMIT',0,ARGV[1])
-x=n[2]=='inf'and-1 or tonumber(n[2])-h
-return{string.sub(aF,1,tonumber(R)),x,0,u,i}
+local held = redis.call('ZRANGEBYSCORE', lock, string.format('(%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+left = last[2] == 'inf' and -1 or tonumber(last[2]) - now
+return { string.sub(rest, 1, tonumber(length)), left, 0, kind, held }
 end
-local t=(#KEYS-1)/2
-local C={A,redis.call('GET',KEYS[#KEYS])}
-local cg=0
-for b=1,t do
-local s=redis.pcall('GETRANGE',KEYS[b],0,4095)
-local x=redis.call('PTTL',KEYS[b])
-if type(s)=='table'then
-s=redis.pcall('GET',KEYS[b])
-elseif x==-2 then
-s=false
+local locks = (#KEYS - 1) / 2
+local reply = { micros, redis.call('GET', KEYS[#KEYS]) }
+local shown = 0
+for i = 1, locks do
+local holder = redis.pcall('GETRANGE', KEYS[i], 0, 4095)
+local left = redis.call('PTTL', KEYS[i])
+if type(holder) == 'table' then
+holder = redis.pcall('GET', KEYS[i])
+elseif left == -2 then
+holder = false
 end
-local av,aU
-if type(s)=='table'then
-av,aU=dj(KEYS[b],x)
-aU=aU and(string.find(aU,'^FOREIGN')and aU or s.err)
+local state, refusal
+if type(holder) == 'table' then
+state, refusal = shared(KEYS[i], left)
+refusal = refusal and (string.find(refusal, '^FOREIGN') and refusal or holder.err)
 else
-av={s,x,0,'m',{}}
+state = { holder, left, 0, 'm', {} }
 end
-if av then
-av[3]=redis.call('ZCOUNT',KEYS[t+b],0,'+inf')
-av[6]=av[3]==0 and{}
-or redis.call('ZRANGEBYSCORE',KEYS[t+b],0,'+inf','WITHSCORES','LIMIT',0,ARGV[1])
+if state then
+state[3] = redis.call('ZCOUNT', KEYS[locks + i], 0, '+inf')
+state[6] = state[3] == 0 and {}
+or redis.call('ZRANGEBYSCORE', KEYS[locks + i], 0, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1])
 end
-C[b+2]=av or aU
-cg=cg+(av and#av[5]+#av[6]or 0)
-if cg>4096 then
+reply[i + 2] = state or refusal
+shown = shown + (state and #state[5] + #state[6] or 0)
+if shown > 4096 then
 break
 end
 end
-return C`,
+return reply`,
 };
 
 /**
@@ -1968,7 +1821,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: '4b56868ca8cbd951c03328940ccf5ceda010344e',
+  sha: 'b76e5d377f820da5ab9a603d9e2d816204d52d56',
   lua:
     clockPart +
     `
@@ -2001,7 +1854,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '7667ab433827b93c2fd986ec735c7ab398cc9e51',
+  sha: '4f9f6245f99f68b6e2dfa2f0253f8caf0030cfba',
   lua:
     clockPart +
     `
@@ -2011,260 +1864,113 @@ const plainScript: Script = {
 ` +
     queuePart +
     `
-local scripts={
-acquire=function(k,a,kn,an)
-local l,B,z,X=ARGV[a+1],ARGV[a+2],tonumber(ARGV[a+4]),tonumber(ARGV[a+3])
-if B~=be then
-local F=tonumber(B)
-if not F or F<1 or F>9007199254740991 or not string.find(B,'^%d+$')then
-return redis.error_reply('ERR expected a lifetime in whole milliseconds, at least 1')
-end
-be=B
-end
-if l==''or not X or not z or z%1~=0 or z<0 or z>1024 then
-return redis.error_reply('ERR expected a token, a time, and how many fences')
-end
-if not h then
-local L=c('TIME')
-A=L[1]*1000000+L[2]
-h=math.floor(A/1000)
-end
-if h>X then
-return{-1,0,0,h}
-end
-if kn==3 and z<=1 and bk and T('EXISTS',KEYS[k+1],KEYS[k+2])==0 then
-local q=0
-if z==1 then
-local n=aQ or c('GET',KEYS[k+3])or'0'
-local w=(an==5 or an==6)and tonumber(ARGV[a+5])or 0
-q=(aQ or string.find(n,'^%d+$'))and math.max(n+1,A,w)
-end
-if q and q<=A+86400000000 and bk('PEXPIRE',KEYS[k+1],B)then
-if z==1 then
-c('SET',KEYS[k+3],string.format('%.0f',q))
-aQ=q
-end
-c('SETNX',KEYS[k+1],l)
-c('PEXPIRE',KEYS[k+1],B)
-return(q==A or z==0)and A or{1,q,0,h}
-end
-end
-local t,q,aD=(kn-1)/2,KEYS[k+kn],an>6
-local ad=an>7 and tonumber(ARGV[a+8])or 0
-local bh,ay,x,bb={},{},0,false
-for b=1,t do
-local s=c('GET',KEYS[k+b])
-if not s then
-bh[b]=true
-else
-local F=c('PTTL',KEYS[k+b])
-if s~=l then
-bb=true
-x=(F<0 or x<0)and-1 or math.max(x,F)
-elseif F>=0 then
-ay[b]=math.max(F,tonumber(B))
-end
-end
-end
-local n=not bb and z>0 and aS(q)or 0
-for b=1,bb and 0 or t do
-local e,d=KEYS[k+b],KEYS[k+t+b]
-if bh[b]and c('ZCARD',d)>0 then
-if aD then
-bM(d,l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad)
-end
-local aq,aX=bu(e,q,d,aD and l,0,false)
-if aq=='mine'then
-return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
-end
-if aq=='given'or aD then
-bb=true
-x=aq=='given'and c('PTTL',e)or aq=='yielding'and aX-h or 0
-break
-end
-end
-end
-if bb then
-if aD then
-return ae(KEYS[k+1],KEYS[k+2],l,B,ARGV[a+4],ARGV[a+5],ARGV[a+6],ARGV[a+7],ad,x)
-end
-local S=an==6 and tonumber(ARGV[a+6])or 0
-for b=1,S>0 and t or 0 do
-db(KEYS[k+t+b],S)
-end
-return{0,x,0,h}
-end
-for b=1,t do
-if bh[b]then
-bA(KEYS[k+b],B)
-end
-end
-local w=(an==5 or an==6)and bd(tonumber(ARGV[a+5]))or 0
-local o=next(bh)==nil and z>0 and n>0 and n-z+1 or bB(q,z,w)
-for b=1,t do
-if bh[b]then
-cf(KEYS[k+b],l,B)
-elseif ay[b]then
-c('PEXPIRE',KEYS[k+b],string.format('%.0f',ay[b]))
-end
-end
-return{1,o,aD and c('ZCOUNT',KEYS[k+2],0,'+inf')or 0,h}
+local scripts = {
+acquire = function(k, a, kn, an)
+` +
+    inBatch(acquire1Part) +
+    `
+` +
+    inBatch(acquire2Part) +
+    `
 end,
-extend=function(k,a,kn,an)
+extend = function(k, a, kn, an)
 ` +
     inBatch(extend1Part) +
     `
 end,
-release=function(k,a,kn,an)
-local l,y,t=ARGV[a+1],ARGV[a+2],(kn-1)/2
-local o=T('GET',KEYS[k+1])
-local R=T('ZCARD',KEYS[k+t+1])
-if o==l and R==0 and t==1 and an==3 then
-c('DEL',KEYS[k+1])
-return 1
-end
-local C,bP={},false
-for b=1,t do
-local s=b==1 and o
-if b>1 then
-s=T('GET',KEYS[k+b])
-R=T('ZCARD',KEYS[k+t+b])
-end
-if type(s)=='table'and not string.find(s.err,'WRONGTYPE',1,true)then
-return s
-end
-C[b]=not s and 0 or s==l and 1 or-1
-bP=bP or R~=0
-end
-for b=1,t do
-if C[b]==1 then
-c('DEL',KEYS[k+b])
-end
-end
-if not bP and an==3 then
-return C
-end
-local function bO(e,d,cN)
-aa()
-if y~='0'then
-local m=ct(d,l,tonumber(y))
-for b=1,#m do
-c('ZREM',d,m[b])
-end
-end
-local next=an>3 and ARGV[a+4]
-local ad=an>9 and tonumber(ARGV[a+10])or 0
-if next then
-bK(ARGV[a+5])
-bM(d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad)
-end
-local aq,aX
-if cN>=0 then
-aq,aX=bu(e,KEYS[k+kn],d,next,tonumber(ARGV[a+3]),cN==1)
-end
-if aq=='mine'then
-return{1,aX,c('ZCOUNT',d,0,'+inf'),h}
-elseif next then
-local x=aq=='yielding'and aX-h or aq=='none'and 0 or nil
-return ae(e,d,next,ARGV[a+5],ARGV[a+6],ARGV[a+7],ARGV[a+8],ARGV[a+9],ad,x)
-end
-end
-for b=1,t do
-local cb,br=pcall(bO,KEYS[k+b],KEYS[k+t+b],C[b])
-if an>3 then
-br=cb and br or{0,0,0,0,0,0}
-for G=1,#br do
-C[#C+1]=br[G]
-end
-end
-end
-return C
+release = function(k, a, kn, an)
+` +
+    inBatch(release1Part) +
+    `
+` +
+    inBatch(release2Part) +
+    `
 end,
 }
 ` +
     replyPart +
     `
-local U,ar=KEYS,ARGV
-local aE,aV,aL,bI=tonumber(ARGV[1]),tonumber(ARGV[2]),ARGV[3],ARGV[4]
-local B,X,z=ARGV[5],ARGV[6],tonumber(ARGV[7])
-local O,q,aP=aE+aV,KEYS[#KEYS],7+aE
-local aj,a=(#KEYS-1-O-aV)/2,O+aV
-local bx=#ar>aP+O+aj and aP+O+aj
-local ay,I,bG,G={},0,{},0
-local function cA(N)
-local F=tonumber(N)
-return F and F>=1 and F<=9007199254740991 and string.find(N,'^%d+$')
+local names, words = KEYS, ARGV
+local renewals, releases, later, window = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local ttl, notAfter, count = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
+local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
+local leasts = #words > t + known + acquires and t + known + acquires
+local ours, queued, usual, n = {}, 0, {}, 0
+local function isLifetime(text)
+local ms = tonumber(text)
+return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
 end
-local i=O>0 and c('MGET',unpack(U,1,O))
-if aj+aE>0 then
-aa()
+local held = known > 0 and call('MGET', unpack(names, 1, known))
+if acquires + renewals > 0 then
+clock()
 end
-local dc=bk and aE>0 and cA(aL)
-for b=1,aE do
-bG[b]=dc and i[b]==ar[7+b]and h<=tonumber(ar[aP+b])
+local mayRenew = mayCheck and renewals > 0 and isLifetime(later)
+for i = 1, renewals do
+usual[i] = mayRenew and held[i] == words[7 + i] and now <= tonumber(words[t + i])
 end
-if aV>0 then
-I=c('EXISTS',unpack(U,O+1,a))
-for b=aE+1,O do
-if i[b]==ar[aP+b]and(I==0 or c('EXISTS',U[aV+b])==0)then
-G=G+1
-ay[G],bG[b]=U[b],true
-end
-end
-end
-local o,ak=0,false
-if aj>0 then
-I=c('EXISTS',unpack(U,a+aj+1,a+2*aj))
-local n=z==1 and c('GET',q)or'0'
-ak=h<=tonumber(X)and cA(B)
-ak=ak and string.find(n,'^%d+$')and tonumber(n)<=A+86400000000
-if ak and z==1 then
-o=math.max(n+1,A)
-n=o+aj-1
-for b=1,bx and aj or 0 do
-local w=tonumber(ar[bx+b])
-ak=ak and w and w<=A+86400000000
-n=math.max(b==1 and o or n+1,w or 0)
-o=b==1 and n or o
-end
-ak=ak and not T('SET',q,string.format('%.0f',n)).err
-end
-end
-C,ai={O+aj,o,h or 0},3
-local function cc(G,di,bU,...)
-KEYS,ARGV=bU,{...}
-C[1],C[ai+1]=C[1]-1,G
-ai=ai+1
-cn(pcall(scripts[di],0,0,#KEYS,#ARGV))
-end
-local function cl()
-for b=1,aj do
-local e,d,l=U[a+b],U[a+aj+b],ar[aP+O+b]
-local cW=ak and(I==0 or c('EXISTS',d)==0)
-if not cW or not c('SET',e,l,'NX','PX',B)then
-local w=bx and ar[bx+b]or nil
-cc(O+b,'acquire',{e,d,q},l,B,X,ar[7],w)
+if releases > 0 then
+queued = call('EXISTS', unpack(names, known + 1, a))
+for i = renewals + 1, known do
+if held[i] == words[t + i] and (queued == 0 or call('EXISTS', names[releases + i]) == 0) then
+n = n + 1
+ours[n], usual[i] = names[i], true
 end
 end
 end
-if not ak then
-cl()
+local first, areUsual = 0, false
+if acquires > 0 then
+queued = call('EXISTS', unpack(names, a + acquires + 1, a + 2 * acquires))
+local last = count == 1 and call('GET', fence) or '0'
+areUsual = now <= tonumber(notAfter) and isLifetime(ttl)
+areUsual = areUsual and string.find(last, '^%d+$') and tonumber(last) <= micros + 86400000000
+if areUsual and count == 1 then
+first = math.max(last + 1, micros)
+last = first + acquires - 1
+for i = 1, leasts and acquires or 0 do
+local least = tonumber(words[leasts + i])
+areUsual = areUsual and least and least <= micros + 86400000000
+last = math.max(i == 1 and first or last + 1, least or 0)
+first = i == 1 and last or first
 end
-for b=1,aE do
-if not bG[b]or type(T('PEXPIRE',U[b],aL,'GT'))=='table'then
-cc(b,'extend',{U[b]},ar[7+b],aL,'0',ar[aP+b])
+areUsual = areUsual and not attempt('SET', fence, string.format('%.0f', last)).err
 end
 end
-local cR=G>0 and T('DEL',unpack(ay))
-for b=aE+1,O do
-if type(cR)=='table'or not bG[b]then
-cc(b,'release',{U[b],U[aV+b],q},ar[aP+b],'0',bI)
+reply, size = { known + acquires, first, now or 0 }, 3
+local function runAlone(n, script, keys, ...)
+KEYS, ARGV = keys, { ... }
+reply[1], reply[size + 1] = reply[1] - 1, n
+size = size + 1
+append(pcall(scripts[script], 0, 0, #KEYS, #ARGV))
+end
+local function acquireAll()
+for i = 1, acquires do
+local lock, queue, token = names[a + i], names[a + acquires + i], words[t + known + i]
+local isFree = areUsual and (queued == 0 or call('EXISTS', queue) == 0)
+if not isFree or not call('SET', lock, token, 'NX', 'PX', ttl) then
+local least = leasts and words[leasts + i] or nil
+runAlone(known + i, 'acquire', { lock, queue, fence }, token, ttl, notAfter, words[7], least)
 end
 end
-if ak then
-cl()
 end
-return C`,
+if not areUsual then
+acquireAll()
+end
+for i = 1, renewals do
+if not usual[i] or type(attempt('PEXPIRE', names[i], later, 'GT')) == 'table' then
+runAlone(i, 'extend', { names[i] }, words[7 + i], later, '0', words[t + i])
+end
+end
+local deleted = n > 0 and attempt('DEL', unpack(ours))
+for i = renewals + 1, known do
+if type(deleted) == 'table' or not usual[i] then
+runAlone(i, 'release', { names[i], names[releases + i], fence }, words[t + i], '0', window)
+end
+end
+if areUsual then
+acquireAll()
+end
+return reply`,
 };
 
 /**
@@ -2312,12 +2018,12 @@ export function plain(
 
 const processesScript: Script = {
   name: 'processes',
-  sha: 'bb8d81603ffebfe40d78ae8c7af5fb9a1da771bc',
-  lua: `local L=redis.call('TIME')
-local h=L[1]*1000+math.floor(L[2]/1000)
-local aK=redis.call('ZRANGEBYSCORE',KEYS[1],string.format('(%.0f',h),'+inf')
-table.insert(aK,1,h)
-return aK`,
+  sha: 'e7ccb5c9327850f6ba65650ed6043e6917f5d1cf',
+  lua: `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ids = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
+table.insert(ids, 1, now)
+return ids`,
 };
 
 /**
@@ -2332,7 +2038,7 @@ export function processes(processes: string): ScriptCall {
 
 const publishValueScript: Script = {
   name: 'publishValue',
-  sha: '6e5abc9a275d70734c12b5db0900409a4e533fbe',
+  sha: '80228ed4e05d659a7fea3bb8910a1b58e896b6a4',
   lua: publishValue1Part,
 };
 
@@ -2388,7 +2094,7 @@ export function raiseFenceShared(
 
 const raiseFenceScript: Script = {
   name: 'raiseFence',
-  sha: '95374e22a762fff42fceb99affc767cf0c12d2f8',
+  sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
   lua:
     clockPart +
     `
@@ -2419,8 +2125,8 @@ export function raiseFence(
 
 const readHolderScript: Script = {
   name: 'readHolder',
-  sha: '54001acb3002637d6002f8d97a1dd2735d71ffb7',
-  lua: "return{redis.call('GET',KEYS[1]),redis.call('PTTL',KEYS[1]),redis.call('GET',KEYS[2])}",
+  sha: 'd7731b34f083a5e65af2a959e322f24e13031cd7',
+  lua: "return { redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]) }",
 };
 
 /**
@@ -2436,7 +2142,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '65321be162f00415637b87ea517ba7adf1fda94d',
+  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
   lua:
     clockPart +
     `
@@ -2446,12 +2152,12 @@ const readPlacesScript: Script = {
 ` +
     holdersPart +
     `
-aa()
-local bl={}
-for aZ,g in pairs(aN(KEYS[1],true).d)do
-bl[#bl+1]=g.j
+clock()
+local places = {}
+for _, each in pairs(ourHolders(KEYS[1], true).of) do
+places[#places + 1] = each.group
 end
-return bl`,
+return places`,
 };
 
 /**
@@ -2466,8 +2172,8 @@ export function readPlaces(lock: string): ScriptCall {
 
 const readProcessScript: Script = {
   name: 'readProcess',
-  sha: '620cd258c2c9c88c9d10db67812ccf663d96bdc6',
-  lua: "return redis.call('GET',KEYS[1])",
+  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
+  lua: "return redis.call('GET', KEYS[1])",
 };
 
 /**
@@ -2482,8 +2188,8 @@ export function readProcess(process: string): ScriptCall {
 
 const readValueScript: Script = {
   name: 'readValue',
-  sha: '620cd258c2c9c88c9d10db67812ccf663d96bdc6',
-  lua: "return redis.call('GET',KEYS[1])",
+  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
+  lua: "return redis.call('GET', KEYS[1])",
 };
 
 /**
@@ -2498,20 +2204,20 @@ export function readValue(value: string): ScriptCall {
 
 const registerProcessScript: Script = {
   name: 'registerProcess',
-  sha: 'd30c5d9aff9619b26f06a3d5c8a62b6e722b7378',
-  lua: `local L=redis.call('TIME')
-local h=L[1]*1000+math.floor(L[2]/1000)
-if ARGV[2]=='0'then
-redis.call('ZREM',KEYS[1],ARGV[1])
+  sha: 'f3efc2db38704cace5e40df35acd6834dedb3a39',
+  lua: `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if ARGV[2] == '0' then
+redis.call('ZREM', KEYS[1], ARGV[1])
 else
-redis.call('ZADD',KEYS[1],h+ARGV[2],ARGV[1])
-redis.call('ZREMRANGEBYSCORE',KEYS[1],'-inf',h)
-redis.call('PEXPIRE',KEYS[1],ARGV[2])
+redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-if ARGV[3]~=''then
-redis.pcall('PUBLISH',ARGV[3],ARGV[1])
+if ARGV[3] ~= '' then
+redis.pcall('PUBLISH', ARGV[3], ARGV[1])
 end
-return{1}`,
+return { 1 }`,
 };
 
 /**
@@ -2534,17 +2240,17 @@ export function registerProcess(
 
 const releaseIfUnqueuedScript: Script = {
   name: 'releaseIfUnqueued',
-  sha: 'dbdcbac39ed0d9c42c3c0a7a20f219d81e7b0e27',
-  lua: `local c,U,t=redis.call,KEYS,#KEYS/2
-if c('EXISTS',unpack(U,t+1,#KEYS))>0 then
+  sha: '53b8579ba96a27b2f6383d27bd23d2e5a04842e7',
+  lua: `local call, names, locks = redis.call, KEYS, #KEYS / 2
+if call('EXISTS', unpack(names, locks + 1, #KEYS)) > 0 then
 return 0
 end
-for b=1,t do
-if redis.pcall('GET',KEYS[b])~=ARGV[1]then
+for i = 1, locks do
+if redis.pcall('GET', KEYS[i]) ~= ARGV[1] then
 return 0
 end
 end
-c('DEL',unpack(U,1,t))
+call('DEL', unpack(names, 1, locks))
 return 1`,
 };
 
@@ -2596,7 +2302,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'a1b6cc66bdee0321da1dcbdb8cc44626aeed200e',
+  sha: 'dc4e89e2c73e3021ac27163f6c1627dd408ddedc',
   lua:
     clockPart +
     `
@@ -2643,32 +2349,32 @@ export function release(
 
 const takeScript: Script = {
   name: 'take',
-  sha: '984bee54320ad2dddd922cce34d49d6688eacc94',
-  lua: `local c,U=redis.call,KEYS
-local t=(#KEYS-1)/2
-if c('EXISTS',unpack(U,1,2*t))>0 then
-for b=1,t do
-local s=c('GET',KEYS[b])
-if s and s~=ARGV[1]then
+  sha: '115ed1e61f0a81f19eef2a491143f59c90149ceb',
+  lua: `local call, names = redis.call, KEYS
+local locks = (#KEYS - 1) / 2
+if call('EXISTS', unpack(names, 1, 2 * locks)) > 0 then
+for i = 1, locks do
+local holder = call('GET', KEYS[i])
+if holder and holder ~= ARGV[1] then
 return 0
 end
 end
-return-1
+return -1
 end
-local L=c('TIME')
-local q=string.format('%d%06d',L[1],L[2])
-if tonumber(q)>tonumber(ARGV[3])then
-return-1
+local time = call('TIME')
+local fence = string.format('%d%06d', time[1], time[2])
+if tonumber(fence) > tonumber(ARGV[3]) then
+return -1
 end
-local Q=c('SET',KEYS[#KEYS],q,'GET')
-if Q and(#Q~=16 or string.find(Q,'%D')or Q>=q)then
-c('SET',KEYS[#KEYS],Q)
-return-1
+local before = call('SET', KEYS[#KEYS], fence, 'GET')
+if before and (#before ~= 16 or string.find(before, '%D') or before >= fence) then
+call('SET', KEYS[#KEYS], before)
+return -1
 end
-for b=1,t do
-c('SET',KEYS[b],ARGV[1],'PX',ARGV[2])
+for i = 1, locks do
+call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2])
 end
-return tonumber(q)`,
+return tonumber(fence)`,
 };
 
 /**
@@ -2699,15 +2405,15 @@ export function take(
 
 const writeProcessScript: Script = {
   name: 'writeProcess',
-  sha: '4b0b5a96222bf566b48ea5fcddad051183b7b76a',
-  lua: `if ARGV[1]=='='then
-return{redis.call('PEXPIRE',KEYS[1],ARGV[2])}
-elseif ARGV[1]==''then
-redis.call('DEL',KEYS[1])
+  sha: 'db9a8c214969ae26873c88b69747c1202a4ce54c',
+  lua: `if ARGV[1] == '=' then
+return { redis.call('PEXPIRE', KEYS[1], ARGV[2]) }
+elseif ARGV[1] == '' then
+redis.call('DEL', KEYS[1])
 else
-redis.call('SET',KEYS[1],ARGV[1],'PX',ARGV[2])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 end
-return{1}`,
+return { 1 }`,
 };
 
 /**
@@ -2724,12 +2430,12 @@ export function writeProcess(process: string, text: string | number, ttl: string
 
 const writeValueScript: Script = {
   name: 'writeValue',
-  sha: 'da6c57e324ddad1066c59102a7e09e8e4f3619b3',
-  lua: `if redis.call('GET',KEYS[1])~=ARGV[1]then
-return{0}
+  sha: 'e88da2ac42075874cae6e0077ef717a45017408d',
+  lua: `if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+return { 0 }
 end
-redis.call('SET',KEYS[2],ARGV[2],'PX',ARGV[3])
-return{1}`,
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+return { 1 }`,
 };
 
 /**
