@@ -3,26 +3,27 @@
 //
 // One build serves both module systems: `require` gets the function itself, and index.mts gives `import` the same objects.
 
-import * as errors from './core/errors';
 import type * as events from './core/events';
 import type * as keys from './core/keys';
 import type * as state from './core/lock-state';
 import type * as options from './core/options';
 import type * as redisLike from './core/redis-like';
-import * as election from './election';
 import type * as lease from './hold/lease';
-import * as hostLock from './host-lock';
 import type * as freeing from './inspect/free';
 import type * as listing from './inspect/list';
 import type * as leaders from './jobs/leaders';
 import type * as once from './jobs/once';
 import type * as terms from './jobs/term';
-import * as lock from './lock';
-import * as rwLock from './rw-lock';
-import * as semaphore from './semaphore';
-import * as memory from './store/embedded/memory';
-import * as sharedMemory from './store/embedded/shared-memory';
-import * as factory from './with-lock';
+
+import errors = require('./core/errors');
+import election = require('./election');
+import hostLock = require('./host-lock');
+import lock = require('./lock');
+import rwLock = require('./rw-lock');
+import semaphore = require('./semaphore');
+import memory = require('./store/embedded/memory');
+import sharedMemory = require('./store/embedded/shared-memory');
+import factory = require('./with-lock');
 
 /**
  * Makes a lock function. The module itself is callable.

@@ -87,23 +87,25 @@ describe('the packed library', function () {
     ]);
   });
 
-  it('was built as it was packed: each source in a file of its own or in core.js, nothing of an older build', () => {
+  it('was built as it was packed: each source in core.js or in the file of an entry, nothing of an older build', () => {
     const sources = filesIn(join(repository, 'src')).filter((file) => /\.m?ts$/.test(file));
     const packed = filesIn(join(installed, 'lib'));
     expect(filesIn(join(repository, 'lib'))).to.deep.equal(packed);
     const programs = packed.filter((file) => /js$/.test(file) && file !== 'core.js');
     expect(sources.map((file) => file.replace(/ts$/, 'js'))).to.include.members(programs);
-    const core = readFileSync(join(installed, 'lib/core.js'), 'utf8');
-    let inCore = 0;
+    const built = ['core.js', ...programs].map((file) => readFileSync(join(installed, 'lib', file), 'utf8')).join('\n');
+    let found = 0;
     for (const source of sources.filter((file) => !programs.includes(file.replace(/ts$/, 'js')))) {
       const text = readFileSync(join(repository, 'src', source), 'utf8');
       const names = [...text.matchAll(/^export (?:async )?(?:function|class) (\w+)/gm)].map(([, name]) => name);
-      const here = names.filter((name) => new RegExp(`\\b(?:function ${name}\\d*\\(|${name}\\d*=class\\b)`).test(core));
+      const here = names.filter((name) =>
+        new RegExp(`\\b(?:function ${name}\\d*\\(|${name}\\d* = class\\b)`).test(built),
+      );
       // What only tests use of a source is left out.
       expect(here.length > 0, source).to.equal(names.length > 0);
-      inCore += here.length;
+      found += here.length;
     }
-    expect(inCore).to.be.greaterThan(200);
+    expect(found).to.be.greaterThan(200);
   });
 
   it('has every name that one of its files takes from another', async () => {
@@ -114,9 +116,8 @@ describe('the packed library', function () {
       let taken = 0;
       for (const file of readdirSync(lib, { recursive: true }).filter((each) => each.endsWith('.js'))) {
         const text = readFileSync(join(lib, file), 'utf8');
-        for (const [, name, from, part] of text.matchAll(/(?<![\\w$.])(\\w+)=require\\("(\\.[^"]+)"\\)(?:\\.(\\w+))?/g)) {
-          const all = require(join(lib, dirname(file), from));
-          const there = part === undefined ? all : all[part];
+        for (const [, name, from] of text.matchAll(/^var (\\w+) = require\\("(\\.[^"]+)"\\);$/gm)) {
+          const there = require(join(lib, dirname(file), from));
           for (const [, member] of text.matchAll(new RegExp('(?<![\\\\w$.])' + name + '\\\\.(\\\\w+)', 'g'))) {
             taken += 1;
             if (!(member in there)) console.log(file, from, member);
@@ -125,6 +126,27 @@ describe('the packed library', function () {
       }
       console.log(taken > 200);`;
     expect(await node(project, '--eval', program)).to.equal('true\n');
+  });
+
+  it('has each module once, under a banner with its path in src, in lines that a person can read', () => {
+    const programs = filesIn(join(installed, 'lib')).filter((file) => file.endsWith('.js'));
+    const texts = programs.map((file) => readFileSync(join(installed, 'lib', file), 'utf8'));
+    const banners = texts.flatMap((text) => [
+      ...new Set([...text.matchAll(/^\/\/ (src\/\S+\.ts)$/gm)].map(([, path]) => path!)),
+    ]);
+    expect(banners).to.include.members(['src/with-lock.ts', 'src/store/redis/store.ts', 'src/compat/redlock.ts']);
+    expect(banners.filter((path, i) => banners.indexOf(path) !== i)).to.deep.equal([]);
+    for (const path of banners.filter((each) => each !== 'src/core.ts')) statSync(join(repository, path));
+    // The live page is one text.
+    const lines = texts.filter((_, i) => programs[i] !== 'tools/page.js').flatMap((text) => text.split('\n'));
+    expect(Math.max(...lines.map((line) => line.length))).to.be.below(300);
+  });
+
+  it('a stack trace names functions and lines of it as they are in src', async () => {
+    const program = `
+      const redisExpLock = require('redis-exp-lock');
+      try { redisExpLock({ redis: redisExpLock.memoryStore(), lifetime: 'long' }); } catch (err) { console.log(err.stack); }`;
+    expect(await node(project, '--eval', program)).to.match(/\n +at optionError \(.*lib.core\.js:\d+:\d{1,2}\)\n/);
   });
 
   it('declares what its faces lead to, and no more', () => {

@@ -1,6 +1,5 @@
 // The program: from the command line to an exit code. A failure is one line on stderr, and the end waits for the output.
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { createRequire } from 'node:module';
 import { check, parse, type Typed } from './command-line';
 import { type Command, commands } from './commands';
 import { exitCodes, exitOf, usage } from './exit';
@@ -62,7 +61,7 @@ function helpOf({ usage, about, details, examples }: Command): string {
 }
 
 function versionOf(): string {
-  return JSON.parse(readFileSync(join(__dirname, '..', '..', 'package.json'), 'utf8')).version;
+  return createRequire(__filename)('redis-exp-lock/package.json').version;
 }
 
 /** Resolves when all output has left this process, or nobody reads it. */
