@@ -24,7 +24,7 @@ const withoutComments = {
     })),
 };
 const options = {
-  ...{ absWorkingDir: root, outbase: src, outdir: fresh, lineLimit: 160, logLevel: 'warning' },
+  ...{ absWorkingDir: root, outbase: src, outdir: fresh, logLevel: 'warning' },
   ...{ bundle: true, format: 'cjs', platform: 'node', target: 'node20', packages: 'external' },
   plugins: [withoutComments],
 };
