@@ -397,6 +397,11 @@ MODULE_NOT_FOUND redis-exp-lock/prometheus needs a package: npm install prom-cli
     };
     const atOnce = async (): Promise<void> => {};
 
+    it('--version is the version of the package', async () => {
+      const out = `${manifest.version}\n`;
+      expect(await type(atOnce, '--version')).to.deep.equal({ code: 0, out, err: '' });
+    });
+
     it('none: it says in one line what to install', async () => {
       const err = 'redis-exp-lock: no client of Redis is installed: npm install redis (or ioredis, or iovalkey)\n';
       expect(await type(atOnce, 'ls')).to.deep.equal({ code: 69, out: '', err });
