@@ -6,7 +6,7 @@ import { storeOf } from '../store/open';
 import { Quorum } from '../store/quorum/store';
 import type { Readiness, ScriptClient } from '../store/redis/client';
 import { scriptClient } from '../store/redis/clients/script-client';
-import { Messenger } from '../store/redis/messenger';
+import { Messenger } from '../store/redis/pipeline/messenger';
 import type { Script } from '../store/redis/scripts/script';
 import { directStore, redisStore } from '../store/redis/store';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import sinon from 'sinon';
 import { setImmediate } from '../../src/core/real-timers';
-import { withDeadline } from '../../src/store/redis/deadlines';
+import { withDeadline } from '../../src/store/redis/pipeline/deadlines';
 
 const silent = (): Promise<never> => new Promise(() => {});
 const timeoutMs = 211; // of no other request in this process

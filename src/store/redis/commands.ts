@@ -22,7 +22,7 @@ import {
   slotAt,
   type ValueRequest,
 } from '../contract';
-import { PlainCall } from './plain';
+import { PlainCall } from './pipeline/plain';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 import type { BatchableCall, ScriptCall } from './scripts/script';

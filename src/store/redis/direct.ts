@@ -13,11 +13,11 @@ import {
 } from '../contract';
 import type { ScriptClient } from './client';
 import { fenceKeyOf } from './commands';
-import { PendingRequest } from './deadlines';
+import { PendingRequest } from './pipeline/deadlines';
+import { Sender } from './pipeline/sender';
 import { strangeReply } from './replies';
 import * as scripts from './scripts/generated';
 import type { ScriptCall } from './scripts/script';
-import { Sender } from './sender';
 import { ServerClock } from './server-clock';
 
 /** What it does in place of the store. */

@@ -14,13 +14,13 @@ import {
   type Registration,
 } from '../operator';
 import type { ScriptClient } from './client';
-import { withDeadline } from './deadlines';
 import { type InspectedKey, inspectReply } from './inspection';
+import { withDeadline } from './pipeline/deadlines';
+import type { Transport } from './pipeline/transport';
 import { integers, strangeReply } from './replies';
 import { scanKeys } from './scan';
 import * as scripts from './scripts/generated';
 import type { ScriptCall } from './scripts/script';
-import type { Transport } from './transport';
 
 /** Keys in one command: no command takes longer than a millisecond. */
 const keysInCommand = 100;

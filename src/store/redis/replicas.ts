@@ -5,12 +5,12 @@ import { LockBackendError } from '../../core/errors';
 import { describe, type Key, listOf } from '../../core/keys';
 import { asUnknown, notReady } from '../backend-errors';
 import type { AcquireRequest } from '../contract';
-import { sendTogether } from './batch';
 import type { DedicatedClient, ScriptClient } from './client';
 import { isGrant, readValueCall } from './commands';
-import { withDeadline } from './deadlines';
+import { sendTogether } from './pipeline/batch';
+import { withDeadline } from './pipeline/deadlines';
+import type { Transport } from './pipeline/transport';
 import type { BatchableCall } from './scripts/script';
-import type { Transport } from './transport';
 
 export class Replicas {
   readonly #client: ScriptClient;

@@ -1,7 +1,7 @@
 // Lists all keys of one server in small steps. No command takes long, and the steps together take a small share of the server's
 // time, as the server itself reports it.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { withDeadline } from './deadlines';
+import { withDeadline } from './pipeline/deadlines';
 import { strangeReply } from './replies';
 
 /** The number of keys that one SCAN passes. */

@@ -27,14 +27,14 @@ import {
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
-import { withDeadline } from './deadlines';
 import { DeploymentWarnings } from './deployment-warnings';
 import { type Direct, DirectStore } from './direct';
 import { RedisOperator } from './operator';
+import { withDeadline } from './pipeline/deadlines';
+import { Transport } from './pipeline/transport';
 import { Replicas } from './replicas';
 import { integers, strangeReply } from './replies';
 import { ServerClock } from './server-clock';
-import { Transport } from './transport';
 
 /** The uptime, above every lifetime, from which a server no longer counts as new. */
 const newMs = 86_400_000;

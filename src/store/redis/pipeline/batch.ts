@@ -3,15 +3,15 @@
 // call may have caused it (a key without rights, of another slot, or on the move). Then each call is sent by itself, so that
 // only the culprit fails.
 
-import { slotOf } from '../../core/keys';
-import { setImmediate } from '../../core/real-timers';
-import { codeOf } from '../backend-errors';
-import { type Moment, now } from '../contract';
+import { slotOf } from '../../../core/keys';
+import { setImmediate } from '../../../core/real-timers';
+import { codeOf } from '../../backend-errors';
+import { type Moment, now } from '../../contract';
+import { strangeReply } from '../replies';
+import * as scripts from '../scripts/generated';
+import type { BatchableCall, ScriptCall } from '../scripts/script';
 import type { BatchedCall, SendCall } from './handlers';
 import { arePlain, PlainCall, sendPlain } from './plain';
-import { strangeReply } from './replies';
-import * as scripts from './scripts/generated';
-import type { BatchableCall, ScriptCall } from './scripts/script';
 
 /** Errors that one call can bring upon a whole batch, or that each call waits out until its own deadline. */
 const culpritErrors = new Set(['NOPERM', 'CROSSSLOT', 'TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']); // H56b

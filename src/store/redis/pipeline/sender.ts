@@ -1,11 +1,11 @@
 // The last step to the client. A script goes by its SHA once the server has its text; if the server has forgotten the text, it
 // is sent again.
 
-import { startIdleTimer } from '../../core/timers';
-import { codeOf, isNoScript } from '../backend-errors';
-import type { ScriptClient } from './client';
+import { startIdleTimer } from '../../../core/timers';
+import { codeOf, isNoScript } from '../../backend-errors';
+import type { ScriptClient } from '../client';
+import type { ScriptCall } from '../scripts/script';
 import type { ReplyHandler } from './handlers';
-import type { ScriptCall } from './scripts/script';
 
 /** Errors of a moving slot that the client leaves to us; and the pause before the call is sent again. */
 const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);

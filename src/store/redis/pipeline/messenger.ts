@@ -1,8 +1,8 @@
 // Sends scripts at once, each by itself, for callers that wait for one reply at a time.
-import type { Key } from '../../core/keys';
-import type { ScriptClient } from './client';
+import type { Key } from '../../../core/keys';
+import type { ScriptClient } from '../client';
+import type { ScriptCall } from '../scripts/script';
 import { PendingRequest } from './deadlines';
-import type { ScriptCall } from './scripts/script';
 import { Sender } from './sender';
 
 export class Messenger {

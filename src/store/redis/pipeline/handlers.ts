@@ -1,5 +1,5 @@
 // The way of a reply back to the caller of its call.
-import type { BatchableCall, ScriptCall } from './scripts/script';
+import type { BatchableCall, ScriptCall } from '../scripts/script';
 
 /** The callbacks for the reply to a call: a promise would cost every lock. */
 export interface ReplyHandler {

@@ -1,11 +1,11 @@
 // The plain batch: each call of a tick acquires, renews or releases one mutex, on equal terms, as nearly all calls do. Then the
 // keys are read together, the released ones are deleted together, and all fences are minted at once. The script notices an
 // unusual call, and runs it as the script that it would be by itself.
-import { companionOf } from '../../core/keys';
+import { companionOf } from '../../../core/keys';
+import { strangeReply } from '../replies';
+import * as scripts from '../scripts/generated';
+import type { Script, ScriptCall } from '../scripts/script';
 import type { BatchedCall, SendCall } from './handlers';
-import { strangeReply } from './replies';
-import * as scripts from './scripts/generated';
-import type { Script, ScriptCall } from './scripts/script';
 
 interface AcquireTerms {
   readonly verb: 'acquire';

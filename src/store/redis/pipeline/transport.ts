@@ -1,17 +1,17 @@
 // The way of a call to Redis and of its reply back. Every call has a deadline of our own and goes out only when the client is
 // ready: nothing depends on a client's offline queue, time-out or abort. Calls of one tick leave together.
 
-import type { LockBackendError } from '../../core/errors';
-import { type Key, listOf } from '../../core/keys';
-import { nextTick, setImmediate } from '../../core/real-timers';
-import { notReady } from '../backend-errors';
-import type { Moment } from '../contract';
+import type { LockBackendError } from '../../../core/errors';
+import { type Key, listOf } from '../../../core/keys';
+import { nextTick, setImmediate } from '../../../core/real-timers';
+import { notReady } from '../../backend-errors';
+import type { Moment } from '../../contract';
+import type { ScriptClient } from '../client';
+import type { BatchableCall, ScriptCall } from '../scripts/script';
 import { Batch } from './batch';
-import type { ScriptClient } from './client';
 import { PendingCall, PendingRequest } from './deadlines';
 import type { SendCall } from './handlers';
 import { PlainCall } from './plain';
-import type { BatchableCall, ScriptCall } from './scripts/script';
 import { Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, our side on the other. */

@@ -2,13 +2,13 @@
 // end in the order in which they began. It keeps the process alive while a caller waits for a reply. After that it is left for
 // the next request, until it fires: to set and to clear a timer is a sixth of what a lone pair costs beside the client.
 
-import type { LockBackendError } from '../../core/errors';
-import type { Key } from '../../core/keys';
-import { clearTimeout as clearReal, setImmediate, setTimeout as setReal } from '../../core/real-timers';
-import { idle } from '../../core/timers';
-import { refusal, silence } from '../backend-errors';
+import type { LockBackendError } from '../../../core/errors';
+import type { Key } from '../../../core/keys';
+import { clearTimeout as clearReal, setImmediate, setTimeout as setReal } from '../../../core/real-timers';
+import { idle } from '../../../core/timers';
+import { refusal, silence } from '../../backend-errors';
+import type { BatchableCall } from '../scripts/script';
 import type { ReplyHandler } from './handlers';
-import type { BatchableCall } from './scripts/script';
 
 /** Settled once: by Redis's reply, or by its own deadline. */
 export class PendingRequest implements ReplyHandler {
