@@ -358,8 +358,8 @@ describe('an acquisition where several may hold the key', () => {
 
     it('H76: whatever the answer says, nothing is changed of what has ended meanwhile', async () => {
       let untilMs: number | undefined;
-      change.ended = (ms) => {
-        untilMs = ms;
+      change.ended = (late) => {
+        untilMs = late?.untilMs ?? 0;
         return ended;
       };
       const outcome = begin();

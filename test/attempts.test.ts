@@ -5,6 +5,7 @@ import { type SinonStub, stub, useFakeTimers } from 'sinon';
 import { type AttemptSpec, Attempts } from '../src/acquire/attempts';
 import type { LockBackendError } from '../src/core/errors';
 import type { AcquireReply, AcquireRequest, Mode } from '../src/store/contract';
+import type { LateRequest } from '../src/store/late-request';
 import { libraryTimers, uncaught } from './contract/outcomes';
 import { type LossyStore, lossyStore } from './support/lossy-store';
 
@@ -95,7 +96,7 @@ describe('the attempts of one caller', () => {
     one.make(undefined, undefined);
     await answered();
     expect(failures[0]).to.include({ unknown: true, key: 'k' });
-    expect(one.mayExecuteUntilMs).to.equal(performance.now() + commandTimeoutMs);
+    expect(one.late?.untilMs).to.equal(performance.now() + commandTimeoutMs);
     expect(await isHeld()).to.equal(true);
     await timers.tickAsync(10);
     one.make(undefined, undefined);
@@ -119,7 +120,7 @@ describe('the attempts of one caller', () => {
     one.make(undefined, undefined);
     await answered();
     expect(failures.map(({ message }) => message)).to.deep.equal(['refused', 'foreign']);
-    expect(one.mayExecuteUntilMs).to.equal(0);
+    expect(one.late).to.equal(undefined);
   });
 
   it('once the token is forgotten, the next attempt has another', async () => {
@@ -141,18 +142,18 @@ describe('the attempts of one caller', () => {
     unsent.giveUp();
     unsent.make(undefined, undefined);
     unsent.giveUp();
-    expect(unsent.mayExecuteUntilMs).to.equal(0);
+    expect(unsent.late).to.equal(undefined);
     const sent = attempts();
     sent.make(undefined, undefined);
     await answered();
     await timers.tickAsync(100);
     sent.giveUp();
-    expect(sent.mayExecuteUntilMs).to.equal(performance.now() + commandTimeoutMs);
+    expect(sent.late?.untilMs).to.equal(performance.now() + commandTimeoutMs);
     const done = attempts();
     done.make(undefined, undefined);
     await answered();
     done.giveUp();
-    expect(done.mayExecuteUntilMs).to.equal(0);
+    expect(done.late).to.equal(undefined);
     // Sent by the attempt before: that says nothing of this one. A failure ends it as a reply does.
     store.fates.acquire.push('refused', 'not sent');
     done.make(undefined, undefined);
@@ -160,16 +161,16 @@ describe('the attempts of one caller', () => {
     done.giveUp();
     done.make(undefined, undefined);
     done.giveUp();
-    expect(done.mayExecuteUntilMs).to.equal(0);
+    expect(done.late).to.equal(undefined);
     // Its timeout counts from the failure, whenever it is given up.
     store.fates.acquire.push('reply lost');
     const lost = attempts();
     lost.make(undefined, undefined);
     await answered();
-    const untilMs = lost.mayExecuteUntilMs;
+    const untilMs = lost.late?.untilMs;
     await timers.tickAsync(100);
     lost.giveUp();
-    expect(lost.mayExecuteUntilMs).to.equal(untilMs);
+    expect(lost.late?.untilMs).to.equal(untilMs);
   });
 
   it('H2: abandoned, its token is released until it can execute no more, and never used again', async () => {
@@ -177,12 +178,12 @@ describe('the attempts of one caller', () => {
     const one = attempts();
     one.make(undefined, undefined);
     await answered();
-    const untilMs = one.mayExecuteUntilMs;
+    const untilMs = one.late?.untilMs;
     one.abandon();
     await answered();
     const [{ token }] = store.acquires as [AcquireRequest];
     expect(store.abandoned).to.deep.equal([{ request: { keys: 'full:k', token, commandTimeoutMs }, untilMs }]);
-    expect([await isHeld(), one.mayExecuteUntilMs]).to.deep.equal([false, 0]);
+    expect([await isHeld(), one.late]).to.deep.equal([false, undefined]);
     one.make(undefined, undefined);
     await answered();
     expect(store.acquires[1]!.token).to.not.equal(token);
@@ -223,7 +224,7 @@ describe('the attempts of one caller', () => {
     one.make(undefined, undefined);
     caller.isSettled = true;
     await answered();
-    expect([failures.length, one.mayExecuteUntilMs]).to.deep.equal([0, 0]);
+    expect([failures.length, one.late]).to.deep.equal([0, undefined]);
   });
 
   it('what several may hold is released with its mode, and with its ticket in the queue as far as that is known', async () => {
@@ -257,16 +258,19 @@ describe('the attempts of one caller', () => {
   });
 
   it('a change in place keeps its token: given up, it is reverted, and nothing is released', async () => {
-    const reverted: [AcquireRequest, number][] = [];
-    const change = { token: 'kept', revert: (...each: [AcquireRequest, number]) => void reverted.push(each) };
+    const reverted: [AcquireRequest, LateRequest | undefined][] = [];
+    const change = {
+      token: 'kept',
+      revert: (...each: [AcquireRequest, LateRequest | undefined]) => void reverted.push(each),
+    };
     store.fates.acquire.push('reply lost', 'held');
     const one = attempts({ mode, change });
     one.make(queueAs, undefined);
     await answered();
-    const untilMs = one.mayExecuteUntilMs;
+    const untilMs = one.late?.untilMs;
     one.abandon();
     expect(reverted).to.have.lengthOf(1);
-    expect([reverted[0]![0].token, reverted[0]![1]]).to.deep.equal(['kept', untilMs]);
+    expect([reverted[0]![0].token, reverted[0]![1]?.untilMs]).to.deep.equal(['kept', untilMs]);
     one.make(queueAs, undefined);
     await answered();
     caller.isSettled = true;

@@ -6,6 +6,7 @@ import { useFakeTimers } from 'sinon';
 import { excludes, type GrantDetails, HeldLock } from '../src/hold/held-lock';
 import type { Granted } from '../src/hold/shared-member';
 import { type ExtendRequest, type Mode, now, type Store } from '../src/store/contract';
+import { LateRequest } from '../src/store/late-request';
 import { libraryTimers } from './contract/outcomes';
 import { clock, type LossyStore, lossyStore } from './support/lossy-store';
 
@@ -82,7 +83,7 @@ describe('a held lock', () => {
     const { mode: how } = details;
     const reply = await store.acquire({ ...request, mode: how, begin: () => true });
     if (!reply.granted) throw new Error('it is busy');
-    const whole = { token: 'ours', fence: reply.fence, sent: now(clock), mayExecuteUntilMs: 0, ...grant };
+    const whole = { token: 'ours', fence: reply.fence, sent: now(clock), ...grant };
     return new HeldLock(whole, { key: 'k', keys: 'k', retries: 0, context: context as never, ...details });
   }
 
@@ -204,7 +205,7 @@ describe('a held lock', () => {
 
     it('no longer ours: it is lost, once, and why is known', async () => {
       const held = await acquire();
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const { signal } = held;
       expect(await held.upkeep.extend(5000)).to.equal(false);
       expect([held.loss?.reason, signal.aborted, signal.reason]).to.deep.equal(['missing', true, held.loss]);
@@ -322,7 +323,7 @@ describe('a held lock', () => {
       await pass(lifetimeMs);
       expect(held.loss?.reason).to.equal('unreachable');
       store.fates.extend.length = 0;
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const other = await acquire();
       other.upkeep.startRenewing(lease);
       await stall(lifetimeMs + 60);
@@ -332,7 +333,7 @@ describe('a held lock', () => {
         [60, 'stalled'],
         [20, 'unreachable'],
       ] as const) {
-        await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+        await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
         const failing = await acquire();
         failing.upkeep.startRenewing(lease);
         store.fates.extend.push('request lost');
@@ -340,7 +341,7 @@ describe('a held lock', () => {
         await stall(failing.leftMs() + lateMs);
         expect(failing.loss?.reason).to.equal(reason);
       }
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const unasked = await acquire();
       unasked.upkeep.startRenewing(lease);
       await stall(trusted(lifetimeMs) + 20);
@@ -381,7 +382,7 @@ describe('a held lock', () => {
       const held = await acquire();
       held.lose('taken');
       expect([held.signal.aborted, held.signal.reason]).to.deep.equal([true, held.loss]);
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const other = await acquire();
       await other.release();
       expect([other.signal.aborted, openTimers()]).to.deep.equal([false, 0]);
@@ -420,7 +421,7 @@ describe('a held lock', () => {
       await held.upkeep.extend(500);
       await pass(500);
       expect(ended).to.deep.equal([held]);
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const other = await acquire();
       const { signal } = other;
       expect(other.signal).to.equal(signal);
@@ -480,7 +481,7 @@ describe('a held lock', () => {
       await acquire({ grant, settings: { commandTimeoutMs: 30 } });
       await turn();
       expect(last().commandTimeoutMs).to.equal(30);
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       await acquire({ grant: { provisionalMs: 12 } });
       await turn();
       expect(last().commandTimeoutMs).to.equal(10);
@@ -496,7 +497,7 @@ describe('a held lock', () => {
       expect(store.extensions).to.have.lengthOf(2);
       await pass(110);
       expect([store.extensions.length, held.isConfirmed, openTimers()]).to.deep.equal([3, true, 0]);
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       store.fates.extend.push(...Array.from({ length: 99 }, () => 'request lost' as const));
       const silent = await acquire({ grant: { provisionalMs: 100 } });
       await pass(70);
@@ -571,7 +572,7 @@ describe('a held lock', () => {
       held.letGo();
       expect([store.extensions.length, ended, lost]).to.deep.equal([1, [held], [held]]);
       expect([await held.release(), (await inRedis()) > 0]).to.deep.equal([false, true]);
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       store.fates.extend.push('request lost');
       const early = await acquire({ grant });
       early.letGo();
@@ -606,14 +607,14 @@ describe('a held lock', () => {
     });
 
     it('H2: its attempt may still execute: it is released until it cannot', async () => {
-      const mayExecuteUntilMs = performance.now() + 500;
-      const held = await acquire({ grant: { mayExecuteUntilMs } });
+      const late = new LateRequest(performance.now(), 500);
+      const held = await acquire({ grant: { late } });
       expect([held.confirmed(), held.releaseRequest().isConfirmed]).to.deep.equal([undefined, false]);
       await held.release();
       expect(store.abandoned).to.have.lengthOf(1);
-      expect(store.abandoned[0]).to.deep.include({ untilMs: mayExecuteUntilMs });
+      expect(store.abandoned[0]).to.deep.include({ untilMs: late.untilMs });
       expect(store.abandoned[0]!.request).to.include({ token: 'ours', ticket: -1, isConfirmed: false });
-      const later = await acquire({ grant: { mayExecuteUntilMs } });
+      const later = await acquire({ grant: { late } });
       await pass(500);
       expect([later.confirmed(), later.releaseRequest().isConfirmed]).to.deep.equal([
         later.sentMs && now(clock) && later.confirmed(),
@@ -631,7 +632,7 @@ describe('a held lock', () => {
       const refused = await acquire();
       store.fates.release.push('refused');
       await rejection(refused.release());
-      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+      await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       expect(await refused.release()).to.equal(false);
       expect(refused.loss?.reason).to.equal('missing');
       expect(refused.isLost).to.equal(false);
@@ -718,10 +719,11 @@ describe('a held lock', () => {
       other.member.part = async () => {
         throw Object.assign(new Error('silence'), { key: undefined });
       };
-      const failing = new HeldLock(
-        { token: 'x', fence: 1, sent: now(clock), mayExecuteUntilMs: 0, member: other.member },
-        { ...held, key: 'k', retries: 0 } as never,
-      );
+      const failing = new HeldLock({ token: 'x', fence: 1, sent: now(clock), member: other.member }, {
+        ...held,
+        key: 'k',
+        retries: 0,
+      } as never);
       expect((await rejection(failing.upkeep.extend(700))).message).to.equal('silence');
       await pass(0);
     });
@@ -820,7 +822,7 @@ describe('a held lock', () => {
         held.upkeep.startRenewing(lease);
         await stall(lifetimeMs + 500);
         expect([held.check(), held.loss?.reason]).to.deep.equal([false, reason]);
-        await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+        await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       }
     });
 
@@ -876,7 +878,7 @@ describe('a held lock', () => {
       false,
       true,
     ]);
-    await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+    await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
     const reader = await acquire({ details: { mode } });
     const beside = (how?: Mode): boolean => excludes(reader, store, 'k', how);
     const writer: Mode = { ...mode, kind: 'exclusive' };
@@ -905,7 +907,7 @@ describe('a held lock', () => {
     expect(held.confirmed()).to.deep.equal(now(clock));
     const several = await acquire({ details: { key: ['k'] } });
     expect([several.key, several.retries]).to.deep.equal([['k'], 0]);
-    await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs }, 0);
+    await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
     const plain = await acquire({
       settings: { prefix: 'p:' },
       details: { keys: 'app:p:k' },

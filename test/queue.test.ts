@@ -101,7 +101,7 @@ class Surroundings implements QueuePort {
       nonce: '',
       answered: undefined,
       ticket: 0,
-      mayExecuteUntilMs: 0,
+      late: undefined,
       fences: 0,
     };
   }
@@ -136,8 +136,8 @@ class Surroundings implements QueuePort {
     this.grants.push(entry);
   }
 
-  abandon(_queue: Queue, { token, mayExecuteUntilMs }: OwnEntry, timeoutMs: number): void {
-    this.abandoned.push({ token, untilMs: mayExecuteUntilMs, commandTimeoutMs: timeoutMs });
+  abandon(_queue: Queue, { token, late }: OwnEntry, timeoutMs: number): void {
+    this.abandoned.push({ token, untilMs: late?.untilMs ?? 0, commandTimeoutMs: timeoutMs });
   }
 
   empty(): void {
@@ -248,7 +248,7 @@ describe('the queue of one process', () => {
       port.pass(10);
       grant(7);
       const { source } = first.caller;
-      expect(first.caller.grant).to.deep.equal({ token: 'me1', fence: 7, sent, mayExecuteUntilMs: 0 });
+      expect(first.caller.grant).to.deep.equal({ token: 'me1', fence: 7, sent, late: undefined });
       expect([source, second.caller.grant, port.grants]).to.deep.equal([queue, undefined, [entry]]);
       expect([first.position.hasWaited, first.position.queue]).to.deep.equal([false, queue]);
     });
@@ -383,7 +383,7 @@ describe('the queue of one process', () => {
       const { entry, sent } = last();
       port.pass(100);
       expect(message(5)).to.equal(true);
-      expect(caller.grant).to.deep.equal({ token: 'me1', fence: 5, sent, mayExecuteUntilMs: 0, provisionalMs });
+      expect(caller.grant).to.deep.equal({ token: 'me1', fence: 5, sent, late: undefined, provisionalMs });
       expect([caller.source, port.grants, port.timerMs]).to.deep.equal([queue, [entry], undefined]);
       expect(port.requests).to.have.lengthOf(1);
       joined(1);
@@ -467,7 +467,7 @@ describe('the queue of one process', () => {
       port.pass(100);
       expect(release(first)).to.equal('released');
       const { token, sent } = first.grant!;
-      expect(second.grant).to.deep.equal({ token, fence: 8, sent, mayExecuteUntilMs: 0 });
+      expect(second.grant).to.deep.equal({ token, fence: 8, sent });
       expect([second.source, third.grant]).to.deep.equal([queue, undefined]);
       // The one before it has no say in it any more.
       expect([queue.handOff(first), third.grant]).to.deep.equal([false, undefined]);
@@ -576,7 +576,7 @@ describe('the queue of one process', () => {
       const error = fail();
       expect(await releasing.catch((reason) => reason)).to.equal(error);
       expect([second.troubles, port.timerMs]).to.deep.equal([['silence'], 10]);
-      expect(last().entry.mayExecuteUntilMs).to.equal(port.monoMs + commandTimeoutMs);
+      expect(last().entry.late?.untilMs).to.equal(port.monoMs + commandTimeoutMs);
     });
 
     it('releases in Redis where nobody of its queue waits, which is empty then', async () => {
@@ -600,7 +600,7 @@ describe('the queue of one process', () => {
     it('a release of what this queue does not hold leaves the queue as it is', () => {
       held(0);
       const stranger = new Caller();
-      stranger.granted({ token: 'x', fence: 1, sent: port.now(), mayExecuteUntilMs: 0 });
+      stranger.granted({ token: 'x', fence: 1, sent: port.now() });
       release(stranger);
       expect([port.releases.length, port.empties]).to.deep.equal([1, 0]);
     });
@@ -676,7 +676,7 @@ describe('the queue of one process', () => {
       const [first, second] = joined(2) as [Caller, Caller];
       fail();
       expect([first.troubles, second.troubles]).to.deep.equal([['silence'], ['silence']]);
-      expect([port.timerMs, last().entry.mayExecuteUntilMs]).to.deep.equal([10, port.monoMs + commandTimeoutMs]);
+      expect([port.timerMs, last().entry.late?.untilMs]).to.deep.equal([10, port.monoMs + commandTimeoutMs]);
       port.fireTimer();
       fail();
       expect(first.troubles).to.deep.equal(['silence', 'silence']);
@@ -697,7 +697,11 @@ describe('the queue of one process', () => {
       caller.retryTimeoutMs = 0;
       queue.join(caller);
       const error = fail({ retryable: true });
-      expect([caller.troubles, port.timerMs, last().entry.mayExecuteUntilMs]).to.deep.equal([[error.message], 1, 0]);
+      expect([caller.troubles, port.timerMs, last().entry.late?.untilMs]).to.deep.equal([
+        [error.message],
+        1,
+        undefined,
+      ]);
     });
 
     it('a refusal that is final ends every wait, and nothing is left behind', () => {
@@ -748,11 +752,11 @@ describe('the queue of one process', () => {
   it('H2: what a lost reply had granted is found by the next request, whose token may still be executed for', () => {
     const [caller] = joined(1) as [Caller];
     fail();
-    const { mayExecuteUntilMs } = last().entry;
+    const { late } = last().entry;
     port.fireTimer();
     grant(3);
-    expect(caller.grant).to.deep.include({ token: 'me1', fence: 3, mayExecuteUntilMs });
-    expect(mayExecuteUntilMs).to.be.greaterThan(0);
+    expect(caller.grant).to.deep.include({ token: 'me1', fence: 3, late });
+    expect(late).to.not.equal(undefined);
   });
 
   it('H83: granted by message after a lost reply: that token may still be executed for, too', () => {
@@ -761,7 +765,7 @@ describe('the queue of one process', () => {
     port.fireTimer();
     busy();
     message(4);
-    expect(caller.grant).to.deep.include({ fence: 4, mayExecuteUntilMs: last().entry.mayExecuteUntilMs });
-    expect(caller.grant!.mayExecuteUntilMs).to.be.greaterThan(0);
+    expect(caller.grant).to.deep.include({ fence: 4, late: last().entry.late });
+    expect(caller.grant!.late).to.not.equal(undefined);
   });
 });

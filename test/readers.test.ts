@@ -37,7 +37,7 @@ class Scene {
 
   grant(): void {
     const sent = { monoMs: this.nowMs, wallMs: this.nowMs };
-    this.readers.granted(fetch, { token: 'first', fence: 7, sent, mayExecuteUntilMs: 0 } satisfies Grant);
+    this.readers.granted(fetch, { token: 'first', fence: 7, sent } satisfies Grant);
   }
 
   /** Read after a wait. */

@@ -39,7 +39,7 @@ describe('validity', () => {
 
   it('what was granted together, on the same terms, has the same validity, and nothing else has', () => {
     const [sent, later] = [at(1_000), at(2_000)];
-    const grant = { token: 'a', fence: 1, sent, mayExecuteUntilMs: 0 };
+    const grant = { token: 'a', fence: 1, sent };
     expect(leftAt(validFrom(grant, 10_000), 1_000)).to.equal(9_990);
     expect(validFrom(grant, 10_000)).to.equal(validFrom(grant, 10_000));
     expect(leftAt(validFrom(grant, 1_000), 1_000)).to.equal(999);

@@ -184,12 +184,12 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
   onReply(reply: AcquireReply, token: string): void {
     const { key, settings, change, fetcher } = this.awaited;
     this.#failure = undefined;
-    const ended = change?.ended(this.#attempts.mayExecuteUntilMs);
+    const ended = change?.ended(this.#attempts.late);
     if (ended !== undefined) return this.#end(ended);
     if (!reply.granted) return this.#onBusy(reply);
     if (change !== undefined) return void this.#succeed(change.granted(reply));
     const { fence, sent, others = 0 } = reply;
-    const grant = { token, fence, sent, mayExecuteUntilMs: this.#attempts.mayExecuteUntilMs };
+    const grant = { token, fence, sent, late: this.#attempts.late };
     const tookMs = this.#clock.nowMs() - sent.monoMs;
     // H63
     if (fetcher !== undefined && tookMs < trustedMs(settings.lifetimeMs!)) {
@@ -232,7 +232,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
       return this.#attempt();
     }
     // The queue requests with its own token: the token of the attempts made here is given up.
-    if (this.#attempts.mayExecuteUntilMs > 0) this.#abandon();
+    if (this.#attempts.late !== undefined) this.#abandon();
     else this.#attempts.forget();
     const { lifetimeMs, fencing, owner } = this.awaited.settings;
     this.#position = queues.queue({ key, lifetimeMs: lifetimeMs!, fencing, owner }).join(this);
@@ -324,7 +324,7 @@ class Acquisition implements Attempting, ShareWaiter, Cancellable {
 
   #fail(error: unknown): void {
     if (this.isSettled) return;
-    if (this.#attempts.mayExecuteUntilMs > 0 || this.#shared?.isQueued) this.#abandon(); // H43
+    if (this.#attempts.late !== undefined || this.#shared?.isQueued) this.#abandon(); // H43
     this.#end(error);
   }
 

@@ -30,7 +30,7 @@ export async function adopt(given: unknown, settings: Settings, scope: Scope): P
   const sent = await extendOnce(store, { key, keys, token, settings, scope });
   if (sent === null) return null;
   const context = scope.context(settings, store, undefined);
-  const held = new HeldLock({ token, fence, sent, mayExecuteUntilMs: 0 }, { key, keys, retries: 0, context });
+  const held = new HeldLock({ token, fence, sent }, { key, keys, retries: 0, context });
   scope.add(held);
   const takenAt = warningsWanted() ? new Error('adopted here') : undefined;
   return leaseOf(held, settings.autoExtend ?? false, takenAt);

@@ -18,6 +18,7 @@ import {
   type Slots,
   type Store,
 } from '../store/contract';
+import { LateRequest } from '../store/late-request';
 import { pauses } from './backoff';
 
 /** Everything that attempts need to know. */
@@ -46,7 +47,7 @@ export interface Once {
 export interface KeptToken {
   readonly token: string;
   /** Undoes a change that was given up, although `request` may have been granted, or may still be. */
-  revert(request: AcquireRequest, mayExecuteUntilMs: number): void;
+  revert(request: AcquireRequest, late: LateRequest | undefined): void;
 }
 
 /** Receives replies until it settles. */
@@ -59,8 +60,8 @@ export interface Attempting {
 
 export class Attempts {
   count = 0;
-  /** Monotonic ms until which an attempt of unknown outcome with this token may still execute; 0: none. */
-  mayExecuteUntilMs = 0;
+  /** An attempt with this token whose outcome is unknown. */
+  late: LateRequest | undefined;
   readonly #target: AttemptSpec;
   readonly #caller: Attempting;
   /** The request of all attempts with one token; made at the first attempt. */
@@ -156,11 +157,11 @@ export class Attempts {
   abandon(): void {
     const { store, change } = this.#target;
     if (this.#request === undefined) return;
-    if (change !== undefined) change.revert(this.#request, this.mayExecuteUntilMs);
-    else void store.abandon(this.#releaseRequest(this.#request.token), this.mayExecuteUntilMs);
-    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.mayExecuteUntilMs); // H62g
+    if (change !== undefined) change.revert(this.#request, this.late);
+    else void store.abandon(this.#releaseRequest(this.#request.token), this.late);
+    if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.late); // H62g
     this.#queuedAs = undefined;
-    this.mayExecuteUntilMs = 0;
+    this.late = undefined;
     this.#ticket = -1;
     this.#request = undefined;
   }
@@ -226,7 +227,7 @@ export class Attempts {
 
   #mayExecute(): void {
     const { store, settings } = this.#target;
-    this.mayExecuteUntilMs = clockOf(store).nowMs() + settings.commandTimeoutMs;
+    this.late = new LateRequest(clockOf(store).nowMs(), settings.commandTimeoutMs);
   }
 
   #releaseRequest(token: string): ReleaseRequest {

@@ -12,6 +12,7 @@ import { idle } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { scopeOf } from '../hold/scope';
 import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
+import type { LateRequest } from '../store/late-request';
 import { tracedWait, wait } from './acquisition';
 import type { Change } from './spec';
 
@@ -55,9 +56,9 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
 function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {
   return {
     token: held.token,
-    ended(mayExecuteUntilMs) {
+    ended(late) {
       if (held.check()) return undefined; // H76
-      abandon(held, mode, mayExecuteUntilMs); // H76b
+      abandon(held, mode, late); // H76b
       return gone(held, 'was released meanwhile');
     },
     granted({ fence, sent }: AcquireReply & { granted: true }) {
@@ -71,7 +72,7 @@ function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change 
       if (held.check()) held.lose('missing');
       return gone(held, 'was released meanwhile');
     },
-    revert: (request, mayExecuteUntilMs) => void revert(held, request, mode, mayExecuteUntilMs),
+    revert: (request, late) => void revert(held, request, mode, late),
   };
 }
 
@@ -80,7 +81,7 @@ async function revert(
   held: HeldLock,
   asked: AcquireRequest,
   { step, ...wanted }: Mode,
-  mayExecuteUntilMs: number,
+  late: LateRequest | undefined,
 ): Promise<void> {
   const mode: Mode = { ...wanted, kind: 'shared', step: step + 1 };
   held.changed(mode, held.fence);
@@ -94,14 +95,14 @@ async function revert(
     await new Promise<void>((resolve) => idle(held.clock.later(resolve, request.commandTimeoutMs)));
   }
   // A change of a lost lock would leave a holder in Redis that no process knows of.
-  if (held.loss !== undefined) abandon(held, mode, mayExecuteUntilMs); // H76c
+  if (held.loss !== undefined) abandon(held, mode, late); // H76c
 }
 
 /** Releases everything that Redis keeps of the token: a holder or a queue entry. */
-function abandon({ keys, token, context }: HeldLock, mode: Mode, mayExecuteUntilMs: number): void {
+function abandon({ keys, token, context }: HeldLock, mode: Mode, late: LateRequest | undefined): void {
   const { commandTimeoutMs } = context.settings;
   const request = { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
-  void context.store.abandon(request, mayExecuteUntilMs);
+  void context.store.abandon(request, late);
 }
 
 function gone(held: HeldLock, what: string): Error {

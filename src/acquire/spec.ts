@@ -13,6 +13,7 @@ import type { Fetcher, MemberTerms, SharePosition, ShareWaiter } from '../queue/
 import { groupsOf } from '../queue/groups';
 import { type Queues, queuesOf } from '../queue/queues';
 import type { AcquireReply, GrantSource, Mode } from '../store/contract';
+import type { LateRequest } from '../store/late-request';
 import type { AttemptSpec, KeptToken } from './attempts';
 
 /** Everything that an acquisition needs to know. */
@@ -29,7 +30,7 @@ export interface AcquireSpec extends AttemptSpec {
 /** A change in place: handles the answers to it. */
 export interface Change extends KeptToken {
   /** Returns an error if the held lock has ended meanwhile. Everything that Redis keeps of its token is then released. */
-  ended(mayExecuteUntilMs: number): Error | undefined;
+  ended(late: LateRequest | undefined): Error | undefined;
   /** Redis made the change. Returns the held lock. */
   granted(reply: AcquireReply & { granted: true }): HeldLock;
   /** Redis can never make the change. Returns the error for the caller. */

@@ -19,6 +19,7 @@ import {
   type Store,
   yieldMs,
 } from '../store/contract';
+import { LateRequest } from '../store/late-request';
 import { Keeper, type KeptLock } from './keeper';
 import {
   eventOf,
@@ -58,7 +59,7 @@ export interface GrantDetails {
 class RareState {
   readonly key: Key | undefined;
   readonly retries: number;
-  readonly mayExecuteUntilMs: number;
+  readonly late: LateRequest | undefined;
   mode: Mode | undefined;
   member: Member | undefined;
   observation: Observation | undefined;
@@ -66,14 +67,14 @@ class RareState {
   constructor(grant?: Granted, details?: GrantDetails) {
     this.key = typeof details?.key === 'string' ? undefined : details?.key;
     this.retries = details?.retries ?? 0;
-    this.mayExecuteUntilMs = grant?.mayExecuteUntilMs ?? 0;
+    this.late = grant?.late;
     this.mode = details?.mode;
     this.member = grant?.member;
   }
 }
 
-function isParticular({ mayExecuteUntilMs, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
-  return typeof key !== 'string' || retries > 0 || mayExecuteUntilMs > 0 || mode !== undefined || member !== undefined;
+function isParticular({ late, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
+  return typeof key !== 'string' || retries > 0 || late !== undefined || mode !== undefined || member !== undefined;
 }
 
 class HoldEnd {
@@ -275,7 +276,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     } catch (error) {
       const message = `${describe(this.key)} could not be released; it is being tried again`;
       warn({ ...eventOf(this), code: 'release-failed', message, error });
-      this.#abandon(this.clock.nowMs() + this.context.settings.commandTimeoutMs); // H24d
+      this.#abandon(new LateRequest(this.clock.nowMs(), this.context.settings.commandTimeoutMs)); // H24d
       return undefined;
     }
   }
@@ -305,7 +306,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     const releasing = reply.then(
       (result) => {
         // The late attempt would take the key that we have just freed.
-        if (this.#mayExecute()) this.#abandon(this.#particulars!.mayExecuteUntilMs);
+        if (this.#mayExecute()) this.#abandon(this.#particulars!.late!);
         return this.#released(result);
       },
       (error) => {
@@ -330,14 +331,13 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     return released;
   }
 
-  #abandon(untilMs: number): void {
-    void this.context.store.abandon(this.releaseRequest(-1), untilMs);
+  #abandon(late: LateRequest): void {
+    void this.context.store.abandon(this.releaseRequest(-1), late);
   }
 
   /** True while an attempt with our token whose reply was lost may still execute. */
   #mayExecute(): boolean {
-    const untilMs = this.#particulars?.mayExecuteUntilMs ?? 0;
-    return untilMs > 0 && untilMs > this.clock.nowMs();
+    return this.#particulars?.late?.mayExecute(this.clock.nowMs()) === true;
   }
 }
 

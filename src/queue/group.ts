@@ -12,6 +12,7 @@ import type {
   Mode,
   ReleaseRequest,
 } from '../store/contract';
+import type { LateRequest } from '../store/late-request';
 import type { Position, QueueKey, Waiter } from './queue';
 
 /** The settings that all callers in one wait group share. */
@@ -64,5 +65,5 @@ export interface MemberPort {
   nowMs(): number;
   acquire(request: AcquireRequest): Promise<AcquireReply>;
   extend(request: ExtendRequest): Promise<ExtendReply>;
-  abandon(request: ReleaseRequest, untilMs: number): void;
+  abandon(request: ReleaseRequest, late: LateRequest): void;
 }

@@ -33,7 +33,7 @@ export class WaitGroups {
       nowMs: () => clock.nowMs(),
       acquire: (request) => store.acquire(request),
       extend: (request) => store.extend(request),
-      abandon: (request, untilMs) => void store.abandon(request, untilMs),
+      abandon: (request, late) => void store.abandon(request, late),
     };
   }
 

@@ -153,7 +153,7 @@ class PermitsMember implements Member {
     if (!mayGo || !this.#permits.isAwaited) return false; // S28
     this.#handOffsLeft -= 1;
     const fence = this.fence === 0 ? 0 : held.fence + 1; // H84j
-    this.#permits.give({ token: this.token, fence, sent, mayExecuteUntilMs: 0 }, this);
+    this.#permits.give({ token: this.token, fence, sent }, this);
     return true;
   }
 }

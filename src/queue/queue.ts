@@ -23,6 +23,7 @@ import {
   type ReleaseReply,
   trustedMs,
 } from '../store/contract';
+import { LateRequest } from '../store/late-request';
 import { limits } from '../store/protocol';
 import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';
 
@@ -62,7 +63,8 @@ export interface OwnEntry {
   /** A moment just before the last request was sent; undefined if that request was not answered. */
   answered: Moment | undefined;
   ticket: number;
-  mayExecuteUntilMs: number;
+  /** A request of this entry whose outcome is unknown. */
+  late: LateRequest | undefined;
   /** The number of fences that its grant reserves, the same in all its requests; 0 if no request was ever sent for the entry. */
   fences: number;
 }
@@ -216,7 +218,7 @@ export class Queue implements GrantSource {
     this.#handOffs += 1;
     this.#positions.delete(next);
     const fence = this.key.fencing ? held.fence + 1 : 0; // B3
-    this.#holder = next.waiter.granted({ token: held.token, fence, sent, mayExecuteUntilMs: 0 }, this);
+    this.#holder = next.waiter.granted({ token: held.token, fence, sent }, this);
     if (this.#positions.size === 0 && !this.#isRequesting) this.#abandonEntry(next.waiter.commandTimeoutMs);
     return true;
   }
@@ -295,13 +297,13 @@ export class Queue implements GrantSource {
     const { monoMs, wallMs } = this.#port.now();
     const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
     if (ageMs > provisionalMs / 2) return this.#request(); // H83c
-    const { token, mayExecuteUntilMs } = this.#entry;
+    const { token, late } = this.#entry;
     this.#stopTimer();
     this.#port.granted(this.#entry);
     this.#entry = this.#port.newEntry(this.key.owner);
     this.#handOffsLeft = handOffsAmongOthers;
     this.#handOffs = 0;
-    this.#give(this.#positions.first!, { token, fence, sent: answered, mayExecuteUntilMs, provisionalMs }); // H83d
+    this.#give(this.#positions.first!, { token, fence, sent: answered, late, provisionalMs }); // H83d
   }
 
   #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
@@ -314,10 +316,10 @@ export class Queue implements GrantSource {
       this.#report(error);
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
-    const { token, mayExecuteUntilMs, fences } = entry;
+    const { token, late, fences } = entry;
     this.#handOffsLeft = others > 0 ? handOffsAmongOthers : fences - 1;
     this.#handOffs = 0;
-    this.#give(head, { token, fence, sent, mayExecuteUntilMs });
+    this.#give(head, { token, fence, sent, late });
   }
 
   #give(head: Position, grant: Grant): void {
@@ -332,7 +334,7 @@ export class Queue implements GrantSource {
     if (entry !== this.#entry) return;
     this.#isRequesting = false;
     const head = this.#positions.first;
-    if (error.unknown) entry.mayExecuteUntilMs = this.#port.nowMs() + this.#commandTimeoutMs;
+    if (error.unknown) entry.late = new LateRequest(this.#port.nowMs(), this.#commandTimeoutMs);
     if (head === undefined) return this.#abandonEntry(this.#commandTimeoutMs);
     if (!error.retryable) return this.#failAll(error, head.waiter.commandTimeoutMs);
     this.#report(error);
@@ -358,7 +360,7 @@ export class Queue implements GrantSource {
     this.#stopTimer();
     const entry = this.#entry;
     if (entry.fences === 0) return;
-    if (this.#isRequesting) entry.mayExecuteUntilMs = this.#port.nowMs() + commandTimeoutMs;
+    if (this.#isRequesting) entry.late = new LateRequest(this.#port.nowMs(), commandTimeoutMs);
     this.#isRequesting = false;
     this.#entry = this.#port.newEntry(this.key.owner);
     this.#port.abandon(this, entry, commandTimeoutMs);

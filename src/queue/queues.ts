@@ -136,7 +136,7 @@ export class Queues implements QueuePort {
 
   newEntry(owner: string | undefined): OwnEntry {
     const id = this.wakeUps.newId();
-    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
+    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, late: undefined, fences: 0 };
   }
 
   newNonce(): string {
@@ -175,11 +175,11 @@ export class Queues implements QueuePort {
     this.#entries.delete(entry.id);
   }
 
-  abandon({ key }: Queue, { token, id, ticket, mayExecuteUntilMs }: OwnEntry, commandTimeoutMs: number): void {
+  abandon({ key }: Queue, { token, id, ticket, late }: OwnEntry, commandTimeoutMs: number): void {
     const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || -1 };
     this.#entries.delete(id);
     this.#abandoned.set(id, request);
-    void this.#store.abandon(request, mayExecuteUntilMs).then(() => this.#abandoned.delete(id));
+    void this.#store.abandon(request, late).then(() => this.#abandoned.delete(id));
   }
 
   #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry, commandTimeoutMs: number): AcquireRequest {

@@ -18,6 +18,7 @@ import {
   type ReleaseReply,
   trustedMs,
 } from '../store/contract';
+import { LateRequest } from '../store/late-request';
 import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
 
 /**
@@ -83,7 +84,7 @@ export class Readers implements WaitGroup, Fetcher {
     this.#fetch = undefined;
     const first = this.#positions.first!;
     // An attempt with this token may still execute. Its late release is the task of a single holder, so the grant is not shared.
-    if (grant.mayExecuteUntilMs > 0) {
+    if (grant.late !== undefined) {
       this.#positions.delete(first);
       first.waiter.granted(grant);
       this.#fetch = this.#positions.first?.waiter.fetch(this);
@@ -163,7 +164,7 @@ export class ReadersMember implements Member {
   /** Gives the member to another reader, with a token of its own. */
   give({ waiter }: SharePosition): void {
     const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
-    const grant = { token, fence: this.fence, sent: this.#sent, mayExecuteUntilMs: 0, member: this }; // H84d
+    const grant = { token, fence: this.fence, sent: this.#sent, member: this }; // H84d
     this.#holders.add(waiter.granted(grant) as SharingHolder);
   }
 
@@ -226,8 +227,8 @@ export class ReadersMember implements Member {
     const beside = { token: this.token, held: this.#held };
     const begin = (): boolean => this.#holders.has(held);
     const request = { keys: key, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
-    const untilMs = this.#port.nowMs() + commandTimeoutMs;
-    const abandon = (which: string): void => this.#abandon(which, commandTimeoutMs, untilMs);
+    const late = new LateRequest(this.#port.nowMs(), commandTimeoutMs);
+    const abandon = (which: string): void => this.#abandon(which, commandTimeoutMs, late);
     const reply = await this.#port.acquire(request).catch((error) => {
       abandon(token);
       throw error;
@@ -256,8 +257,8 @@ export class ReadersMember implements Member {
     return { mode: this.#terms.mode, fence: this.fence };
   }
 
-  #abandon(token: string, commandTimeoutMs: number, untilMs: number): void {
+  #abandon(token: string, commandTimeoutMs: number, late: LateRequest): void {
     const { key, mode } = this.#terms;
-    this.#port.abandon({ keys: key, token, commandTimeoutMs, held: { mode, fence: -1 } }, untilMs);
+    this.#port.abandon({ keys: key, token, commandTimeoutMs, held: { mode, fence: -1 } }, late);
   }
 }

@@ -3,6 +3,7 @@
 import type { LockBackendError } from '../core/errors';
 import { startIdleTimer } from '../core/timers';
 import { now, type ReleaseReply, type ReleaseRequest } from './contract';
+import type { LateRequest } from './late-request';
 
 /** The maximum time of releasing: if Redis is silent for longer, the key has ended by itself. */
 const keepReleasingMs = 60_000;
@@ -17,9 +18,9 @@ export class Abandoned {
     this.#release = release;
   }
 
-  /** Resolves once a release was tried after `untilMs`; further releases follow while Redis is silent. */
-  add(request: ReleaseRequest, untilMs: number): Promise<void> {
-    const work = this.#releaseTwice(request, untilMs).finally(() => this.#pending.delete(work));
+  /** Resolves once a release was tried after the late request; further releases follow while Redis is silent. */
+  add(request: ReleaseRequest, late: LateRequest | undefined): Promise<void> {
+    const work = this.#releaseTwice(request, late).finally(() => this.#pending.delete(work));
     this.#pending.add(work);
     return work;
   }
@@ -29,14 +30,15 @@ export class Abandoned {
     while (this.#pending.size > 0) await Promise.all(this.#pending);
   }
 
-  async #releaseTwice(request: ReleaseRequest, untilMs: number): Promise<void> {
+  async #releaseTwice(request: ReleaseRequest, late: LateRequest | undefined): Promise<void> {
     const release = async (): Promise<boolean> =>
       this.#release(request).then(
         () => true,
         (error: LockBackendError) => !error.retryable,
       );
     const isReleased = await release();
-    const leftMs = untilMs - now().monoMs;
+    const nowMs = now().monoMs;
+    const leftMs = (late?.untilMs ?? nowMs) - nowMs;
     if (isReleased && leftMs <= 0) return; // H8b
     // The first release undoes a late request that ran before it; the second undoes one that ran, in time, after the first.
     await pause(leftMs + clockStepMs);

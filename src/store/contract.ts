@@ -5,6 +5,7 @@ import { type Clock, type Moment, now, systemClock } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import type { Key } from '../core/keys';
 import type { LockState, Slot, StoreKind } from '../core/lock-state';
+import type { LateRequest } from './late-request';
 import type { Operator } from './operator';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
@@ -211,8 +212,8 @@ export interface Grant {
   readonly fence: number;
   /** A moment before the confirmed request was sent; the lifetime counts from then. */
   readonly sent: Moment;
-  /** Monotonic ms until which a request of this token with an unknown outcome may still execute. */
-  readonly mayExecuteUntilMs: number;
+  /** A request with this token whose outcome is unknown. */
+  readonly late?: LateRequest | undefined;
   /** Ms of validity of a grant by message, unless the store confirms it. */
   readonly provisionalMs?: number | undefined;
 }
@@ -284,9 +285,9 @@ export interface Store {
   releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): Promise<[ReleaseReply, AcquireReply]>;
   /**
    * Makes sure that the token holds nothing and is not queued; no caller waits for that. Releases now, and again once no
-   * request sent before `untilMs` (monotonic) can still take effect. The token must never be used again.
+   * late request can still execute. The token must never be used again.
    */
-  abandon(request: ReleaseRequest, untilMs: number): Promise<void>;
+  abandon(request: ReleaseRequest, late?: LateRequest): Promise<void>;
   /**
    * Subscribes to a channel; undefined if this store has no messages. `onGap`: messages may have been missed. `onClosed`: no
    * further message will come, because the client was closed.

@@ -13,6 +13,7 @@ import {
   type ReleaseRequest,
   trustedMs,
 } from '../../src/store/contract';
+import { LateRequest } from '../../src/store/late-request';
 import type { QuorumClock } from '../../src/store/quorum/node';
 import type { Quorum } from '../../src/store/quorum/store';
 import { commandTimeoutMs, type Holder, key, maxDrift, type WorldOfProcesses } from './quorum';
@@ -93,10 +94,10 @@ export class Process {
 
   /** It does not want it any more: what is queued for it is taken out, and it begins anew. */
   #giveUp(token: string): void {
-    const untilMs = this.clock.now().monoMs + commandTimeoutMs;
+    const late = new LateRequest(this.clock.now().monoMs, commandTimeoutMs);
     const { mode, queueAs } = this.#turn;
     for (const each of [token, queueAs?.token]) {
-      if (each !== undefined) void this.#quorum.abandon(this.#release(each, mode, -1), untilMs);
+      if (each !== undefined) void this.#quorum.abandon(this.#release(each, mode, -1), late);
     }
     this.#turn = this.#newTurn();
   }
@@ -126,7 +127,7 @@ export class Process {
         if (!reply.granted) return this.#again();
         const sent = broken === 'validity from the reply' ? this.clock.now() : reply.sent;
         if (this.#leftMs(sent) > 0) return this.#hold(token, reply.mode ?? mode, reply.fence, sent);
-        void this.#quorum.abandon(this.#release(token, mode), 0);
+        void this.#quorum.abandon(this.#release(token, mode));
         this.#again();
       },
       (error) => {
@@ -173,7 +174,10 @@ export class Process {
     this.#quorum.release(this.#release(name, mode, ticket)).then(
       () => this.#next(),
       () => {
-        void this.#quorum.abandon(this.#release(name, mode, -1), this.clock.now().monoMs + commandTimeoutMs);
+        void this.#quorum.abandon(
+          this.#release(name, mode, -1),
+          new LateRequest(this.clock.now().monoMs, commandTimeoutMs),
+        );
         this.#next();
       },
     );
@@ -182,7 +186,7 @@ export class Process {
   #lost(holder: Holder): void {
     if (holder.ended) return;
     holder.ended = true;
-    void this.#quorum.abandon(this.#release(holder.name, holder.mode, -1), 0);
+    void this.#quorum.abandon(this.#release(holder.name, holder.mode, -1));
     this.#next();
   }
 

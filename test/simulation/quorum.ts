@@ -22,6 +22,7 @@ import {
   type ReleaseRequest,
 } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
+import type { LateRequest } from '../../src/store/late-request';
 import { Quorum } from '../../src/store/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
 import { Process } from './quorum-process';
@@ -359,9 +360,9 @@ class Connection implements Node {
     }));
   }
 
-  async abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
+  async abandon(request: ReleaseRequest, late?: LateRequest): Promise<void> {
     for (let isLast = false; !isLast; ) {
-      isLast = this.#process.clock.now().monoMs > untilMs;
+      isLast = late === undefined || this.#process.clock.now().monoMs > late.untilMs;
       const released = await this.release(request).catch(() => undefined);
       if (isLast) isLast = released !== undefined;
       if (!isLast) await new Promise<void>((resolve) => this.#world.after(50, resolve));

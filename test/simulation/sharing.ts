@@ -21,6 +21,7 @@ import {
   type Store,
   trustedMs,
 } from '../../src/store/contract';
+import { LateRequest } from '../../src/store/late-request';
 import { BrokenPromise, commandTimeoutMs, epochMs, Process, type Rules, World } from './coordination';
 
 export { BrokenPromise, Readers, type Rules };
@@ -184,7 +185,7 @@ class Request implements Fetch {
   readonly #fetcher: Fetcher;
   #token: string;
   #ticket = 0;
-  #mayExecuteUntilMs = 0;
+  #late: LateRequest | undefined;
   #isOver = false;
 
   constructor(process: Sharers, mode: Mode, fetcher: Fetcher) {
@@ -212,7 +213,7 @@ class Request implements Fetch {
       const fences = this.#mode.kind === 'counted' ? fencesInBlock : 1;
       const terms = { keys: key, token, lifetimeMs: world.rules.lifetimeMs, fences, queueAs, mode: this.#mode };
       const reply = await this.#process.acquire(terms as unknown as AcquireRequest).catch(() => undefined);
-      if (reply === undefined) this.#mayExecuteUntilMs = world.nowMs + commandTimeoutMs;
+      if (reply === undefined) this.#late = new LateRequest(world.nowMs, commandTimeoutMs);
       else if (reply.granted && !this.#isOver) {
         if (world.nowMs - reply.sent.monoMs < trustedMs(world.rules.lifetimeMs)) return this.#granted(reply);
         this.#abandon();
@@ -229,8 +230,8 @@ class Request implements Fetch {
 
   #granted({ fence, sent, others = 0 }: AcquireReply & { granted: true }): void {
     this.#isOver = true;
-    const mayExecuteUntilMs = this.#mayExecuteUntilMs > this.#process.world.nowMs ? this.#mayExecuteUntilMs : 0;
-    this.#fetcher.granted(this, { token: this.#token, fence, sent, mayExecuteUntilMs }, others);
+    const late = this.#late?.mayExecute(this.#process.world.nowMs) ? this.#late : undefined;
+    this.#fetcher.granted(this, { token: this.#token, fence, sent, late }, others);
   }
 
   #abandon(): void {
@@ -319,17 +320,12 @@ class Lease implements SharingHolder {
   #member: Member | undefined;
   #sent: Moment;
   #untilMs: number;
-  #mayExecuteUntilMs: number;
+  #late: LateRequest | undefined;
   #isOver = false;
   #isShort = false;
   #extending: Promise<unknown> | undefined;
 
-  constructor(
-    process: Sharers,
-    mode: Mode,
-    name: string,
-    { token, fence, sent, member, mayExecuteUntilMs }: Granted & Grant,
-  ) {
+  constructor(process: Sharers, mode: Mode, name: string, { token, fence, sent, member, late }: Granted & Grant) {
     this.process = process;
     this.mode = mode;
     this.name = name;
@@ -337,7 +333,7 @@ class Lease implements SharingHolder {
     this.fence = fence;
     this.#member = member;
     this.#sent = sent;
-    this.#mayExecuteUntilMs = mayExecuteUntilMs;
+    this.#late = late;
     this.#untilMs = sent.monoMs + trustedMs(process.world.rules.lifetimeMs);
     this.grantedMs = process.world.nowMs;
     if (member !== undefined) leasesOf.set(member, [...(leasesOf.get(member) ?? []), this]);
@@ -369,8 +365,7 @@ class Lease implements SharingHolder {
 
   confirmed(): Moment | undefined {
     if (this.process.world.rules.broken === 'hands off what was shortened') return this.#sent;
-    const isSure =
-      this.#extending === undefined && !this.#isShort && this.#mayExecuteUntilMs <= this.process.world.nowMs;
+    const isSure = this.#extending === undefined && !this.#isShort && !this.#late?.mayExecute(this.process.world.nowMs);
     return isSure && this.leftMs() > 0 ? this.#sent : undefined;
   }
 

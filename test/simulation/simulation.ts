@@ -25,6 +25,7 @@ import {
   trustedMs,
 } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
+import type { LateRequest } from '../../src/store/late-request';
 import { limits } from '../../src/store/protocol';
 import { Heap, mulberry32 } from './events';
 
@@ -392,7 +393,7 @@ class Process implements QueuePort {
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
     const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
-    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, mayExecuteUntilMs: 0, fences: 0 };
+    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, late: undefined, fences: 0 };
   }
 
   newNonce(): string {
@@ -454,15 +455,14 @@ class Process implements QueuePort {
   }
 
   /** As a held lock does whose release had no answer, or of whose token a late request may still execute. */
-  releaseAgain(token: string, mayExecuteUntilMs: number, commandTimeoutMs: number): void {
-    const { nowMs } = this.#world;
-    if (mayExecuteUntilMs > nowMs)
-      this.#releaseTwice(token, `released.${token}`, mayExecuteUntilMs, commandTimeoutMs, -1);
+  releaseAgain(token: string, late: LateRequest | undefined, commandTimeoutMs: number): void {
+    if (late?.mayExecute(this.#world.nowMs))
+      this.#releaseTwice(token, `released.${token}`, late.untilMs, commandTimeoutMs, -1);
     else this.#releaseUntilAnswered(token, commandTimeoutMs, 0);
   }
 
   abandon(_queue: Queue, entry: OwnEntry, commandTimeoutMs: number): void {
-    this.#releaseTwice(entry.token, entry.id, entry.mayExecuteUntilMs, commandTimeoutMs, entry.ticket || -1);
+    this.#releaseTwice(entry.token, entry.id, entry.late?.untilMs ?? 0, commandTimeoutMs, entry.ticket || -1);
   }
 
   empty(queue: Queue): void {
@@ -609,7 +609,7 @@ class User implements Waiter {
     else this.#change = this.#world.after(changeMindMs, this.#process, change);
   }
 
-  granted({ token, fence, sent: told, mayExecuteUntilMs, provisionalMs }: Grant): Holder {
+  granted({ token, fence, sent: told, late, provisionalMs }: Grant): Holder {
     if (!this.#waiting) this.#world.broken(`${this.#name} is given a lock that it does not wait for`);
     this.#waiting = false;
     if (this.#change) this.#change.gone = true;
@@ -638,7 +638,7 @@ class User implements Waiter {
     }
     world.after(world.random() * 2 * holdMs, this.#process, () => {
       holder.ended = true;
-      this.#release(queue, holder, mayExecuteUntilMs);
+      this.#release(queue, holder, late);
       this.#pauseThenTurn();
     });
     return holder;
@@ -687,10 +687,10 @@ class User implements Waiter {
     });
   }
 
-  #release(queue: Queue, holder: Grantee, mayExecuteUntilMs: number): void {
+  #release(queue: Queue, holder: Grantee, late: LateRequest | undefined): void {
     if (queue.handOff(holder)) return;
-    const again = (): void => this.#process.releaseAgain(holder.token, mayExecuteUntilMs, this.commandTimeoutMs);
-    const resolve = (): unknown => mayExecuteUntilMs > this.#world.nowMs && again();
+    const again = (): void => this.#process.releaseAgain(holder.token, late, this.commandTimeoutMs);
+    const resolve = (): unknown => late?.mayExecute(this.#world.nowMs) && again();
     queue.releaseAndRequest(holder, { resolve, reject: again });
   }
 

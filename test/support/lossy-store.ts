@@ -86,9 +86,9 @@ export function lossyStore(more: Partial<Store> = {}): LossyStore {
       releases.push(request);
       return serve('release', () => inner.release(request));
     },
-    async abandon(request, untilMs): Promise<void> {
-      abandoned.push({ request, untilMs });
-      await inner.abandon(request, untilMs);
+    async abandon(request, late): Promise<void> {
+      abandoned.push({ request, untilMs: late?.untilMs ?? 0 });
+      await inner.abandon(request, late);
     },
     inspect: (key, commandTimeoutMs, token) => inner.inspect(key, commandTimeoutMs, token),
     join() {},

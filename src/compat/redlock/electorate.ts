@@ -15,6 +15,7 @@ import {
   type ReleaseRequest,
   type Store,
 } from '../../store/contract';
+import { LateRequest } from '../../store/late-request';
 import { commandTimeoutMs, isClosed, nodeFor, placeOf, quorumOf, readyWithin, scriptClient } from '../stores';
 import type { Ballot, Client, Vote } from './ballot';
 import { owner } from './queued';
@@ -184,7 +185,7 @@ export class ValueCall {
   retract(): void {
     if (this.#mayExecuteUntilMs === 0) return;
     const request = { keys: this.#keys, token: this.#token, commandTimeoutMs };
-    void this.#store.abandon(request, this.#mayExecuteUntilMs);
+    void this.#store.abandon(request, new LateRequest(this.#mayExecuteUntilMs, 0));
     this.#mayExecuteUntilMs = 0;
   }
 

@@ -155,7 +155,7 @@ class Embedded implements Store {
 
   /** Abandons a token. All its commands have been carried out, so a single release is enough, once the table can be written. */
   abandon(request: ReleaseRequest): Promise<void> {
-    return this.#abandoned.add(request, 0);
+    return this.#abandoned.add(request, undefined);
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {

@@ -4,6 +4,7 @@ import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import type { Key } from '../../core/keys';
 import type { Moment, Node, ReleaseRequest } from '../contract';
+import type { LateRequest } from '../late-request';
 
 /** The time, handed in so that a simulation can control it. The timers keep no process alive. */
 export interface QuorumClock {
@@ -40,7 +41,7 @@ export class QuorumNode {
   /** True if the server does not permit INFO. */
   #isIdentityHidden = false;
   #silence: LockBackendError | undefined;
-  #pendingReleases = new Map<string, { request: ReleaseRequest; untilMs: number }>();
+  #pendingReleases = new Map<string, { request: ReleaseRequest; late: LateRequest | undefined }>();
   #probe: unknown;
 
   constructor(store: Node, name: string, clock: QuorumClock) {
@@ -127,10 +128,10 @@ export class QuorumNode {
   }
 
   /** Makes sure that a token holds nothing at this node, as soon as the node can be asked. */
-  abandon(request: ReleaseRequest, untilMs: number): void {
-    if (!this.isSilent) void this.store.abandon(request, untilMs);
+  abandon(request: ReleaseRequest, late?: LateRequest): void {
+    if (!this.isSilent) void this.store.abandon(request, late);
     else if (this.#pendingReleases.size < maxPendingReleases) {
-      this.#pendingReleases.set(request.token, { request, untilMs });
+      this.#pendingReleases.set(request.token, { request, late });
     }
   }
 
@@ -154,6 +155,6 @@ export class QuorumNode {
     this.isSilent = false;
     const releases = [...this.#pendingReleases.values()];
     this.#pendingReleases.clear();
-    for (const { request, untilMs } of releases) this.abandon(request, untilMs);
+    for (const { request, late } of releases) this.abandon(request, late);
   }
 }

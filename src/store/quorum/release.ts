@@ -22,7 +22,7 @@ export function releaseByMajority(
   const replies = asked.map((node) => node.store.release(request));
   round?.end((node) => replies[asked.indexOf(node)]);
   if (asked.length + unasked.length < nodes.size) {
-    for (const node of nodes.all) if (!asked.includes(node) && !unasked.includes(node)) node.abandon(request, 0);
+    for (const node of nodes.all) if (!asked.includes(node) && !unasked.includes(node)) node.abandon(request);
   }
   return new Promise((resolve, reject) => {
     const count = { released: 0, missing: unasked.length, taken: 0 };
@@ -42,7 +42,7 @@ export function releaseByMajority(
       open -= 1;
       errors.push(error);
       node.failed(error);
-      node.abandon(request, 0);
+      node.abandon(request);
       decide();
     };
     if (open === 0) decide(); // H62b

@@ -10,6 +10,7 @@
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../contract';
+import { LateRequest } from '../late-request';
 import { FenceVotes } from './fence-votes';
 import type { QuorumClock, QuorumNode } from './node';
 import { NodeMap } from './node-map';
@@ -45,8 +46,8 @@ export class Round implements Linked<Round> {
   /** Nodes that have not answered yet. */
   readonly #open = new NodeMap<true>();
   readonly #reserve: Reserve;
-  /** Nodes where the token may be, with the moment until which a lost request may still bring the token there. */
-  readonly #holders = new NodeMap<number>();
+  /** Nodes where the token may be, each with the late request that may still bring the token there. */
+  readonly #holders = new NodeMap<LateRequest | undefined>();
   /** Nodes without room: the caller may be queued there. */
   readonly #queued = new NodeMap<true>();
   /** True once the queued caller has been granted the lock, which it may have released since. */
@@ -55,7 +56,8 @@ export class Round implements Linked<Round> {
   readonly #errors: LockBackendError[] = [];
   #votes = 0;
   #writing = 0;
-  #mayExecuteUntilMs = 0;
+  /** When the last nodes were asked, in monotonic ms. */
+  #askedMs = 0;
   #releases: Releases | undefined;
 
   /**
@@ -106,14 +108,13 @@ export class Round implements Linked<Round> {
   }
 
   #onLate(): void {
-    const nowMs = this.#clock.now().monoMs;
-    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(nowMs);
+    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(this.#clock.now().monoMs);
     this.askAll();
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
     const { commandTimeoutMs } = this.#request;
-    this.#mayExecuteUntilMs = this.#clock.now().monoMs + commandTimeoutMs;
+    this.#askedMs = this.#clock.now().monoMs;
     for (const node of nodes) this.#open.set(node, true);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
@@ -157,7 +158,7 @@ export class Round implements Linked<Round> {
   }
 
   #granted(node: QuorumNode, fence: number): void {
-    this.#holders.set(node, 0);
+    this.#holders.set(node, undefined);
     const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
     if (guard) {
       this.#errors.push(guard);
@@ -181,7 +182,7 @@ export class Round implements Linked<Round> {
     // A request that was not sent, because its caller gave up, says nothing about the node.
     if (error.unknown || this.#request.begin()) node.failed(error);
     this.#errors.push(error);
-    this.#holders.set(node, this.#mayExecuteUntilMs); // H63c
+    this.#holders.set(node, new LateRequest(this.#askedMs, this.#request.commandTimeoutMs)); // H63c
     this.#answered(node);
   }
 
@@ -261,7 +262,7 @@ export class Round implements Linked<Round> {
 
   #releaseLate(node: QuorumNode): void {
     if (!this.#holders.has(node)) return;
-    const release = this.#holders.get(node) === 0 ? this.#releases?.(node) : undefined;
+    const release = this.#holders.get(node) === undefined ? this.#releases?.(node) : undefined;
     // A release that was sent behind the request has found the token at this node.
     if (release === undefined) return this.#release(node);
     release.then(
@@ -271,12 +272,12 @@ export class Round implements Linked<Round> {
   }
 
   #release(node: QuorumNode): void {
-    node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node)!);
+    node.abandon(releaseOf(this.#request, this.token), this.#holders.get(node));
   }
 
   #leaveQueue(node: QuorumNode): void {
     const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1), 0);
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1));
   }
 }
 

@@ -30,6 +30,7 @@ import type {
   ValueRequest,
 } from '../contract';
 import { earlier, now } from '../contract';
+import type { LateRequest } from '../late-request';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';
 import { type QuorumClock, QuorumNode } from './node';
@@ -227,7 +228,7 @@ export class Quorum implements Store {
     const { outcome, missing } = await extendByMajority(this.#nodes, each, sent, this.#clock);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
-      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }, sent.monoMs); // H64c
+      void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }); // H64c
       return { outcome };
     }
     // After a change in place a late request may still revert it: those nodes get the token back with the next lock.
@@ -259,11 +260,11 @@ export class Quorum implements Store {
     return [await this.release(release), await this.acquire(acquire)];
   }
 
-  async abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
+  async abandon(request: ReleaseRequest, late?: LateRequest): Promise<void> {
     const round = this.#rounds.get(request.token);
     const unasked = round?.settle() ?? [];
     for (const node of this.#nodes.all) {
-      if (!round?.awaits(node) && !unasked.includes(node)) node.abandon(request, untilMs);
+      if (!round?.awaits(node) && !unasked.includes(node)) node.abandon(request, late);
     }
     round?.end(() => undefined);
   }

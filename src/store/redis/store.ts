@@ -24,6 +24,7 @@ import {
   type Store,
   type ValueRequest,
 } from '../contract';
+import type { LateRequest } from '../late-request';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
 import * as commands from './commands';
@@ -236,8 +237,8 @@ class RedisStore implements Store, Node {
     );
   }
 
-  abandon(request: ReleaseRequest, untilMs: number): Promise<void> {
-    return this.#abandoned.add(request, untilMs);
+  abandon(request: ReleaseRequest, late?: LateRequest): Promise<void> {
+    return this.#abandoned.add(request, late);
   }
 
   get operator(): RedisOperator {
