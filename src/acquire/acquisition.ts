@@ -6,6 +6,7 @@
 // requests for all its callers and notifies each of its grant. Without wake-ups, the acquisition polls (attempts.ts).
 
 import { AcquireTrace, type Effort, tracesAcquires } from '../core/acquire-trace';
+import { clockOf } from '../core/clock';
 import { forKey, LockBackendError, type LockTimeoutError, rejectAtCaller } from '../core/errors';
 import { type LockKind, lockEvent, warn } from '../core/events';
 import { describe, type Key, lockKeys, ownKey } from '../core/keys';
@@ -15,11 +16,12 @@ import { nextTick } from '../core/real-timers';
 import type { HeldLock } from '../hold/held-lock';
 import type { Cancellable, Scope } from '../hold/scope';
 import type { Granted } from '../hold/shared-member';
+import { trustedMs } from '../hold/validity';
 import type { Fetch, Fetcher, ShareWaiter } from '../queue/group';
 import { fencesInBlock, type Position, tooLate } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import { SharedWaiter } from '../queue/shared-waiter';
-import { type AcquireReply, type Clock, clockOf, type GrantSource, type Mode, trustedMs } from '../store/contract';
+import type { AcquireReply, Clock, GrantSource, Mode } from '../store/contract';
 import { type Attempting, Attempts, type Once } from './attempts';
 import { Deadline, noDeadline } from './deadline';
 import {

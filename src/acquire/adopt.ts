@@ -2,6 +2,8 @@
 // and no process holds it. One extension decides, which only the token of the holder can make.
 //
 // Invariant: adopting never shortens the lifetime in Redis, so that a second adoption takes nothing from the first adopter.
+
+import { clockOf } from '../core/clock';
 import { forKey, LockBackendError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
 import { describe, type Key, lockKeys } from '../core/keys';
@@ -9,8 +11,9 @@ import { checkValue, integer, milliseconds, type Settings } from '../core/option
 import { HeldLock } from '../hold/held-lock';
 import { type DetachedLease, type Lease, leaseOf } from '../hold/lease';
 import { closedError, type Scope } from '../hold/scope';
+import { trustedMs } from '../hold/validity';
 import { tooLate } from '../queue/queue';
-import { clockOf, type Moment, type Store, trustedMs } from '../store/contract';
+import type { Moment, Store } from '../store/contract';
 import { abortReason } from './spec';
 
 const longestToken = 1024;

@@ -3,22 +3,15 @@
 // All attempts use one token until a release for that token is sent: an attempt whose reply was lost is simply made again, finds
 // its own token, and gets the same grant. Once a release for the token was sent, the token is never used again. A token is
 // abandoned if an attempt of unknown outcome was given up, or if a grant came too late. The next attempt then uses a new token.
+
+import { clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
 import type { Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import { newToken } from '../core/token';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  clockOf,
-  type Mode,
-  type QueueEntry,
-  type ReleaseRequest,
-  type Slot,
-  type Slots,
-  type Store,
-} from '../store/contract';
+import type { AcquireReply, AcquireRequest, Mode, QueueEntry, ReleaseRequest, Slot, Store } from '../store/contract';
 import { LateRequest } from '../store/late-request';
+import type { Slots } from '../store/slots';
 import { pauses } from './backoff';
 
 /** Everything that attempts need to know. */

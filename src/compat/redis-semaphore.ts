@@ -7,15 +7,8 @@
 import { LockBackendError } from '../core/errors';
 import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
-import {
-  type AcquireRequest,
-  type Moment,
-  type Node,
-  now,
-  type ReleaseRequest,
-  type Store,
-  trustedMs,
-} from '../store/contract';
+import { trustedMs } from '../hold/validity';
+import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store } from '../store/contract';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquirePermits, refreshPermits, releasePermits } from './redis-semaphore/permits';
 import { Turn, type TurnOutcome, wakeNext } from './redis-semaphore/turns';

@@ -6,7 +6,8 @@
 // call for one key on a single client spends its pauses in the queue, which grants a lease.
 
 import type { Key } from '../core/keys';
-import { type Moment, now, trustedMs } from '../store/contract';
+import { trustedMs } from '../hold/validity';
+import { type Moment, now } from '../store/contract';
 import { keysOf } from './keys';
 import { Asking } from './redlock/asking';
 import {

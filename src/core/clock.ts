@@ -29,6 +29,16 @@ export function now(clock: Clock = systemClock): Moment {
   return { monoMs: clock.nowMs(), wallMs: clock.wallMs() };
 }
 
+/** The start of a grant whose end is kept in whole ms, and so comes up to `ms` too soon. */
+export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
+  return { monoMs: monoMs - ms, wallMs: wallMs - ms };
+}
+
+/** The clock of a store. */
+export function clockOf({ clock }: { readonly clock?: Clock | undefined }): Clock {
+  return clock ?? systemClock;
+}
+
 const stepMs = 10;
 
 /** A clock that shows the time of `nowMs`, which may leap. No event tells of a leap, so timers check `nowMs` every few ms. */

@@ -1,23 +1,23 @@
 // A held lock, from its grant to its end. It ends once: as *released*, from our call on, since the answer may never come; or as
 // *lost*. A lost lock stays lost: if a late answer says otherwise, the key is released. A release goes to the source of the
 // grant, such as a queue. All timers of a held lock end with the lock.
+
+import { clockOf } from '../core/clock';
 import { forKey, LockLostError, type LossReason } from '../core/errors';
 import { type LockKind, warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
 import type { Linked } from '../core/linked-list';
 import type { Settings } from '../core/options';
-import {
-  type Clock,
-  clockOf,
-  type GrantSource,
-  type HeldMode,
-  type Mode,
-  type Moment,
-  type ReleaseReply,
-  type ReleaseRequest,
-  type Slot,
-  type Store,
-  yieldMs,
+import type {
+  Clock,
+  GrantSource,
+  HeldMode,
+  Mode,
+  Moment,
+  ReleaseReply,
+  ReleaseRequest,
+  Slot,
+  Store,
 } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { Keeper, type KeptLock } from './keeper';
@@ -339,6 +339,11 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
   #mayExecute(): boolean {
     return this.#particulars?.late?.mayExecute(this.clock.nowMs()) === true;
   }
+}
+
+/** The yield window of a lock: one pause of the callers outside its queue. */
+export function yieldMs(retryTimeoutMs: number): number {
+  return Math.max(1, Math.ceil(retryTimeoutMs));
 }
 
 function noteLoss(held: HeldLock, ending: HoldEnd, reason: LossReason): void {

@@ -1,11 +1,13 @@
 // The keeper of a held lock, made when first needed: the one extension in flight, the renewal, the watch over the end of the
 // validity, and the signal that aborts on a loss. No timer here keeps the process alive, and none runs after `stop`.
+
+import { earlier } from '../core/clock';
 import { forKey, LockBackendError, type LockLostError, type LossReason } from '../core/errors';
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import { setImmediate } from '../core/real-timers';
 import { idle } from '../core/timers';
-import { type Clock, earlier, type HeldMode, type Moment, now, type Store } from '../store/contract';
+import { type Clock, type HeldMode, type Moment, now, type Store } from '../store/contract';
 import { type ObservedLock, tellExtension } from './observation';
 import { minMs, Renewal, timerMs } from './renewal';
 import type { Member, SharingHolder } from './shared-member';

@@ -3,8 +3,10 @@
 // The lifetime is counted from just before the confirmed request was sent, on the monotonic and on the wall clock, less a
 // thousandth for clocks that run at different rates. The first clock that says "over" is right. An extension that was never
 // answered leaves an uncertain end: while that extension may still execute, every later end is clamped to the end it may set.
-import { type Clock, type Grant, type Moment, trustedMs } from '../store/contract';
+import type { Clock, Grant, Moment } from '../store/contract';
 
+/** The share of a lifetime that is not trusted: clocks may run at different rates. */
+const clockRateShare = 1 / 1000;
 /** Difference between two clocks read in whole milliseconds: one may call an end past this much before the other does. */
 const clockStepMs = 2;
 
@@ -12,6 +14,11 @@ const clockStepMs = 2;
 interface UncertainEnd {
   readonly end: Moment;
   readonly mayExecuteUntilMs: number;
+}
+
+/** The time for which a lock counts as ours, counted from just before the confirmed request was sent. */
+export function trustedMs(lifetimeMs: number): number {
+  return lifetimeMs * (1 - clockRateShare); // B2
 }
 
 export class Validity {

@@ -6,6 +6,7 @@
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { hostname } from 'node:os';
 import { v4 as uuid } from 'uuid';
+import { clockOf } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import type { Settings } from '../core/options';
 import { startIdleTimer } from '../core/timers';
@@ -13,7 +14,7 @@ import { idOf, ownerOf } from '../core/token';
 import { HeldLock } from '../hold/held-lock';
 import { type Cancellable, Scope, type ScopeObserver } from '../hold/scope';
 import { queuesOf } from '../queue/queues';
-import { clockOf, type Mode, type Store } from '../store/contract';
+import type { Mode, Store } from '../store/contract';
 import type { Registration } from '../store/operator';
 import type { RegisteredLoss } from './process-record';
 

@@ -4,13 +4,14 @@
 // next caller loads.
 
 import { acquireLease, runUnder } from '../acquire/run';
+import { clockOf } from '../core/clock';
 import { forKey, optionError } from '../core/errors';
 import { lockKey } from '../core/keys';
 import { onAbort } from '../core/on-abort';
 import { type CachedOptions, integer, maxTimerMs, type Settings, settle, takeOwn } from '../core/options';
 import type { Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
-import { type Clock, clockOf, type Store } from '../store/contract';
+import type { Clock, Store } from '../store/contract';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 

@@ -3,8 +3,10 @@
 // holder in Redis. A group fetches it with an acquisition that belongs to no caller, through one entry in the Redis queue.
 //
 // Callers that differ in lifetime, owner, fencing, group of readers or number of permits never share a group.
+
+import { clockOf } from '../core/clock';
 import type { Scope } from '../hold/scope';
-import { clockOf, type Store } from '../store/contract';
+import type { Store } from '../store/contract';
 import type { MemberPort, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from './group';
 import { Permits } from './permits';
 import { Readers } from './readers';

@@ -14,15 +14,8 @@
 import { LockBackendError } from '../core/errors';
 import { describe, type Key } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
-import {
-  type AcquireReply,
-  type Grant,
-  type GrantSource,
-  type Holder,
-  type Moment,
-  type ReleaseReply,
-  trustedMs,
-} from '../store/contract';
+import { trustedMs } from '../hold/validity';
+import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { limits } from '../store/protocol';
 import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';

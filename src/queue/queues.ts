@@ -1,12 +1,14 @@
 // The queues of one store, and the clock, timers and commands that they share. An abandoned entry is remembered until it can no
 // longer be granted. If a message reports its grant in that time, the grant is released at once.
+
+import { clockOf } from '../core/clock';
 import { noLock, warn, warningsWanted } from '../core/events';
 import { newNonce, newToken } from '../core/token';
+import { yieldMs } from '../hold/held-lock';
 import { loseFreed, type Scope } from '../hold/scope';
 import {
   type AcquireReply,
   type AcquireRequest,
-  clockOf,
   type GrantSource,
   type Holder,
   type Moment,
@@ -14,7 +16,6 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
-  yieldMs,
 } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
 import {

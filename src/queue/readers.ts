@@ -9,15 +9,8 @@ import type { LockBackendError, LossReason } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import { newToken } from '../core/token';
 import type { Member, SharingHolder } from '../hold/shared-member';
-import {
-  type ExtendReply,
-  type ExtendRequest,
-  type Grant,
-  type HeldMode,
-  type Moment,
-  type ReleaseReply,
-  trustedMs,
-} from '../store/contract';
+import { trustedMs } from '../hold/validity';
+import type { ExtendReply, ExtendRequest, Grant, HeldMode, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
 

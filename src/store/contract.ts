@@ -1,12 +1,13 @@
 // The contract between the layers above (queue, hold, acquire) and the place that keeps the locks. A store promises: a grant is
 // exclusive from its `sent` until `sent` + lifetime. A `false` is a statement of Redis itself. If an outcome is uncertain, the
 // store reports a LockBackendError, with `unknown` set when the script may have run all the same.
-import { type Clock, type Moment, now, systemClock } from '../core/clock';
+import { type Clock, type Moment, now } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
 import type { Key } from '../core/keys';
 import type { LockState, Slot, StoreKind } from '../core/lock-state';
 import type { LateRequest } from './late-request';
 import type { Operator } from './operator';
+import type { Slots } from './slots';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
 
@@ -23,15 +24,6 @@ export interface Mode {
   readonly most: number;
   /** 0: a new holder. Otherwise the number of this change in place: a change that a later one has overtaken has no effect. */
   readonly step: number;
-}
-
-/** The time slots of a job that runs once in each. */
-export interface Slots {
-  readonly everyMs: number;
-  /** The beginning of any slot, in ms of the epoch. */
-  readonly offsetMs: number;
-  /** True: the grant itself marks the slot as done. False: the release marks it. */
-  readonly marks: boolean;
 }
 
 /** The mode and the fence of a holder that may have others beside it. */
@@ -350,42 +342,4 @@ export interface Identity {
   readonly uptimeMs: number;
   /** True if an operator has said that this run is its server's first, with no lock to forget. */
   readonly isNew: boolean;
-}
-
-/** The share of a lifetime that is not trusted: clocks may run at different rates. */
-const clockRateShare = 1 / 1000;
-
-/** The time for which a lock counts as ours, counted from just before the confirmed request was sent. */
-export function trustedMs(lifetimeMs: number): number {
-  return lifetimeMs * (1 - clockRateShare); // B2
-}
-
-/** The yield window of a lock: one pause of the callers outside its queue. */
-export function yieldMs(retryTimeoutMs: number): number {
-  return Math.max(1, Math.ceil(retryTimeoutMs));
-}
-
-/** The places of a semaphore on a quorum, as text in the holder's entry. */
-export function placesText(places: readonly number[]): string {
-  return `,${places.join(',')},`;
-}
-
-export function placesOf(text: string): number[] {
-  return (text.match(/\d+/g) ?? []).map(Number);
-}
-
-/** The start of a grant whose end is kept in whole ms, and so comes up to `ms` too soon. */
-export function earlier({ monoMs, wallMs }: Moment, ms: number): Moment {
-  return { monoMs: monoMs - ms, wallMs: wallMs - ms };
-}
-
-/** The slot at a time of the server. */
-export function slotAt(serverMs: number, { everyMs, offsetMs }: Slots): Slot {
-  const index = Math.floor((serverMs - offsetMs) / everyMs);
-  const start = index * everyMs + offsetMs;
-  return { index, start, end: start + everyMs };
-}
-
-export function clockOf({ clock }: Pick<Store, 'clock'>): Clock {
-  return clock ?? systemClock;
 }

@@ -2,12 +2,13 @@
 // which message goes out. The scripts are compared with this machine; here is what it promises.
 import { expect } from 'chai';
 import { hashOf, newToken } from '../../src/core/token';
-import type { Mode, QueueEntry, Slots } from '../../src/store/contract';
+import type { Mode, QueueEntry } from '../../src/store/contract';
 import type { AcquireCommand, CommandOutcome, Extended, ReleaseCommand } from '../../src/store/embedded/command';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import { type LockRow, MemoryRows } from '../../src/store/embedded/row';
 import { freedChannel } from '../../src/store/operator';
 import { type Limits, limits } from '../../src/store/protocol';
+import type { Slots } from '../../src/store/slots';
 
 const dayMicros = 86_400_000_000;
 const lifetimeMs = 1000;

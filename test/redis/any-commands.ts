@@ -4,16 +4,8 @@
  */
 import fc from 'fast-check';
 import { idOf, newToken } from '../../src/core/token';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  type HeldMode,
-  type Mode,
-  type ReleaseRequest,
-  type Slots,
-  type Store,
-  slotAt,
-} from '../../src/store/contract';
+import type { AcquireReply, AcquireRequest, HeldMode, Mode, ReleaseRequest, Store } from '../../src/store/contract';
+import { type Slots, slotAt } from '../../src/store/slots';
 import { uniqueKey } from '../support/redis';
 
 export type Command =

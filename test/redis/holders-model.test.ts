@@ -7,8 +7,9 @@
  */
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { type Mode, placesText, type QueueEntry } from '../../src/store/contract';
+import type { Mode, QueueEntry } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
+import { placesText } from '../../src/store/permit-places';
 import * as scripts from '../../src/store/redis/scripts/generated';
 import type { BatchableCall } from '../../src/store/redis/scripts/script';
 import { ownServer } from '../support/own-server';

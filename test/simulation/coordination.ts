@@ -4,9 +4,10 @@
  * Time is virtual and every choice comes from one seed. After each event all promises that it resolved have run.
  */
 import { setImmediate as turn } from 'node:timers/promises';
+import { trustedMs } from '../../src/hold/validity';
 import { Candidacy, type Won } from '../../src/jobs/candidacy';
-import { slotAt, trustedMs } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
+import { slotAt } from '../../src/store/slots';
 import { Heap, mulberry32 } from './events';
 
 export interface Rules {

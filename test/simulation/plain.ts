@@ -3,7 +3,7 @@
  * as one batch, which the network loses, delays and repeats. The batch does here what plain.lua does, over the real machine: all is
  * read first, then written without another check; what is not as usual runs as the call that it is by itself.
  */
-import { trustedMs } from '../../src/store/contract';
+import { trustedMs } from '../../src/hold/validity';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import { Heap, mulberry32 } from './events';
 

@@ -3,15 +3,15 @@
  * place, and releases it, as `src/acquire/acquisition.ts`, `src/acquire/change.ts` and `src/hold/keeper.ts` do.
  */
 import { LockBackendError } from '../../src/core/errors';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  type HeldMode,
-  type Mode,
-  type Moment,
-  type QueueEntry,
-  type ReleaseRequest,
-  trustedMs,
+import { trustedMs } from '../../src/hold/validity';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  HeldMode,
+  Mode,
+  Moment,
+  QueueEntry,
+  ReleaseRequest,
 } from '../../src/store/contract';
 import { LateRequest } from '../../src/store/late-request';
 import type { QuorumClock } from '../../src/store/quorum/node';

@@ -7,22 +7,22 @@
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
 import { LockBackendError } from '../../src/core/errors';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  type ExtendReply,
-  type ExtendRequest,
-  type Identity,
-  type LockState,
-  type Mode,
-  type Node,
-  placesOf,
-  type RaiseRequest,
-  type ReleaseReply,
-  type ReleaseRequest,
+import type {
+  AcquireReply,
+  AcquireRequest,
+  ExtendReply,
+  ExtendRequest,
+  Identity,
+  LockState,
+  Mode,
+  Node,
+  RaiseRequest,
+  ReleaseReply,
+  ReleaseRequest,
 } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import type { LateRequest } from '../../src/store/late-request';
+import { placesOf } from '../../src/store/permit-places';
 import { Quorum } from '../../src/store/quorum/store';
 import { Heap, mulberry32, type Timed } from './events';
 import { Process } from './quorum-process';

@@ -4,22 +4,22 @@
  * Each lease counts its own validity; one that is valid beside another that it must exclude breaks the world.
  */
 import type { Granted, Member, SharingHolder } from '../../src/hold/shared-member';
+import { trustedMs } from '../../src/hold/validity';
 import type { Fetch, Fetcher, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from '../../src/queue/group';
 import { WaitGroups } from '../../src/queue/groups';
 import { fencesInBlock } from '../../src/queue/queue';
 import { Readers } from '../../src/queue/readers';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  type ExtendReply,
-  type ExtendRequest,
-  type Grant,
-  type Mode,
-  type Moment,
-  type ReleaseReply,
-  type ReleaseRequest,
-  type Store,
-  trustedMs,
+import type {
+  AcquireReply,
+  AcquireRequest,
+  ExtendReply,
+  ExtendRequest,
+  Grant,
+  Mode,
+  Moment,
+  ReleaseReply,
+  ReleaseRequest,
+  Store,
 } from '../../src/store/contract';
 import { LateRequest } from '../../src/store/late-request';
 import { BrokenPromise, commandTimeoutMs, epochMs, Process, type Rules, World } from './coordination';

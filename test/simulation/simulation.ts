@@ -5,7 +5,10 @@
  *
  * Invariant: nothing in here waits or rolls dice by itself; a world is a function of its seed and its rules.
  */
+
+import { earlier } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
+import { trustedMs } from '../../src/hold/validity';
 import {
   handOffsAlone,
   handOffsAmongOthers,
@@ -16,14 +19,7 @@ import {
   type ReplyCallbacks,
   type Waiter,
 } from '../../src/queue/queue';
-import {
-  earlier,
-  type Grant,
-  type Holder,
-  type Moment,
-  type ReleaseRequest,
-  trustedMs,
-} from '../../src/store/contract';
+import type { Grant, Holder, Moment, ReleaseRequest } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import type { LateRequest } from '../../src/store/late-request';
 import { limits } from '../../src/store/protocol';

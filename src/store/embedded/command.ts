@@ -1,5 +1,6 @@
 // The commands and replies of the machine: the arguments and replies of the scripts, as data.
-import type { Mode, QueueEntry, QueuePosition, Slots } from '../contract';
+import type { Mode, QueueEntry, QueuePosition } from '../contract';
+import type { Slots } from '../slots';
 
 export interface AcquireCommand {
   readonly keys: readonly string[];

@@ -6,9 +6,10 @@
 // This file has the verbs of a mutex, and the entry to those of locks with a mode (shared-machine.ts).
 
 import { hashOf } from '../../core/token';
-import { type Mode, type Slots, slotAt } from '../contract';
+import type { Mode } from '../contract';
 import { freedChannel } from '../operator';
 import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../protocol';
+import { type Slots, slotAt } from '../slots';
 import type {
   AcquireCommand,
   CommandOutcome,

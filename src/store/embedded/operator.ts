@@ -1,8 +1,9 @@
 // The operator's view of a table of this process or of this host, where all keys are at hand.
+
+import { clockOf } from '../../core/clock';
 import type { LockBackendError } from '../../core/errors';
 import { mayBeLock } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
-import { clockOf } from '../contract';
 import {
   changedChannel,
   isOfRegistry,

@@ -1,6 +1,8 @@
 // A store without a server: the machine runs in this process, on a table in its memory or shared by the processes of the host.
 // When a call returns, its command has been carried out, alone. So no outcome is unknown, no request comes too late, nothing
 // has to be batched, and an abandoned token is gone at once.
+
+import { earlier } from '../../core/clock';
 import { LockBackendError, optionError } from '../../core/errors';
 import { describe, type Key, listOf } from '../../core/keys';
 import type { EmbeddedStore } from '../../core/redis-like';
@@ -12,7 +14,6 @@ import {
   type Clock,
   type ExtendReply,
   type ExtendRequest,
-  earlier,
   type HolderText,
   type LockState,
   type Moment,
@@ -21,9 +22,9 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
-  slotAt,
   type ValueRequest,
 } from '../contract';
+import { slotAt } from '../slots';
 import type { CommandOutcome, Released } from './command';
 import { neverMs } from './inspection';
 import type { Machine } from './mutex-machine';

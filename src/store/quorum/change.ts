@@ -3,7 +3,9 @@
 // token is a writer; and a node that goes on excluding others for a reader only makes these wait longer.
 //
 // A change that a minority has made stays until it is made everywhere, or until the caller reverts it under a later number.
-import { type AcquireReply, type AcquireRequest, earlier, type Mode, type Moment } from '../contract';
+
+import { earlier } from '../../core/clock';
+import type { AcquireReply, AcquireRequest, Mode, Moment } from '../contract';
 import type { QuorumNode } from './node';
 import type { Nodes, Tally } from './nodes';
 

@@ -5,7 +5,8 @@
 // A caller names the places that it wants, and first reads which are free. Callers of one process read together and choose
 // different places; those that find too few do not vote. Callers of different processes choose at random, and seldom meet.
 import { nextTick } from '../../core/real-timers';
-import { type AcquireRequest, type Mode, placesText } from '../contract';
+import type { AcquireRequest, Mode } from '../contract';
+import { placesText } from '../permit-places';
 import type { Nodes, Tally } from './nodes';
 
 export type PlacesRequest = AcquireRequest & { readonly mode: Mode };

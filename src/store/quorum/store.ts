@@ -9,6 +9,8 @@
 // Fences rise because, before a grant returns, a majority that still holds our token has a last fence at least as large as
 // ours. The next majority includes a node of that one, which mints a larger fence. Each round proposes a fence just ahead of
 // all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
+
+import { earlier } from '../../core/clock';
 import { LockBackendError, optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { describe, type Key, listOf } from '../../core/keys';
@@ -29,7 +31,7 @@ import type {
   Store,
   ValueRequest,
 } from '../contract';
-import { earlier, now } from '../contract';
+import { now } from '../contract';
 import type { LateRequest } from '../late-request';
 import { type ChangeRequest, changeInPlace } from './change';
 import { extendByMajority } from './extension';

@@ -1,27 +1,27 @@
 // The store's verbs in Redis's words: each request as a call of its script, and the meaning of its reply. No state, no I/O.
+
+import { earlier } from '../../core/clock';
 import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../core/keys';
 import {
   type AcquireReply,
   type AcquireRequest,
   type ExtendReply,
   type ExtendRequest,
-  earlier,
   type HeldMode,
   type HolderText,
   type Mode,
   type Moment,
   newsOf,
   type ProclaimRequest,
-  placesOf,
   type QueueEntry,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
   type Slot,
-  type Slots,
-  slotAt,
   type ValueRequest,
 } from '../contract';
+import { placesOf } from '../permit-places';
+import { type Slots, slotAt } from '../slots';
 import { PlainCall } from './pipeline/plain';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
