@@ -3,7 +3,7 @@ import { optionError } from '../core/errors';
 import type { ListedLock } from '../core/lock-state';
 import { flag, optionsOf, prefixRule, type Rule, type Settings, signalRule } from '../core/options';
 import type { Scope } from '../hold/scope';
-import { type Coverage, listLocks } from './snapshot';
+import { type Coverage, readLocks } from './snapshot';
 
 /** Options that select the locks of `withLock.list`. */
 export interface ListOptions {
@@ -44,7 +44,7 @@ export function lockList(options: ListOptions | undefined, base: Settings, scope
     coverage: () => ({ ...looked }),
     async *[Symbol.asyncIterator]() {
       const coverage = { processes: 0, scanned: false };
-      for await (const some of listLocks(store.operator, search, coverage)) for (const { lock } of some) yield lock;
+      for await (const some of readLocks(store.operator, search, coverage)) for (const { lock } of some) yield lock;
       looked = coverage;
     },
   };

@@ -1,4 +1,5 @@
-// All locks of a store: those that processes have registered (the registry), or those of every key of the server (`scan`).
+// The locks of a store, read once, for everything that shows them: `list`, the command line and the live page. They are those that
+// processes have registered (the registry), or those of every key of the server (`scan`).
 //
 // The registry settles a key if it names one unexpired holder, or several holders that may hold the key together. All other keys of
 // the registry, and all keys that a scan finds, are inspected in the store.
@@ -6,15 +7,26 @@
 import { abortReason } from '../acquire/spec';
 import { LockBackendError } from '../core/errors';
 import type { HolderState, ListedLock, LockState, WaiterState } from '../core/lock-state';
-import { maxShown, type Operator } from '../store/operator';
+import { maxShown, type Operator, type Processes } from '../store/operator';
 import { type ProcessRecord, type RegisteredHold, type RegisteredWait, recordsOf } from './process-record';
 
-/** A lock, and the facts about it that only its process knows. */
-export interface Listed {
+/** A lock as it was read. */
+export interface SeenLock {
   readonly lock: ListedLock;
-  /** The time for which the lock has been held, and its fence; null if no process has registered it. */
-  readonly heldMs: number | null;
-  readonly fence: number | null;
+  /** The holds of this lock that processes have registered. */
+  readonly holds: readonly RegisteredHold[];
+  /** The time of the read, in ms of the epoch by the store's clock. */
+  readonly atMs: number;
+}
+
+/** The ms for which the lock has been held; null if no process has registered it. */
+export function heldMsOf({ holds, atMs }: SeenLock): number | null {
+  return holds.length === 0 ? null : holds.reduce((max, { since }) => Math.max(max, atMs - since), 0);
+}
+
+/** The fence that a process has registered for the lock; null if none has. */
+export function fenceOf({ holds }: Pick<SeenLock, 'holds'>): number | null {
+  return holds.length === 0 ? null : holds.reduce((max, { fence }) => Math.max(max, fence), 0);
 }
 
 export interface Coverage {
@@ -41,30 +53,25 @@ const locksAtOnce = 1000;
  * @throws {LockBackendError} the store could not be read, or cannot list its keys.
  * @throws the reason of the signal.
  */
-export async function* listLocks(
+export async function* readLocks(
   operator: Operator,
   search: Search,
-  coverage: Coverage,
-): AsyncGenerator<readonly Listed[], void> {
+  coverage: Coverage = { processes: 0, scanned: false },
+): AsyncGenerator<readonly SeenLock[], void> {
   const { prefix, signal, commandTimeoutMs } = search;
   if (signal?.aborted) throw abortReason(signal);
-  const processes = await operator.processes(commandTimeoutMs);
-  const records = recordsOf(processes);
-  coverage.processes = records.length;
-  const known = byKey(records, prefix);
+  const snapshot = new Snapshot(await operator.processes(commandTimeoutMs), prefix);
+  coverage.processes = snapshot.records.length;
   const isScan = search.scan || operator.isLocal;
-  const others: string[] = [];
-  if (!isScan) yield* settled(known, processes.atMs, others);
-  const seen = new Set<string>();
-  for await (const some of isScan ? scanned(operator, search) : parts(others)) {
+  const unsettled: string[] = [];
+  if (!isScan) yield* snapshot.settled(unsettled);
+  const found = new Set<string>();
+  for await (const some of isScan ? scanned(operator, search) : parts(unsettled)) {
     if (signal?.aborted) throw abortReason(signal);
-    const fresh = some.filter((key) => !seen.has(key));
-    const states = await operator.inspect(fresh, commandTimeoutMs);
+    const keys = some.filter((key) => !found.has(key));
+    const locks = snapshot.inspected(keys, await operator.inspect(keys, commandTimeoutMs));
     if (signal?.aborted) throw abortReason(signal);
-    const locks = states.flatMap(
-      (state, n) => inspected(fresh[n]!, state, entryOf(known.get(fresh[n]!)), processes.atMs) ?? [],
-    );
-    for (const { lock } of locks) seen.add(lock.key);
+    for (const { lock } of locks) found.add(lock.key);
     if (locks.length > 0) yield locks;
   }
   coverage.scanned = isScan;
@@ -77,125 +84,105 @@ function scanned(operator: Operator, { prefix, commandTimeoutMs }: Search): Asyn
   });
 }
 
-/** The registered holders and waiters of one key. */
-class KeyReports {
-  readonly held: RegisteredHold[];
-  readonly waiting: RegisteredWait[];
-
-  constructor(held: RegisteredHold[], waiting: RegisteredWait[] = []) {
-    this.held = held;
-    this.waiting = waiting;
-  }
-}
-
-/** Reports by key. A key with one holder and no waiters maps to the hold itself: 100,000 report objects would otherwise be kept alive. */
-type Known = Map<string, RegisteredHold | KeyReports>;
-
-function byKey(records: readonly ProcessRecord[], prefix: string): Known {
-  const known: Known = new Map();
-  for (const { held, waiting } of records) {
-    for (const each of held) if (each.key.startsWith(prefix)) addHold(known, each);
-    for (const each of waiting) if (each.key.startsWith(prefix)) entryIn(known, each.key).waiting.push(each);
-  }
-  return known;
-}
-
-/** Adds a hold once. A record that is being written in parts may contain the same hold twice. */
-function addHold(known: Known, hold: RegisteredHold): void {
-  if (!known.has(hold.key)) {
-    known.set(hold.key, hold);
-    return;
-  }
-  const { held } = entryIn(known, hold.key);
-  if (!held.some(({ id }) => id === hold.id)) held.push(hold);
-}
-
-function entryIn(known: Known, key: string): KeyReports {
-  const before = known.get(key);
-  if (before instanceof KeyReports) return before;
-  const entry = entryOf(before);
-  known.set(key, entry);
-  return entry;
-}
-
-function entryOf(known: RegisteredHold | KeyReports | undefined): KeyReports {
-  if (known instanceof KeyReports) return known;
-  return new KeyReports(known === undefined ? [] : [known]);
-}
-
-/** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
-function isSettled({ held }: KeyReports, atMs: number): boolean {
-  if (held.some(({ until }) => until !== null && until <= atMs)) return false;
-  return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
-}
-
-/** Yields the locks that the registry settles. @param others Receives the keys that it does not settle. */
-function* settled(known: Known, atMs: number, others: string[]): Generator<readonly Listed[], void> {
-  let locks: Listed[] = [];
-  for (const [key, each] of known) {
-    const entry = entryOf(each);
-    if (isSettled(entry, atMs)) locks.push(listedOf(key, entry, atMs));
-    else others.push(key);
-    if (locks.length < locksAtOnce) continue;
-    yield locks;
-    locks = [];
-  }
-  if (locks.length > 0) yield locks;
-}
-
 function* parts(keys: readonly string[]): Generator<readonly string[], void> {
   for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
 }
 
-function listedOf(key: string, { held, waiting }: KeyReports, atMs: number): Listed {
-  const last = held.length === 1 ? held[0]! : held.reduce((a, b) => (endOf(a) >= endOf(b) ? a : b));
-  const { owner, kind: mode } = last;
-  const remaining = endOf(last) - atMs;
-  const fence = fenceOf(held);
-  const shown = held.length > maxShown ? held.slice(0, maxShown) : held;
-  const holders = shown.map((each) => holderOf(each, atMs));
-  const queue = queueOf(waiting, atMs);
-  const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
-  return { lock, fence, heldMs: heldMs(held, atMs) };
+/** The registered holders and waiters of one key. */
+interface Reports {
+  readonly held: RegisteredHold[];
+  readonly waiting: RegisteredWait[];
 }
 
-function holderOf(hold: RegisteredHold, atMs: number): HolderState {
-  const { id, owner, kind, permits } = hold;
-  return { id, owner, kind, permits, remaining: endOf(hold) - atMs };
+const nothing: Reports = { held: [], waiting: [] };
+
+/** The registry at one moment, by key. */
+export class Snapshot {
+  /** The time of the registry, in ms of the epoch by the store's clock. */
+  readonly atMs: number;
+  readonly records: readonly ProcessRecord[];
+  readonly #reports = new Map<string, Reports>();
+
+  constructor({ atMs, texts }: Processes, prefix: string) {
+    this.atMs = atMs;
+    this.records = recordsOf(texts);
+    for (const { held, waiting } of this.records) {
+      for (const hold of held) if (hold.key.startsWith(prefix)) this.#addHold(hold);
+      for (const wait of waiting) if (wait.key.startsWith(prefix)) this.#reportsOf(wait.key).waiting.push(wait);
+    }
+  }
+
+  /** Yields the locks that the registry settles. @param unsettled Receives the keys that it does not settle. */
+  *settled(unsettled: string[]): Generator<readonly SeenLock[], void> {
+    let locks: SeenLock[] = [];
+    for (const [key, reports] of this.#reports) {
+      if (isSettled(reports, this.atMs)) locks.push(lockOf(key, reports, this.atMs));
+      else unsettled.push(key);
+      if (locks.length < locksAtOnce) continue;
+      yield locks;
+      locks = [];
+    }
+    if (locks.length > 0) yield locks;
+  }
+
+  /** The locks among inspected keys: those that are held or waited for. Callers that poll are only in the registry. */
+  inspected(keys: readonly string[], states: readonly (LockState | LockBackendError)[]): SeenLock[] {
+    return states.flatMap((state, n) => {
+      if (state instanceof LockBackendError) return [];
+      const { lock, holds, atMs } = this.seen(keys[n]!, state);
+      const { waiting } = this.#reports.get(lock.key) ?? nothing;
+      if (waiting.length > lock.waiters) {
+        Object.assign(lock, { waiters: waiting.length, queue: queueOf(waiting, atMs) });
+      }
+      return lock.locked || lock.waiters > 0 ? [{ lock, holds, atMs }] : [];
+    });
+  }
+
+  /** An inspected lock, with what the processes of its holders have registered. */
+  seen(key: string, state: LockState): SeenLock {
+    const { held } = this.#reports.get(key) ?? nothing;
+    const holds = held.filter(({ id }) => state.holders.some((each) => each.id === id));
+    return { lock: { key, ...state }, holds, atMs: this.atMs };
+  }
+
+  /** Adds a hold once. A record that is being written in parts may contain the same hold twice. */
+  #addHold(hold: RegisteredHold): void {
+    const { held } = this.#reportsOf(hold.key);
+    if (!held.some(({ id }) => id === hold.id)) held.push(hold);
+  }
+
+  #reportsOf(key: string): Reports {
+    let reports = this.#reports.get(key);
+    if (reports === undefined) {
+      reports = { held: [], waiting: [] };
+      this.#reports.set(key, reports);
+    }
+    return reports;
+  }
 }
 
-function fenceOf(held: readonly RegisteredHold[]): number {
-  return held.reduce((most, { fence }) => Math.max(most, fence), 0);
+/** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
+function isSettled({ held }: Reports, atMs: number): boolean {
+  if (held.some(({ until }) => until !== null && until <= atMs)) return false;
+  return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
+}
+
+function lockOf(key: string, { held, waiting }: Reports, atMs: number): SeenLock {
+  const holders = held.map((hold) => holderOf(hold, atMs));
+  const { owner, kind: mode, remaining } = holders.reduce((a, b) => (a.remaining >= b.remaining ? a : b));
+  const [fence, waiters, queue] = [fenceOf({ holds: held })!, waiting.length, queueOf(waiting, atMs)];
+  const shown = holders.slice(0, maxShown);
+  const lock = { key, locked: true, owner, remaining, waiters, fence, mode, holders: shown, queue };
+  return { lock, holds: held, atMs };
+}
+
+function holderOf({ id, owner, kind, permits, until }: RegisteredHold, atMs: number): HolderState {
+  return { id, owner, kind, permits, remaining: (until ?? Number.POSITIVE_INFINITY) - atMs };
 }
 
 function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[] {
-  if (waiting.length === 0) return [];
   return waiting
     .map(({ owner, kind, since }) => ({ owner, kind, waitingMs: Math.max(atMs - since, 0) }))
     .sort((a, b) => b.waitingMs - a.waitingMs)
     .slice(0, maxShown);
-}
-
-/** The lock of an inspected key; undefined if it is no lock, or neither held nor waited for. Callers that poll are only in the registry. */
-function inspected(
-  key: string,
-  seen: LockState | LockBackendError,
-  { held, waiting }: KeyReports,
-  atMs: number,
-): Listed | undefined {
-  if (seen instanceof LockBackendError) return undefined;
-  const isMore = waiting.length > seen.waiters;
-  const state = isMore ? { ...seen, waiters: waiting.length, queue: queueOf(waiting, atMs) } : seen;
-  if (!state.locked && state.waiters === 0) return undefined;
-  const ours = held.filter(({ id }) => state.holders.some((each) => each.id === id));
-  const fence = ours.length === 0 ? null : fenceOf(ours);
-  return { lock: { key, ...state }, fence, heldMs: ours.length === 0 ? null : heldMs(ours, atMs) };
-}
-
-function heldMs(held: readonly RegisteredHold[], atMs: number): number {
-  return held.reduce((most, { since }) => Math.max(most, atMs - since), 0);
-}
-
-function endOf({ until }: Pick<RegisteredHold, 'until'>): number {
-  return until ?? Number.POSITIVE_INFINITY;
 }

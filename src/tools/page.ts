@@ -7,7 +7,7 @@ import type { RedisLike } from '../core/redis-like';
 import type { Desk } from './page/answers';
 import { type Incoming, nearOnly } from './page/checks';
 import { serveFetch, serveNode } from './page/servers';
-import { openSource } from './page/source';
+import { Source } from './page/source';
 import { Watch } from './page/watch';
 
 export interface PageOptions {
@@ -67,7 +67,7 @@ function deskOf(options: PageOptions): Desk {
   if (authorize !== undefined && typeof authorize !== 'function')
     throw optionError('authorize', 'a function', authorize);
   if (typeof actions !== 'boolean') throw optionError('actions', 'true or false', actions);
-  const source = openSource(redis, prefix);
+  const source = new Source(redis, prefix);
   const decide = authorize ? ({ original }: Incoming) => authorize(original) : nearOnly(source.kind);
   return { source, watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
 }

@@ -1,7 +1,8 @@
 // What becomes of what was seen: which rows have which badges, and which come first.
 import { expect } from 'chai';
+import { asForeign, type HolderState } from '../../src/core/lock-state';
 import { Ledger, maxRows } from '../../src/tools/page/ledger';
-import type { SeenHolder, SeenLock } from '../../src/tools/page/source';
+import type { PageLock, PageSnapshot } from '../../src/tools/page/source';
 
 const second = 1000;
 const startMs = 1_700_000_000_000;
@@ -15,17 +16,37 @@ interface Scene {
   readonly remaining?: number;
 }
 
-/** A lock as it was read. */
-function lock(key: string, scene: Scene): SeenLock {
+/** A lock as it was read now. */
+function lock(key: string, scene: Scene): PageLock {
   const { held = [], waited = [], isForeign = false, isSilent = false, remaining = 10 * second } = scene;
-  const holders = held.map((heldMs, n): SeenHolder => {
-    return { id: `0000000${n}`, owner: 'o', kind: 'exclusive', permits: 1, remaining, heldMs };
+  const facts = { owner: 'o', kind: 'exclusive', permits: 1 } as const;
+  const holders = held.map((_, n): HolderState => {
+    const holder = { id: `0000000${n}`, ...facts, remaining };
+    return isForeign ? asForeign(holder) : holder;
   });
-  const queue = waited.map((waitingMs) => ({ owner: 'w', kind: 'exclusive', waitingMs }));
-  return { key, kind: 'exclusive', holders, queue, waiters: queue.length, isForeign, isSilent };
+  const holds = held.flatMap((heldMs, n) => {
+    return heldMs === undefined
+      ? []
+      : { key, id: `0000000${n}`, ...facts, since: readMs - heldMs, fence: 1, until: null };
+  });
+  const queue = waited.map((waitingMs) => ({ owner: 'w', kind: 'exclusive' as const, waitingMs }));
+  const mode = held.length === 0 ? null : 'exclusive';
+  const state = {
+    locked: held.length > 0,
+    owner: 'o',
+    remaining,
+    waiters: queue.length,
+    fence: 1,
+    mode,
+    holders,
+    queue,
+  };
+  return { lock: { key, ...state } as PageLock['lock'], holds, atMs: readMs, isSilent };
 }
 
-const seen = (...locks: SeenLock[]) => ({ locks, losses: [], coverage: '' });
+/** The time of each read by the store's clock, which is far from that of this process. */
+const readMs = 5_000_000;
+const seen = (...locks: PageLock[]): PageSnapshot => ({ atMs: readMs, locks, losses: [], coverage: '' });
 
 describe('the ledger of the live page', () => {
   /** The badges of a lock that is first seen like this. */

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
-import { type Coverage, type Listed, listLocks } from '../../inspect/snapshot';
+import { type Coverage, fenceOf, heldMsOf, readLocks, type SeenLock, Snapshot } from '../../inspect/snapshot';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 import { type Session, withSession } from './session';
@@ -19,7 +19,8 @@ const lessUseful = [3, 2, 1];
 const topMs = 1000;
 const notifyMs = 250;
 
-function cells({ lock, heldMs }: Listed): string[] {
+function cells(seen: SeenLock): string[] {
+  const { lock } = seen;
   const [first, ...others] = lock.holders;
   const many = others.length > 0 ? ` +${others.length}` : '';
   return [
@@ -27,16 +28,17 @@ function cells({ lock, heldMs }: Listed): string[] {
     lock.mode ?? '-',
     plain(lock.owner ?? '-') + many,
     first?.id ?? '-',
-    duration(heldMs),
+    duration(heldMsOf(seen)),
     lock.locked ? duration(lock.remaining) : '-',
     String(lock.waiters),
   ];
 }
 
 /** The JSON form of a lock. `remaining` is null if the lock never ends. */
-function row({ lock, fence }: Listed): object {
-  const { key, mode: kind, owner, holders, remaining, waiters: waiting } = lock;
+function row(seen: SeenLock): object {
+  const { key, mode: kind, owner, holders, remaining, waiters: waiting } = seen.lock;
   const id = holders[0]?.id ?? null;
+  const fence = fenceOf(seen);
   return { key, kind, owner, id, remaining, waiting, ...(fence !== null && { fence }) };
 }
 
@@ -46,10 +48,10 @@ function coverageText({ processes, scanned }: Coverage, count: number): string {
   return `${locks}; ${registered}, ${scanned ? 'every key scanned' : 'other keys not scanned (--scan does)'}`;
 }
 
-function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly Listed[], void> {
+function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly SeenLock[], void> {
   const prefix = session.store.keyPrefix + session.prefix + (line.operands[0] ?? '');
   const search = { prefix, scan: line.values.scan === true, commandTimeoutMs: session.commandTimeoutMs };
-  return listLocks(session.store.operator, search, coverage);
+  return readLocks(session.store.operator, search, coverage);
 }
 
 export function ls(line: CommandLine): Promise<number> {
@@ -57,7 +59,7 @@ export function ls(line: CommandLine): Promise<number> {
     const coverage: Coverage = { processes: 0, scanned: false };
     const widths = [...minWidths];
     let count = 0;
-    const textOf = (some: readonly Listed[]): string[] => {
+    const textOf = (some: readonly SeenLock[]): string[] => {
       if (line.values.json) return some.map((each) => jsonOf(row(each)));
       return table(count === 0 ? [header, ...some.map(cells)] : some.map(cells), widths);
     };
@@ -76,31 +78,19 @@ export function show(line: CommandLine): Promise<number> {
   const [key] = line.operands as [string];
   return withSession(line, {}, async (session) => {
     const state = await session.withLock.inspect(key);
-    const listed = await known(session, key, state);
+    const full = lockKey(key, session.store.keyPrefix + session.prefix);
+    const processes = await session.store.operator.processes(session.commandTimeoutMs);
+    const seen = new Snapshot(processes, full).seen(full, state);
     if (line.values.json) {
-      await json({ ...row(listed), holders: state.holders, queue: state.queue });
+      await json({ ...row(seen), holders: state.holders, queue: state.queue });
       return 0;
     }
-    if (state.locked) for (const text of table([header, cells(listed)], [...minWidths])) await print(text);
+    if (state.locked) for (const text of table([header, cells(seen)], [...minWidths])) await print(text);
     else await print(`${plain(key)} is free`);
     await section('HOLDERS', ['ID', 'OWNER', 'KIND', 'PERMITS', 'TTL'], state.holders.map(holderCells));
     await section('QUEUE', ['OWNER', 'KIND', 'WAITING-FOR'], state.queue.map(waiterCells));
     return 0;
   });
-}
-
-/** Adds the facts that the holder's process has registered. */
-async function known(session: Session, key: string, state: LockState): Promise<Listed> {
-  const full = lockKey(key, session.store.keyPrefix + session.prefix);
-  const search = { prefix: full, scan: false, commandTimeoutMs: session.commandTimeoutMs };
-  const ids = new Set(state.holders.map(({ id }) => id));
-  const lock = { key: full, ...state };
-  for await (const some of listLocks(session.store.operator, search, { processes: 0, scanned: false })) {
-    for (const { lock: listed, heldMs, fence } of some) {
-      if (listed.key === full && listed.holders.some(({ id }) => ids.has(id))) return { lock, heldMs, fence };
-    }
-  }
-  return { lock, heldMs: null, fence: null };
 }
 
 function holderCells({ id, owner, kind, permits, remaining }: LockState['holders'][number]): string[] {
@@ -163,15 +153,16 @@ export function top(line: CommandLine): Promise<number> {
 
 async function picture(session: Session, line: CommandLine, height: number): Promise<string> {
   const coverage: Coverage = { processes: 0, scanned: false };
-  const all: Listed[] = [];
+  const all: SeenLock[] = [];
   for await (const some of locksOf(session, line, coverage)) for (const each of some) all.push(each);
-  const waits = ({ lock }: Listed): number => lock.queue.reduce((most, { waitingMs }) => Math.max(most, waitingMs), 0);
-  all.sort((a, b) => waits(b) - waits(a) || (b.heldMs ?? 0) - (a.heldMs ?? 0) || (a.lock.key < b.lock.key ? -1 : 1));
-  const waiting = all.reduce((sum, { lock }) => sum + lock.waiters, 0);
-  const oldest = all.reduce<number | null>(
-    (most, { heldMs }) => (heldMs === null ? most : Math.max(most ?? 0, heldMs)),
-    null,
+  const waits = ({ lock }: SeenLock): number =>
+    lock.queue.reduce((most, { waitingMs }) => Math.max(most, waitingMs), 0);
+  all.sort(
+    (a, b) => waits(b) - waits(a) || (heldMsOf(b) ?? 0) - (heldMsOf(a) ?? 0) || (a.lock.key < b.lock.key ? -1 : 1),
   );
+  const waiting = all.reduce((sum, { lock }) => sum + lock.waiters, 0);
+  const heldMs = all.flatMap((seen) => heldMsOf(seen) ?? []);
+  const oldest = heldMs.length === 0 ? null : heldMs.reduce((max, ms) => Math.max(max, ms), 0);
   const head = `${session.connection.name}: ${all.length} held, ${waiting} waiting, oldest hold ${duration(oldest)}`;
   const rows = [header, ...all.slice(0, Math.max(height - 5, 1)).map(cells)];
   const { columns } = process.stdout;

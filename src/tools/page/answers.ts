@@ -2,7 +2,7 @@
 
 import { type Decision, type Incoming, isAllowed, isSameOrigin } from './checks';
 import { html, scriptHash, styleHash } from './document';
-import { isFreeable, type Source } from './source';
+import type { Source } from './source';
 import type { Seat, Sink, Watch } from './watch';
 
 /** The three paths below the mount. */
@@ -96,7 +96,8 @@ async function free(request: Incoming, { source, watch, actions }: Desk): Promis
 function wantedOf(body: string): { key: string; id: string } | undefined {
   try {
     const { key, id } = JSON.parse(body);
-    return isFreeable(key, id) ? { key, id } : undefined;
+    const isKey = typeof key === 'string' && key !== '';
+    return isKey && typeof id === 'string' && /^[0-9a-f]{8}$/.test(id) ? { key, id } : undefined;
   } catch {
     return undefined;
   }

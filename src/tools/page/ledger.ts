@@ -1,17 +1,14 @@
 // The rows of the page, made from snapshots. Rows have clock times instead of remaining ms, so that a row stays the same while nothing
 // happens to its lock. Rows also have badges, and facts that only several snapshots show: the start of a hold, the length of a lease,
 // and losses.
-import type { PageSnapshot, SeenHolder, SeenLock, SeenWaiter } from './source';
+import { type HolderState, isForeign, type WaiterState } from '../../core/lock-state';
+import type { PageLock, PageSnapshot } from './source';
 
 /** A problem of a lock, the worst first. */
 export type Badge = 'long wait' | 'queue stuck' | 'holder silent' | 'no end' | 'foreign';
 
 /** A holder in a row. Times are ms of the epoch, by the clock of this process. */
-export interface RowHolder {
-  readonly id: string;
-  readonly owner: string | null;
-  readonly kind: string;
-  readonly permits: number;
+export interface RowHolder extends Omit<HolderState, 'remaining'> {
   readonly since: number;
   /** False if the hold may have begun before `since`. */
   readonly exact: boolean;
@@ -21,9 +18,7 @@ export interface RowHolder {
   readonly span: number;
 }
 
-export interface RowWaiter {
-  readonly owner: string | null;
-  readonly kind: string;
+export interface RowWaiter extends Omit<WaiterState, 'waitingMs'> {
   readonly since: number;
 }
 
@@ -53,9 +48,13 @@ export interface Summary {
 
 type Figures = Pick<Summary, 'held' | 'waiting' | 'total' | 'coverage'>;
 
-interface LedgerEntry {
-  readonly row: PageRow;
-  readonly text: string;
+/** The time of a read, and what the page knew before it. */
+interface ReadTime {
+  readonly nowMs: number;
+  /** The clock of this process less that of the store. */
+  readonly offsetMs: number;
+  /** Set if the earlier state is unknown. */
+  readonly isFirst: boolean;
 }
 
 export const maxRows = 1000;
@@ -74,7 +73,7 @@ const usualMs = [1, 2, 5, 10, 15, 20, 30, 60, 90, 120, 300, 600, 900, 1800, 3600
 const worst: readonly Badge[] = ['long wait', 'queue stuck', 'holder silent', 'no end', 'foreign'];
 
 export class Ledger {
-  #entries = new Map<string, LedgerEntry>();
+  #rows = new Map<string, PageRow>();
   /** The time since which a lock is free although callers wait for it, by key. */
   #idle = new Map<string, number>();
   /** The time of each loss, by holder and key. */
@@ -89,25 +88,23 @@ export class Ledger {
    */
   update(seen: PageSnapshot, nowMs: number, isFirst: boolean): { rows: PageRow[]; gone: string[]; isNews: boolean } {
     const { locks, losses, coverage } = seen;
-    const before = this.#entries;
-    this.#idle = new Map(locks.filter(isIdle).map(({ key }) => [key, this.#idle.get(key) ?? nowMs]));
-    const all = locks.map((lock) => {
-      return rowOf(lock, before.get(lock.key)?.row, this.#idle.get(lock.key), nowMs, isFirst);
-    });
-    const entries = worstOf(all).map((row) => ({ row, text: JSON.stringify(row) }));
-    this.#entries = new Map(entries.map((entry) => [entry.row.key, entry]));
-    for (const { key, id, agoMs } of losses) this.lost(key, id, nowMs - agoMs);
-    if (!isFirst) for (const { row } of before.values()) this.#noticeLosses(row, nowMs);
-    const rows = entries.filter(({ row, text }) => before.get(row.key)?.text !== text).map(({ row }) => row);
-    const gone = [...before.keys()].filter((key) => !this.#entries.has(key));
+    const time = { nowMs, offsetMs: nowMs - seen.atMs, isFirst };
+    const before = this.#rows;
+    this.#idle = new Map(locks.filter(isIdle).map(({ lock: { key } }) => [key, this.#idle.get(key) ?? nowMs]));
+    const all = locks.map((each) => rowOf(each, before.get(each.lock.key), this.#idle.get(each.lock.key), time));
+    this.#rows = new Map(worstOf(all).map((row) => [row.key, row]));
+    for (const { key, id, at } of losses) this.lost(key, id, at + time.offsetMs);
+    if (!isFirst) for (const row of before.values()) this.#noticeLosses(row, nowMs);
+    const rows = this.rows().filter((row) => !isEqual(row, before.get(row.key)));
+    const gone = [...before.keys()].filter((key) => !this.#rows.has(key));
     const figures = figuresOf(locks, coverage);
-    const isNews = rows.length > 0 || gone.length > 0 || JSON.stringify(figures) !== JSON.stringify(this.#figures);
+    const isNews = rows.length > 0 || gone.length > 0 || !isEqual(figures, this.#figures);
     this.#figures = figures;
     return { rows, gone, isNews };
   }
 
   rows(): PageRow[] {
-    return [...this.#entries.values()].map(({ row }) => row);
+    return [...this.#rows.values()];
   }
 
   /** Notes that a holder lost its lock. A loss counts once, even if several processes report it. */
@@ -118,31 +115,34 @@ export class Ledger {
 
   summary(nowMs: number): Summary {
     for (const [name, atMs] of this.#losses) if (nowMs - atMs >= hourMs) this.#losses.delete(name);
-    const holders = this.rows().flatMap((row) => row.holders);
-    const oldest = holders.reduce<RowHolder | undefined>(
-      (a, b) => (a === undefined || b.since < a.since ? b : a),
-      undefined,
-    );
-    const { since = null, exact = true } = oldest ?? {};
+    // The holders of a row are sorted by their start.
+    const [first] = this.rows()
+      .flatMap(({ holders }) => holders[0] ?? [])
+      .sort((a, b) => a.since - b.since);
+    const { since = null, exact = true } = first ?? {};
     return { ...this.#figures, oldest: since, exact, lost: this.#losses.size };
   }
 
   /** Notes the losses of silent holders, which cannot report them. */
   #noticeLosses(old: PageRow, nowMs: number): void {
     if (!old.badges.includes('holder silent')) return;
-    const still = new Set(this.#entries.get(old.key)?.row.holders.map(({ id }) => id));
+    const still = new Set(this.#rows.get(old.key)?.holders.map(({ id }) => id));
     for (const { id } of old.holders) if (!still.has(id)) this.lost(old.key, id, nowMs);
   }
 }
 
-function figuresOf(locks: readonly SeenLock[], coverage: string): Figures {
-  const held = locks.filter(({ holders }) => holders.length > 0).length;
-  const waiting = locks.reduce((sum, { waiters }) => sum + waiters, 0);
+function figuresOf(locks: readonly PageLock[], coverage: string): Figures {
+  const held = locks.filter(({ lock }) => lock.holders.length > 0).length;
+  const waiting = locks.reduce((sum, { lock }) => sum + lock.waiters, 0);
   return { held, waiting, total: locks.length, coverage };
 }
 
-function isIdle({ holders, waiters }: SeenLock): boolean {
-  return holders.length === 0 && waiters > 0;
+function isIdle({ lock }: PageLock): boolean {
+  return lock.holders.length === 0 && lock.waiters > 0;
+}
+
+function isEqual(a: object, b: object | undefined): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 /** The rows that are shown: if there are too many, the rows with the worst trouble. */
@@ -162,35 +162,31 @@ function oldestHold({ holders }: PageRow): number {
   return holders[0]?.since ?? Number.MAX_SAFE_INTEGER;
 }
 
-function rowOf(
-  lock: SeenLock,
-  old: PageRow | undefined,
-  idleSince: number | undefined,
-  nowMs: number,
-  isFirst: boolean,
-): PageRow {
-  const holders = lock.holders.slice(0, maxHolders).map((holder) => holderOf(holder, old, nowMs, isFirst));
-  const queue = lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, old, nowMs));
+function rowOf(seen: PageLock, old: PageRow | undefined, idleSince: number | undefined, time: ReadTime): PageRow {
+  const { key, mode, waiters } = seen.lock;
+  const holders = seen.lock.holders.slice(0, maxHolders).map((holder) => holderOf(holder, seen, old, time));
+  const queue = seen.lock.queue.slice(0, maxWaiters).map((waiter) => waiterOf(waiter, seen, old, time));
   return {
-    key: lock.key,
-    kind: lock.kind,
+    key,
+    kind: mode ?? queue[0]?.kind ?? 'exclusive',
     holders: holders.sort((a, b) => a.since - b.since),
-    more: Math.max(0, lock.holders.length - maxHolders),
+    more: Math.max(0, seen.lock.holders.length - maxHolders),
     queue,
-    waiters: lock.waiters,
-    badges: badgesOf(lock, idleSince, hasLongWait(holders, queue, nowMs), nowMs),
+    waiters,
+    badges: badgesOf(seen, idleSince, hasLongWait(holders, queue, time.nowMs), time.nowMs),
   };
 }
 
-function holderOf(holder: SeenHolder, old: PageRow | undefined, nowMs: number, isFirst: boolean): RowHolder {
+function holderOf(holder: HolderState, seen: PageLock, old: PageRow | undefined, time: ReadTime): RowHolder {
   const { id, owner, kind, permits, remaining } = holder;
   const same = old?.holders.find((each) => each.id === id);
-  const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(nowMs + remaining);
+  const end = remaining === Number.POSITIVE_INFINITY ? null : Math.round(seen.atMs + remaining + time.offsetMs);
   const until = same !== undefined && isSame(same.until, end) ? same.until : end;
+  const registered = seen.holds.find((each) => each.id === id)?.since;
   const known =
-    holder.heldMs === undefined ? (same?.exact ? same.since : undefined) : Math.round(nowMs - holder.heldMs);
-  const since = same !== undefined && isSame(same.since, known ?? same.since) ? same.since : (known ?? nowMs);
-  const exact = known !== undefined || (same?.exact ?? !isFirst);
+    registered === undefined ? (same?.exact ? same.since : undefined) : Math.round(registered + time.offsetMs);
+  const since = same !== undefined && isSame(same.since, known ?? same.since) ? same.since : (known ?? time.nowMs);
+  const exact = known !== undefined || (same?.exact ?? !time.isFirst);
   const span = Math.max(same?.span ?? 1, end === null ? 1 : leaseOf(remaining));
   // A longer lease already shows in its end.
   return { id, owner, kind, permits, since, exact, until, span: until === same?.until ? same!.span : span };
@@ -201,8 +197,9 @@ function leaseOf(remainingMs: number): number {
   return usualMs.find((ms) => ms >= remainingMs) ?? Math.ceil(remainingMs / hourMs) * hourMs;
 }
 
-function waiterOf({ owner, kind, waitingMs }: SeenWaiter, old: PageRow | undefined, nowMs: number): RowWaiter {
-  const since = Math.round(nowMs - waitingMs);
+function waiterOf(waiter: WaiterState, seen: PageLock, old: PageRow | undefined, time: ReadTime): RowWaiter {
+  const { owner, kind, waitingMs } = waiter;
+  const since = Math.round(seen.atMs - waitingMs + time.offsetMs);
   const same = old?.queue.find((each) => each.owner === owner && each.kind === kind && isSame(each.since, since));
   return same ?? { owner, kind, since };
 }
@@ -218,16 +215,18 @@ function hasLongWait(holders: readonly RowHolder[], queue: readonly RowWaiter[],
   return holders.every(({ since, exact }) => !exact || isLong(since));
 }
 
-function badgesOf(lock: SeenLock, idleSince: number | undefined, isLongWait: boolean, nowMs: number): Badge[] {
+function badgesOf(seen: PageLock, idleSince: number | undefined, isLongWait: boolean, nowMs: number): Badge[] {
+  const { lock, isSilent } = seen;
   const endless = lock.holders.some(({ remaining }) => remaining === Number.POSITIVE_INFINITY);
+  const foreign = lock.holders.some(isForeign);
   const isFreeForLong = idleSince !== undefined && nowMs - idleSince >= stuckMs;
-  const isHopeless = lock.waiters > 0 && endless && (lock.isSilent || lock.isForeign);
+  const isHopeless = lock.waiters > 0 && endless && (isSilent || foreign);
   const has: Record<Badge, boolean> = {
     'long wait': isLongWait,
     'queue stuck': isFreeForLong || isHopeless,
-    'holder silent': lock.isSilent,
+    'holder silent': isSilent,
     'no end': endless,
-    foreign: lock.isForeign,
+    foreign,
   };
   return worst.filter((badge) => has[badge]);
 }

@@ -4,7 +4,7 @@
 // Invariant: at most one read is in progress, and none begins while there is no viewer. At most one message waits for each viewer.
 import { startIdleTimer } from '../../core/timers';
 import { Ledger } from './ledger';
-import type { Source } from './source';
+import type { PageSnapshot, Source } from './source';
 
 /** The stream to one viewer. */
 export interface Sink {
@@ -121,7 +121,7 @@ export class Watch {
     this.#schedule(false);
   }
 
-  #publish(seen: Awaited<ReturnType<Source['read']>>): void {
+  #publish(seen: PageSnapshot): void {
     const { rows, gone, isNews } = this.#ledger.update(seen, Date.now(), !this.#hasRead);
     const wasDown = this.#down !== undefined;
     this.#down = undefined;
