@@ -24,9 +24,6 @@ export interface Won<Term> {
   release(): Promise<unknown>;
 }
 
-/** The result of a function: its value or its error. */
-type FunctionOutcome<T> = { readonly value: T } | { readonly error: unknown };
-
 export class Candidacy<Term> {
   readonly #campaign: (stop: AbortSignal) => Promise<Won<Term>>;
   readonly #onFailure: (error: unknown) => void;
@@ -69,10 +66,10 @@ export class Candidacy<Term> {
         if (won === undefined) return undefined;
         const { outcome, isLost } = await this.#serve(won, fn);
         if (!isLost || this.#stop.signal.aborted) {
-          if ('error' in outcome) throw outcome.error;
+          if (outcome.status === 'rejected') throw outcome.reason;
           return outcome.value;
         }
-        if ('error' in outcome) this.#onFailure(outcome.error);
+        if (outcome.status === 'rejected') this.#onFailure(outcome.reason);
       }
     } finally {
       stopListening?.();
@@ -100,19 +97,14 @@ export class Candidacy<Term> {
   async #serve<T>(
     won: Won<Term>,
     fn: (term: Term) => T | PromiseLike<T>,
-  ): Promise<{ outcome: FunctionOutcome<T>; isLost: boolean }> {
+  ): Promise<{ outcome: PromiseSettledResult<T>; isLost: boolean }> {
     const [lost, stopped] = [won.signal, this.#stop.signal];
     const onLost = (): void => won.abort(lost.reason);
     const onStop = (): void => won.abort(stopped.reason); // H86c
     lost.addEventListener('abort', onLost); // H86d
     stopped.addEventListener('abort', onStop);
     this.#won = won;
-    const outcome: FunctionOutcome<T> = await won // H86b
-      .run(() => fn(won.term))
-      .then(
-        (value) => ({ value }),
-        (error) => ({ error }),
-      );
+    const [outcome] = await Promise.allSettled([won.run(() => fn(won.term))]); // H86b
     const { isLost } = won;
     await won.release();
     this.#won = undefined;

@@ -2,11 +2,11 @@
 // when the leader's lease would end.
 //
 // Invariant: a record counts only while the lock is held with the token under which the record was written.
-import { createHash } from 'node:crypto';
 import { LockError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import { maxTimerMs } from '../core/options';
 import { startTimer } from '../core/timers';
+import { idOf } from '../core/token';
 import type { HolderText, Store } from '../store/contract';
 
 /** The present leader. */
@@ -34,16 +34,18 @@ export function channelOf(key: string): string {
 /** @internal The text of a record. It contains a hash instead of the token, because a reader of the token could end the term. */
 export function textOf(leader: Omit<Leader, 'remaining'>, token: string): string {
   const { id, value, term, since } = leader;
-  return JSON.stringify({ holder: nameOf(token), id, value, term, since });
+  return JSON.stringify({ holder: idOf(token), id, value, term, since });
 }
 
 /** @internal Reads the leader from the record beside the lock. Returns null if nobody leads or no record of this term is written yet. */
 export function leaderOf(holder: HolderText | null): Leader | null {
   if (holder === null || holder.text === null) return null;
-  const written = parsed(holder.text);
-  if (written?.holder !== nameOf(holder.token)) return null;
-  const { id, value, term, since } = written as Leader & { holder: string };
-  return { id, value, term, since, remaining: holder.leftMs };
+  try {
+    const { holder: name, id, value, term, since } = JSON.parse(holder.text);
+    return name === idOf(holder.token) ? { id, value, term, since, remaining: holder.leftMs } : null;
+  } catch {
+    return null; // The record is not one of ours.
+  }
 }
 
 /** @internal */
@@ -58,13 +60,8 @@ export interface LeaderWatch {
 }
 
 /** @internal Yields the present leader at once, then each change. Yields the latest state only, and never the same state twice in a row. */
-export async function* changes({
-  store,
-  key,
-  lifetimeMs,
-  signal,
-  ask,
-}: LeaderWatch): AsyncGenerator<Leader | null, void> {
+export async function* changes(watch: LeaderWatch): AsyncGenerator<Leader | null, void> {
+  const { store, key, lifetimeMs, signal, ask } = watch;
   const bell = new Bell();
   const stop = hear(store, key, bell);
   const stopListening = onAbort(signal, () => bell.ring());
@@ -116,38 +113,23 @@ function isSame(one: Leader | null, other: Leader | null): boolean {
   return one.id === other.id && one.value === other.value && one.term === other.term;
 }
 
-/** The name of a token, for readers that must not know the token. */
-function nameOf(token: string): string {
-  return createHash('sha1').update(token).digest('hex').slice(0, 8);
-}
-
-function parsed(text: string): { readonly holder?: unknown } | undefined {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-}
-
 /** A wait that ends when the bell rings or a time has passed. If the bell rings while nobody waits, the next wait ends at once. */
 class Bell {
   isRung = false;
-  #wake: (() => void) | undefined;
+  #wake: () => void = () => {};
 
   ring(): void {
     this.isRung = true;
-    this.#wake?.();
+    this.#wake();
   }
 
   async wait(ms: number): Promise<void> {
     if (this.isRung) return;
+    let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
-      const timer = startTimer(resolve, Math.min(ms, maxTimerMs));
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
+      timer = startTimer(resolve, Math.min(ms, maxTimerMs));
+      this.#wake = resolve;
     });
-    this.#wake = undefined;
+    clearTimeout(timer);
   }
 }

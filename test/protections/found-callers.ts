@@ -60,7 +60,7 @@ export const foundCallers: readonly Protection[] = [
         /await ([\s\S]*);$/,
         `await Promise.race([
       $1,
-      new Promise<any>((resolve) => lost.addEventListener('abort', () => resolve({ error: lost.reason }))),
+      new Promise<any>((resolve) => lost.addEventListener('abort', () => resolve([{ status: 'rejected', reason: lost.reason }]))),
     ]);`,
       ),
     ],
