@@ -8,7 +8,7 @@ import type { Settings } from '../src/core/options';
 import { runWithin } from '../src/hold/enclosing';
 import type { HeldLock } from '../src/hold/held-lock';
 import { Scope } from '../src/hold/scope';
-import { now } from '../src/store/contract';
+import { type AcquireRequest, now, type SynchronousVerbs } from '../src/store/contract';
 import { published } from './contract/outcomes';
 import {
   Acquisitions,
@@ -123,10 +123,12 @@ describe('an acquisition', () => {
     it('where the answer is known at once it settles at once: it neither waits nor sets a timer', async () => {
       let granted = true;
       build({
-        acquireNow: ({ begin }) => {
-          expect(begin()).to.equal(true);
-          return granted ? { granted, fence: 5, sent: now(clock) } : { granted, leftMs: 1 };
-        },
+        synchronous: {
+          acquire: ({ begin }: AcquireRequest) => {
+            expect(begin()).to.equal(true);
+            return granted ? { granted, fence: 5, sent: now(clock) } : { granted, leftMs: 1 };
+          },
+        } as unknown as SynchronousVerbs,
       });
       const outcome = start({ timeoutMs: 60_000, maxRetries: forever });
       expect([here.waits, here.openTimers()]).to.deep.equal([0, 0]);

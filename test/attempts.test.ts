@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { type SinonStub, stub, useFakeTimers } from 'sinon';
 import { type AttemptSpec, Attempts } from '../src/acquire/attempts';
 import type { LockBackendError } from '../src/core/errors';
-import type { AcquireReply, AcquireRequest, Mode } from '../src/store/contract';
+import type { AcquireReply, AcquireRequest, Mode, SynchronousVerbs } from '../src/store/contract';
 import type { LateRequest } from '../src/store/late-request';
 import { libraryTimers, uncaught } from './contract/outcomes';
 import { type LossyStore, lossyStore } from './support/lossy-store';
@@ -388,15 +388,17 @@ describe('the attempts of one caller', () => {
     const now = { granted: true, fence: 5, sent: { monoMs: 0, wallMs: 0 } } as AcquireReply;
 
     it('it is heard at once, an error too', () => {
-      store = lossyStore({ acquireNow: () => now });
+      store = lossyStore({ synchronous: { acquire: () => now } as unknown as SynchronousVerbs });
       attempts().make(undefined, undefined);
       expect(replies[0]!.reply).to.equal(now);
       expect(replies[0]!.token).to.be.a('string').that.has.length.above(10);
       const error = new Error('no room');
       store = lossyStore({
-        acquireNow() {
-          throw error;
-        },
+        synchronous: {
+          acquire() {
+            throw error;
+          },
+        } as unknown as SynchronousVerbs,
       });
       attempts().make(undefined, undefined);
       expect(failures).to.deep.equal([error]);
@@ -404,7 +406,7 @@ describe('the attempts of one caller', () => {
     });
 
     it('not where the caller has a signal, by which it may give up before the end of the turn', async () => {
-      store = lossyStore({ acquireNow: () => now });
+      store = lossyStore({ synchronous: { acquire: () => now } as unknown as SynchronousVerbs });
       attempts({ settings: { signal: new AbortController().signal } }).make(undefined, undefined);
       expect([replies.length, store.acquires.length]).to.deep.equal([0, 1]);
       await answered();

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
 import { excludes, type GrantDetails, HeldLock } from '../src/hold/held-lock';
 import type { Granted } from '../src/hold/shared-member';
-import { type ExtendRequest, type Mode, now, type Store } from '../src/store/contract';
+import { type ExtendRequest, type Mode, now, type Store, type SynchronousVerbs } from '../src/store/contract';
 import { LateRequest } from '../src/store/late-request';
 import { libraryTimers } from './contract/outcomes';
 import { clock, type LossyStore, lossyStore } from './support/lossy-store';
@@ -761,11 +761,15 @@ describe('a held lock', () => {
       const requests: any[] = [];
       const remove = (_: unknown, held: any): void => void renewed.splice(renewed.indexOf(held), 1);
       const add = (_: unknown, held: any): void => void renewed.push(held);
-      const extendNow = (request: ExtendRequest): any => {
+      const extend = (request: ExtendRequest): any => {
         requests.push(request);
         return outcomes.shift() ?? { outcome: 'extended', sent: now(clock) };
       };
-      return { renewed, requests, store: { renewed: { add, remove }, extendNow } };
+      return {
+        renewed,
+        requests,
+        store: { synchronous: { renewed: { add, remove }, extend } as unknown as SynchronousVerbs },
+      };
     }
     let outcomes: object[];
     const lease = {};

@@ -104,7 +104,7 @@ export class Attempts {
     const isPlain = queueAs === undefined && pauseMs === undefined;
     const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
     // A caller with a signal may give up before the end of the turn.
-    if (store.acquireNow !== undefined && settings.signal === undefined) return this.#makeNow(request); // S18
+    if (store.synchronous !== undefined && settings.signal === undefined) return this.#makeNow(request); // S18
     store
       .acquire(request)
       .then(
@@ -186,7 +186,7 @@ export class Attempts {
   #makeNow(request: AcquireRequest): void {
     let reply: AcquireReply;
     try {
-      reply = this.#target.store.acquireNow!(request);
+      reply = this.#target.store.synchronous!.acquire(request);
     } catch (error) {
       return this.#onFailure(error);
     }

@@ -82,7 +82,7 @@ function memberTerms({ keys, settings, store, mode, change, fetcher }: AcquireSp
 /** Makes the held lock of a grant. */
 export function heldLock(wanted: AcquireSpec, grant: Granted, { source, mode, retries }: GrantedAs): HeldLock {
   const { key, keys, kind, scope, settings, store } = wanted;
-  const shared = mode !== undefined && store.listen !== undefined;
+  const shared = mode !== undefined && store.channels !== undefined;
   const context = scope.context(settings, store, shared ? queuesOf(scope, store)?.shared : source, kind);
   return new HeldLock(grant, { key, keys, retries, context, mode });
 }

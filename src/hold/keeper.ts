@@ -150,7 +150,7 @@ export class Keeper {
     const { settings } = this.#held.context;
     if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
     this.#renewal = new Renewal(this, this.#held, lease, settings);
-    this.#held.context.store.renewed?.add(this.#held.keys, this.#held);
+    this.#held.context.store.synchronous?.renewed?.add(this.#held.keys, this.#held);
     this.#arm();
   }
 
@@ -161,7 +161,8 @@ export class Keeper {
   renewLate(): boolean {
     const { keys, token, context, clock } = this.#held;
     const { lifetimeMs, commandTimeoutMs } = context.settings;
-    const overMs = context.store.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
+    const overMs =
+      context.store.synchronous?.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
     if (lifetimeMs === null || overMs >= lifetimeMs) return false;
     // The clock is read first, so that time between the two readings counts as late.
     const nowMs = clock.nowMs();
@@ -169,7 +170,7 @@ export class Keeper {
     const validUntilMs = nowMs + commandTimeoutMs;
     const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), endedMs };
     const renewedMs = Math.ceil(lifetimeMs - overMs);
-    const reply = context.store.extendNow!({ ...request, lifetimeMs: renewedMs, begin: () => true });
+    const reply = context.store.synchronous!.extend({ ...request, lifetimeMs: renewedMs, begin: () => true });
     if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);
     else this.#held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
     return true;
@@ -199,7 +200,7 @@ export class Keeper {
   /** The reason that the validity ended before a release. */
   reasonOfEnd(): LossReason {
     // On such a store a pause of this process does not matter: the renewal had ended.
-    if (this.#renewal !== undefined && this.#held.context.store.renewed !== undefined) return 'expired';
+    if (this.#renewal !== undefined && this.#held.context.store.synchronous?.renewed !== undefined) return 'expired';
     // A timer watched for the end, and yet the end was noticed late: this process did not run.
     const isKept = this.#aborter !== undefined || this.#renewal !== undefined;
     if (isKept && this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
@@ -219,7 +220,7 @@ export class Keeper {
     clearTimeout(this.#confirmation);
     if (this.#renewal === undefined) return;
     this.#renewal.stop();
-    this.#held.context.store.renewed?.remove(this.#held.keys, this.#held);
+    this.#held.context.store.synchronous?.renewed?.remove(this.#held.keys, this.#held);
   }
 
   abort(loss: LockLostError): void {

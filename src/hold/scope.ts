@@ -214,9 +214,10 @@ class DirectGrants implements GrantSource {
 
   release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
     const request = held.releaseRequest();
-    if (this.#store.releaseNow === undefined) return this.#store.release(request); // S19
+    const { synchronous } = this.#store;
+    if (synchronous === undefined) return this.#store.release(request); // S19
     try {
-      return this.#store.releaseNow(request);
+      return synchronous.release(request);
     } catch (error) {
       return Promise.reject(error);
     }

@@ -89,9 +89,10 @@ export async function* changes(watch: LeaderWatch): AsyncGenerator<Leader | null
 
 /** Rings the bell at each message, and once when the subscription is open, because an earlier message may have been missed. */
 function hear(store: Store, key: string, bell: Bell): () => void {
-  if (store.listen === undefined || store.listensAlone) return () => {};
+  const { channels } = store;
+  if (channels === undefined || channels.listensAlone) return () => {};
   const ring = (): void => bell.ring();
-  const listening = store.listen(channelOf(key), ring, ring);
+  const listening = channels.listen(channelOf(key), ring, ring);
   listening.then(ring, () => {});
   return () => {
     listening.then(
@@ -105,7 +106,7 @@ function hear(store: Store, key: string, bell: Bell): () => void {
 function pauseMs(store: Store, leader: Leader | null, lifetimeMs: number): number {
   const endsMs = leader === null ? lifetimeMs : leader.remaining + Math.min(leader.remaining / 20, 100) + 5;
   // In shared memory an observer gets no messages; a read costs it some microseconds.
-  return store.listensAlone ? Math.min(endsMs, Math.max(lifetimeMs / 30, 10), 250) : endsMs;
+  return store.channels?.listensAlone ? Math.min(endsMs, Math.max(lifetimeMs / 30, 10), 250) : endsMs;
 }
 
 function isSame(one: Leader | null, other: Leader | null): boolean {

@@ -9,6 +9,7 @@ import { loseFreed, type Scope } from '../hold/scope';
 import {
   type AcquireReply,
   type AcquireRequest,
+  type Channels,
   type GrantSource,
   type Holder,
   type Moment,
@@ -46,7 +47,7 @@ const warned = new WeakSet<Store>();
 
 /** The queues of a store, joined by the scope. Undefined for a store without wake-ups: its waiters poll. */
 export function queuesOf(scope: Scope, store: Store): Queues | undefined {
-  if (store.listen === undefined) {
+  if (store.channels === undefined) {
     if (warningsWanted() && !warned.has(store)) {
       warned.add(store);
       const message = 'waiting polls: this client (a pool, GLIDE) has no messages to give';
@@ -56,7 +57,7 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
   }
   let queues = queuesOfStores.get(store);
   if (queues === undefined) {
-    queues = new Queues(store, store.listen);
+    queues = new Queues(store, store.channels);
     queuesOfStores.set(store, queues);
   }
   if (!scope.joined.has(queues.wakeUps)) {
@@ -80,10 +81,10 @@ export class Queues implements QueuePort {
   /** Requests that release abandoned entries, by the id of the entry. */
   readonly #abandoned = new Map<string, ReleaseRequest>();
 
-  constructor(store: Store, listen: NonNullable<Store['listen']>) {
+  constructor(store: Store, channels: Channels) {
     this.#store = store;
     this.#timers = new SharedTimers(clockOf(store));
-    this.wakeUps = new WakeUps(listen, store.listensAlone === true, {
+    this.wakeUps = new WakeUps(channels, {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
       freed: (key, hash) => loseFreed(store, key, hash),
       gap: () => {

@@ -5,7 +5,7 @@
 import { v4 as uuid } from 'uuid';
 import { setImmediate } from '../core/real-timers';
 import { refusal } from '../store/backend-errors';
-import type { Listening, Store } from '../store/contract';
+import type { Channels, Listening } from '../store/contract';
 import { freedChannel } from '../store/operator';
 import type { WakeUp } from './queue';
 
@@ -46,8 +46,7 @@ interface Others {
 
 export class WakeUps {
   readonly channel = channelPrefix + uuid();
-  readonly #listen: NonNullable<Store['listen']>;
-  readonly #listensAlone: boolean;
+  readonly #channels: Channels;
   readonly #others: Others;
   readonly #subscribers = new Map<string, WakeUpListener>();
   /** Numbers of callers that wait for the channel to open, by key. */
@@ -57,10 +56,8 @@ export class WakeUps {
   #ids = 0;
   #scopes = 0;
 
-  /** @param listensAlone The store receives the messages of every channel through one subscription. */
-  constructor(listen: NonNullable<Store['listen']>, listensAlone: boolean, others: Others) {
-    this.#listen = listen;
-    this.#listensAlone = listensAlone;
+  constructor(channels: Channels, others: Others) {
+    this.#channels = channels;
     this.#others = others;
   }
 
@@ -95,8 +92,10 @@ export class WakeUps {
 
   /** Opens both channels. The second reports locks that operators took away; without it, holders find out at their next renewal. */
   async #listenToAll(): Promise<Listening> {
-    const own = this.#listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
-    const freed = this.#listensAlone ? undefined : this.#listen(freedChannel, this.#onMessage, () => {});
+    const own = this.#channels.listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
+    const freed = this.#channels.listensAlone
+      ? undefined
+      : this.#channels.listen(freedChannel, this.#onMessage, () => {});
     freed?.catch(() => {});
     const { close } = await own;
     return {

@@ -170,6 +170,7 @@ class SharedMemoryHere extends EmbeddedHere {
 /** Counts as a server would that is asked in batches: what is asked for in one tick is one request. */
 class Counted implements Table {
   calls = 0;
+  readonly listensAlone = false;
   readonly #table: Table;
   #ticking = false;
 

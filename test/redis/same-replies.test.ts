@@ -38,7 +38,7 @@ describe(`memory, ${noEngine === undefined ? 'shared memory and Redis' : `and Re
     for (const [name, redis] of Object.entries<RedisLike>({ memory: memoryStore(), ...shared, Redis: client })) {
       const heard: string[] = [];
       const place = { name, store: storeOf(redis), channel: uniqueKey('channel'), heard };
-      const listening = await place.store.listen!(
+      const listening = await place.store.channels!.listen(
         place.channel,
         (text) => heard.push(text),
         () => {},

@@ -261,7 +261,6 @@ class Server {
 /** A server as one process reaches it. */
 class Connection implements Node {
   readonly keyPrefix = '';
-  readonly listen = undefined;
   readonly #world: World;
   readonly #server: Server;
   readonly #process: Process;

@@ -79,11 +79,11 @@ export const shortCuts: readonly ShortCut[] = [
     change: when('S17', false),
   },
   {
-    name: 'acquireNow',
+    name: 'an acquire without a promise',
     change: when('S18', false),
   },
   {
-    name: 'releaseNow',
+    name: 'a release without a promise',
     change: when('S19', true),
   },
   {

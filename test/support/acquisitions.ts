@@ -81,13 +81,16 @@ export class Acquisitions {
   readonly #waiting = new Set<unknown>();
 
   /** Of a store that has wake-ups. */
-  readonly listening: Pick<Store, 'listen'> = {
-    listen: (name, onMessage, onGap) =>
-      new Promise((resolve, reject) => {
-        if (!/^redis-exp-lock:1:[0-9a-f-]{36}$/.test(name)) return; // for operators
-        this.channels += 1;
-        this.channel = { open: () => resolve({ close() {} }), fail: reject, hear: onMessage, gap: onGap };
-      }),
+  readonly listening: Pick<Store, 'channels'> = {
+    channels: {
+      listensAlone: false,
+      listen: (name, onMessage, onGap) =>
+        new Promise((resolve, reject) => {
+          if (!/^redis-exp-lock:1:[0-9a-f-]{36}$/.test(name)) return; // for operators
+          this.channels += 1;
+          this.channel = { open: () => resolve({ close() {} }), fail: reject, hear: onMessage, gap: onGap };
+        }),
+    },
   };
 
   readonly begin = (): void => {

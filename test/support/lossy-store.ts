@@ -65,7 +65,6 @@ export function lossyStore(more: Partial<Store> = {}): LossyStore {
     kind: 'redis',
     keyPrefix: '',
     clock,
-    listen: undefined,
     fates,
     acquires,
     extensions,

@@ -10,10 +10,10 @@ import type { Listening } from '../contract';
 import { limits } from '../protocol';
 import { neverMs } from './inspection';
 import { Machine } from './mutex-machine';
-import { RenewedLocks } from './renewed';
 import { isSpare, MemoryRows } from './row';
 import { closedStore, standFor } from './store';
 import type { Table } from './table';
+import { RenewedLocks } from './table';
 
 export interface MemoryStoreOptions {
   /**
@@ -89,6 +89,7 @@ export function handleOf(table: MemoryTable): MemoryStore {
 /** @internal */
 export class MemoryTable implements Table {
   readonly clock: Clock | undefined;
+  readonly listensAlone = false;
   readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;

@@ -97,6 +97,7 @@ function fileOf(name: string): string {
 }
 
 class SharedTable implements Table {
+  readonly listensAlone = true;
   readonly #path: string;
   readonly #wakeUps: SocketWakeUps;
   #file: TableFile | undefined;

@@ -1,10 +1,10 @@
-// The table in which a store without a server keeps its rows.
-import type { Clock, Listening } from '../contract';
+// The table in which a store without a server keeps its rows, and the renewed locks of a table that only this process uses.
+import { type Key, listOf } from '../../core/keys';
+import type { Channels, Checkable, Clock, Listening, Renewed } from '../contract';
 import type { Machine } from './mutex-machine';
-import type { RenewedLocks } from './renewed';
 
 /** @internal The rows, their clock, and the listeners for grants. */
-export interface Table {
+export interface Table extends Channels {
   /** Opens the table before its first command; otherwise `run` does so. */
   open?(): void;
   /**
@@ -21,8 +21,36 @@ export interface Table {
   /** The renewed locks, if only this process uses the table. */
   readonly renewed?: RenewedLocks | undefined;
   listen(channel: string, onMessage: (text: string) => void): Promise<Listening>;
-  /** A channel can have a single listener. */
-  readonly listensAlone?: boolean;
   /** The keys of all rows, including those of free locks that were not yet removed. */
   keys(): string[];
+}
+
+/**
+ * Renewed locks of a store that only this process uses. While the event loop is blocked nothing can renew them, but nothing can
+ * take them either. Before any command on its key, each lock may renew itself as it would have in time: a blocked loop loses no
+ * lock.
+ */
+export class RenewedLocks implements Renewed {
+  readonly #byKey = new Map<string, Set<Checkable>>();
+
+  add(keys: Key, held: Checkable): void {
+    for (const key of listOf(keys)) this.#byKey.set(key, (this.#byKey.get(key) ?? new Set()).add(held));
+  }
+
+  remove(keys: Key, held: Checkable): void {
+    for (const key of listOf(keys)) {
+      const all = this.#byKey.get(key);
+      if (all?.delete(held) && all.size === 0) this.#byKey.delete(key);
+    }
+  }
+
+  /** Checks the locks on these keys before a command on them. */
+  check(keys: Key): void {
+    if (this.#byKey.size === 0) return;
+    for (const key of listOf(keys)) for (const held of this.#byKey.get(key) ?? []) held.check();
+  }
+
+  checkAll(): void {
+    for (const key of [...this.#byKey.keys()]) this.check(key);
+  }
 }

@@ -64,7 +64,6 @@ const farthestLeadMs = 100;
 export class Quorum implements Store {
   readonly kind = 'quorum';
   readonly keyPrefix: string;
-  readonly listen = undefined;
   readonly isQuorum = true;
   readonly operator: QuorumOperator;
   readonly #nodes: Nodes;

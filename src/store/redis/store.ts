@@ -8,6 +8,7 @@ import { asUnknown, givenUp, notReady } from '../backend-errors';
 import {
   type AcquireReply,
   type AcquireRequest,
+  type Channels,
   type ExtendReply,
   type ExtendRequest,
   type HolderText,
@@ -63,7 +64,7 @@ export function directStore(client: object): Direct {
 
 class RedisStore implements Store, Node {
   readonly kind = 'redis';
-  readonly listen: Store['listen'];
+  readonly channels: Channels | undefined;
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
   readonly direct: Direct;
@@ -79,7 +80,8 @@ class RedisStore implements Store, Node {
   constructor(client: ScriptClient) {
     this.#client = client;
     this.#warnings = new DeploymentWarnings(client);
-    this.listen = client.subscribe;
+    const { subscribe } = client;
+    this.channels = subscribe && { listen: subscribe, listensAlone: false };
     this.keyPrefix = client.keyPrefix;
     this.generation = client.generation;
     this.#transport = new Transport(client);

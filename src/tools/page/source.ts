@@ -70,7 +70,8 @@ export class Source {
     this.#others.clear();
     this.#isSwept = this.#isSweepRefused = false;
     this.#isFirst = true;
-    const listening = this.#store.listensAlone ? undefined : this.#store.listen?.(changedChannel, onNews, onNews);
+    const { channels } = this.#store;
+    const listening = channels?.listensAlone ? undefined : channels?.listen(changedChannel, onNews, onNews);
     listening?.catch(() => {}); // The next read shows the changes.
     return () => {
       listening?.then(
