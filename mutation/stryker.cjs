@@ -12,7 +12,7 @@ const { root } = require('./sandbox.cjs');
 exports.files = [
   'src/hold/validity.ts',
   'src/store/embedded/mutex-queue.ts',
-  'src/hold/renewal.ts',
+  'src/hold/extension.ts',
   'src/acquire/attempts.ts',
   'src/hold/lease.ts',
   'src/hold/keeper.ts',

@@ -503,7 +503,7 @@ describe('an acquisition', () => {
       const first = start();
       await grant(8);
       const held = first.held!;
-      held.upkeep.startRenewing({});
+      held.keeper.startRenewing({});
       const outcome = await waitForIt(held, { maxRetries: forever });
       await answered();
       expect(outcome.error?.code).to.equal('ERR_LOCK_DEADLOCK');
@@ -520,7 +520,7 @@ describe('an acquisition', () => {
       build(listening);
       const first = start({}, { mode: writer });
       await grant();
-      first.held!.upkeep.startRenewing({});
+      first.held!.keeper.startRenewing({});
       const outcome = await runWithin(first.held!, () => start(inQueue(50), { mode: reader }));
       expect([outcome.error, here.asked.length]).to.deep.equal([undefined, 2]);
       await pass(50);

@@ -4,7 +4,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
 import { excludes, type GrantDetails, HeldLock } from '../src/hold/held-lock';
-import type { Granted } from '../src/hold/shared-member';
+import type { Granted } from '../src/hold/kept-lock';
 import { type ExtendRequest, type Mode, now, type Store, type SynchronousVerbs } from '../src/store/contract';
 import { LateRequest } from '../src/store/late-request';
 import { libraryTimers } from './contract/outcomes';
@@ -119,15 +119,15 @@ describe('a held lock', () => {
       const held = await acquire();
       await pass(500);
       const atMs = performance.now();
-      expect(await held.upkeep.extend(5000)).to.equal(true);
+      expect(await held.keeper.extend(5000)).to.equal(true);
       const { begin, held: how, ...request } = last();
       const terms = { keys: 'k', token: 'ours', lifetimeMs: 5000, exact: true, commandTimeoutMs };
       expect(request).to.deep.equal({ ...terms, validUntilMs: atMs + commandTimeoutMs });
       expect([begin(), how, held.leftMs()]).to.deep.equal([true, undefined, trusted(5000)]);
-      expect(await held.upkeep.extend(700)).to.equal(true);
+      expect(await held.keeper.extend(700)).to.equal(true);
       expect(held.leftMs()).to.be.closeTo(trusted(700), 0.01);
       expect(await inRedis()).to.be.within(690, 701);
-      await held.upkeep.extend(2000);
+      await held.keeper.extend(2000);
       expect(last().validUntilMs).to.be.closeTo(performance.now() + trusted(700), 0.01);
       expect(await held.release()).to.equal(true);
       expect(begin()).to.equal(false);
@@ -136,18 +136,18 @@ describe('a held lock', () => {
     it('H14: a sooner end counts before its reply, which may never come; a later one does not', async () => {
       const held = await acquire();
       store.fates.extend.push('held', 'request lost');
-      const shortening = held.upkeep.extend(700);
+      const shortening = held.keeper.extend(700);
       expect(held.leftMs()).to.equal(trusted(700));
-      expect([held.mayShorten, held.upkeep.extendsExactly, held.upkeep.isExtending]).to.deep.equal([true, true, true]);
+      expect([held.mayShorten, held.keeper.extendsExactly, held.keeper.isExtending]).to.deep.equal([true, true, true]);
       await turn();
       store.reply();
       await shortening;
-      expect([held.mayShorten, held.upkeep.extendsExactly, held.upkeep.isExtending]).to.deep.equal([
+      expect([held.mayShorten, held.keeper.extendsExactly, held.keeper.isExtending]).to.deep.equal([
         false,
         false,
         false,
       ]);
-      const error = await rejection(held.upkeep.extend(5000));
+      const error = await rejection(held.keeper.extend(5000));
       expect(error).to.include({ unknown: true, key: 'k' });
       expect(held.leftMs()).to.equal(trusted(700));
       // It may still be set: until then no renewal is believed beyond it.
@@ -157,14 +157,14 @@ describe('a held lock', () => {
     it('H14: an end of unknown outcome clamps what a renewal confirms, one that was refused does not', async () => {
       const held = await acquire();
       store.fates.extend.push('refused');
-      await rejection(held.upkeep.extend(500));
+      await rejection(held.keeper.extend(500));
       // It was believed before it was sent.
       expect(held.leftMs()).to.equal(trusted(500));
-      expect(await held.upkeep.renew(commandTimeoutMs)).to.equal(true);
+      expect(await held.keeper.renew(commandTimeoutMs)).to.equal(true);
       expect([held.leftMs(), held.mayShorten]).to.deep.equal([trusted(lifetimeMs), false]);
       store.fates.extend.push('reply lost');
-      await rejection(held.upkeep.extend(600));
-      await held.upkeep.renew(commandTimeoutMs);
+      await rejection(held.keeper.extend(600));
+      await held.keeper.renew(commandTimeoutMs);
       expect(held.leftMs()).to.be.within(590, 600);
       expect(held.mayShorten).to.equal(true);
     });
@@ -172,21 +172,21 @@ describe('a held lock', () => {
     it('a renewal of unknown outcome leaves no doubt about the end: it only ever makes it later', async () => {
       const held = await acquire();
       store.fates.extend.push('reply lost');
-      await held.upkeep.extend(lifetimeMs).catch(() => {});
+      await held.keeper.extend(lifetimeMs).catch(() => {});
       await pass(commandTimeoutMs + 10);
       store.fates.extend.push('reply lost');
-      const renewing = held.upkeep.renew(200);
-      expect([held.upkeep.isExtending, held.upkeep.extendsExactly]).to.deep.equal([true, false]);
+      const renewing = held.keeper.renew(200);
+      expect([held.keeper.isExtending, held.keeper.extendsExactly]).to.deep.equal([true, false]);
       const error = await rejection(renewing);
       expect(error).to.include({ unknown: true, key: 'k' });
-      expect([held.mayShorten, held.upkeep.extendsExactly]).to.deep.equal([false, false]);
+      expect([held.mayShorten, held.keeper.extendsExactly]).to.deep.equal([false, false]);
       expect(held.leftMs()).to.equal(trusted(lifetimeMs) - commandTimeoutMs - 10);
     });
 
     it('waits for the one before it, whatever becomes of that', async () => {
       const held = await acquire();
       store.fates.extend.push('held', 'request lost');
-      const [one, two, three] = [held.upkeep.extend(4000), held.upkeep.extend(5000), held.upkeep.extend(6000)];
+      const [one, two, three] = [held.keeper.extend(4000), held.keeper.extend(5000), held.keeper.extend(6000)];
       await turn();
       expect(store.extensions).to.have.lengthOf(1);
       store.reply();
@@ -199,7 +199,7 @@ describe('a held lock', () => {
     it('of a lock that is over: false, and nothing is sent', async () => {
       const held = await acquire();
       await held.release();
-      expect(await held.upkeep.extend(5000)).to.equal(false);
+      expect(await held.keeper.extend(5000)).to.equal(false);
       expect(store.extensions).to.deep.equal([]);
     });
 
@@ -207,7 +207,7 @@ describe('a held lock', () => {
       const held = await acquire();
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const { signal } = held;
-      expect(await held.upkeep.extend(5000)).to.equal(false);
+      expect(await held.keeper.extend(5000)).to.equal(false);
       expect([held.loss?.reason, signal.aborted, signal.reason]).to.deep.equal(['missing', true, held.loss]);
       expect([ended, lost]).to.deep.equal([[held], [held]]);
       expect([held.isLost, held.ended, held.remaining(), held.confirmed()]).to.deep.equal([true, true, 0, undefined]);
@@ -216,7 +216,7 @@ describe('a held lock', () => {
     it('Redis ran it too late: an error, and the end stays', async () => {
       const held = await acquire();
       store.fates.extend.push('late');
-      const error = await rejection(held.upkeep.extend(5000));
+      const error = await rejection(held.keeper.extend(5000));
       expect(error).to.include({ code: 'ERR_LOCK_BACKEND', key: 'k' });
       expect(error.message).to.equal('Redis ran the extension of "k" too late');
       expect([held.leftMs(), held.ended]).to.deep.equal([trusted(lifetimeMs), false]);
@@ -226,7 +226,7 @@ describe('a held lock', () => {
       hearing(['extend']);
       const held = await acquire();
       store.fates.extend.push('held');
-      const extending = held.upkeep.extend(5000);
+      const extending = held.keeper.extend(5000);
       await turn();
       await pass(lifetimeMs);
       store.reply();
@@ -235,14 +235,14 @@ describe('a held lock', () => {
       expect([held.loss?.reason, store.releases.length, await inRedis()]).to.deep.equal(['unreachable', 1, 0]);
       const other = await acquire();
       store.fates.extend.push('held');
-      const late = other.upkeep.extend(5000);
+      const late = other.keeper.extend(5000);
       await turn();
       await other.release();
       store.reply();
       expect([await late, store.releases.length]).to.deep.equal([false, 2]);
       const third = await acquire();
       store.fates.extend.push('late', 'held');
-      const unsent = third.upkeep.extend(5000);
+      const unsent = third.keeper.extend(5000);
       third.lose('taken');
       expect([await unsent, store.releases.length]).to.deep.equal([false, 2]);
       expect(heard('extend').map(({ extended, lifetime }) => [extended, lifetime])).to.deep.equal([
@@ -257,13 +257,13 @@ describe('a held lock', () => {
       expect(held.isEndless).to.equal(false);
       expect(held.signal.aborted).to.equal(false);
       store.fates.extend.push('request lost');
-      await rejection(held.upkeep.extend(null));
+      await rejection(held.keeper.extend(null));
       expect([held.leftMs(), held.mayShorten]).to.deep.equal([trusted(lifetimeMs), false]);
-      expect(await held.upkeep.extend(null)).to.equal(true);
+      expect(await held.keeper.extend(null)).to.equal(true);
       expect([held.leftMs(), held.isEndless]).to.deep.equal([Number.POSITIVE_INFINITY, true]);
       expect(openTimers()).to.equal(0);
       store.fates.extend.push('reply lost');
-      await rejection(held.upkeep.extend(null));
+      await rejection(held.keeper.extend(null));
       expect(held.mayShorten).to.equal(false);
     });
   });
@@ -273,8 +273,8 @@ describe('a held lock', () => {
 
     it('goes on at a third of the lifetime, and only makes the end later', async () => {
       const held = await acquire();
-      held.upkeep.startRenewing(lease);
-      held.upkeep.startRenewing({});
+      held.keeper.startRenewing(lease);
+      held.keeper.startRenewing({});
       expect(held.isEndless).to.equal(true);
       await pass(lifetimeMs / 3 + 20);
       expect(store.extensions).to.have.lengthOf(1);
@@ -289,12 +289,12 @@ describe('a held lock', () => {
 
     it('goes by the end that was set by hand: later, or sooner before that is known', async () => {
       const held = await acquire();
-      held.upkeep.startRenewing(lease);
-      await held.upkeep.extend(9000);
+      held.keeper.startRenewing(lease);
+      await held.keeper.extend(9000);
       await pass(6000);
       expect(store.extensions).to.have.lengthOf(1);
       store.fates.extend.push('held');
-      const shortening = held.upkeep.extend(600);
+      const shortening = held.keeper.extend(600);
       await pass(250);
       expect(store.extensions).to.have.lengthOf(2);
       store.reply();
@@ -306,11 +306,11 @@ describe('a held lock', () => {
 
     it('of no end, or to no end: none', async () => {
       const forever = await acquire({ settings: { lifetimeMs: null } });
-      forever.upkeep.startRenewing(lease);
+      forever.keeper.startRenewing(lease);
       expect(openTimers()).to.equal(0);
       await forever.release();
       const bounded = await acquire({ settings: { maxHoldMs: 5000 } });
-      bounded.upkeep.startRenewing(lease);
+      bounded.keeper.startRenewing(lease);
       expect(bounded.isEndless).to.equal(false);
       await pass(5000 + 2 * lifetimeMs);
       expect(bounded.loss?.reason).to.equal('expired');
@@ -318,14 +318,14 @@ describe('a held lock', () => {
 
     it('without an answer until the end: unreachable; where this process stood still: stalled', async () => {
       const held = await acquire();
-      held.upkeep.startRenewing(lease);
+      held.keeper.startRenewing(lease);
       store.fates.extend.push(...Array.from({ length: 99 }, () => 'request lost' as const));
       await pass(lifetimeMs);
       expect(held.loss?.reason).to.equal('unreachable');
       store.fates.extend.length = 0;
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const other = await acquire();
-      other.upkeep.startRenewing(lease);
+      other.keeper.startRenewing(lease);
       await stall(lifetimeMs + 60);
       expect(other.loss?.reason).to.equal('stalled');
       // Late, and in time: a renewal that had failed before.
@@ -335,7 +335,7 @@ describe('a held lock', () => {
       ] as const) {
         await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
         const failing = await acquire();
-        failing.upkeep.startRenewing(lease);
+        failing.keeper.startRenewing(lease);
         store.fates.extend.push('request lost');
         await pass(lifetimeMs / 3 + 20);
         await stall(failing.leftMs() + lateMs);
@@ -343,7 +343,7 @@ describe('a held lock', () => {
       }
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const unasked = await acquire();
-      unasked.upkeep.startRenewing(lease);
+      unasked.keeper.startRenewing(lease);
       await stall(trusted(lifetimeMs) + 20);
       expect(unasked.loss?.reason).to.equal('stalled');
     });
@@ -364,7 +364,7 @@ describe('a held lock', () => {
       const held = await acquire();
       await pass(500);
       const { signal } = held;
-      await held.upkeep.extend(lifetimeMs);
+      await held.keeper.extend(lifetimeMs);
       await pass(lifetimeMs - 20);
       expect(signal.aborted).to.equal(false);
       await pass(20);
@@ -407,8 +407,8 @@ describe('a held lock', () => {
         await stall(trusted(lifetimeMs) + lateMs);
         reasons.push(unwatched.loss?.reason);
         const seen = await acquire();
-        seen.upkeep.watch();
-        seen.upkeep.watch();
+        seen.keeper.watch();
+        seen.keeper.watch();
         await stall(trusted(lifetimeMs) + lateMs);
         reasons.push(seen.loss?.reason);
       }
@@ -417,15 +417,15 @@ describe('a held lock', () => {
 
     it('watched only: it is noticed when it comes, also once it has moved', async () => {
       const held = await acquire();
-      held.upkeep.watch();
-      await held.upkeep.extend(500);
+      held.keeper.watch();
+      await held.keeper.extend(500);
       await pass(500);
       expect(ended).to.deep.equal([held]);
       await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
       const other = await acquire();
       const { signal } = other;
       expect(other.signal).to.equal(signal);
-      await other.upkeep.extend(500);
+      await other.keeper.extend(500);
       await pass(500);
       expect(signal.aborted).to.equal(true);
     });
@@ -433,24 +433,24 @@ describe('a held lock', () => {
     it('a lock that was forgotten is told of when its lifetime has ended, however often that moved', async () => {
       const told: string[] = [];
       const forgotten = await acquire();
-      forgotten.upkeep.whenForgotten(() => void told.push('forgotten'));
+      forgotten.keeper.whenForgotten(() => void told.push('forgotten'));
       await pass(1000);
-      await forgotten.upkeep.extend(lifetimeMs);
+      await forgotten.keeper.extend(lifetimeMs);
       await pass(lifetimeMs - 20);
       expect(told).to.deep.equal([]);
       await pass(20);
       expect(told).to.deep.equal(['forgotten']);
       const released = await acquire();
-      released.upkeep.whenForgotten(() => void told.push('released'));
+      released.keeper.whenForgotten(() => void told.push('released'));
       await released.release();
       expect(openTimers()).to.equal(0);
       const taken = await acquire();
-      taken.upkeep.whenForgotten(() => void told.push('taken'));
+      taken.keeper.whenForgotten(() => void told.push('taken'));
       taken.lose('taken');
       await pass(2 * lifetimeMs);
       expect(told).to.deep.equal(['forgotten']);
       const endless = await acquire({ settings: { lifetimeMs: null } });
-      endless.upkeep.whenForgotten(() => void told.push('endless'));
+      endless.keeper.whenForgotten(() => void told.push('endless'));
       expect(openTimers()).to.equal(0);
     });
   });
@@ -546,7 +546,7 @@ describe('a held lock', () => {
     it('where an extension is under way already, it is confirmed by that, or later', async () => {
       store.fates.extend.push('held');
       const held = await acquire({ grant });
-      const renewing = held.upkeep.renew(commandTimeoutMs);
+      const renewing = held.keeper.renew(commandTimeoutMs);
       await turn();
       await pass(50);
       expect(store.extensions).to.have.lengthOf(1);
@@ -558,7 +558,7 @@ describe('a held lock', () => {
 
     it('once confirmed, its renewal goes by the whole lifetime', async () => {
       const held = await acquire({ grant });
-      held.upkeep.startRenewing(lease);
+      held.keeper.startRenewing(lease);
       await pass(880);
       expect(store.extensions).to.have.lengthOf(1);
       await pass(200);
@@ -700,8 +700,8 @@ describe('a held lock', () => {
       const { calls, member } = shared();
       const held = await acquire({ details: { mode }, grant: { member } });
       expect([held.member, held.held()!.fence, held.releaseRequest().token]).to.deep.equal([member, 9, 'member']);
-      expect(await held.upkeep.renew(commandTimeoutMs)).to.equal(true);
-      expect(await held.upkeep.extend(lifetimeMs)).to.equal(true);
+      expect(await held.keeper.renew(commandTimeoutMs)).to.equal(true);
+      expect(await held.keeper.extend(lifetimeMs)).to.equal(true);
       await held.release();
       const other = await acquire({ details: { mode }, grant: { member } });
       other.lose('taken');
@@ -713,7 +713,7 @@ describe('a held lock', () => {
       const { calls, member } = shared();
       const held = await acquire({ details: { mode }, grant: { member } });
       store.fates.extend.push('late');
-      await rejection(held.upkeep.extend(700));
+      await rejection(held.keeper.extend(700));
       expect([held.member, held.token, held.fence, calls]).to.deep.equal([undefined, 'own', 10, ['part']]);
       const other = shared();
       other.member.part = async () => {
@@ -724,7 +724,7 @@ describe('a held lock', () => {
         key: 'k',
         retries: 0,
       } as never);
-      expect((await rejection(failing.upkeep.extend(700))).message).to.equal('silence');
+      expect((await rejection(failing.keeper.extend(700))).message).to.equal('silence');
       await pass(0);
     });
 
@@ -732,10 +732,10 @@ describe('a held lock', () => {
       const { calls, member } = shared();
       const held = await acquire({ details: { mode }, grant: { member } });
       store.fates.extend.push('held');
-      const renewing = held.upkeep.renew(commandTimeoutMs);
-      const parting = held.upkeep.part();
+      const renewing = held.keeper.renew(commandTimeoutMs);
+      const parting = held.keeper.part();
       await turn();
-      expect([calls, held.upkeep.isExtending]).to.deep.equal([['extend'], true]);
+      expect([calls, held.keeper.isExtending]).to.deep.equal([['extend'], true]);
       store.reply();
       await renewing;
       await parting;
@@ -743,14 +743,14 @@ describe('a held lock', () => {
       const waiting = shared();
       waiting.member.part = () => new Promise(() => {});
       const other = await acquire({ details: { mode }, grant: { member: waiting.member } });
-      void other.upkeep.part();
+      void other.keeper.part();
       await turn();
-      expect([other.upkeep.isExtending, other.mayShorten]).to.deep.equal([true, false]);
+      expect([other.keeper.isExtending, other.mayShorten]).to.deep.equal([true, false]);
       const longer = await acquire({ details: { mode }, grant: { member: shared().member } });
       longer.confirm(now(clock), 9000, false);
-      await longer.upkeep.part();
+      await longer.keeper.part();
       expect([longer.leftMs(), longer.token]).to.deep.equal([trusted(9000), 'own']);
-      await held.upkeep.part();
+      await held.keeper.part();
       expect(calls).to.deep.equal(['extend', 'part']);
     });
   });
@@ -780,7 +780,7 @@ describe('a held lock', () => {
     it('a renewal that comes late is as good as one in time', async () => {
       const { renewed, requests, store: more } = alone();
       const held = await acquire({ store: more, settings: { maxHoldMs: 60_000 } });
-      held.upkeep.startRenewing(lease);
+      held.keeper.startRenewing(lease);
       expect(renewed).to.deep.equal([held]);
       await stall(lifetimeMs + 500);
       expect([held.check(), held.loss]).to.deep.equal([true, undefined]);
@@ -797,7 +797,7 @@ describe('a held lock', () => {
     it('what remains counts from such a renewal', async () => {
       const { store: more } = alone();
       const held = await acquire({ store: more });
-      held.upkeep.startRenewing(lease);
+      held.keeper.startRenewing(lease);
       await stall(trusted(lifetimeMs));
       expect(held.remaining()).to.equal(trusted(lifetimeMs));
       await held.release();
@@ -806,14 +806,14 @@ describe('a held lock', () => {
     it('that of `maxHold` counts as the last one in time; beyond that it has expired', async () => {
       const { requests, store: more } = alone();
       const held = await acquire({ store: more, settings: { maxHoldMs: 1000 } });
-      held.upkeep.startRenewing(lease);
+      held.keeper.startRenewing(lease);
       await stall(lifetimeMs + 500);
       expect(held.check()).to.equal(true);
       expect(requests[0].lifetimeMs).to.equal(lifetimeMs - (lifetimeMs + 500 - 1000));
       expect(held.remaining()).to.be.closeTo(trusted(lifetimeMs) - (lifetimeMs - 500), 1);
       await held.release();
       const late = await acquire({ settings: { maxHoldMs: 1000 } });
-      late.upkeep.startRenewing(lease);
+      late.keeper.startRenewing(lease);
       await stall(lifetimeMs + 1000);
       expect([late.check(), late.loss?.reason, requests.length]).to.deep.equal([false, 'expired', 1]);
     });
@@ -823,7 +823,7 @@ describe('a held lock', () => {
         const { store: more } = alone();
         outcomes = [{ outcome }];
         const held = await acquire({ store: more });
-        held.upkeep.startRenewing(lease);
+        held.keeper.startRenewing(lease);
         await stall(lifetimeMs + 500);
         expect([held.check(), held.loss?.reason]).to.deep.equal([false, reason]);
         await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
@@ -926,11 +926,11 @@ describe('a held lock', () => {
     detached.letGo();
     expect(await detached.release()).to.equal(false);
     const longer = await acquire();
-    await longer.upkeep.extend(9000);
+    await longer.keeper.extend(9000);
     expect(longer.confirmed()).to.equal(undefined);
     store.fates.extend.push('held');
     const same = await acquire();
-    const renewing = same.upkeep.renew(commandTimeoutMs);
+    const renewing = same.keeper.renew(commandTimeoutMs);
     expect(same.confirmed()).to.equal(undefined);
     await turn();
     store.reply();

@@ -1,6 +1,6 @@
 // How long readers of one lock object join each other, by a clock that the test sets.
 import { expect } from 'chai';
-import type { Granted, SharingHolder } from '../src/hold/shared-member';
+import type { Granted, SharingHolder } from '../src/hold/kept-lock';
 import type { Fetch, SharePosition, ShareWaiter } from '../src/queue/group';
 import { maxJoins, Readers, turnMs, windowMs } from '../src/queue/readers';
 import type { Grant, Mode } from '../src/store/contract';

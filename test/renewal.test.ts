@@ -2,10 +2,10 @@
 import { channel } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
-import { Renewal } from '../src/hold/renewal';
-import { memoryStore } from '../src/store/embedded/memory';
-import { storeOf } from '../src/store/open';
+import { Keeper } from '../src/hold/keeper';
+import { type ExtendReply, type ExtendRequest, now } from '../src/store/contract';
 import { libraryTimers } from './contract/outcomes';
+import { clock as lockClock } from './support/lossy-store';
 
 const lifetimeMs = 3000;
 /** Two renewals are a third of the lifetime apart, less what makes many of them fall together. */
@@ -17,7 +17,6 @@ describe('the renewal of a held lock', () => {
   let openTimers: () => number;
   let endMs: number;
   let isHeld: boolean;
-  let isExtending: boolean;
   let reply: () => Promise<boolean>;
   const kept = {};
   let asked: { atMs: number; timeoutMs: number }[];
@@ -33,7 +32,6 @@ describe('the renewal of a held lock', () => {
     openTimers = libraryTimers();
     endMs = performance.now() + lifetimeMs;
     isHeld = true;
-    isExtending = false;
     asked = [];
     warnings.length = 0;
     reply = async () => {
@@ -45,34 +43,52 @@ describe('the renewal of a held lock', () => {
   afterEach(() => clock.restore());
 
   /** @param lease What is kept, until the test is over. */
-  function renewal(settings: { maxHoldMs?: number; commandTimeoutMs?: number } = {}, lease: object = kept): Renewal {
+  function renewal(settings: { maxHoldMs?: number; commandTimeoutMs?: number } = {}, lease: object = kept): Keeper {
     const all = { lifetimeMs, maxHoldMs: Number.POSITIVE_INFINITY, commandTimeoutMs: 1000, ...settings };
-    const store = storeOf(memoryStore());
-    const extender = {
-      get isExtending() {
-        return isExtending;
-      },
-      renew(timeoutMs: number) {
-        asked.push({ atMs: performance.now(), timeoutMs });
-        return reply();
-      },
-    };
     const held = {
       key: 'k',
       keys: 'k',
       mode: undefined,
       context: { store, settings: all, kind: undefined },
-      clock: {
-        nowMs: () => performance.now(),
-        wallMs: () => Date.now(),
-        stepMs: 0,
-        later: (work: () => void, ms: number) => setTimeout(work, ms),
+      clock: lockClock,
+      isConfirmed: true,
+      held: () => undefined,
+      get ended() {
+        return !isHeld;
       },
       check: () => isHeld,
+      lose: () => keeper.stop(),
+      confirm: () => keeper.moved(),
       leftMs: () => endMs - performance.now(),
     };
-    return new Renewal(extender, held as never, lease, all as never);
+    const keeper = new Keeper(held as never);
+    keeper.startRenewing(lease);
+    return keeper;
   }
+
+  const store = {
+    kind: 'memory',
+    synchronous: undefined as object | undefined,
+    async extend({ commandTimeoutMs }: ExtendRequest): Promise<ExtendReply> {
+      asked.push({ atMs: performance.now(), timeoutMs: commandTimeoutMs });
+      return (await reply()) ? { outcome: 'extended', sent: now(lockClock) } : { outcome: 'missing' };
+    },
+  };
+  const extendLate = (request: ExtendRequest): ExtendReply => {
+    lateMs = lifetimeMs - request.lifetimeMs!;
+    return { outcome: 'extended', sent: now(lockClock) };
+  };
+  let lateMs: number;
+  /** The ms since the end of renewing, as a late renewal counts them; Infinity if there is none. */
+  const overMs = (one: Keeper): number => {
+    lateMs = Number.POSITIVE_INFINITY;
+    store.synchronous = { renewed: {}, extend: extendLate };
+    one.renewLate();
+    store.synchronous = undefined;
+    return lateMs;
+  };
+  const isOn = (one: Keeper): boolean => one.reasonOfEnd() !== 'expired';
+  const hasFailed = (one: Keeper): boolean => one.reasonOfEnd() === 'unreachable';
 
   /** So much later; what is due has run, and been answered. */
   async function pass(ms: number): Promise<void> {
@@ -99,11 +115,11 @@ describe('the renewal of a held lock', () => {
 
   it('a failure is reported, and it is tried again after a twentieth of the lifetime, with less time each time', async () => {
     const one = renewal({ commandTimeoutMs: 10_000 });
-    expect(one.hasFailed).to.equal(false);
+    expect(hasFailed(one)).to.equal(false);
     const error = new Error('no reply');
     reply = () => Promise.reject(error);
     await pass(everyMs + 20);
-    expect(one.hasFailed).to.equal(true);
+    expect(hasFailed(one)).to.equal(true);
     expect(warnings[0]).to.include({ code: 'renewal-failed', key: 'k', error });
     expect(warnings[0]!.message).to.match(/could not be renewed; it is being tried again/);
     await pass(lifetimeMs / 2);
@@ -114,16 +130,18 @@ describe('the renewal of a held lock', () => {
     }
     reply = async () => true;
     await pass(200);
-    expect(one.hasFailed).to.equal(false);
+    expect(hasFailed(one)).to.equal(false);
     one.stop();
   });
 
   it('after a failure that ends it, or a reply that it is no longer held, there is no further one', async () => {
     for (const fails of [true, false]) {
+      isHeld = true;
       const one = renewal();
       asked = [];
       reply = async () => {
         if (!fails) return false;
+        isHeld = false;
         one.stop();
         throw new Error('no reply');
       };
@@ -137,10 +155,15 @@ describe('the renewal of a held lock', () => {
 
   it('waits while another extension is under way, and asks for nothing once the lock is not held', async () => {
     const one = renewal();
-    isExtending = true;
+    let answer = (): void => {};
+    reply = () => new Promise((_, reject) => (answer = () => reject(new Error('no reply'))));
+    const extending = one.extend(lifetimeMs).catch(() => {});
+    asked = [];
     await pass(everyMs + 200);
     expect(asked).to.have.length(0);
-    isExtending = false;
+    reply = async () => true;
+    answer();
+    await extending;
     await pass(120);
     expect(asked).to.have.length(1);
     isHeld = false;
@@ -151,15 +174,14 @@ describe('the renewal of a held lock', () => {
 
   it('`maxHold` ends it, and says by how much that is past', async () => {
     const one = renewal({ maxHoldMs: 1500 });
-    expect(one.endsMs).to.equal(1500);
-    expect(one.overMs).to.equal(0);
+    expect(overMs(one)).to.equal(0);
     await pass(2500);
     expect(asked).to.have.length(1);
-    expect(one.isOn).to.equal(false);
-    expect(one.overMs).to.equal(Number.POSITIVE_INFINITY);
+    expect(isOn(one)).to.equal(false);
+    expect(overMs(one)).to.equal(Number.POSITIVE_INFINITY);
     const other = renewal({ maxHoldMs: 100 });
     await pass(150);
-    expect(other.overMs).to.equal(50);
+    expect(overMs(other)).to.equal(50);
     other.stop();
   });
 
@@ -192,17 +214,17 @@ describe('the renewal of a held lock', () => {
     const one = renewal({ maxHoldMs: everyMs });
     await pass(everyMs + 20);
     expect(asked).to.have.length(0);
-    expect(one.isOn).to.equal(false);
+    expect(isOn(one)).to.equal(false);
   });
 
   it('a lease that was collected is not renewed any more', async () => {
     const one = renewal({}, {});
     await pass(10);
     globalThis.gc!();
-    expect(one.overMs).to.equal(Number.POSITIVE_INFINITY);
+    expect(overMs(one)).to.equal(Number.POSITIVE_INFINITY);
     await pass(everyMs + 20);
     expect(asked).to.have.length(0);
-    expect(one.isOn).to.equal(false);
+    expect(isOn(one)).to.equal(false);
   });
 
   it('many that are due together are spread over the ms behind that, 256 each, and the next ones are not', async () => {

@@ -41,7 +41,7 @@ export async function changeInPlace(held: HeldLock, kind: 'shared' | 'exclusive'
 }
 
 async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Settings): Promise<void> {
-  if (held.member !== undefined) await held.upkeep.part(); // H84i
+  if (held.member !== undefined) await held.keeper.part(); // H84i
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };

@@ -95,6 +95,20 @@ export interface WarningEvent {
   error?: unknown;
 }
 
+/** A held lock as our own instruments see it; the same object from `granted` to `ended`. */
+export interface ObservedHold extends LockEvent {
+  fence: number;
+  heldMs?: number;
+  /** The end. `detached`: Redis keeps the lock for another process. */
+  outcome?: 'released' | 'lost' | 'detached';
+}
+
+/** A message on `redis-exp-lock:hold`, a channel for our own instruments. */
+export type HoldMessage =
+  | { readonly phase: 'granted' | 'changed' | 'ended'; readonly hold: ObservedHold }
+  /** A function is about to run under the lock. A subscriber may replace `run`. */
+  | { readonly phase: 'run'; readonly hold: ObservedHold; run: () => Promise<unknown> };
+
 /** The events by the names of their channels; the first is a tracingChannel. */
 export interface LockEvents {
   'redis-exp-lock:acquire': AcquireEvent;

@@ -20,18 +20,9 @@ import type {
   Store,
 } from '../store/contract';
 import { LateRequest } from '../store/late-request';
-import { Keeper, type KeptLock } from './keeper';
-import {
-  eventOf,
-  holdsAreObserved,
-  Observation,
-  type ObservedLock,
-  tellChanged,
-  tellEnd,
-  tellLost,
-  tellRelease,
-} from './observation';
-import type { Granted, Member, SharingHolder } from './shared-member';
+import { Keeper } from './keeper';
+import type { Granted, KeptLock, Member, Observation } from './kept-lock';
+import { eventOf, observe, tellChanged, tellEnd, tellLost, tellRelease } from './observation';
 import { type Validity, validFrom } from './validity';
 
 /** The common part of held locks on the same terms. They share one object, so that a held lock costs little memory. */
@@ -91,7 +82,7 @@ class HoldEnd {
 }
 
 /** @internal */
-export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<HeldLock> {
+export class HeldLock implements KeptLock, Linked<HeldLock> {
   before: HeldLock | undefined;
   after: HeldLock | undefined;
   /** Changes when this lock leaves a shared member. */
@@ -104,7 +95,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
   declare done: Slot | undefined;
   #validity: Validity;
   #particulars: RareState | undefined;
-  #upkeep: Keeper | undefined;
+  #keeper: Keeper | undefined;
   #ending: HoldEnd | undefined;
 
   constructor(grant: Granted, details: GrantDetails) {
@@ -114,7 +105,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
     this.context = details.context;
     this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
     if (isParticular(grant, details)) this.#particulars = new RareState(grant, details);
-    if (!this.isConfirmed) this.upkeep.confirm();
+    if (!this.isConfirmed) this.keeper.confirm();
   }
 
   /** The key as it was given. */
@@ -157,12 +148,12 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   /** True if the lock stays held for as long as its holder lives. */
   get isEndless(): boolean {
-    return this.check() && (this.#upkeep?.isEndless === true || this.#validity.lifetimeMs === null);
+    return this.check() && (this.#keeper?.isEndless === true || this.#validity.lifetimeMs === null);
   }
 
   /** True while an extension that was requested by hand may still take effect. */
   get mayShorten(): boolean {
-    return this.#upkeep?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
+    return this.#keeper?.extendsExactly === true || !this.#validity.isCertainBy(this.clock.nowMs());
   }
 
   get isLost(): boolean {
@@ -171,7 +162,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   get signal(): AbortSignal {
     this.check(); // H18d
-    return this.upkeep.signal;
+    return this.keeper.signal;
   }
 
   get observation(): Observation | undefined {
@@ -184,10 +175,10 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   /** Notifies observers that a caller holds the lock. If they follow holds, also watches for its end. */
   begin(): void {
-    if (!holdsAreObserved()) return;
-    const observation = new Observation(this);
+    const observation = observe(this);
+    if (observation === undefined) return;
     this.#ownParticulars.observation = observation;
-    if (observation.hold !== undefined) this.upkeep.watch();
+    if (observation.hold !== undefined) this.keeper.watch();
   }
 
   held(): HeldMode | undefined {
@@ -197,7 +188,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   check(): boolean {
     const isOver = this.#ending === undefined && this.leftMs() <= 0; // H14c
-    if (isOver && !this.#upkeep?.renewLate()) this.lose(this.#upkeep?.reasonOfEnd() ?? 'expired');
+    if (isOver && !this.#keeper?.renewLate()) this.lose(this.#keeper?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
@@ -207,19 +198,19 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   remaining(): number {
     if (this.#ending !== undefined) return 0;
-    if (this.leftMs() <= 0) this.#upkeep?.renewLate();
+    if (this.leftMs() <= 0) this.#keeper?.renewLate();
     return Math.max(0, this.leftMs());
   }
 
   confirmed(): Moment | undefined {
     const { sent, isCertain, lifetimeMs } = this.#validity;
-    const isSure = isCertain && !this.#upkeep?.isExtending && !this.#mayExecute(); // H83e
+    const isSure = isCertain && !this.#keeper?.isExtending && !this.#mayExecute(); // H83e
     return isSure && lifetimeMs === this.context.settings.lifetimeMs && !this.isLost ? sent : undefined; // H83f
   }
 
   confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void {
     this.#validity = this.#validity.confirmed(sent, lifetimeMs, exact);
-    this.#upkeep?.moved();
+    this.#keeper?.moved();
   }
 
   uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void {
@@ -241,18 +232,18 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   lose(reason: LossReason): void {
     this.#ending = new HoldEnd('lost');
-    this.#upkeep?.stop();
+    this.#keeper?.stop();
     this.context.onEnd(this);
     (this.member ?? this.context.source).lost(this);
     noteLoss(this, this.#ending, reason);
-    this.#upkeep?.abort(this.#ending.loss!);
+    this.#keeper?.lost(this.#ending.loss!);
   }
 
   release(): Promise<boolean> {
     if (this.#ending?.releasing !== undefined) return this.#ending.releasing; // H22
     this.check();
     this.#ending ??= new HoldEnd('released');
-    this.#upkeep?.released();
+    this.#keeper?.stop();
     const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
     const reply = this.member === undefined ? send() : this.member.release(this, send);
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
@@ -262,7 +253,7 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
 
   /** Ends the lock in this process only. The key stays in Redis for its lifetime. */
   letGo(): void {
-    this.#upkeep?.letGo();
+    this.#keeper?.letGo();
     this.#ending = new HoldEnd('released', Promise.resolve(false));
     this.context.onEnd(this);
     this.context.source.lost(this);
@@ -297,9 +288,9 @@ export class HeldLock implements SharingHolder, KeptLock, ObservedLock, Linked<H
   }
 
   /** The keeper: extensions, renewal and signal; made when first needed. */
-  get upkeep(): Keeper {
-    this.#upkeep ??= new Keeper(this);
-    return this.#upkeep;
+  get keeper(): Keeper {
+    this.#keeper ??= new Keeper(this);
+    return this.#keeper;
   }
 
   #whenReleased(reply: Promise<ReleaseReply>): Promise<boolean> {

@@ -1,66 +1,46 @@
-// The keeper of a held lock, made when first needed: the one extension in flight, the renewal, the watch over the end of the
-// validity, and the signal that aborts on a loss. No timer here keeps the process alive, and none runs after `stop`.
-
-import { earlier } from '../core/clock';
-import { forKey, LockBackendError, type LockLostError, type LossReason } from '../core/errors';
-import { describe, type Key } from '../core/keys';
-import type { Settings } from '../core/options';
+// The keeper of a held lock, made when first needed. It decides when the lock is extended (extension.ts): a renewal is due at a
+// third of the lifetime, the confirmation of a grant by message at once. It watches for the end of the validity, and aborts the
+// signal on a loss. One extension is in flight at a time, and one timer serves everything.
+//
+// Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
+// with it. After `stop`, no timer runs.
+import type { LockLostError, LossReason } from '../core/errors';
+import { warn } from '../core/events';
+import { describe } from '../core/keys';
+import { maxTimerMs } from '../core/options';
 import { setImmediate } from '../core/real-timers';
 import { idle } from '../core/timers';
-import { type Clock, type HeldMode, type Moment, now, type Store } from '../store/contract';
-import { type ObservedLock, tellExtension } from './observation';
-import { minMs, Renewal, timerMs } from './renewal';
-import type { Member, SharingHolder } from './shared-member';
+import { confirmForAdopter, extendExactly, extendLate, extendToLifetime, part } from './extension';
+import type { KeptLock } from './kept-lock';
+import { eventOf } from './observation';
 
 /** If a deadline is noticed later than this, the process did not run in between. */
 const stallMs = 50;
 /** The interval at which a watch over a held lock also checks the wall clock. */
 const wallCheckMs = 1000;
-
-/** A held lock, as its keeper sees it. */
-export interface KeptLock extends ObservedLock, SharingHolder {
-  readonly key: Key;
-  readonly keys: Key;
-  readonly context: ObservedLock['context'] & { readonly settings: Settings; readonly store: Store };
-  readonly clock: Clock;
-  /** True once the lock was released or is known to be lost. Does not read the clocks. */
-  readonly ended: boolean;
-  readonly isLost: boolean;
-  readonly loss: LockLostError | undefined;
-  /** False while a grant by message is not yet confirmed. */
-  readonly isConfirmed: boolean;
-  /** The mode and fence of an RWLock or a Semaphore; undefined for a mutex. */
-  held(): HeldMode | undefined;
-  /** The member that this lock shares with other holders. It is extended for all of them together. */
-  readonly member: Member | undefined;
-  /** Records that Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
-  confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
-  /** Records that an extension requested at `asked` was not answered, and may still execute until `untilMs`. */
-  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
-  releaseQuietly(): Promise<unknown>;
-}
-
-interface ExtensionPlan {
-  readonly lifetimeMs: number | null;
-  /** Sets this end even if it is sooner. */
-  readonly exact: boolean;
-  readonly asked: Moment;
-  /** Monotonic ms after which the extension must change nothing. */
-  readonly validUntilMs: number;
-  readonly commandTimeoutMs: number;
-}
+/** The shortest deadline of one renewal, and the shortest pause after a failed one. */
+const minMs = 10;
+const never = Number.POSITIVE_INFINITY;
 
 export class Keeper {
   readonly #held: KeptLock;
   #extending: Promise<boolean> | undefined;
   /** True if the extension in flight sets an end that was requested by hand. */
   #isExact = false;
-  #renewal: Renewal | undefined;
-  #watch: NodeJS.Timeout | undefined;
-  /** Fires at the end of the validity, unless the lock is released before. */
-  #overdue: NodeJS.Timeout | undefined;
-  /** Fires when the next attempt to confirm the grant is due. */
-  #confirmation: NodeJS.Timeout | undefined;
+  /** The lease for which the lock is renewed; undefined if it never was. */
+  #lease: WeakRef<object> | undefined;
+  /** False before renewing begins and once it has ended. */
+  #isRenewing = false;
+  /** True if the last renewal got no answer. */
+  #hasFailed = false;
+  /** Monotonic ms at which the next renewal or confirmation is due. */
+  #dueMs = never;
+  /** Monotonic ms at which renewing ends (`maxHold`). */
+  #renewUntilMs = never;
+  /** True if a timer watches for the end of the validity. */
+  #isWatching = false;
+  #onForgotten: (() => void) | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #aborter: AbortController | undefined;
 
   constructor(held: KeptLock) {
@@ -78,14 +58,14 @@ export class Keeper {
 
   /** True if the lock is renewed without end. */
   get isEndless(): boolean {
-    return this.#renewal?.isOn === true && this.#renewal.endsMs === Number.POSITIVE_INFINITY;
+    return this.#isRenewing && this.#renewUntilMs === never;
   }
 
-  /** Aborts when the lock is lost. The timer of the signal starts when the signal is first read. */
+  /** Aborts when the lock is lost. The watch for that starts when the signal is first read. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
       this.#aborter = new AbortController();
-      if (!this.#held.ended) this.#arm();
+      if (!this.#held.ended) this.watch();
       else if (this.#held.isLost) this.#aborter.abort(this.#held.loss);
     }
     return this.#aborter.signal;
@@ -94,141 +74,154 @@ export class Keeper {
   /** Sets the end to `lifetimeMs` from now, even if the present end is later. */
   async extend(lifetimeMs: number | null): Promise<boolean> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
-    this.#isExact = true;
-    return this.#alone(() => this.#extendExactly(lifetimeMs));
+    return this.#alone(true, () => extendExactly(this.#held, lifetimeMs));
   }
 
   /** Leaves a shared member. Waits for the extension in flight first: its answer would count for the new member. */
   async part(): Promise<void> {
     while (this.#extending !== undefined) await this.#extending.catch(() => {});
-    await this.#alone(() => part(this.#held));
+    await this.#alone(false, () => part(this.#held));
   }
 
-  /** Sets the end to the lease's own lifetime from now, unless the end is already later. */
+  /** Sets the end to the lock's own lifetime from now, unless the end is already later. */
   renew(commandTimeoutMs: number): Promise<boolean> {
-    const { lifetimeMs } = this.#held.context.settings;
-    const asked = now(this.#held.clock);
-    const validUntilMs = asked.monoMs + this.#held.leftMs();
-    this.#isExact = false;
-    return this.#alone(() => this.#extend({ lifetimeMs, exact: false, asked, validUntilMs, commandTimeoutMs }));
+    return this.#alone(false, () => extendToLifetime(this.#held, commandTimeoutMs));
   }
 
   /**
-   * Confirms a grant by message with an extension to the lease's own lifetime, and tries until one is answered. No hand-off goes
-   * before that. If the lock is no longer ours, it is lost. Runs at the end of the turn: a lock released before needs no request.
+   * Confirms a grant by message with a renewal, and tries until one is answered. No hand-off goes before that. If the lock is no
+   * longer ours, it is lost. Runs at the end of the turn: a lock released before needs no request.
    */
   confirm(): void {
-    setImmediate(() => this.#confirmNow());
-  }
-
-  #confirmNow(): void {
-    if (this.#held.isConfirmed || !this.#held.check()) return;
-    const leftMs = this.#held.leftMs();
-    const again = (): void => {
-      if (this.#held.ended) return;
-      this.#confirmation = idle(this.#held.clock.later(() => this.confirm(), Math.max(minMs, leftMs / 20)));
-    };
-    if (this.isExtending) return again();
-    const { commandTimeoutMs } = this.#held.context.settings;
-    const halfMs = Math.max(minMs, Math.floor(leftMs / 2));
-    this.renew(Math.min(commandTimeoutMs, halfMs)).then(() => this.#reschedule(), again);
-  }
-
-  /** Ends the upkeep of a lock that stays in Redis. If its grant is not yet confirmed, one last confirmation is sent. */
-  letGo(): void {
-    this.released();
-    if (this.#held.isConfirmed) return;
-    const { keys, token, context, clock } = this.#held;
-    const { lifetimeMs, commandTimeoutMs } = context.settings;
-    const validUntilMs = clock.nowMs() + this.#held.leftMs();
-    const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs, begin: () => true };
-    context.store.extend(request).catch(() => {});
+    renewSoon(this);
   }
 
   /** Renews the lock at a third of its lifetime, until `lease` is collected. */
   startRenewing(lease: object): void {
-    const { settings } = this.#held.context;
-    if (settings.lifetimeMs === null || this.#renewal !== undefined) return;
-    this.#renewal = new Renewal(this, this.#held, lease, settings);
-    this.#held.context.store.synchronous?.renewed?.add(this.#held.keys, this.#held);
-    this.#arm();
+    const { context, clock, keys } = this.#held;
+    const { lifetimeMs, maxHoldMs } = context.settings;
+    if (lifetimeMs === null || this.#lease !== undefined) return;
+    this.#lease = new WeakRef(lease);
+    this.#isRenewing = true;
+    this.#renewUntilMs = clock.nowMs() + maxHoldMs;
+    context.store.synchronous?.renewed?.add(keys, this.#held);
+    this.#isWatching = true;
+    this.moved();
   }
 
   /**
-   * Renews late, on a store where no other process can have taken the lock meanwhile. The renewal counts as if it had come in
-   * time; after `maxHold`, as the last one in time. False if there is nothing to renew. True if the lock was renewed or is lost.
+   * Renews late, on a store where no other process can have taken the lock meanwhile. False if there is nothing to renew. True if
+   * the lock was renewed or is lost.
    */
   renewLate(): boolean {
-    const { keys, token, context, clock } = this.#held;
-    const { lifetimeMs, commandTimeoutMs } = context.settings;
-    const overMs =
-      context.store.synchronous?.renewed && this.#renewal ? this.#renewal.overMs : Number.POSITIVE_INFINITY;
-    if (lifetimeMs === null || overMs >= lifetimeMs) return false;
-    // The clock is read first, so that time between the two readings counts as late.
-    const nowMs = clock.nowMs();
-    const endedMs = nowMs + this.#held.leftMs();
-    const validUntilMs = nowMs + commandTimeoutMs;
-    const request = { keys, token, exact: false, validUntilMs, commandTimeoutMs, held: this.#held.held(), endedMs };
-    const renewedMs = Math.ceil(lifetimeMs - overMs);
-    const reply = context.store.synchronous!.extend({ ...request, lifetimeMs: renewedMs, begin: () => true });
-    if (reply.outcome === 'extended') this.#held.confirm(earlier(reply.sent, overMs), lifetimeMs, false);
-    else this.#held.lose(reply.outcome === 'late' ? 'expired' : reply.outcome);
+    const { settings, store } = this.#held.context;
+    if (store.synchronous?.renewed === undefined || !this.#isRenewing || this.#lease!.deref() === undefined)
+      return false;
+    const overMs = Math.max(this.#held.clock.nowMs() - this.#renewUntilMs, 0);
+    if (overMs >= settings.lifetimeMs!) return false;
+    extendLate(this.#held, settings.lifetimeMs!, overMs);
     return true;
   }
 
   /** Watches for the end of the validity. The watch alone does not change the reason that is given for the end. */
   watch(): void {
-    if (this.#watch === undefined) this.#arm();
+    this.#isWatching = true;
+    this.#arm();
   }
 
   /** Calls `tell` if the lifetime ends and the lock was neither released nor detached. */
   whenForgotten(tell: () => void): void {
-    const leftMs = this.#held.leftMs();
-    if (leftMs === Number.POSITIVE_INFINITY) return;
-    const check = (): void => {
-      if (this.#held.check()) this.whenForgotten(tell);
-      else if (this.#held.loss?.reason === 'expired') tell();
-    };
-    this.#overdue = idle(this.#held.clock.later(check, timerMs(leftMs)));
+    this.#onForgotten = tell;
+    this.watch();
   }
 
-  /** Sets the watch again after the end of the validity has changed. */
+  /** Decides anew when the next renewal is due: the end of the validity has changed. */
   moved(): void {
-    if (this.#aborter !== undefined || this.#watch !== undefined) this.#arm();
+    if (this.#isRenewing && this.#held.isConfirmed) this.#schedule(this.#pauseMs());
+    else this.#arm();
   }
 
   /** The reason that the validity ended before a release. */
   reasonOfEnd(): LossReason {
+    const isRenewed = this.#lease !== undefined;
     // On such a store a pause of this process does not matter: the renewal had ended.
-    if (this.#renewal !== undefined && this.#held.context.store.synchronous?.renewed !== undefined) return 'expired';
+    if (isRenewed && this.#held.context.store.synchronous?.renewed !== undefined) return 'expired';
     // A timer watched for the end, and yet the end was noticed late: this process did not run.
-    const isKept = this.#aborter !== undefined || this.#renewal !== undefined;
-    if (isKept && this.#watch !== undefined && -this.#held.leftMs() > stallMs) return 'stalled';
-    const renewal = this.#renewal?.isOn ? this.#renewal : undefined;
-    if (renewal?.hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
-    return renewal === undefined ? 'expired' : 'stalled';
+    if ((isRenewed || this.#aborter !== undefined) && -this.#held.leftMs() > stallMs) return 'stalled';
+    const hasFailed = this.#isRenewing && this.#hasFailed;
+    if (hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
+    return this.#isRenewing ? 'stalled' : 'expired';
   }
 
-  released(): void {
-    clearTimeout(this.#overdue);
+  /** Stops keeping a lock that stays in Redis. If its grant is not yet confirmed, one last confirmation is sent. */
+  letGo(): void {
     this.stop();
+    if (!this.#held.isConfirmed) confirmForAdopter(this.#held);
+  }
+
+  lost(loss: LockLostError): void {
+    this.#aborter?.abort(loss);
+    // A release in this turn stops the timer: a lock that is released late was not forgotten.
+    if (loss.reason !== 'expired' || this.#onForgotten === undefined) return;
+    this.#timer = idle(this.#held.clock.later(this.#onForgotten, 0));
   }
 
   stop(): void {
-    clearTimeout(this.#watch); // H16c
-    this.#watch = undefined;
-    clearTimeout(this.#confirmation);
-    if (this.#renewal === undefined) return;
-    this.#renewal.stop();
+    clearTimeout(this.#timer); // H16b
+    if (this.#lease === undefined) return;
+    this.#isRenewing = false;
     this.#held.context.store.synchronous?.renewed?.remove(this.#held.keys, this.#held);
   }
 
-  abort(loss: LockLostError): void {
-    this.#aborter?.abort(loss);
+  /** @internal Renews or confirms the lock now, unless that is over. */
+  renewNow(): void {
+    const held = this.#held;
+    if (!held.check()) return;
+    if (held.clock.nowMs() >= this.#renewUntilMs || this.#lease?.deref() === undefined) this.#isRenewing = false; // H21
+    if (held.isConfirmed && !this.#isRenewing) return;
+    if (this.isExtending) return this.#schedule(minMs);
+    // Half of the time left, so that a renewal that is never answered leaves time for another one.
+    const halfMs = Math.max(minMs, Math.floor(held.leftMs() / 2));
+    const { commandTimeoutMs } = held.context.settings;
+    // H17
+    this.renew(Math.min(commandTimeoutMs, halfMs)).then(
+      () => {
+        this.#hasFailed = false;
+      },
+      (error) => this.#onFailure(error), // H20b
+    );
+  }
+
+  /** The pause before the next renewal: until two thirds of the lifetime are left. */
+  #pauseMs(): number {
+    const leftMs = this.#held.leftMs();
+    const spareMs = leftMs - (this.#held.context.settings.lifetimeMs! * 2) / 3; // H15
+    // If less than two thirds is left, the lock was shortened by hand, or its end is uncertain.
+    return spareMs > 0 ? spareMs : leftMs / 3; // H15b
+  }
+
+  #onFailure(error: unknown): void {
+    const held = this.#held;
+    const leftMs = held.leftMs();
+    if (!held.isConfirmed) return this.#schedule(Math.max(leftMs / 20, minMs));
+    this.#hasFailed = true;
+    const message = `${describe(held.key)} could not be renewed; it is being tried again`;
+    warn({ ...eventOf(held), code: 'renewal-failed', message, error });
+    // Less may be left than a twentieth of the lifetime, because it was shortened by hand or its end is uncertain.
+    const pauseMs = Math.min(held.context.settings.lifetimeMs! / 20, leftMs / 4);
+    this.#schedule(Math.max(pauseMs, minMs)); // H14
+  }
+
+  #schedule(pauseMs: number): void {
+    const { clock, context, isConfirmed } = this.#held;
+    const nowMs = clock.nowMs();
+    this.#dueMs = isConfirmed ? onGrid(nowMs, pauseMs, context.settings.lifetimeMs!) : nowMs + pauseMs;
+    this.#arm();
   }
 
   /** Runs `work` as the one extension in flight. */
-  #alone(work: () => Promise<boolean>): Promise<boolean> {
+  #alone(isExact: boolean, work: () => Promise<boolean>): Promise<boolean> {
+    this.#isExact = isExact;
     const extending = work().finally(() => {
       this.#extending = undefined;
     });
@@ -236,71 +229,64 @@ export class Keeper {
     return extending;
   }
 
-  async #extendExactly(lifetimeMs: number | null): Promise<boolean> {
-    const held = this.#held;
-    // A shared member has a single end, its lifetime after the last extension.
-    if (held.member !== undefined && lifetimeMs !== held.context.settings.lifetimeMs) await part(held); // H84h
-    if (!held.check()) return false; // H13c
-    const { commandTimeoutMs } = held.context.settings;
-    const asked = now(this.#held.clock);
-    if (lifetimeMs !== null && lifetimeMs < held.leftMs()) {
-      // Redis may shorten the lock without our ever hearing of it: the lock counts as held for no longer than that.
-      held.confirm(asked, lifetimeMs, true);
-      this.#reschedule();
-    }
-    // An end requested by hand must not be set late, when a renewal may have set another end.
-    const validUntilMs = asked.monoMs + Math.min(held.leftMs(), commandTimeoutMs);
-    const extended = await this.#extend({ lifetimeMs, exact: true, asked, validUntilMs, commandTimeoutMs });
-    if (extended) this.#reschedule();
-    return extended;
-  }
-
-  async #extend({ asked, ...extension }: ExtensionPlan): Promise<boolean> {
-    const { key, keys, token, context } = this.#held;
-    const { lifetimeMs, exact, validUntilMs } = extension;
-    const begin = (): boolean => this.#held.check(); // H13d
-    const request = { ...extension, keys, token, held: this.#held.held(), begin };
-    const reply = await (this.#held.member ?? context.store).extend(request).catch((error) => {
-      if (exact && lifetimeMs !== null && error.unknown) this.#held.uncertain(asked, lifetimeMs, validUntilMs);
-      throw forKey(error, key); // H14b
-    });
-    // H22b
-    if (!this.#held.check()) {
-      // The lock was lost or released before the answer came. A key that was extended for a lost lock is released.
-      if (reply.outcome === 'extended' && this.#held.isLost) void this.#held.releaseQuietly(); // H13g
-      tellExtension(this.#held, false, lifetimeMs);
-      return false;
-    }
-    if (reply.outcome === 'late') {
-      throw new LockBackendError(`Redis ran the extension of ${describe(key)} too late`, { key });
-    }
-    // H45
-    if (reply.outcome === 'extended') this.#held.confirm(reply.sent, lifetimeMs, exact);
-    else this.#held.lose(reply.outcome); // H59c
-    const extended = reply.outcome === 'extended'; // H45b
-    tellExtension(this.#held, extended, lifetimeMs);
-    return extended;
-  }
-
-  #reschedule(): void {
-    if (this.#renewal?.isOn) this.#renewal.schedule();
-  }
-
-  /** Sets the timer that checks for the end of the validity, and checks the wall clock before that. */
+  /** Sets the timer for what is due next: a renewal, the end of the validity, or a check of the wall clock before that. */
   #arm(): void {
-    clearTimeout(this.#watch);
+    clearTimeout(this.#timer);
+    if (this.#held.ended) return; // H16c
     const leftMs = this.#held.leftMs();
-    if (leftMs === Number.POSITIVE_INFINITY) return;
-    const check = (): void => {
-      if (this.#held.check()) this.#arm();
-    };
-    this.#watch = idle(this.#held.clock.later(check, timerMs(Math.min(leftMs, wallCheckMs)))); // H18b
+    const isWatched = this.#isWatching && leftMs !== never;
+    const watchMs = isWatched ? Math.min(leftMs, wallCheckMs) : never; // H18b
+    const waitMs = Math.min(watchMs, this.#dueMs - this.#held.clock.nowMs());
+    if (waitMs !== never) this.#timer = idle(this.#held.clock.later(() => this.#onTimer(), timerMs(waitMs)));
+  }
+
+  #onTimer(): void {
+    if (!this.#held.check()) return;
+    // A timer may fire a fraction of a ms early.
+    if (this.#dueMs - this.#held.clock.nowMs() < 1) {
+      this.#dueMs = never;
+      renewSoon(this);
+    }
+    this.#arm();
   }
 }
 
-async function part(held: KeptLock): Promise<boolean> {
-  await held.member?.part(held).catch((error) => {
-    throw forKey(error, held.key);
-  });
-  return true;
+/** Turns ms into a delay that a timer can keep. */
+export function timerMs(ms: number): number {
+  return Math.min(Math.max(Math.ceil(ms), 0), maxTimerMs);
+}
+
+/** The monotonic ms at which a renewal is due after a pause. Renewals of many locks share a tick, and so one command. */
+function onGrid(nowMs: number, pauseMs: number, lifetimeMs: number): number {
+  const gridMs = Math.max(1, Math.floor(lifetimeMs / 30));
+  const dueMs = spread(Math.floor((nowMs + pauseMs) / gridMs) * gridMs, gridMs);
+  // A pause that is shorter than a step of the grid must not become 0.
+  return Math.max(dueMs, nowMs + Math.max(pauseMs / 2, 1)); // H15c
+}
+
+/** The maximum of timers that fire in one ms: those of very many locks would block the event loop. */
+const maxInMs = 256;
+let crowd = { dueMs: 0, size: 0 };
+
+/** Spreads renewals that fall due together: each two further batches are due one ms later, within their grid. */
+function spread(dueMs: number, gridMs: number): number {
+  if (crowd.dueMs !== dueMs) crowd = { dueMs, size: 0 };
+  crowd.size += 1;
+  return dueMs + (Math.floor(crowd.size / maxInMs) % gridMs);
+}
+
+/** The maximum of renewals in one turn of the event loop: a full batch. Ten thousand would block it for a tenth of a second. */
+const maxInTurn = 128;
+let due: Keeper[] = [];
+
+/** Renews together with all locks that are due in this turn, or in a later turn if there are too many. */
+function renewSoon(keeper: Keeper): void {
+  if (due.push(keeper) === 1) setImmediate(renewDue);
+}
+
+function renewDue(): void {
+  const some = due.slice(0, maxInTurn);
+  due = due.slice(maxInTurn);
+  if (due.length > 0) setImmediate(renewDue);
+  for (const keeper of some) keeper.renewNow();
 }

@@ -84,14 +84,14 @@ export function leaseOf(
   methods: object = leaseMethods,
 ): Lease {
   const lease: Lease = Object.setPrototypeOf(release.bind(held), methods); // H11c
-  if (autoExtend) held.upkeep.startRenewing(lease);
+  if (autoExtend) held.keeper.startRenewing(lease);
   if (takenAt !== undefined) warnIfForgotten(held, takenAt); // H69b
   return lease;
 }
 
 /** Publishes a warning if the lifetime ends and the lock was never released. */
 function warnIfForgotten(held: HeldLock, takenAt: Error): void {
-  held.upkeep.whenForgotten(() => {
+  held.keeper.whenForgotten(() => {
     const message = `${describe(held.key)} was never released: its lifetime has freed it`;
     warn({ ...eventOf(held), code: 'never-released', message, error: takenAt }); // H69c
   });
@@ -99,7 +99,7 @@ function warnIfForgotten(held: HeldLock, takenAt: Error): void {
 
 async function extend(held: HeldLock, lifetime?: number): Promise<boolean> {
   if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime); // H13f
-  return held.upkeep.extend(lifetime ?? held.context.settings.lifetimeMs);
+  return held.keeper.extend(lifetime ?? held.context.settings.lifetimeMs);
 }
 
 /** The body of a lease. Bound and not a closure: a bound function takes half the memory. */

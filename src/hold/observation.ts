@@ -7,64 +7,36 @@ import { channel } from 'node:diagnostics_channel';
 import type { LossReason } from '../core/errors';
 import {
   type ExtendEvent,
+  type HoldMessage,
   type LockEvent,
   type LostEvent,
   lockEvent,
-  type Observable,
+  type ObservedHold,
   type ReleaseEvent,
 } from '../core/events';
+import type { KeptLock, Observation } from './kept-lock';
 
 const releaseChannel = channel('redis-exp-lock:release');
 const extendChannel = channel('redis-exp-lock:extend');
 const lostChannel = channel('redis-exp-lock:lost');
 const holdChannel = channel('redis-exp-lock:hold');
 
-/** A held lock as a subscriber sees it; the same object from `granted` to `ended`. */
-export interface ObservedHold extends LockEvent {
-  fence: number;
-  heldMs?: number;
-  /** The end. `detached`: Redis keeps the lock for another process. */
-  outcome?: 'released' | 'lost' | 'detached';
-}
-
-/** A message on `redis-exp-lock:hold`. */
-export type HoldMessage =
-  | { readonly phase: 'granted' | 'changed' | 'ended'; readonly hold: ObservedHold }
-  /** A function is about to run under the lock. A subscriber may replace `run`. */
-  | { readonly phase: 'run'; readonly hold: ObservedHold; run: () => Promise<unknown> };
-
-/** A held lock, as this module reads it. */
-export interface ObservedLock {
-  readonly keys: Observable['keys'];
-  readonly mode: Observable['mode'];
-  readonly context: Omit<Observable, 'keys' | 'mode'>;
-  readonly fence: number;
-  /** Monotonic ms of the grant, for a lock whose grant was not observed. */
-  readonly sentMs: number;
-  readonly observation: Observation | undefined;
-}
-
-/** The observation of a lock that was granted while somebody listened. */
-export class Observation {
-  readonly sinceMs = performance.now();
-  /** Set if our own instruments listened. */
-  readonly hold: ObservedHold | undefined;
-  endMs: number | undefined;
-
-  constructor(held: ObservedLock) {
-    if (!holdChannel.hasSubscribers) return;
-    this.hold = { ...eventOf(held), fence: held.fence };
-    publish({ phase: 'granted', hold: this.hold });
-  }
-}
-
 /** True if somebody listens for events of held locks. */
 export function holdsAreObserved(): boolean {
   return holdChannel.hasSubscribers || releaseChannel.hasSubscribers || lostChannel.hasSubscribers;
 }
 
+/** Publishes that a caller holds the lock. Returns the observation of the lock if somebody listens. */
+export function observe(held: KeptLock): Observation | undefined {
+  if (!holdsAreObserved()) return undefined;
+  const sinceMs = performance.now();
+  const hold = holdChannel.hasSubscribers ? { ...eventOf(held), fence: held.fence } : undefined;
+  if (hold !== undefined) publish({ phase: 'granted', hold });
+  return { sinceMs, hold, endMs: undefined };
+}
+
 /** Publishes that a change in place was made. */
-export function tellChanged(held: ObservedLock): void {
+export function tellChanged(held: KeptLock): void {
   const hold = held.observation?.hold;
   if (hold === undefined || hold.outcome !== undefined) return;
   Object.assign(hold, eventOf(held), { fence: held.fence });
@@ -72,7 +44,7 @@ export function tellChanged(held: ObservedLock): void {
 }
 
 /** Publishes that a release was answered. */
-export function tellRelease(held: ObservedLock, released: boolean): void {
+export function tellRelease(held: KeptLock, released: boolean): void {
   tellEnd(held, 'released');
   if (!releaseChannel.hasSubscribers) return;
   const { fence } = held;
@@ -80,7 +52,7 @@ export function tellRelease(held: ObservedLock, released: boolean): void {
   releaseChannel.publish(event);
 }
 
-export function tellLost(held: ObservedLock, reason: LossReason): void {
+export function tellLost(held: KeptLock, reason: LossReason): void {
   tellEnd(held, 'lost');
   if (!lostChannel.hasSubscribers) return;
   const { fence } = held;
@@ -89,14 +61,14 @@ export function tellLost(held: ObservedLock, reason: LossReason): void {
 }
 
 /** Publishes that an extension was answered. */
-export function tellExtension(held: ObservedLock, extended: boolean, lifetime: number | null): void {
+export function tellExtension(held: KeptLock, extended: boolean, lifetime: number | null): void {
   if (!extendChannel.hasSubscribers) return;
   const event: ExtendEvent = { ...eventOf(held), extended, lifetime };
   extendChannel.publish(event);
 }
 
 /** Publishes the end of a held lock, once: later calls do nothing. */
-export function tellEnd({ observation }: ObservedLock, outcome: NonNullable<ObservedHold['outcome']>): void {
+export function tellEnd({ observation }: KeptLock, outcome: NonNullable<ObservedHold['outcome']>): void {
   if (observation === undefined || observation.endMs !== undefined) return;
   observation.endMs = performance.now();
   const { hold, sinceMs, endMs } = observation;
@@ -107,7 +79,7 @@ export function tellEnd({ observation }: ObservedLock, outcome: NonNullable<Obse
 }
 
 /** The function to run under a held lock: `fn`, or the wrapped function of a subscriber. */
-export function observedRun<T>(held: ObservedLock, fn: () => Promise<T>): () => Promise<T> {
+export function observedRun<T>(held: KeptLock, fn: () => Promise<T>): () => Promise<T> {
   const hold = held.observation?.hold;
   if (hold === undefined || !holdChannel.hasSubscribers) return fn;
   const message: HoldMessage = { phase: 'run', hold, run: fn };
@@ -116,12 +88,12 @@ export function observedRun<T>(held: ObservedLock, fn: () => Promise<T>): () => 
 }
 
 /** @internal The fields that every event of a held lock has. */
-export function eventOf({ keys, mode, context }: Pick<ObservedLock, 'keys' | 'mode' | 'context'>): LockEvent {
+export function eventOf({ keys, mode, context }: Pick<KeptLock, 'keys' | 'mode' | 'context'>): LockEvent {
   const { kind, settings, store } = context;
   return lockEvent({ keys, mode, kind, settings, store });
 }
 
-function heldMs({ observation, sentMs }: ObservedLock): number {
+function heldMs({ observation, sentMs }: KeptLock): number {
   return (observation?.endMs ?? performance.now()) - (observation?.sinceMs ?? sentMs);
 }
 

@@ -9,8 +9,8 @@ import { describe } from '../core/keys';
 import type { Rule } from '../core/options';
 import { startIdleTimer } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
+import { timerMs } from '../hold/keeper';
 import { eventOf } from '../hold/observation';
-import { timerMs } from '../hold/renewal';
 import { channelOf, keptMs, textOf } from './leaders';
 
 /** The maximum length of an id or a value, in bytes of UTF-8. */

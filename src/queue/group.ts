@@ -1,7 +1,7 @@
 // The contract between callers that wait together for a key with several holders, and their wait group, which fetches members for
 // them (readers.ts, permits.ts).
 import type { LockBackendError } from '../core/errors';
-import type { Granted } from '../hold/shared-member';
+import type { Granted } from '../hold/kept-lock';
 import type {
   AcquireReply,
   AcquireRequest,

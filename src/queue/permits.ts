@@ -6,7 +6,7 @@
 // If callers of the same lock object wait on other terms, each caller queues in Redis with its own entry, so that none is overtaken.
 import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
-import type { Member, SharingHolder } from '../hold/shared-member';
+import type { Member, SharingHolder } from '../hold/kept-lock';
 import type { ExtendReply, ExtendRequest, Grant, ReleaseReply } from '../store/contract';
 import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
 import { handOffsAlone, handOffsAmongOthers } from './queue';

@@ -8,7 +8,7 @@
 import type { LockBackendError, LossReason } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import { newToken } from '../core/token';
-import type { Member, SharingHolder } from '../hold/shared-member';
+import type { Member, SharingHolder } from '../hold/kept-lock';
 import { trustedMs } from '../hold/validity';
 import type { ExtendReply, ExtendRequest, Grant, HeldMode, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';

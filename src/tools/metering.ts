@@ -3,8 +3,7 @@
 // Invariant: each increment of a gauge is followed by one decrement under the same labels, at the latest when the metering ends. No
 // label contains a key.
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import type { AcquireEvent, LockEvent, LostEvent, WarningEvent } from '../core/events';
-import type { HoldMessage, ObservedHold } from '../hold/observation';
+import type { AcquireEvent, HoldMessage, LockEvent, LostEvent, ObservedHold, WarningEvent } from '../core/events';
 
 const waitBuckets = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60];
 const acquireLabels = ['lock.name', 'lock.kind', 'outcome', 'contended', 'error.type'];

@@ -4,10 +4,9 @@
 // Invariant: each span ends once. The span of an acquire ends with its outcome. The span of a function under a lock ends when the
 // function has settled and the lock has ended. Spans that are still open end with the instrumentation.
 import type { Attributes, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
-import type { AcquireEvent, LockEvent } from '../core/events';
+import type { AcquireEvent, HoldMessage, LockEvent, ObservedHold } from '../core/events';
 import type { Key } from '../core/keys';
 import { functionRule, optionsOf } from '../core/options';
-import type { HoldMessage, ObservedHold } from '../hold/observation';
 import { errorType, type Labels, listen, type MetricName, meterLocks, metrics } from './metering';
 import { loadPeer } from './peer';
 

@@ -76,7 +76,7 @@ export const held: readonly Protection[] = [
       piece(
         'H14b',
         /^/,
-        `      if (!exact) this.#held.lose('unreachable');
+        `      if (!exact) held.lose('unreachable');
 `,
       ),
     ],
@@ -85,7 +85,7 @@ export const held: readonly Protection[] = [
   {
     hazard: 'H14',
     without: 'a lock that is renewed has no deadline of its own: it is lost when Redis says so',
-    changes: [piece('H14c', ';', ' && !this.#upkeep?.isEndless;')],
+    changes: [piece('H14c', ';', ' && !this.#keeper?.isEndless;')],
     test: 'redis/renewal.test.ts',
   },
   {
@@ -109,19 +109,13 @@ export const held: readonly Protection[] = [
   {
     hazard: 'H16',
     without: 'the answer to a renewal starts the next timer, whatever has become of the lock',
-    changes: [when('H16', true)],
+    changes: [when('H16', 'held.isLost'), drop('H16c')],
     test: 'redis/renewal.test.ts',
   },
   {
     hazard: 'H16',
-    without: 'the timer of the next renewal runs on after the release',
+    without: 'the timer of the next renewal, and of the watch over the end, runs on after the release',
     changes: [drop('H16b')],
-    test: 'redis/renewal.test.ts',
-  },
-  {
-    hazard: 'H16',
-    without: 'the watch over the end runs on after the release',
-    changes: [drop('H16c')],
     test: 'redis/renewal.test.ts',
   },
   {
@@ -199,7 +193,7 @@ export const held: readonly Protection[] = [
   {
     hazard: 'H22',
     without: 'an extension that is confirmed after the release counts',
-    changes: [when('H22b', 'this.#held.isLost')],
+    changes: [when('H22b', 'held.isLost')],
     test: 'contract/release.test.ts',
   },
   {

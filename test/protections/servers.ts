@@ -168,7 +168,7 @@ export const servers: readonly Protection[] = [
   {
     hazard: 'H59',
     without: 'a renewal that finds the key in other hands counts as one without an answer',
-    changes: [piece('H59c', /this.*/, "throw new LockBackendError('the lock could not be extended', { key });")],
+    changes: [piece('H59c', /held.*/, "throw new LockBackendError('the lock could not be extended', { key });")],
     test: 'redis/replicas.test.ts',
   },
   {

@@ -90,7 +90,7 @@ export const sharing: readonly Protection[] = [
   {
     hazard: 'H45',
     without: 'the result of a renewal is ignored',
-    changes: [write('H45', '    this.#held.confirm(asked, lifetimeMs, exact);'), value('H45b', 'true')],
+    changes: [write('H45', '  held.confirm(asked, lifetimeMs, exact);'), value('H45b', 'true')],
     test: 'redis/go-original.test.ts',
   },
   {

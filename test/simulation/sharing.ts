@@ -3,7 +3,7 @@
  * members of several processes, the real machine as their Redis, and between them the network and the misfortunes of coordination.ts.
  * Each lease counts its own validity; one that is valid beside another that it must exclude breaks the world.
  */
-import type { Granted, Member, SharingHolder } from '../../src/hold/shared-member';
+import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
 import type { Fetch, Fetcher, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from '../../src/queue/group';
 import { WaitGroups } from '../../src/queue/groups';

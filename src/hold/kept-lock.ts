@@ -1,0 +1,86 @@
+// What a held lock (held-lock.ts) is to the parts that work on it: its shared member, its keeper, its extensions and its observers.
+//
+// A member is the entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit
+// goes from one holder of the process to the next with its member.
+import type { LockLostError, LossReason } from '../core/errors';
+import type { LockKind, ObservedHold } from '../core/events';
+import type { Key } from '../core/keys';
+import type { Settings } from '../core/options';
+import type {
+  Clock,
+  ExtendReply,
+  ExtendRequest,
+  Grant,
+  HeldMode,
+  Holder,
+  Mode,
+  Moment,
+  ReleaseReply,
+  Store,
+} from '../store/contract';
+
+export interface Granted extends Grant {
+  /** The shared member; undefined if the holder has its own. */
+  readonly member?: Member | undefined;
+}
+
+export interface Member {
+  readonly token: string;
+  readonly fence: number;
+  /** Ends `held`. Calls `send`, which releases the member in Redis, unless another holder has the member. */
+  release(held: SharingHolder, send: () => ReleaseReply | Promise<ReleaseReply>): ReleaseReply | Promise<ReleaseReply>;
+  /** Notes that `held` was lost and will not be released. Other holders may keep the member. */
+  lost(held: SharingHolder): void;
+  /** Extends the member for all its holders. */
+  extend(request: ExtendRequest): Promise<ExtendReply>;
+  /**
+   * Gives `held` its own member; at once if no other holder shares this one. No extension of `held` may be in flight.
+   *
+   * @throws {LockBackendError} (rejects) no answer. `held` shares this member as before.
+   */
+  part(held: SharingHolder): Promise<void>;
+}
+
+/** A holder that may share a member. */
+export interface SharingHolder extends Holder {
+  /** Notices the end of the validity. True while the lock is held. */
+  check(): boolean;
+  lose(reason: LossReason): void;
+  /** The holder now has its own member, with this token and fence. It lasts for its lifetime from `sent` at least. */
+  parted(token: string, fence: number, sent: Moment): void;
+}
+
+/** A held lock that can be extended and observed. */
+export interface KeptLock extends SharingHolder {
+  readonly key: Key;
+  readonly keys: Key;
+  readonly context: { readonly settings: Settings; readonly store: Store; readonly kind: LockKind | undefined };
+  readonly clock: Clock;
+  readonly mode: Mode | undefined;
+  /** The member that this lock shares with other holders. It is extended for all of them together. */
+  readonly member: Member | undefined;
+  /** True once the lock was released or is known to be lost. Does not read the clocks. */
+  readonly ended: boolean;
+  readonly isLost: boolean;
+  readonly loss: LockLostError | undefined;
+  /** False while a grant by message is not yet confirmed. */
+  readonly isConfirmed: boolean;
+  /** Monotonic ms at which the last confirmed request was sent. */
+  readonly sentMs: number;
+  readonly observation: Observation | undefined;
+  /** The mode and fence of an RWLock or a Semaphore; undefined for a mutex. */
+  held(): HeldMode | undefined;
+  /** Records that Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */
+  confirm(sent: Moment, lifetimeMs: number | null, exact: boolean): void;
+  /** Records that an extension requested at `asked` was not answered, and may still execute until `untilMs`. */
+  uncertain(asked: Moment, lifetimeMs: number, untilMs: number): void;
+  releaseQuietly(): Promise<unknown>;
+}
+
+/** What observers were told of a lock that was granted while somebody listened. */
+export interface Observation {
+  readonly sinceMs: number;
+  /** Set if our own instruments listened. */
+  readonly hold: ObservedHold | undefined;
+  endMs: number | undefined;
+}
