@@ -23,7 +23,7 @@ import {
   takeOwn,
   textRule,
 } from './core/options';
-import { isEnclosedBy, runWithin } from './hold/enclosing';
+import { isEnclosedBy, runWithin } from './hold/async-context';
 import type { HeldLock } from './hold/held-lock';
 import { heldLockOf, type Lease } from './hold/lease';
 import type { Scope } from './hold/scope';

@@ -1,5 +1,5 @@
 // A lock object that tracks what it holds, as in Ruby's redis_exp_lock. A thin class over `acquire`. Each grant has its own
-// identity, so that concurrent callers of one object never share a grant (hold/taken.ts).
+// identity, so that concurrent callers of one object never share a grant (hold/async-context.ts).
 
 import { acquireLease, optionsThenFunction, tryLease } from './acquire/run';
 import { AlreadyAcquiredLockError, forKey, NotAcquiredLockError } from './core/errors';
@@ -14,10 +14,9 @@ import {
   settleWait,
   type WaitOptions,
 } from './core/options';
-import { runWithin } from './hold/enclosing';
+import { runWithin, TakenLock, takenHere } from './hold/async-context';
 import { heldLockOf, type Lease } from './hold/lease';
 import type { Scope } from './hold/scope';
-import { beginTaking, runAs, TakenLock, takenHere } from './hold/taken';
 import { scopeFor } from './inspect/registry';
 
 const lockDefaults: Settings = { ...defaults, lifetimeMs: 60_000, retryTimeoutMs: 10 };
@@ -108,7 +107,7 @@ export class Lock {
    */
   async tryLock(): Promise<boolean> {
     this.#refuseIfLocked();
-    return (await this.#take(beginTaking(this), () => tryLease(this.key, this.#settings, this.#scope))) !== null;
+    return (await this.#take(TakenLock.here(this), () => tryLease(this.key, this.#settings, this.#scope))) !== null;
   }
 
   /**
@@ -122,7 +121,7 @@ export class Lock {
   async lock(options?: WaitOptions): Promise<number> {
     const settings = this.#settle(options);
     const acquire = (): Promise<Lease> => acquireLease(this.key, settings, this.#scope);
-    return (await this.#take(beginTaking(this), acquire)).retries + 1;
+    return (await this.#take(TakenLock.here(this), acquire)).retries + 1;
   }
 
   /**
@@ -161,7 +160,7 @@ export class Lock {
     const taken = new TakenLock(this);
     const lease = await this.#take(taken, () => acquireLease(this.key, settings, this.#scope));
     try {
-      return (await runAs(taken, () => runWithin(heldLockOf(lease), () => fn(lease.retries + 1)))) as T;
+      return (await runWithin(heldLockOf(lease), () => fn(lease.retries + 1), taken)) as T;
     } finally {
       await heldLockOf(lease).releaseQuietly();
       this.#forget(taken);

@@ -5,7 +5,7 @@ import { expect } from 'chai';
 import { acquire } from '../src/acquire/acquisition';
 import { LockBackendError } from '../src/core/errors';
 import type { Settings } from '../src/core/options';
-import { runWithin } from '../src/hold/enclosing';
+import { runWithin } from '../src/hold/async-context';
 import type { HeldLock } from '../src/hold/held-lock';
 import { Scope } from '../src/hold/scope';
 import { type AcquireRequest, now, type SynchronousVerbs } from '../src/store/contract';

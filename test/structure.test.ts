@@ -121,7 +121,7 @@ function foreign(some: readonly string[]): string[] {
 describe('structure', () => {
   it('imports and classes were found at all', () => {
     expect(needs.get('with-lock.ts')).to.include.members(['acquire/run.ts', 'hold/lease.ts', 'core/options.ts']);
-    expect(needs.get('hold/enclosing.ts'), 'import type').to.include('hold/held-lock.ts');
+    expect(needs.get('hold/async-context.ts'), 'import type').to.include('hold/held-lock.ts');
     expect(needs.get('store/redis/commands.ts')).to.include('store/redis/scripts/generated.ts');
     expect(reach('index.ts')).to.include('store/redis/scripts/generated.ts');
     expect(classesOf('hold/scope.ts').map(({ name }) => name)).to.deep.equal(['Scope', 'DirectGrants']);

@@ -5,7 +5,7 @@ import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError 
 import { type LockKind, warningsWanted } from '../core/events';
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
-import { runWithin } from '../hold/enclosing';
+import { runWithin } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import { heldLockOf, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';

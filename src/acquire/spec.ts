@@ -5,7 +5,7 @@ import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError }
 import type { LockKind } from '../core/events';
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
-import { enclosingLocks } from '../hold/enclosing';
+import { enclosingLocks } from '../hold/async-context';
 import { excludes, HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import { closedError, type Scope } from '../hold/scope';

@@ -1,15 +1,12 @@
 // The lease: a function that releases the lock, with the properties of the lock. The held lock behind it (held-lock.ts) does all
 // the work and does not refer to its lease, so that a lease that nobody keeps can be collected.
-
+import { LockBackendError, NotAcquiredLockError, unknownOptionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
 import { checkValue, lifetimeRule } from '../core/options';
 import { nextTick } from '../core/real-timers';
-import { type DetachedLease, detach } from './detach';
 import type { HeldLock } from './held-lock';
 import { eventOf } from './observation';
-
-export type { DetachedLease };
 
 /** A function that releases the lock, with the properties of the lock. `done` of a callback is one, too. */
 export interface Lease {
@@ -69,6 +66,16 @@ export interface Lease {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+/** A detached lock as plain JSON: `lease.detach()` returns it, `withLock.adopt()` takes it. The token is secret: it can release. */
+export interface DetachedLease {
+  /** The key as it was given, without the prefix. */
+  key: Key;
+  token: string;
+  fence: number;
+  /** The end of the lifetime in ms of the epoch, by the clock of the detaching process. 2 ** 53 − 1: no end. */
+  until: number;
+}
+
 /** The argument that makes a lease return its held lock. So no property leads there, and none has to be stored. */
 const reveal = Symbol('held lock');
 
@@ -100,6 +107,22 @@ function warnIfForgotten(held: HeldLock, takenAt: Error): void {
 async function extend(held: HeldLock, lifetime?: number): Promise<boolean> {
   if (lifetime !== undefined) checkValue('lifetime', lifetimeRule, lifetime); // H13f
   return held.keeper.extend(lifetime ?? held.context.settings.lifetimeMs);
+}
+
+/** Implements `Lease.detach`: ends the lock in this process and leaves it in Redis. */
+function detach(held: HeldLock): DetachedLease {
+  const { key, token, fence } = held;
+  if (held.mode !== undefined) {
+    throw unknownOptionError('detach', 'only a mutex can be detached, not what readers, writers or permits hold');
+  }
+  if (!held.check()) throw new NotAcquiredLockError(`${describe(key)} is not held`, { key, cause: held.loss });
+  if (held.mayShorten) {
+    const message = `an extension of ${describe(key)} has no answer yet: wait for that before detach()`;
+    throw new LockBackendError(message, { key });
+  }
+  const until = Math.min(Math.floor(Date.now() + held.leftMs()), Number.MAX_SAFE_INTEGER);
+  held.letGo();
+  return { key, token, fence, until };
 }
 
 /** The body of a lease. Bound and not a closure: a bound function takes half the memory. */

@@ -12,7 +12,7 @@ export const foundEdges: readonly Protection[] = [
   {
     hazard: 'H90',
     without: 'a storage that cannot be disabled makes `run` reject after its function ran',
-    changes: [write('H90b', '  unused.disable();')],
+    changes: [write('H90b', '  storage.disable();')],
     test: 'process/other-hosts.test.ts',
   },
   {

@@ -1,0 +1,125 @@
+// The locks of the running code's async context.
+//
+// `run` and its like remember their lock for all code that their function starts, so that a function that waits for its own lock
+// is found out. A Lock object remembers each `lock()` for the context that called it, up to its `unlock()`: a module often has one
+// object for several callers, and if the lock of one caller has expired and the next caller has locked, the first must neither
+// unlock that lock nor go on under its fence. Code without a `lock()` in its context (an event listener, another request) means
+// what the object holds now; so do two callers in one context.
+//
+// Costs nothing while nothing is remembered: the storage that follows promises is switched off with the last lock.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { HeldLock } from './held-lock';
+import type { Lease } from './lease';
+import { observedRun } from './observation';
+
+/** The locks of a context, the latest first. */
+interface Frame {
+  /** A lock that encloses the running code. */
+  readonly held?: HeldLock;
+  /** A lock that the running code took. */
+  readonly taken?: TakenLock | undefined;
+  readonly outer: Frame | undefined;
+}
+
+const storage = new AsyncLocalStorage<Frame>();
+/** The number of functions that run under a lock, and of taken locks. */
+let remembered = 0;
+
+function present(): Frame | undefined {
+  return remembered > 0 ? storage.getStore() : undefined;
+}
+
+function forgetOne(): void {
+  remembered -= 1;
+  if (remembered > 0) return;
+  // A host that cannot stop following promises (Cloudflare Workers throws) goes on.
+  // H90b
+  try {
+    storage.disable();
+  } catch {}
+}
+
+/** Runs `fn` as code that `held` encloses; with `taken`, as code that took it, too. */
+export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>, taken?: TakenLock): Promise<T> {
+  const outer = present();
+  remembered += 1;
+  try {
+    const run = observedRun(held, async () => fn());
+    return await storage.run({ held, taken, outer }, run);
+  } finally {
+    forgetOne();
+  }
+}
+
+/** True if `held` encloses the running code, also if `held` has ended meanwhile. */
+export function isEnclosedBy(held: HeldLock): boolean {
+  for (let frame = present(); frame !== undefined; frame = frame.outer) if (frame.held === held) return true;
+  return false;
+}
+
+/** The locks that enclose the running code, the innermost first. */
+export function enclosingLocks(): HeldLock[] {
+  const locks: HeldLock[] = [];
+  for (let frame = present(); frame !== undefined; frame = frame.outer) {
+    if (frame.held?.ended === false) locks.push(frame.held);
+  }
+  return locks;
+}
+
+/** One `lock()` of one object, until its `unlock()`. */
+export class TakenLock {
+  readonly by: object;
+  lease: Lease | undefined;
+  /** A lock taken later by code that this context called. This context may unlock it. */
+  #later: TakenLock | undefined;
+  #isOver = false;
+
+  constructor(by: object) {
+    this.by = by;
+    remembered += 1;
+  }
+
+  /** Remembers that the running code takes the lock of `by`. Called before any `await`, so that the caller's context keeps it. */
+  static here(by: object): TakenLock {
+    const before = takenHere(by);
+    const taken = new TakenLock(by);
+    if (before !== undefined) before.#later = taken;
+    try {
+      storage.enterWith({ taken, outer: withoutOver(storage.getStore()) });
+    } catch {} // a host that cannot (Cloudflare Workers): the code that calls it counts as any other
+    return taken;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  get last(): TakenLock {
+    const later = this.#later;
+    return later === undefined || later.isOver || later.lease === undefined ? this : later.last;
+  }
+
+  /** Forgets a lock that was unlocked or never granted. */
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.lease = undefined;
+    forgetOne();
+  }
+}
+
+/** The lock of `by` that the running code took and has not unlocked; undefined if its context has none. */
+export function takenHere(by: object): TakenLock | undefined {
+  for (let frame = present(); frame !== undefined; frame = frame.outer) {
+    if (frame.taken?.by === by && !frame.taken.isOver) return frame.taken.last;
+  }
+  return undefined;
+}
+
+/** The frames whose locks were not unlocked. */
+function withoutOver(frame: Frame | undefined): Frame | undefined {
+  if (frame === undefined) return undefined;
+  const outer = withoutOver(frame.outer);
+  if (frame.taken?.isOver && frame.held === undefined) return outer;
+  return outer === frame.outer ? frame : { ...frame, outer };
+}
