@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { acquireLease } from './acquire/run';
-import { AlreadyAcquiredLockError, forKey, LockBackendError, LockClosedError, optionError } from './core/errors';
+import { AlreadyAcquiredLockError, forKey, LockClosedError, optionError } from './core/errors';
 import { warn } from './core/events';
 import { describe, lockKey } from './core/keys';
 import { onAbort } from './core/on-abort';
@@ -32,6 +32,7 @@ import { Candidacy, type Won } from './jobs/candidacy';
 import { changes, type Leader, leaderOf } from './jobs/leaders';
 import { HeldTerm, type Term, valueRule } from './jobs/term';
 import type { Store } from './store/contract';
+import { type Values, valuesOf } from './store/values';
 
 /** The defaults of an Election. A candidate whose client brings no messages soon polls once a second. */
 const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryRatio: 2, maxRetryTimeoutMs: 1000 };
@@ -118,7 +119,7 @@ export class Election {
   async lead<T>(fn: Fn<T>, options?: Stoppable): Promise<T | undefined> {
     if (typeof fn !== 'function') throw optionError('fn', 'a function', fn);
     const { signal } = optionsOf<Stoppable>(options, { signal: signalRule });
-    this.#refuse();
+    this.#values();
     const { name } = this;
     if (this.#candidacy !== undefined) {
       throw new AlreadyAcquiredLockError(`${describe(name)}: this Election leads or campaigns already`, { key: name });
@@ -154,9 +155,9 @@ export class Election {
    * @throws {LockBackendError} Redis could not be reached, which is never reported as null.
    */
   async leader(): Promise<Leader | null> {
-    this.#refuse();
+    const values = this.#values();
     try {
-      return leaderOf(await this.#store.readHolder(this.#key, this.#settings.commandTimeoutMs));
+      return leaderOf(await values.readHolder(this.#key, this.#settings.commandTimeoutMs));
     } catch (error) {
       throw forKey(error, this.name);
     }
@@ -198,7 +199,7 @@ export class Election {
   }
 
   async *#observe(signal: AbortSignal | undefined, stop: AbortController): AsyncGenerator<Leader | null, void> {
-    this.#refuse();
+    this.#values();
     if (signal?.aborted) return;
     const stopListening = signal && onAbort(signal, () => stop.abort());
     this.#observers.add(stop);
@@ -217,12 +218,11 @@ export class Election {
     warn({ code: 'lead-failed', message, key: this.#key, name, kind: 'election', store: this.#store.kind, error });
   }
 
-  #refuse(): void {
+  /** Refuses a closed Election, and a quorum. */
+  #values(): Values {
     const { name: key } = this;
     if (this.#scope.closed) throw new LockClosedError(`${describe(key)}: this Election was closed`, { key });
-    if (!this.#store.isQuorum) return;
-    const message = `${describe(key)}: an election cannot be had on a quorum, which keeps nothing beside a lock; use a single Redis`;
-    throw new LockBackendError(message, { key, retryable: false });
+    return valuesOf(this.#store, key, 'an election');
   }
 }
 

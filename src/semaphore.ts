@@ -89,7 +89,7 @@ export class Semaphore {
     const { redis, prefix, commandTimeoutMs } = this.#settings;
     const store = this.#scope.store(redis);
     try {
-      const out = await store.permitsOut(lockKey(this.key, store.keyPrefix + prefix), commandTimeoutMs);
+      const out = await store.operator.permitsOut(lockKey(this.key, store.keyPrefix + prefix), commandTimeoutMs);
       return Math.max(this.permits - out, 0);
     } catch (error) {
       throw forKey(error, this.key);

@@ -12,6 +12,7 @@ import { type CachedOptions, integer, maxTimerMs, type Settings, settle, takeOwn
 import type { Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import type { Clock, Store } from '../store/contract';
+import { valuesOf } from '../store/values';
 
 const ownRules = { ttl: { ...integer(1), required: true }, emptyTtl: integer(0) };
 
@@ -74,8 +75,9 @@ async function walk<T>(
 ): Promise<Loaded<T>> {
   const store = scope.store(settings.redis);
   const { commandTimeoutMs } = settings;
+  const values = valuesOf(store, full, 'a cached value', key);
   const readStored = async (): Promise<Loaded<T> | undefined> => {
-    const text = await store.readValue(full, commandTimeoutMs).catch((error) => {
+    const text = await values.read(full, commandTimeoutMs).catch((error) => {
       throw forKey(error, key);
     });
     return text === null ? undefined : parsed<T>(text);
@@ -91,7 +93,7 @@ async function walk<T>(
     loaded = { value, text: value === undefined ? nothing : asJson(value) };
     const ttlMs = value === undefined ? emptyTtl : ttl;
     if (ttlMs === 0) return;
-    await store.writeValue({ key: full, token: lease.token, text: loaded.text, ttlMs, commandTimeoutMs });
+    await values.write({ key: full, token: lease.token, text: loaded.text, ttlMs, commandTimeoutMs });
   }).catch((error) => {
     // A loaded value is returned even if the lock was lost or the value could not be stored.
     if (loaded === undefined) throw error;

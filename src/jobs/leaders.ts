@@ -7,7 +7,8 @@ import { onAbort } from '../core/on-abort';
 import { maxTimerMs } from '../core/options';
 import { startTimer } from '../core/timers';
 import { idOf } from '../core/token';
-import type { HolderText, Store } from '../store/contract';
+import type { Store } from '../store/contract';
+import type { HolderText } from '../store/values';
 
 /** The present leader. */
 export interface Leader {

@@ -116,7 +116,7 @@ export class HeldTerm implements Term {
     const key = keys as string;
     const { commandTimeoutMs, lifetimeMs } = context.settings;
     const ttlMs = lifetimeMs! + keptMs;
-    return context.store.proclaim({ key, token, text, ttlMs, channel: channelOf(key), commandTimeoutMs });
+    return context.store.values!.proclaim({ key, token, text, ttlMs, channel: channelOf(key), commandTimeoutMs });
   }
 
   #text(): string {

@@ -8,6 +8,7 @@ import type { LockState, Slot, StoreKind } from '../core/lock-state';
 import type { LateRequest } from './late-request';
 import type { Operator } from './operator';
 import type { Slots } from './slots';
+import type { Values } from './values';
 
 export { type Clock, type LockState, type Moment, now, type Slot };
 
@@ -168,36 +169,6 @@ export interface RaiseRequest {
 
 export type ReleaseReply = 'released' | 'missing' | 'taken';
 
-export interface ValueRequest {
-  readonly key: string;
-  readonly token: string;
-  readonly text: string;
-  readonly ttlMs: number;
-  readonly commandTimeoutMs: number;
-}
-
-export interface ProclaimRequest {
-  readonly key: string;
-  readonly token: string;
-  /** The text to write; '' removes the present one. */
-  readonly text: string;
-  readonly ttlMs: number;
-  /** The channel on which the observers of the lock are notified. */
-  readonly channel: string;
-  readonly commandTimeoutMs: number;
-}
-
-/** The holder of a lock, and the text beside it. */
-export interface HolderText {
-  readonly token: string;
-  /** Infinity: no end. */
-  readonly leftMs: number;
-  readonly text: string | null;
-}
-
-/** The first word of a message to observers of a lock; the lock's key follows. */
-export const newsOf = 'news';
-
 /** The start of a held lock. */
 export interface Grant {
   readonly token: string;
@@ -300,20 +271,11 @@ export interface Store {
   abandon(request: ReleaseRequest, late?: LateRequest): Promise<void>;
   readonly channels?: Channels | undefined;
   readonly synchronous?: SynchronousVerbs | undefined;
+  readonly values?: Values | undefined;
   /** The state of a lock; with a token, also whether that token holds it. */
   inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }>;
   /** The operator's view of this store, and the registry of processes. */
   readonly operator: Operator;
-  /** The number of permits that are held, by the server's clock. */
-  permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
-  /** The text cached beside a lock; null: none. */
-  readValue(key: string, commandTimeoutMs: number): Promise<string | null>;
-  /** Caches a text beside a lock while the token holds it. False: the token does not hold the lock, and nothing changed. */
-  writeValue(request: ValueRequest): Promise<boolean>;
-  /** Writes a text beside a lock while the token holds it, and notifies a channel. False: the token does not hold the lock, and nothing changed. */
-  proclaim(request: ProclaimRequest): Promise<boolean>;
-  /** The holder of a lock; null: none. */
-  readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null>;
   /** Registers one more scope as a user of this store. */
   join(): void;
   /**
@@ -326,8 +288,7 @@ export interface Store {
 }
 
 /** A store that can be a node of a quorum. */
-export interface Node
-  extends Omit<Store, 'kind' | 'operator' | 'permitsOut' | 'readValue' | 'writeValue' | 'proclaim' | 'readHolder'> {
+export interface Node extends Omit<Store, 'kind' | 'operator'> {
   readonly operator?: Operator;
   /** Raises the fence. False: the token no longer holds all of the keys, and nothing was changed. */
   raise(request: RaiseRequest): Promise<boolean>;

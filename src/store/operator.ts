@@ -37,6 +37,8 @@ export interface Processes {
 export interface Operator {
   /** The state of each key, or the reason for which it is not known. Rejects if the store cannot be asked. */
   inspect(keys: readonly string[], commandTimeoutMs: number): Promise<(LockState | LockBackendError)[]>;
+  /** The number of permits of a semaphore that are held, by the store's clock. */
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number>;
   /** Frees a lock of the holder with this id, or without an id of its only holder, and serves its queue. False: nothing was changed. */
   free(key: string, id: string | undefined, commandTimeoutMs: number): Promise<boolean>;
   /** Writes the record of a process. False: the record that should stay unchanged is gone. */

@@ -284,11 +284,11 @@ export class Run {
         return this.#store.release({ ...this.#release(each.who, [memberKey], each.ticket), held });
       }
       case 'count permits':
-        return this.#store.permitsOut(this.#keys[memberKey]!, commandTimeoutMs);
+        return this.#store.operator.permitsOut(this.#keys[memberKey]!, commandTimeoutMs);
       case 'write value': {
         const { token } = this.#claim(each.who, [each.key]);
         const { text } = each;
-        return this.#store.writeValue({ key: this.#keys[each.key]!, token, text, ttlMs: 60_000, commandTimeoutMs });
+        return this.#store.values!.write({ key: this.#keys[each.key]!, token, text, ttlMs: 60_000, commandTimeoutMs });
       }
       case 'acquire once': {
         const request = this.#acquire({ lifetime: each.lifetime, fences: 1 }, each.who, [each.key], false);
@@ -301,7 +301,7 @@ export class Run {
         return this.#store.release({ ...this.#release(each.who, [each.key], 0), done });
       }
       case 'read value':
-        return this.#store.readValue(this.#keys[each.key]!, commandTimeoutMs);
+        return this.#store.values!.read(this.#keys[each.key]!, commandTimeoutMs);
     }
   }
 

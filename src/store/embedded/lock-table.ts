@@ -1,6 +1,7 @@
 // The rows of a table without a server, and the commands that need neither turn nor queue: the text beside a lock, and
 // inspection. The verbs are in the machine (mutex-machine.ts).
-import { newsOf, type ProclaimRequest, type Slot } from '../contract';
+import type { Slot } from '../contract';
+import { newsOf, type ProclaimRequest } from '../values';
 import type { Publish } from './command';
 import { type InspectedRow, inspectRow } from './inspection';
 import { forgetQueue, hasQueue } from './mutex-queue';

@@ -12,7 +12,7 @@ import {
   processKey,
   type Registration,
 } from '../operator';
-import type { Table } from './table';
+import { runOn, type Table } from './table';
 
 const keysAtOnce = 1000;
 
@@ -29,8 +29,7 @@ export class EmbeddedOperator implements Operator {
   }
 
   async inspect(keys: readonly string[]): Promise<(LockState | LockBackendError)[]> {
-    for (const key of keys) this.#table.renewed?.check(key);
-    return this.#table.run((machine, micros) =>
+    return runOn(this.#table, keys, (machine, micros) =>
       keys.map((key) => {
         const { token: _, kind: __, ...state } = machine.inspect(key, micros);
         return state;
@@ -38,9 +37,12 @@ export class EmbeddedOperator implements Operator {
     );
   }
 
+  async permitsOut(key: string): Promise<number> {
+    return runOn(this.#table, key, (machine, micros) => machine.permitsOut(key, micros));
+  }
+
   async free(key: string, id: string | undefined): Promise<boolean> {
-    this.#table.renewed?.check(key);
-    return this.#table.run((machine, micros) => machine.free(key, id ?? '', micros));
+    return runOn(this.#table, key, (machine, micros) => machine.free(key, id ?? '', micros));
   }
 
   async register({ id, text, ttlMs }: Registration): Promise<boolean> {

@@ -12,16 +12,14 @@ import type {
   Clock,
   ExtendReply,
   ExtendRequest,
-  HolderText,
   LockState,
-  ProclaimRequest,
   ReleaseReply,
   ReleaseRequest,
   Store,
-  ValueRequest,
 } from '../contract';
+import type { HolderText, ProclaimRequest, ValueRequest, Values } from '../values';
 import { EmbeddedOperator } from './operator';
-import type { Table } from './table';
+import { runOn, type Table } from './table';
 import { EmbeddedVerbs } from './verbs';
 
 const tables = new WeakMap<object, Table>();
@@ -56,7 +54,8 @@ class Embedded implements Store {
   readonly channels: Table;
   readonly synchronous: EmbeddedVerbs;
   readonly clock: Clock | undefined;
-  readonly operator: Store['operator'];
+  readonly operator: EmbeddedOperator;
+  readonly values: EmbeddedValues;
   readonly #table: Table;
   readonly #abandoned = new Abandoned((request) => this.release(request));
 
@@ -67,6 +66,7 @@ class Embedded implements Store {
     this.synchronous = new EmbeddedVerbs(table);
     this.clock = table.clock;
     this.operator = new EmbeddedOperator(table);
+    this.values = new EmbeddedValues(table);
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -75,7 +75,7 @@ class Embedded implements Store {
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
     if (!request.begin()) return { outcome: 'late' };
-    this.#check(request.keys);
+    this.synchronous.renewed?.check(request.keys);
     return this.synchronous.extend(request);
   }
 
@@ -93,23 +93,34 @@ class Embedded implements Store {
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    this.#check(key);
-    const { token: holder, kind: _, ...state } = this.#table.run((machine, micros) => machine.inspect(key, micros));
+    const {
+      token: holder,
+      kind: _,
+      ...state
+    } = runOn(this.#table, key, (machine, micros) => machine.inspect(key, micros));
     return token === undefined ? state : { ...state, owned: holder === token };
   }
 
-  async permitsOut(key: string): Promise<number> {
-    this.#check(key);
-    return this.#table.run((machine, micros) => machine.permitsOut(key, micros));
+  join(): void {}
+
+  leave(): Promise<void> {
+    return this.#abandoned.settled();
+  }
+}
+
+class EmbeddedValues implements Values {
+  readonly #table: Table;
+
+  constructor(table: Table) {
+    this.#table = table;
   }
 
-  async readValue(key: string): Promise<string | null> {
+  async read(key: string): Promise<string | null> {
     return this.#table.run((machine, micros) => machine.readValue(key, micros));
   }
 
-  async writeValue({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
-    this.#check(key);
-    return this.#table.run((machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
+  async write({ key, token, text, ttlMs }: ValueRequest): Promise<boolean> {
+    return runOn(this.#table, key, (machine, micros) => machine.writeValue(key, token, text, ttlMs, micros));
   }
 
   async proclaim(request: ProclaimRequest): Promise<boolean> {
@@ -122,16 +133,6 @@ class Embedded implements Store {
       if (token === undefined || kind !== undefined) return null;
       return { token, leftMs: remaining, text: machine.readValue(key, micros) };
     });
-  }
-
-  join(): void {}
-
-  leave(): Promise<void> {
-    return this.#abandoned.settled();
-  }
-
-  #check(keys: Key): void {
-    this.#table.renewed?.check(keys);
   }
 }
 

@@ -25,6 +25,12 @@ export interface Table extends Channels {
   keys(): string[];
 }
 
+/** Runs a command on these keys, after their renewed locks were checked. */
+export function runOn<T>(table: Table, keys: Key, work: (machine: Machine, micros: number) => T, monoMs?: number): T {
+  table.renewed?.check(keys);
+  return table.run(work, monoMs);
+}
+
 /**
  * Renewed locks of a store that only this process uses. While the event loop is blocked nothing can renew them, but nothing can
  * take them either. Before any command on its key, each lock may renew itself as it would have in time: a blocked loop loses no

@@ -16,7 +16,7 @@ import { slotAt } from '../slots';
 import type { CommandOutcome, Released } from './command';
 import { neverMs } from './inspection';
 import type { Machine } from './mutex-machine';
-import type { RenewedLocks, Table } from './table';
+import { type RenewedLocks, runOn, type Table } from './table';
 
 /** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */
 const grantClockMs = 2;
@@ -66,26 +66,25 @@ export class EmbeddedVerbs implements SynchronousVerbs {
   }
 
   release({ keys, token, ticket = 0, yieldMs = 0, held, done }: ReleaseRequest): ReleaseReply {
-    this.renewed?.check(keys);
     const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
     const work = (machine: Machine, micros: number): readonly Released[] => {
       if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
       return machine.release(command, micros).results;
     };
-    return resultOf(this.#table.run(work));
+    return resultOf(runOn(this.#table, keys, work));
   }
 
   releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): [ReleaseReply, AcquireReply] {
     const { keys, token, ticket = 0, yieldMs = 0 } = release;
-    this.renewed?.check(keys);
     const sent = this.#sendMoment();
     const { lifetimeMs, queueAs } = acquire;
     const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), queueAs };
     const command = { keys: listOf(keys), token, ticket, yieldMs, next };
-    return this.#table.run((machine, micros) => {
+    const work = (machine: Machine, micros: number): [ReleaseReply, AcquireReply] => {
       const reply = machine.release(command, micros);
       return [resultOf(reply.results), replyOf(reply.next!, this.#from(sent, micros))];
-    }, sent.monoMs);
+    };
+    return runOn(this.#table, keys, work, sent.monoMs);
   }
 
   /** The moment from which a lifetime counts: the opening of the table is no part of it. */
@@ -102,8 +101,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
   /** Runs a command. A refusal becomes the error that Redis would give: another kind of key, or another number of permits. */
   #run<T>(keys: Key, work: (machine: Machine, micros: number) => T, monoMs: number): T {
     try {
-      this.renewed?.check(keys);
-      return this.#table.run(work, monoMs);
+      return runOn(this.#table, keys, work, monoMs);
     } catch (error) {
       throw refusal(error, keys);
     }

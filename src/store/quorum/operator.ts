@@ -4,6 +4,7 @@ import { LockBackendError } from '../../core/errors';
 import type { LockState } from '../../core/lock-state';
 import type { Operator, Processes, Registration } from '../operator';
 import type { Nodes } from './nodes';
+import { placesOut } from './places';
 
 export class QuorumOperator implements Operator {
   readonly isLocal = false;
@@ -29,6 +30,10 @@ export class QuorumOperator implements Operator {
       throw error;
     };
     return Promise.all(keys.map((key) => this.#inspect(key, commandTimeoutMs).catch(orError)));
+  }
+
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    return placesOut(this.#nodes, key, commandTimeoutMs);
   }
 
   free(key: string, id: string | undefined, commandTimeoutMs: number): Promise<boolean> {

@@ -11,9 +11,9 @@
 // all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
 
 import { earlier } from '../../core/clock';
-import { LockBackendError, optionError } from '../../core/errors';
+import { optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
-import { describe, type Key, listOf } from '../../core/keys';
+import { listOf } from '../../core/keys';
 import { startIdleTimer } from '../../core/timers';
 import { givenUp } from '../backend-errors';
 import type {
@@ -21,15 +21,12 @@ import type {
   AcquireRequest,
   ExtendReply,
   ExtendRequest,
-  HolderText,
   LockState,
   Moment,
   Node,
-  ProclaimRequest,
   ReleaseReply,
   ReleaseRequest,
   Store,
-  ValueRequest,
 } from '../contract';
 import { now } from '../contract';
 import type { LateRequest } from '../late-request';
@@ -38,7 +35,7 @@ import { extendByMajority } from './extension';
 import { type QuorumClock, QuorumNode } from './node';
 import { Nodes } from './nodes';
 import { QuorumOperator } from './operator';
-import { Places, placesOut } from './places';
+import { Places } from './places';
 import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
 import { Reserves } from './reserve';
@@ -96,26 +93,6 @@ export class Quorum implements Store {
     const survives = size - majority;
     const message = `a quorum of ${size} survives the loss of ${survives}, as one of ${2 * survives + 1} does; use 3, 5 or 7`;
     warn({ code: 'quorum-size', message, ...noLock('quorum') });
-  }
-
-  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
-    return placesOut(this.#nodes, key, commandTimeoutMs);
-  }
-
-  readValue(key: string): Promise<string | null> {
-    return Promise.reject(notBeside(key, 'a cached value'));
-  }
-
-  writeValue({ key }: ValueRequest): Promise<boolean> {
-    return Promise.reject(notBeside(key, 'a cached value'));
-  }
-
-  proclaim({ key }: ProclaimRequest): Promise<boolean> {
-    return Promise.reject(notBeside(key, 'an election'));
-  }
-
-  readHolder(key: string): Promise<HolderText | null> {
-    return Promise.reject(notBeside(key, 'an election'));
   }
 
   acquire(request: AcquireRequest): Promise<AcquireReply> {
@@ -308,9 +285,4 @@ function nextLeadMs(leadMs: number, wroteBack: boolean): number {
 function grantOf({ mode }: AcquireRequest, fence: number, sent: Moment): AcquireReply {
   if (mode === undefined) return { granted: true, fence, sent };
   return { granted: true, fence, sent: earlier(sent, 1), mode };
-}
-
-function notBeside(keys: Key, what: string): LockBackendError {
-  const message = `${describe(keys)}: ${what} cannot be had on a quorum, which keeps nothing beside a lock; use a single Redis`;
-  return new LockBackendError(message, { key: keys, retryable: false });
 }

@@ -2,23 +2,19 @@
 
 import { earlier } from '../../core/clock';
 import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../core/keys';
-import {
-  type AcquireReply,
-  type AcquireRequest,
-  type ExtendReply,
-  type ExtendRequest,
-  type HeldMode,
-  type HolderText,
-  type Mode,
-  type Moment,
-  newsOf,
-  type ProclaimRequest,
-  type QueueEntry,
-  type RaiseRequest,
-  type ReleaseReply,
-  type ReleaseRequest,
-  type Slot,
-  type ValueRequest,
+import type {
+  AcquireReply,
+  AcquireRequest,
+  ExtendReply,
+  ExtendRequest,
+  HeldMode,
+  Mode,
+  Moment,
+  QueueEntry,
+  RaiseRequest,
+  ReleaseReply,
+  ReleaseRequest,
+  Slot,
 } from '../contract';
 import { placesOf } from '../permit-places';
 import { type Slots, slotAt } from '../slots';
@@ -194,10 +190,6 @@ export function raiseCall({ keys, token, fence: least, mode }: RaiseRequest, fen
   return scripts.raiseFence(listOf(keys), fence, token, least.toFixed(0));
 }
 
-export function permitsOutCall(key: string): BatchableCall {
-  return scripts.countPermits(key);
-}
-
 export function readPlacesCall(key: string): ScriptCall {
   return scripts.readPlaces(key);
 }
@@ -206,34 +198,6 @@ export function readPlacesCall(key: string): ScriptCall {
 export function readPlacesReply(reply: unknown, key: string): number[][] {
   if (!Array.isArray(reply)) throw strangeReply(reply, key);
   return reply.map((each) => placesOf(String(each)));
-}
-
-export function readValueCall(key: string): ScriptCall {
-  return readTextCall(companionOf(key, 'value'));
-}
-
-export function readTextCall(key: string): ScriptCall {
-  return scripts.readValue(key);
-}
-
-export function proclaimCall({ key, token, text, ttlMs, channel }: ProclaimRequest): BatchableCall {
-  return scripts.publishValue(key, companionOf(key, 'value'), token, text, ttlMs, channel, `${newsOf} ${key}`);
-}
-
-export function readHolderCall(key: string): ScriptCall {
-  return scripts.readHolder(key, companionOf(key, 'value'));
-}
-
-export function readHolderReply(reply: unknown, key: string): HolderText | null {
-  if (!Array.isArray(reply) || reply.length !== 3) throw strangeReply(reply, key);
-  const [token, leftMs, text] = reply as [unknown, number, unknown];
-  if (token === null || !Number.isSafeInteger(leftMs)) return null;
-  const left = leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs;
-  return { token: String(token), leftMs: left, text: text === null ? null : String(text) };
-}
-
-export function writeValueCall({ key, token, text, ttlMs }: ValueRequest): ScriptCall {
-  return scripts.writeValue(key, companionOf(key, 'value'), token, text, ttlMs);
 }
 
 /** The meaning of the reply; undefined if the script ran after `notAfter`. The clock learns the server's time in either case. */

@@ -71,6 +71,11 @@ export class RedisOperator implements Operator {
     return all;
   }
 
+  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
+    const call = scripts.countPermits(key);
+    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);
+  }
+
   async free(key: string, id = '', commandTimeoutMs: number): Promise<boolean> {
     const queue = companionOf(key, 'queue');
     const call = scripts.free(key, queue, this.#fenceKey(key), id, freedChannel);

@@ -2,14 +2,15 @@
 // its own connection wrote. A reconnect between the two makes its answer worthless, so both are sent again (the token makes
 // that harmless).
 import { LockBackendError } from '../../core/errors';
-import { describe, type Key, listOf } from '../../core/keys';
+import { companionOf, describe, type Key, listOf } from '../../core/keys';
 import { asUnknown, notReady } from '../backend-errors';
 import type { AcquireRequest } from '../contract';
 import type { DedicatedClient, ScriptClient } from './client';
-import { isGrant, readValueCall } from './commands';
+import { isGrant } from './commands';
 import { sendTogether } from './pipeline/batch';
 import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
+import * as scripts from './scripts/generated';
 import type { BatchableCall } from './scripts/script';
 
 export class Replicas {
@@ -85,7 +86,7 @@ export class Replicas {
     if (!this.#client.clustered) return;
     this.#drop(connection);
     connection.close();
-    this.#transport.requestAlone(readValueCall(key), key, timeoutMs).catch(() => {});
+    this.#transport.requestAlone(scripts.readValue(companionOf(key, 'value')), key, timeoutMs).catch(() => {});
   }
 }
 

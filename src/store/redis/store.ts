@@ -11,19 +11,16 @@ import {
   type Channels,
   type ExtendReply,
   type ExtendRequest,
-  type HolderText,
   type Identity,
   type LockState,
   type Moment,
   type Node,
   now,
-  type ProclaimRequest,
   type RaiseRequest,
   type ReleaseReply,
   type ReleaseRequest,
   type Slot,
   type Store,
-  type ValueRequest,
 } from '../contract';
 import type { LateRequest } from '../late-request';
 import type { ScriptClient } from './client';
@@ -36,7 +33,9 @@ import { withDeadline } from './pipeline/deadlines';
 import { Transport } from './pipeline/transport';
 import { Replicas } from './replicas';
 import { integers, strangeReply } from './replies';
+import * as scripts from './scripts/generated';
 import { ServerClock } from './server-clock';
+import { RedisValues } from './values';
 
 /** The uptime, above every lifetime, from which a server no longer counts as new. */
 const newMs = 86_400_000;
@@ -67,6 +66,7 @@ class RedisStore implements Store, Node {
   readonly channels: Channels | undefined;
   readonly keyPrefix: string;
   readonly generation: Node['generation'];
+  readonly values: RedisValues;
   readonly direct: Direct;
   readonly #client: ScriptClient;
   readonly #transport: Transport;
@@ -85,6 +85,7 @@ class RedisStore implements Store, Node {
     this.keyPrefix = client.keyPrefix;
     this.generation = client.generation;
     this.#transport = new Transport(client);
+    this.values = new RedisValues(this.#transport);
     this.#replicas = new Replicas(client, this.#transport);
     this.direct = new DirectStore(this, client);
   }
@@ -232,8 +233,7 @@ class RedisStore implements Store, Node {
   /** True if an operator marked this run as new; never for a cluster, which has no single server. */
   async #isMarkedNew(runId: string, timeoutMs: number): Promise<boolean> {
     if (this.#client.clustered || runId === '') return false;
-    const call = commands.readTextCall(newServerKey);
-    return this.#transport.requestAlone(call, newServerKey, timeoutMs).then(
+    return this.#transport.requestAlone(scripts.readValue(newServerKey), newServerKey, timeoutMs).then(
       (reply) => reply === runId,
       () => false,
     );
@@ -255,36 +255,9 @@ class RedisStore implements Store, Node {
     return token === undefined ? state : { ...state, owned: holder === token };
   }
 
-  permitsOut(key: string, commandTimeoutMs: number): Promise<number> {
-    const call = commands.permitsOutCall(key);
-    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0]!);
-  }
-
   async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
     const reply = await this.#transport.requestAlone(commands.readPlacesCall(key), key, commandTimeoutMs);
     return commands.readPlacesReply(reply, key);
-  }
-
-  async readValue(key: string, commandTimeoutMs: number): Promise<string | null> {
-    const reply = await this.#transport.requestAlone(commands.readValueCall(key), key, commandTimeoutMs);
-    return reply === null ? null : String(reply);
-  }
-
-  async writeValue(request: ValueRequest): Promise<boolean> {
-    const { key, commandTimeoutMs } = request;
-    const reply = await this.#transport.requestAlone(commands.writeValueCall(request), key, commandTimeoutMs);
-    return integers(reply, 1, key)[0] === 1;
-  }
-
-  proclaim(request: ProclaimRequest): Promise<boolean> {
-    const { key, commandTimeoutMs } = request;
-    const call = commands.proclaimCall(request);
-    return this.#transport.request(call, key, commandTimeoutMs, (reply) => integers(reply, 1, key)[0] === 1);
-  }
-
-  async readHolder(key: string, commandTimeoutMs: number): Promise<HolderText | null> {
-    const reply = await this.#transport.requestAlone(commands.readHolderCall(key), key, commandTimeoutMs);
-    return commands.readHolderReply(reply, key);
   }
 
   join(): void {

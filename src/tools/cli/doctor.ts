@@ -255,7 +255,7 @@ async function withoutEnd(store: Store, prefix: string): Promise<Finding> {
       );
       for (const [n, state] of states.entries()) {
         if (state instanceof LockBackendError || state.remaining !== Number.POSITIVE_INFINITY) continue;
-        const holder = prefix === '' ? await store.readHolder(keys[n]!, silentMs) : undefined;
+        const holder = prefix === '' ? await store.values!.readHolder(keys[n]!, silentMs) : undefined;
         if (holder === undefined || isOurs(holder?.token ?? '')) found.push(keys[n]!);
       }
       if (performance.now() > endMs) break;
