@@ -35,16 +35,18 @@ const reasons = {
     { code: "return 'yielding'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },
   ],
   'src/acquire/acquisition.ts': [
-    { code: 'let calling = true', to: 'false', why: equivalent },
-    { code: 'if (calling) reject(error)', to: 'false', why: equivalent },
-    { code: 'if (this.isSettled) return', why: 'equivalent: what is settled is neither woken nor ended again' },
+    { code: '#isStarting = true', to: 'false', why: equivalent },
+    { code: 'if (this.#isStarting)', to: 'false', why: equivalent },
+    { code: 'if (this.#isSettled) return', why: 'equivalent: what is settled is not ended again' },
+  ],
+  'src/acquire/polling.ts': [
     { code: 'if (queues.wakeUps.isOpen)', to: 'false', why: 'equivalent: some promises later' },
   ],
   'src/queue/queue.ts': [{ code: 'const plainWakeUp', to: '{}', why: 'equivalent: what is not there is undefined' }],
   'src/acquire/attempts.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
-    { code: 'if (!reply.granted) this.#ticket', to: 'true', why: 'equivalent: a grant has no position' },
+    { code: 'if (!reply.granted) this.ticket', to: 'true', why: 'equivalent: a grant has no position' },
   ],
 };
 

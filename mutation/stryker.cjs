@@ -18,6 +18,9 @@ exports.files = [
   'src/hold/keeper.ts',
   'src/hold/held-lock.ts',
   'src/acquire/acquisition.ts',
+  'src/acquire/polling.ts',
+  'src/acquire/queued.ts',
+  'src/acquire/entry.ts',
   'src/queue/queue.ts',
   'src/store/embedded/mutex-machine.ts',
 ];

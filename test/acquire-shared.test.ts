@@ -4,7 +4,7 @@ import { wait } from '../src/acquire/acquisition';
 import type { AcquireSpec } from '../src/acquire/spec';
 import type { Settings } from '../src/core/options';
 import type { HeldLock } from '../src/hold/held-lock';
-import { fencesInBlock } from '../src/queue/queue';
+import { fencesInBlock } from '../src/queue/policy';
 import type { Mode } from '../src/store/contract';
 import {
   Acquisitions,
@@ -329,7 +329,7 @@ describe('an acquisition where several may hold the key', () => {
         store: here.store,
         mode: { ...writer, step: 1 },
       };
-      return outcomeOf(wait({ ...wanted, kind: undefined, trace: undefined, change } as AcquireSpec, (each) => each));
+      return outcomeOf(wait({ ...wanted, kind: undefined, change } as AcquireSpec, (each) => each));
     }
 
     it('resolves with what is held, which is in its scope already', async () => {

@@ -107,13 +107,15 @@ describe('an acquisition', () => {
     }
 
     it('a missing client is an error of the call', () => {
-      const terms = { settings: settled({}), scope: new Scope() };
-      expect(() => acquire('k', terms, (held) => held)).to.throw(TypeError, 'redis: expected a connected client');
+      expect(() => acquire('k', settled({}), new Scope(), {}, (held) => held)).to.throw(
+        TypeError,
+        'redis: expected a connected client',
+      );
     });
 
     it('an error of an answer has the stack of its caller', async () => {
       async function callerOfAcquire(): Promise<void> {
-        await acquire('k', { settings: settled({}), scope: here.scope }, (held) => held);
+        await acquire('k', settled({}), here.scope, {}, (held) => held);
       }
       const failing = callerOfAcquire().catch((error) => error);
       await busy();

@@ -2,7 +2,8 @@
 // for it was sent, and nothing left behind by those that were given up.
 import { expect } from 'chai';
 import { type SinonStub, stub, useFakeTimers } from 'sinon';
-import { type AttemptSpec, Attempts } from '../src/acquire/attempts';
+import { Attempts } from '../src/acquire/attempts';
+import type { AcquireSpec } from '../src/acquire/spec';
 import type { LockBackendError } from '../src/core/errors';
 import type { AcquireReply, AcquireRequest, Mode, SynchronousVerbs } from '../src/store/contract';
 import type { LateRequest } from '../src/store/late-request';
@@ -55,10 +56,10 @@ describe('the attempts of one caller', () => {
 
   afterEach(() => timers.restore());
 
-  function attempts(more: Partial<Omit<AttemptSpec, 'settings'>> & { settings?: object } = {}): Attempts {
+  function attempts(more: Partial<Omit<AcquireSpec, 'settings'>> & { settings?: object } = {}): Attempts {
     const all = { ...settings, ...more.settings };
     const target = { key: 'k', keys: 'full:k', store, mode: undefined, change: undefined, ...more, settings: all };
-    return new Attempts(target as AttemptSpec, caller);
+    return new Attempts(target as AcquireSpec, caller);
   }
   const answered = (): Promise<unknown> => timers.tickAsync(0);
   const grants = (): { fence: number; token: string }[] =>
@@ -264,7 +265,7 @@ describe('the attempts of one caller', () => {
       revert: (...each: [AcquireRequest, LateRequest | undefined]) => void reverted.push(each),
     };
     store.fates.acquire.push('reply lost', 'held');
-    const one = attempts({ mode, change });
+    const one = attempts({ mode, change: change as never });
     one.make(queueAs, undefined);
     await answered();
     const untilMs = one.late?.untilMs;
@@ -320,7 +321,7 @@ describe('the attempts of one caller', () => {
 
     it('a change in place is queued as what it is', async () => {
       store.fates.acquire.push('refused');
-      attempts({ mode, change: { token: 'kept', revert() {} } }).make(queueAs, undefined);
+      attempts({ mode, change: { token: 'kept', revert() {} } as never }).make(queueAs, undefined);
       expect(store.acquires[0]!.queueAs).to.equal(queueAs);
     });
 

@@ -31,7 +31,7 @@ describe('a lease', () => {
   function granted(key: string | string[]): Promise<HeldLock> {
     const scope = new Scope();
     scope.store = () => store;
-    return acquire(key, { settings: settled({}), scope }, (each) => each);
+    return acquire(key, settled({}), scope, {}, (each) => each);
   }
 
   it('is a function; to call it, `release` and the end of `await using` are one release, with one answer', async () => {

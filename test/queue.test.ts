@@ -2,11 +2,8 @@
 // the lock, and what it leaves behind. That it works with others of its kind is for the simulation.
 import { expect } from 'chai';
 import { LockBackendError } from '../src/core/errors';
+import { fencesAtFirst, fencesInBlock, handOffsAlone, handOffsAmongOthers } from '../src/queue/policy';
 import {
-  fencesAtFirst,
-  fencesInBlock,
-  handOffsAlone,
-  handOffsAmongOthers,
   type OwnEntry,
   type Position,
   Queue,

@@ -1,9 +1,10 @@
 // How long readers of one lock object join each other, by a clock that the test sets.
 import { expect } from 'chai';
 import type { Granted, SharingHolder } from '../src/hold/kept-lock';
-import type { Fetch, SharePosition, ShareWaiter } from '../src/queue/group';
-import { maxJoins, Readers, turnMs, windowMs } from '../src/queue/readers';
-import type { Grant, Mode } from '../src/store/contract';
+import { type Fetch, GroupPosition, type ShareWaiter } from '../src/queue/group';
+import { maxJoins, turnMs, windowMs } from '../src/queue/policy';
+import { Readers } from '../src/queue/readers';
+import type { Grant, Mode, Store } from '../src/store/contract';
 
 const fetch: Fetch = { giveUp: () => {} };
 const never = (): never => expect.fail('nothing is sent');
@@ -18,7 +19,8 @@ class Scene {
   constructor(prefer: Mode['prefer'], lifetimeMs = 10_000) {
     const mode: Mode = { kind: 'shared', prefer, group: '', permits: 1, most: 1, step: 0 };
     const terms = { key: 'k', lifetimeMs, fencing: true, owner: undefined, mode };
-    this.readers = new Readers(terms, { nowMs: () => this.nowMs, acquire: never, extend: never, abandon: never });
+    const store = { clock: { nowMs: () => this.nowMs }, acquire: never, extend: never, abandon: never };
+    this.readers = new Readers(terms, store as unknown as Store);
   }
 
   /** To hold it takes each of them `eachMs`. */
@@ -31,19 +33,18 @@ class Scene {
       return held;
     };
     const waiter = { granted, fetch: () => fetch, troubled: () => {} };
-    const position = { queue: this.readers, waiter: waiter as unknown as ShareWaiter, hasWaited: false };
-    this.readers.join({ ...position, before: undefined, after: undefined } satisfies SharePosition);
+    this.readers.join(new GroupPosition(this.readers, waiter as unknown as ShareWaiter, undefined));
   }
 
   grant(): void {
     const sent = { monoMs: this.nowMs, wallMs: this.nowMs };
-    this.readers.granted(fetch, { token: 'first', fence: 7, sent } satisfies Grant);
+    this.readers.take({ token: 'first', fence: 7, sent } satisfies Grant, {}, fetch);
   }
 
   /** Read after a wait. */
   waitAndRead(): void {
     this.join();
-    this.readers.busy(undefined);
+    this.readers.troubled(undefined);
     this.nowMs += 50;
     this.grant();
   }

@@ -14,7 +14,7 @@ import { closedError, type Scope } from '../hold/scope';
 import { trustedMs } from '../hold/validity';
 import { tooLate } from '../queue/queue';
 import type { Moment, Store } from '../store/contract';
-import { abortReason } from './spec';
+import { abortReason } from './refusals';
 
 const longestToken = 1024;
 const fenceRule = integer(0);

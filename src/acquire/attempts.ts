@@ -6,56 +6,26 @@
 
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
-import type { Key } from '../core/keys';
-import type { Settings } from '../core/options';
 import { newToken } from '../core/token';
-import type { AcquireReply, AcquireRequest, Mode, QueueEntry, ReleaseRequest, Slot, Store } from '../store/contract';
+import type { AcquireReply, AcquireRequest, QueueEntry, ReleaseRequest } from '../store/contract';
 import { LateRequest } from '../store/late-request';
-import type { Slots } from '../store/slots';
 import { pauses } from './backoff';
-
-/** Everything that attempts need to know. */
-export interface AttemptSpec {
-  readonly key: Key;
-  /** Full keys, prefix included. */
-  readonly keys: Key;
-  readonly settings: Settings;
-  readonly store: Store;
-  /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
-  readonly mode: Mode | undefined;
-  /** Number of fences to mint. Default 1. */
-  readonly fences?: number | undefined;
-  /** Set for a job that runs once per slot. */
-  readonly once?: Once | undefined;
-  /** Set for a change in place, which keeps the token of the held lock. That token is never released here. */
-  readonly change: KeptToken | undefined;
-}
-
-export interface Once {
-  readonly slots: Slots;
-  /** Receives the current slot, granted or not, and whether the slot's job has run. */
-  onSlot(slot: Slot, isDone: boolean): void;
-}
-
-export interface KeptToken {
-  readonly token: string;
-  /** Undoes a change that was given up, although `request` may have been granted, or may still be. */
-  revert(request: AcquireRequest, late: LateRequest | undefined): void;
-}
+import type { AcquireSpec } from './spec';
 
 /** Receives replies until it settles. */
 export interface Attempting {
   readonly isSettled: boolean;
   onReply(reply: AcquireReply, token: string): void;
   onFailure(error: unknown): void;
-  giveUp(error: unknown): void;
 }
 
 export class Attempts {
   count = 0;
   /** An attempt with this token whose outcome is unknown. */
   late: LateRequest | undefined;
-  readonly #target: AttemptSpec;
+  /** The ticket of the token's queue entry; 0: never queued; -1: perhaps queued, because no answer came. */
+  ticket = 0;
+  readonly #spec: AcquireSpec;
   readonly #caller: Attempting;
   /** The request of all attempts with one token; made at the first attempt. */
   #request: AcquireRequest | undefined;
@@ -66,12 +36,10 @@ export class Attempts {
   #plannedPauseMs: number | undefined;
   /** The token of the queue entry on a quorum, where each attempt has its own token. */
   #queuedAs: string | undefined;
-  /** The ticket of the token's queue entry; -1 if unknown. */
-  #ticket = -1;
   #pause: NodeJS.Timeout | undefined;
 
-  constructor(target: AttemptSpec, caller: Attempting) {
-    this.#target = target;
+  constructor(spec: AcquireSpec, caller: Attempting) {
+    this.#spec = spec;
     this.#caller = caller;
   }
 
@@ -94,12 +62,13 @@ export class Attempts {
   }
 
   #make(queueAs: QueueEntry | undefined, pauseMs: number | undefined): void {
-    const { store, settings } = this.#target;
+    const { store, settings } = this.#spec;
     this.count += 1;
     this.#isUnderWay = true;
     this.#isSent = false;
     if (store.isQuorum) this.#request = undefined; // H2 H62f
     this.#request ??= this.#newRequest();
+    if (queueAs !== undefined) this.ticket ||= -1;
     const { token } = this.#request;
     const isPlain = queueAs === undefined && pauseMs === undefined;
     const request = isPlain ? this.#request : { ...this.#request, queueAs: queueAs && this.#asSame(queueAs), pauseMs };
@@ -121,7 +90,7 @@ export class Attempts {
   }
 
   #newPauseMs(): number {
-    const { store, settings } = this.#target;
+    const { store, settings } = this.#spec;
     // Callers whose votes were split must not meet again after equal pauses.
     this.#nextPauseMs ??= pauses(store.isQuorum ? { ...settings, jitter: 1 } : settings); // H62e
     return this.#nextPauseMs();
@@ -130,7 +99,7 @@ export class Attempts {
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = clockOf(this.#target.store).later(() => {
+    this.#pause = clockOf(this.#spec.store).later(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
@@ -148,31 +117,37 @@ export class Attempts {
 
   /** Undoes the attempts so far, granted or not. To Redis, the next attempt is another caller. */
   abandon(): void {
-    const { store, change } = this.#target;
+    const { store, change } = this.#spec;
     if (this.#request === undefined) return;
     if (change !== undefined) change.revert(this.#request, this.late);
     else void store.abandon(this.#releaseRequest(this.#request.token), this.late);
     if (this.#queuedAs !== undefined) void store.abandon(this.#releaseRequest(this.#queuedAs), this.late); // H62g
     this.#queuedAs = undefined;
     this.late = undefined;
-    this.#ticket = -1;
+    this.ticket = 0;
     this.#request = undefined;
   }
 
-  /** Drops the token. Called when all attempts were answered and no attempt follows soon. */
+  /** Ends the use of the token, and undoes its attempts if one may still be granted or has left an entry in the queue. */
+  drop(): void {
+    if (this.late !== undefined || this.ticket !== 0) return this.abandon(); // H43
+    this.#request = undefined;
+  }
+
+  /** Ends the use of a token that holds nothing and waits for nothing. */
   forget(): void {
     this.#request = undefined;
   }
 
   #asSame(queueAs: QueueEntry): QueueEntry {
-    const { store, change, settings } = this.#target;
+    const { store, change, settings } = this.#spec;
     if (!store.isQuorum || change !== undefined) return queueAs;
     this.#queuedAs ??= newToken(settings.owner);
     return { ...queueAs, token: this.#queuedAs };
   }
 
   #newRequest(): AcquireRequest {
-    const { keys, mode, change, settings, once, fences } = this.#target;
+    const { keys, mode, change, settings, once, fences } = this.#spec;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
@@ -186,7 +161,7 @@ export class Attempts {
   #makeNow(request: AcquireRequest): void {
     let reply: AcquireReply;
     try {
-      reply = this.#target.store.synchronous!.acquire(request);
+      reply = this.#spec.store.synchronous!.acquire(request);
     } catch (error) {
       return this.#onFailure(error);
     }
@@ -195,38 +170,38 @@ export class Attempts {
 
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
-    if (reply.slot !== undefined) this.#target.once?.onSlot(reply.slot, !reply.granted && reply.isDone === true);
-    if (!reply.granted) this.#ticket = reply.position?.ticket ?? this.#ticket;
+    if (reply.slot !== undefined) this.#spec.once?.onSlot(reply.slot, !reply.granted && reply.isDone === true);
+    if (!reply.granted) this.ticket = reply.position?.ticket ?? this.ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned and yet granted: released at once, not only when the attempt can no longer execute.
-    if (!reply.granted || this.#target.change !== undefined) return;
-    this.#target.store.release(this.#releaseRequest(token)).catch(() => {}); // H20c H36d
+    if (!reply.granted || this.#spec.change !== undefined) return;
+    this.#spec.store.release(this.#releaseRequest(token)).catch(() => {}); // H20c H36d
   }
 
   #onFailure(error: unknown): void {
     this.#isUnderWay = false;
     if (this.#caller.isSettled) return;
-    forKey(error, this.#target.key);
+    forKey(error, this.#spec.key);
     if (error instanceof LockBackendError && error.unknown) this.#mayExecute();
     this.#caller.onFailure(error);
   }
 
-  /** Gives up after an exception in an attempt or in its caller's handler. A possible grant is abandoned. */
+  /** Handles an exception in an attempt or in its caller's handler: it may have been granted. */
   #broke(error: unknown): void {
     if (this.#caller.isSettled) return;
     this.#mayExecute();
-    this.#caller.giveUp(error);
+    this.#caller.onFailure(error);
   }
 
   #mayExecute(): void {
-    const { store, settings } = this.#target;
+    const { store, settings } = this.#spec;
     this.late = new LateRequest(clockOf(store).nowMs(), settings.commandTimeoutMs);
   }
 
   #releaseRequest(token: string): ReleaseRequest {
-    const { keys, mode, settings } = this.#target;
+    const { keys, mode, settings } = this.#spec;
     const { commandTimeoutMs } = settings;
     if (mode === undefined) return { keys, token, commandTimeoutMs };
-    return { keys, token, commandTimeoutMs, ticket: this.#ticket, held: { mode, fence: -1 } };
+    return { keys, token, commandTimeoutMs, ticket: this.ticket || -1, held: { mode, fence: -1 } };
   }
 }

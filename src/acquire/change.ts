@@ -13,7 +13,7 @@ import type { HeldLock } from '../hold/held-lock';
 import { scopeOf } from '../hold/scope';
 import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
-import { tracedWait, wait } from './acquisition';
+import { wait } from './acquisition';
 import type { Change } from './spec';
 
 /** Attempts to revert a change that was given up, while Redis is silent. */
@@ -45,12 +45,10 @@ async function change(held: HeldLock, kind: 'shared' | 'exclusive', settings: Se
   if (!held.check()) throw gone(held, 'was released');
   const { key, keys, context } = held;
   const mode: Mode = { ...held.mode!, kind, step: held.mode!.step + 1 };
-  const { store } = context;
-  const wanted = { key, keys, settings, store, scope: scopeOf(context), mode, kind: undefined, trace: undefined };
-  const asked = { ...wanted, change: changeTo(held, mode, settings) };
+  const spec = { key, keys, settings, store: context.store, scope: scopeOf(context), mode, kind: undefined };
   // A downgrade is not traced: it acquires nothing.
-  if (kind === 'exclusive' && tracesAcquires()) await tracedWait(asked, () => {}, false);
-  else await wait(asked, () => {});
+  const isTraced = kind === 'exclusive' && tracesAcquires();
+  await wait({ ...spec, change: changeTo(held, mode, settings) }, () => {}, isTraced);
 }
 
 function changeTo(held: HeldLock, mode: Mode, { lifetimeMs }: Settings): Change {

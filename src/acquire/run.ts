@@ -2,16 +2,15 @@
 // lease is still valid, and running a function under it.
 
 import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from '../core/errors';
-import { type LockKind, warningsWanted } from '../core/events';
+import { warningsWanted } from '../core/events';
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
 import { runWithin } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import { heldLockOf, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';
-import type { Mode } from '../store/contract';
 import { acquire } from './acquisition';
-import type { Once } from './attempts';
+import type { AcquireVariant } from './spec';
 
 /** Splits the arguments `([options], fn)`: the function comes last, the options before it. */
 export function optionsThenFunction(
@@ -23,32 +22,12 @@ export function optionsThenFunction(
   return [options, fn as (...args: any[]) => unknown];
 }
 
-/** The particulars that a method or a class adds to an acquire. */
-interface LeaseVariant {
-  /** The default of `autoExtend`. */
-  readonly autoExtend?: boolean;
-  /** The mode of an RWLock or a Semaphore. */
-  readonly mode?: Mode | undefined;
-  /** Set for a job that runs once per slot. */
-  readonly once?: Once | undefined;
-  /** Set when the mutex backs an election or a once-job. */
-  readonly kind?: LockKind | undefined;
-  /** Observers see a busy lock as a result, not as an error. */
-  readonly isTry?: boolean | undefined;
-  /** The prototype of the leases; default `leaseMethods`. */
-  readonly methods?: object | undefined;
-}
-
 /** Acquires the lock and resolves with its lease. Throws at once for bad arguments, and rejects as `acquire` does. */
-export function acquireLease(key: Key, settings: Settings, scope: Scope, kind: LeaseVariant = {}): Promise<Lease> {
+export function acquireLease(key: Key, settings: Settings, scope: Scope, variant: AcquireVariant = {}): Promise<Lease> {
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
-  const autoExtend = settings.autoExtend ?? kind.autoExtend ?? false;
-  const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, kind.methods);
-  return acquire(
-    key,
-    { settings, scope, mode: kind.mode, once: kind.once, kind: kind.kind, isTry: kind.isTry },
-    toLease,
-  );
+  const autoExtend = settings.autoExtend ?? variant.autoExtend ?? false;
+  const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, variant.methods);
+  return acquire(key, settings, scope, variant, toLease);
 }
 
 /** Makes one attempt, whatever the wait settings are; null if the lock is busy. Throws, or rejects, as `acquireLease` does. */
@@ -56,10 +35,10 @@ export async function tryLease(
   key: Key,
   settings: Settings,
   scope: Scope,
-  kind: LeaseVariant = {},
+  variant: AcquireVariant = {},
 ): Promise<Lease | null> {
   try {
-    return await acquireLease(key, forOneAttempt(settings), scope, { ...kind, isTry: true });
+    return await acquireLease(key, forOneAttempt(settings), scope, { ...variant, isTry: true });
   } catch (error) {
     if (error instanceof TooManyLockAttemptsError) return null; // H72d
     throw error;

@@ -4,7 +4,7 @@
 // The registry settles a key if it names one unexpired holder, or several holders that may hold the key together. All other keys of
 // the registry, and all keys that a scan finds, are inspected in the store.
 
-import { abortReason } from '../acquire/spec';
+import { abortReason } from '../acquire/refusals';
 import { LockBackendError } from '../core/errors';
 import type { HolderState, ListedLock, LockState, WaiterState } from '../core/lock-state';
 import { maxShown, type Operator, type Processes } from '../store/operator';

@@ -4,7 +4,7 @@
 //
 // Invariant: nothing is released, and no campaign begins, while the function runs.
 
-import { abortReason } from '../acquire/spec';
+import { abortReason } from '../acquire/refusals';
 import { onAbort } from '../core/on-abort';
 
 /** The result of a campaign: a lock, and the term that begins with it. */

@@ -1,18 +1,14 @@
-// The contract between callers that wait together for a key with several holders, and their wait group, which fetches members for
-// them (readers.ts, permits.ts).
+// Wait groups: callers of one factory, or of one lock object, that wait together for a key with several holders. A member is one holder
+// in Redis. A group fetches members for its callers, each through one entry in the Redis queue. What becomes of a member is the group's
+// policy: readers share it (readers.ts), and permits are handed off (permits.ts).
+
+import type { Effort } from '../core/acquire-trace';
+import { clockOf } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
+import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
-import type {
-  AcquireReply,
-  AcquireRequest,
-  ExtendReply,
-  ExtendRequest,
-  Grant,
-  Holder,
-  Mode,
-  ReleaseRequest,
-} from '../store/contract';
-import type { LateRequest } from '../store/late-request';
+import { trustedMs } from '../hold/validity';
+import type { Grant, GrantSource, Holder, Mode, Store } from '../store/contract';
 import type { Position, QueueKey, Waiter } from './queue';
 
 /** The settings that all callers in one wait group share. */
@@ -24,46 +20,120 @@ export interface MemberTerms extends QueueKey {
 export interface ShareWaiter extends Waiter {
   granted(grant: Granted): Holder;
   /** Begins to fetch a member with this caller's options, until it is granted or given up. Never answers within the call. */
-  fetch(fetcher: Fetcher): Fetch;
+  fetch(group: WaitGroup): Fetch;
 }
 
 export interface Fetch {
-  giveUp(error: unknown): void;
-}
-
-/** The receiver of a fetched member. */
-export interface Fetcher {
-  /** Receives the member. `others` is the number of entries still queued for the key. */
-  granted(fetch: Fetch, grant: Grant, others: number): void;
-  /** Reports that the fetch failed: nothing was granted, nor will be. */
-  failed(fetch: Fetch, error: LockBackendError): void;
-  /** Reports a failed attempt: the key is busy, or (with an error) Redis could not be reached. The fetch goes on. */
-  busy(error: LockBackendError | undefined): void;
+  giveUp(): void;
 }
 
 /** A caller's position in its wait group. */
-export interface SharePosition extends Position {
-  before: SharePosition | undefined;
-  after: SharePosition | undefined;
+export class GroupPosition implements Position {
+  before: GroupPosition | undefined;
+  after: GroupPosition | undefined;
   readonly queue: WaitGroup;
   readonly waiter: ShareWaiter;
+  readonly source: GrantSource | undefined;
+  hasWaited = false;
+  /** The group makes the attempts. */
+  readonly count = 0;
+  readonly isPausing = false;
+  readonly wasQueued = true;
+
+  constructor(queue: WaitGroup, waiter: ShareWaiter, source: GrantSource | undefined) {
+    this.queue = queue;
+    this.waiter = waiter;
+    this.source = source;
+  }
+
+  get effort(): Effort {
+    return { attempts: 1, queued: this.hasWaited };
+  }
+
+  begin(): void {
+    this.queue.join(this);
+  }
+
+  giveUp(): void {
+    this.queue.leave(this);
+  }
 }
 
-export interface WaitGroup {
+export abstract class WaitGroup {
   readonly terms: MemberTerms;
-  /** Tells if another caller may join now. */
-  accepts(): boolean;
-  /** Adds a caller. May grant within the call. */
-  join(position: SharePosition): void;
-  leave(position: SharePosition): void;
-  /** Closes the group, because a caller outside it waits for the same key and must not be overtaken. */
-  close(): void;
-}
+  /** A fetch has no end of its own: it is given up when no caller needs it. */
+  readonly leftMs = Number.POSITIVE_INFINITY;
+  protected readonly store: Store;
+  protected readonly positions = new LinkedList<GroupPosition>();
+  /** Set once a fetch found the key busy. */
+  protected hasWaited = false;
+  readonly #fetches = new Set<Fetch>();
 
-/** The commands that members send to their store. Replies never arrive within the call that sent them. */
-export interface MemberPort {
-  nowMs(): number;
-  acquire(request: AcquireRequest): Promise<AcquireReply>;
-  extend(request: ExtendRequest): Promise<ExtendReply>;
-  abandon(request: ReleaseRequest, late: LateRequest): void;
+  constructor(terms: MemberTerms, store: Store) {
+    this.terms = terms;
+    this.store = store;
+  }
+
+  /** Tells if another caller may join now. */
+  abstract accepts(): boolean;
+
+  /** Closes the group, because a caller outside it waits for the same key and must not be overtaken. */
+  abstract close(): void;
+
+  /** The number of members to fetch for the callers that wait. */
+  protected abstract get wanted(): number;
+
+  /** Gives a fetched member to callers that wait. `others` is the number of entries still queued for the key. */
+  protected abstract fetched(grant: Grant, others: number): void;
+
+  /** Adds a caller. May grant within the call. */
+  join(position: GroupPosition): void {
+    this.positions.add(position);
+    this.fetch();
+  }
+
+  leave(position: GroupPosition): void {
+    if (this.positions.delete(position)) this.fetch();
+  }
+
+  /** Receives a fetched member. Returns false if its grant took as long as it lasts. */
+  take(grant: Grant, { others = 0 }: { readonly others?: number }, fetch: Fetch): boolean {
+    if (this.nowMs() - grant.sent.monoMs >= trustedMs(this.terms.lifetimeMs)) return false; // H63
+    this.#fetches.delete(fetch);
+    this.fetched(grant, others);
+    return true;
+  }
+
+  /** Reports a failed attempt: the key is busy, or (with an error) Redis could not be reached. The fetch goes on. */
+  troubled(error: LockBackendError | undefined): void {
+    this.hasWaited = true;
+    for (const position of this.positions) {
+      position.hasWaited ||= error === undefined;
+      position.waiter.troubled(error);
+    }
+  }
+
+  /** Reports that a fetch failed: nothing was granted, nor will be. All that wait fail with it. */
+  failed(error: unknown, fetch: Fetch): void {
+    this.#fetches.delete(fetch);
+    for (let each = this.positions.first; each !== undefined; each = this.positions.first) {
+      this.positions.delete(each);
+      each.waiter.failed(error as LockBackendError);
+    }
+    this.fetch();
+  }
+
+  /** Begins the fetches that callers wait for, and gives up the newest ones when there are more fetches than callers. */
+  protected fetch(): void {
+    while (this.#fetches.size < this.wanted) this.#fetches.add(this.positions.first!.waiter.fetch(this));
+    if (this.#fetches.size <= this.positions.size) return;
+    for (const fetch of [...this.#fetches].slice(this.positions.size)) {
+      this.#fetches.delete(fetch);
+      fetch.giveUp();
+    }
+  }
+
+  protected nowMs(): number {
+    return clockOf(this.store).nowMs();
+  }
 }

@@ -18,7 +18,15 @@ import { trustedMs } from '../hold/validity';
 import type { AcquireReply, Grant, GrantSource, Holder, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { limits } from '../store/protocol';
-import { isBehindOthers, pauseWhileBusy, pauseWhileHeld } from './pauses';
+import {
+  fencesAtFirst,
+  fencesInBlock,
+  handOffsAfterGrant,
+  handOffsAmongOthers,
+  isBehindOthers,
+  pauseWhileBusy,
+  pauseWhileHeld,
+} from './policy';
 
 /** The settings that all waiters of one queue share. */
 export interface QueueKey {
@@ -112,18 +120,6 @@ export interface ReleaseAndRequest {
   readonly result: ReleaseReply;
   readonly next: AcquireReply;
 }
-
-/** The maximum of hand-offs in a row within one process, while other processes are queued and while none are. */
-export const handOffsAmongOthers = 8; // S14
-export const handOffsAlone = 64; // S15
-/** The maximum of fences that a grant reserves: one for its first holder, and one for each hand-off. */
-export const fencesInBlock = handOffsAlone + 1;
-/**
- * The fences that a grant reserves if the lock was handed off fewer than eight times after the previous grant. Unused reservations
- * push the server's fence counter ahead of its clock: with 65 fences for each grant, that happens at 15,000 grants per second. With 9
- * fences for each grant, no server makes enough grants per second for that.
- */
-export const fencesAtFirst = handOffsAmongOthers + 1;
 
 export class Queue implements GrantSource {
   readonly key: QueueKey;
@@ -310,7 +306,7 @@ export class Queue implements GrantSource {
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
     const { token, late, fences } = entry;
-    this.#handOffsLeft = others > 0 ? handOffsAmongOthers : fences - 1;
+    this.#handOffsLeft = handOffsAfterGrant(others, fences);
     this.#handOffs = 0;
     this.#give(head, { token, fence, sent, late });
   }

@@ -30,7 +30,6 @@ import {
   type WakeUp,
 } from './queue';
 import { type Alarm, SharedTimers } from './shared-timers';
-import { SharedGrants } from './shared-waiter';
 import { WakeUps } from './wake-ups';
 
 /** The maximum of requests per second by all queues of a process at rest, as long as each pauses for at most `maxPollMs`. */
@@ -208,6 +207,27 @@ export class Queues implements QueuePort {
     const request = this.#abandoned.get(id);
     if (request !== undefined) this.#store.release(request).catch(() => {}); // H83g
   }
+}
+
+/** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next, in the same command. */
+class SharedGrants implements GrantSource {
+  readonly #store: Store;
+  readonly #wakeUps: WakeUps;
+
+  constructor(store: Store, wakeUps: WakeUps) {
+    this.#store = store;
+    this.#wakeUps = wakeUps;
+  }
+
+  release(held: Holder): Promise<ReleaseReply> {
+    const request = held.releaseRequest();
+    const { kind, permits } = request.held!.mode;
+    const reply = this.#store.release(request);
+    if (kind !== 'shared') this.#wakeUps.released(request.keys as string, permits);
+    return reply;
+  }
+
+  lost(): void {}
 }
 
 function isSame(one: QueueKey, other: QueueKey): boolean {

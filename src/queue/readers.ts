@@ -1,112 +1,67 @@
 // Readers of one process that share a member. The first reader fetches the member with one entry in the Redis queue, and Redis sees
-// one holder. Readers that come within the window join the member, before its grant or after. The last reader to leave releases it.
-// The member ends one lifetime after its last extension, and each extension counts for all its readers. A reader that needs another
-// lifetime, or upgrades, gets a member of its own first.
+// one holder. Readers that come within the window (policy.ts) join the member, before its grant or after. The last reader to leave
+// releases it. The member ends one lifetime after its last extension, and each extension counts for all its readers. A reader that
+// needs another lifetime, or upgrades, gets a member of its own first.
+//
+// When a writer waits: in this process, no further reader joins (`close`), unless the readers had to wait themselves: then their window
+// stays open, as it does when the writer waits in another process. For a new member, Redis decides (scripts/acquire-shared.lua).
 //
 // Invariant: no reader joins a member that is being released, that was lost, or whose window has closed. Each reader has a validity of
 // its own, which never ends later than what Redis confirmed for the member.
-import type { LockBackendError, LossReason } from '../core/errors';
-import { LinkedList } from '../core/linked-list';
+import { clockOf } from '../core/clock';
+import type { LossReason } from '../core/errors';
 import { newToken } from '../core/token';
 import type { Member, SharingHolder } from '../hold/kept-lock';
 import { trustedMs } from '../hold/validity';
-import type { ExtendReply, ExtendRequest, Grant, HeldMode, Moment, ReleaseReply } from '../store/contract';
+import type { ExtendReply, ExtendRequest, Grant, HeldMode, Moment, ReleaseReply, Store } from '../store/contract';
 import { LateRequest } from '../store/late-request';
-import type { Fetch, Fetcher, MemberPort, MemberTerms, SharePosition, WaitGroup } from './group';
-
-/**
- * The window in which readers join, from the arrival of the first reader and again from the grant; at most a third of the lifetime.
- * Before the first reply, readers join after the window too, because nothing says yet that the key is busy.
- */
-export const windowMs = 2;
-/** The window after a grant that readers had to wait for: the turn of the readers between two writers. */
-export const turnMs = 6;
-/** The maximum of readers that join before the grant, and again after it. */
-export const maxJoins = 64; // S27
+import { type GroupPosition, type MemberTerms, WaitGroup } from './group';
+import { maxJoins, turnMs, windowMs } from './policy';
 
 /** Readers that wait for one member or share it. */
-export class Readers implements WaitGroup, Fetcher {
-  readonly terms: MemberTerms;
-  readonly #port: MemberPort;
-  readonly #positions = new LinkedList<SharePosition>();
-  readonly #startedMs: number;
-  #fetch: Fetch | undefined;
+export class Readers extends WaitGroup {
+  readonly #startedMs = this.nowMs();
   #member: ReadersMember | undefined;
   #joinsLeft = maxJoins;
-  #hasWaited = false;
   #isClosed = false;
-
-  constructor(terms: MemberTerms, port: MemberPort) {
-    this.terms = terms;
-    this.#port = port;
-    this.#startedMs = port.nowMs();
-  }
 
   accepts(): boolean {
     if (this.#isClosed) return false;
     if (this.#member !== undefined) return this.#member.isOpen;
-    const isOpen = !this.#hasWaited || this.#port.nowMs() - this.#startedMs < windowOf(this.terms, windowMs);
+    // All callers have given up, or have failed.
+    if (this.positions.size === 0 && this.#joinsLeft < maxJoins) return false;
+    const isOpen = !this.hasWaited || this.nowMs() - this.#startedMs < windowOf(this.terms, windowMs);
     return isOpen && this.#joinsLeft > 0;
   }
 
-  join(position: SharePosition): void {
+  override join(position: GroupPosition): void {
     if (this.#member !== undefined) return this.#member.join(position);
     this.#joinsLeft -= 1;
-    this.#positions.add(position);
-    this.#fetch ??= position.waiter.fetch(this);
+    super.join(position);
   }
 
-  leave(position: SharePosition): void {
-    if (!this.#positions.delete(position) || this.#positions.size > 0) return;
-    this.#isClosed = true;
-    const fetch = this.#fetch;
-    this.#fetch = undefined;
-    fetch?.giveUp(undefined);
-  }
-
-  /**
-   * Closes the group, because a writer of this process waits or other readers want the key on other terms. Readers that had to wait
-   * keep their turn: their member stays open for its window, as it does when the writer waits in another process.
-   */
   close(): void {
-    this.#isClosed ||= this.#member === undefined || !this.#hasWaited;
+    this.#isClosed ||= this.#member === undefined || !this.hasWaited;
   }
 
-  granted(fetch: Fetch, grant: Grant): void {
-    if (fetch !== this.#fetch) return;
-    this.#fetch = undefined;
-    const first = this.#positions.first!;
+  protected get wanted(): number {
+    return this.#member === undefined && this.positions.size > 0 ? 1 : 0;
+  }
+
+  protected fetched(grant: Grant): void {
     // An attempt with this token may still execute. Its late release is the task of a single holder, so the grant is not shared.
     if (grant.late !== undefined) {
-      this.#positions.delete(first);
+      const first = this.positions.first!;
+      this.positions.delete(first);
       first.waiter.granted(grant);
-      this.#fetch = this.#positions.first?.waiter.fetch(this);
-      return;
+      return this.fetch();
     }
-    this.#member = new ReadersMember(grant, this.terms, this.#port);
-    for (let each = this.#positions.first; each !== undefined; each = this.#positions.first) {
-      this.#positions.delete(each);
+    this.#member = new ReadersMember(grant, this.terms, this.store);
+    for (let each = this.positions.first; each !== undefined; each = this.positions.first) {
+      this.positions.delete(each);
       this.#member.give(each);
     }
-    this.#member.open(this.#hasWaited ? turnMs : windowMs);
-  }
-
-  failed(fetch: Fetch, error: LockBackendError): void {
-    if (fetch !== this.#fetch) return;
-    this.#fetch = undefined;
-    this.#isClosed = true;
-    for (let each = this.#positions.first; each !== undefined; each = this.#positions.first) {
-      this.#positions.delete(each);
-      each.waiter.failed(error);
-    }
-  }
-
-  busy(error: LockBackendError | undefined): void {
-    this.#hasWaited = true;
-    for (const position of this.#positions) {
-      position.hasWaited ||= error === undefined;
-      position.waiter.troubled(error);
-    }
+    this.#member.open(this.hasWaited ? turnMs : windowMs);
   }
 }
 
@@ -114,11 +69,11 @@ function windowOf({ lifetimeMs }: MemberTerms, maxMs: number): number {
   return Math.min(maxMs, lifetimeMs / 3);
 }
 
-export class ReadersMember implements Member {
+class ReadersMember implements Member {
   readonly token: string;
   readonly fence: number;
   readonly #terms: MemberTerms;
-  readonly #port: MemberPort;
+  readonly #store: Store;
   readonly #holders = new Set<SharingHolder>();
   #closesMs = 0;
   /** A moment just before the last confirmed request was sent. */
@@ -130,11 +85,11 @@ export class ReadersMember implements Member {
   /** The extension that has not been sent yet, if there is one. */
   #extension: Promise<ExtendReply> | undefined;
 
-  constructor({ token, fence, sent }: Grant, terms: MemberTerms, port: MemberPort) {
+  constructor({ token, fence, sent }: Grant, terms: MemberTerms, store: Store) {
     this.token = token;
     this.fence = fence;
     this.#terms = terms;
-    this.#port = port;
+    this.#store = store;
     this.#sent = sent;
     this.#spent = new Set([token]);
   }
@@ -142,20 +97,24 @@ export class ReadersMember implements Member {
   /** Opens the window. Called after the waiting readers have the member, because giving it to many readers takes a while. */
   open(forMs: number): void {
     const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
-    this.#closesMs = Math.min(this.#port.nowMs() + windowOf(this.#terms, forMs), thirdMs);
+    this.#closesMs = Math.min(this.#nowMs() + windowOf(this.#terms, forMs), thirdMs);
+  }
+
+  #nowMs(): number {
+    return clockOf(this.#store).nowMs();
   }
 
   get isOpen(): boolean {
-    return !this.#isClosed && this.#joinsLeft > 0 && this.#port.nowMs() < this.#closesMs;
+    return !this.#isClosed && this.#joinsLeft > 0 && this.#nowMs() < this.#closesMs;
   }
 
-  join(position: SharePosition): void {
+  join(position: GroupPosition): void {
     this.#joinsLeft -= 1; // H84b
     this.give(position);
   }
 
   /** Gives the member to another reader, with a token of its own. */
-  give({ waiter }: SharePosition): void {
+  give({ waiter }: GroupPosition): void {
     const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
     const grant = { token, fence: this.fence, sent: this.#sent, member: this }; // H84d
     this.#holders.add(waiter.granted(grant) as SharingHolder);
@@ -191,7 +150,7 @@ export class ReadersMember implements Member {
     };
     const validUntilMs = this.#sent.monoMs + trustedMs(lifetimeMs);
     const terms = { keys: key, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
-    const reply = await this.#port.extend({ ...terms, token: this.token, held: this.#held, begin });
+    const reply = await this.#store.extend({ ...terms, token: this.token, held: this.#held, begin });
     if (reply.outcome === 'extended') this.#extended(reply.sent);
     else if (reply.outcome !== 'late') this.#lose(reply.outcome);
     return reply;
@@ -220,9 +179,9 @@ export class ReadersMember implements Member {
     const beside = { token: this.token, held: this.#held };
     const begin = (): boolean => this.#holders.has(held);
     const request = { keys: key, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
-    const late = new LateRequest(this.#port.nowMs(), commandTimeoutMs);
+    const late = new LateRequest(this.#nowMs(), commandTimeoutMs);
     const abandon = (which: string): void => this.#abandon(which, commandTimeoutMs, late);
-    const reply = await this.#port.acquire(request).catch((error) => {
+    const reply = await this.#store.acquire(request).catch((error) => {
       abandon(token);
       throw error;
     });
@@ -252,6 +211,6 @@ export class ReadersMember implements Member {
 
   #abandon(token: string, commandTimeoutMs: number, late: LateRequest): void {
     const { key, mode } = this.#terms;
-    this.#port.abandon({ keys: key, token, commandTimeoutMs, held: { mode, fence: -1 } }, late);
+    void this.#store.abandon({ keys: key, token, commandTimeoutMs, held: { mode, fence: -1 } }, late);
   }
 }

@@ -132,7 +132,7 @@ export const acquire: readonly Protection[] = [
   {
     hazard: 'H6',
     without: 'a grant that came too late is given out all the same',
-    changes: [when('H6b', true)],
+    changes: [when('H6b', false)],
     test: 'redis/unknown-outcome.test.ts',
   },
   {

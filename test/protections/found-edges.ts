@@ -18,7 +18,7 @@ export const foundEdges: readonly Protection[] = [
   {
     hazard: 'H90',
     without: 'a grant that cannot be handed over is kept, and its call never settles',
-    changes: [drop('H90c'), write('H90d', '        throw error;')],
+    changes: [drop('H90c'), write('H90d', '      throw error;')],
     test: 'process/other-hosts.test.ts',
   },
   {

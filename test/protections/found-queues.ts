@@ -144,7 +144,7 @@ export const foundQueues: readonly Protection[] = [
       piece(
         'H84d',
         'sent: this.#sent',
-        'sent: { monoMs: this.#port.nowMs(), wallMs: this.#sent.wallMs + this.#port.nowMs() - this.#sent.monoMs }',
+        'sent: { monoMs: this.#nowMs(), wallMs: this.#sent.wallMs + this.#nowMs() - this.#sent.monoMs }',
       ),
     ],
     test: 'simulation/sharing.test.ts',

@@ -45,19 +45,19 @@ export const people: readonly Protection[] = [
   {
     hazard: 'H70',
     without: 'a function that holds the lock waits for it without end',
-    changes: [drop('H70')],
+    changes: [when('H70', true)],
     test: 'acquire.test.ts',
   },
   {
     hazard: 'H70',
     without: 'the error does not say who holds the lock',
-    changes: [piece('H70b', 'heldByCaller(wanted) ?? heldNearby(wanted) + ', '')],
+    changes: [piece('H70b', 'heldByCaller(spec) ?? heldNearby(spec) + ', '')],
     test: 'contract/self-wait.test.ts',
   },
   {
     hazard: 'H70',
     without: 'a wait that would end by itself counts as a deadlock',
-    changes: [when('H70', 'own !== undefined')],
+    changes: [when('H70', 'own === undefined')],
     test: 'acquire.test.ts',
   },
   {
@@ -80,13 +80,13 @@ export const people: readonly Protection[] = [
   {
     hazard: 'H72',
     without: 'a wait that ends while Redis is down says that the lock is held by somebody else',
-    changes: [piece('H72', 'this.#failure ?? ', '')],
+    changes: [piece('H72', 'failure ?? ', '')],
     test: 'contract/acquire.test.ts',
   },
   {
     hazard: 'H72',
     without: 'a timeout while Redis refuses says that the lock was not free',
-    changes: [piece('H72b', 'this.#failure ?? ', ''), piece('H72c', 'this.#failure ?? ', '')],
+    changes: [piece('H72b', 'failure ?? ', ''), piece('H72c', 'this.#failure ?? ', '')],
     test: 'redis/server-states.test.ts',
   },
   {

@@ -5,9 +5,9 @@
  */
 import type { Granted, Member, SharingHolder } from '../../src/hold/kept-lock';
 import { trustedMs } from '../../src/hold/validity';
-import type { Fetch, Fetcher, MemberTerms, SharePosition, ShareWaiter, WaitGroup } from '../../src/queue/group';
+import type { Fetch, GroupPosition, MemberTerms, ShareWaiter, WaitGroup } from '../../src/queue/group';
 import { WaitGroups } from '../../src/queue/groups';
-import { fencesInBlock } from '../../src/queue/queue';
+import { fencesInBlock } from '../../src/queue/policy';
 import { Readers } from '../../src/queue/readers';
 import type {
   AcquireReply,
@@ -178,20 +178,23 @@ class Sharers extends Process {
   }
 }
 
+/** What a request needs of its group. */
+type Fetcher = Pick<WaitGroup, 'take' | 'troubled'>;
+
 /** Asks again and again with one token, as a caller does that polls. */
 class Request implements Fetch {
   readonly #process: Sharers;
   readonly #mode: Mode;
-  readonly #fetcher: Fetcher;
+  readonly #group: Fetcher;
   #token: string;
   #ticket = 0;
   #late: LateRequest | undefined;
   #isOver = false;
 
-  constructor(process: Sharers, mode: Mode, fetcher: Fetcher) {
+  constructor(process: Sharers, mode: Mode, group: Fetcher) {
     this.#process = process;
     this.#mode = mode;
-    this.#fetcher = fetcher;
+    this.#group = group;
     this.#token = process.newToken();
     // The world keeps what broke a promise; here it would be a rejection that nobody handles.
     this.#ask().catch((error) => {
@@ -215,23 +218,23 @@ class Request implements Fetch {
       const reply = await this.#process.acquire(terms as unknown as AcquireRequest).catch(() => undefined);
       if (reply === undefined) this.#late = new LateRequest(world.nowMs, commandTimeoutMs);
       else if (reply.granted && !this.#isOver) {
-        if (world.nowMs - reply.sent.monoMs < trustedMs(world.rules.lifetimeMs)) return this.#granted(reply);
+        if (this.#take(reply)) return;
         this.#abandon();
         this.#token = this.#process.newToken();
         this.#ticket = 0;
         continue;
       } else if (!reply.granted) {
         this.#ticket = reply.position?.ticket ?? this.#ticket;
-        this.#fetcher.busy(undefined);
+        this.#group.troubled(undefined);
       }
       await this.#process.sleep(pollMs);
     }
   }
 
-  #granted({ fence, sent, others = 0 }: AcquireReply & { granted: true }): void {
-    this.#isOver = true;
+  #take({ fence, sent, others = 0 }: AcquireReply & { granted: true }): boolean {
     const late = this.#late?.mayExecute(this.#process.world.nowMs) ? this.#late : undefined;
-    this.#fetcher.granted(this, { token: this.#token, fence, sent, late }, others);
+    this.#isOver = this.#group.take({ token: this.#token, fence, sent, late }, { others }, this);
+    return this.#isOver;
   }
 
   #abandon(): void {
@@ -248,7 +251,7 @@ class User implements ShareWaiter {
   readonly #process: Sharers;
   readonly #mode: Mode;
   readonly #name: string;
-  #position: SharePosition | undefined;
+  #position: GroupPosition | undefined;
   #resolve: (lease: Lease | undefined) => void = () => {};
   #isOver = false;
 
@@ -263,8 +266,13 @@ class User implements ShareWaiter {
     return new Promise((resolve) => {
       this.#resolve = resolve;
       if (this.#mode.kind === 'exclusive') {
-        sharing.close(key);
-        return this.fetch({ granted: (_, grant) => this.granted(grant), failed() {}, busy() {} });
+        sharing.writerWaits(key);
+        const take = (grant: Grant): boolean => {
+          if (world.nowMs - grant.sent.monoMs >= trustedMs(world.rules.lifetimeMs)) return false;
+          this.granted(grant);
+          return true;
+        };
+        return this.fetch({ take, troubled() {} });
       }
       // Some want another lifetime, and share with none of the others.
       const lifetimeMs = world.rules.lifetimeMs * (world.random() < 0.9 ? 1 : 2);
@@ -281,8 +289,8 @@ class User implements ShareWaiter {
     });
   }
 
-  fetch(fetcher: Fetcher): Fetch {
-    return new Request(this.#process, this.#mode, fetcher);
+  fetch(group: Fetcher): Fetch {
+    return new Request(this.#process, this.#mode, group);
   }
 
   granted(grant: Granted): Lease {

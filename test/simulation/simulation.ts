@@ -9,9 +9,8 @@
 import { earlier } from '../../src/core/clock';
 import { LockBackendError } from '../../src/core/errors';
 import { trustedMs } from '../../src/hold/validity';
+import { handOffsAlone, handOffsAmongOthers } from '../../src/queue/policy';
 import {
-  handOffsAlone,
-  handOffsAmongOthers,
   type OwnEntry,
   type Position,
   Queue,

@@ -2,7 +2,8 @@
 // becomes of them.
 import { tracingChannel } from 'node:diagnostics_channel';
 import { useFakeTimers } from 'sinon';
-import { type AcquireCall, acquire } from '../../src/acquire/acquisition';
+import { acquire } from '../../src/acquire/acquisition';
+import type { AcquireVariant } from '../../src/acquire/spec';
 import { LockBackendError } from '../../src/core/errors';
 import { defaults, type Settings } from '../../src/core/options';
 import type { HeldLock } from '../../src/hold/held-lock';
@@ -134,9 +135,9 @@ export class Acquisitions {
 
   readonly start = (
     settings: Partial<Settings> = {},
-    terms: Partial<AcquireCall> = {},
+    variant: AcquireVariant = {},
     key: string | string[] = 'k',
-  ): Outcome => outcomeOf(acquire(key, { settings: settled(settings), scope: this.scope, ...terms }, (held) => held));
+  ): Outcome => outcomeOf(acquire(key, settled(settings), this.scope, variant, (held) => held));
 
   /** What can be answered without a timer has been. */
   readonly answered = (): Promise<unknown> => this.timers.tickAsync(0);

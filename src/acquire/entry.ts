@@ -1,0 +1,125 @@
+// The strategy for a key with several holders. Each caller has its own entry in the Redis queue, with the mode and the number of permits
+// that decide its grant. Redis grants nothing to an entry: it wakes a caller that can be admitted, and the caller's next attempt is
+// granted. So a lost wake-up costs only a delay: a caller that is not woken polls, less often the further back it is.
+//
+// A caller that cannot be woken is queued too. Its entry says how long the caller will be silent, and expires after that time. A change
+// in place waits like this with the token of the held lock.
+import type { Effort } from '../core/acquire-trace';
+import type { HeldLock } from '../hold/held-lock';
+import { type Queues, queuesOf } from '../queue/queues';
+import type { WakeUpSubscription } from '../queue/wake-ups';
+import { type AcquireReply, type Grant, type GrantSource, noChannel, type QueueEntry } from '../store/contract';
+import { pollEveryMs } from '../store/protocol';
+import { type BusyReply, type GrantReply, Polling, type PollingCaller } from './polling';
+import type { AcquireSpec } from './spec';
+
+/** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
+const latenessMs = 100;
+
+interface EntryCaller extends PollingCaller {
+  /** Receives the held lock after a change in place. */
+  succeed?(held: HeldLock): void;
+}
+
+export class EntryPolling extends Polling<EntryCaller> {
+  #subscription: WakeUpSubscription | undefined;
+  /** Set when the key was busy while the caller was subscribed. */
+  #hasWaited = false;
+  /** Set when a wake-up came while an attempt was in flight. Redis may have answered that attempt before the wake-up. */
+  #wasWoken = false;
+  #before = 0;
+  #leftMs = 0;
+
+  override get count(): number {
+    return this.wasQueued ? 0 : super.count;
+  }
+
+  override get effort(): Effort {
+    return this.#hasWaited ? { attempts: 1, queued: true } : super.effort;
+  }
+
+  override get wasQueued(): boolean {
+    return this.#subscription !== undefined;
+  }
+
+  override get source(): GrantSource | undefined {
+    return sharedSource(this.spec);
+  }
+
+  override onReply(reply: AcquireReply, token: string): void {
+    const ended = this.spec.change?.ended(this.attempts.late);
+    if (ended === undefined) return super.onReply(reply, token);
+    this.attempts.forget();
+    this.fail(ended);
+  }
+
+  protected override take(grant: Grant, reply: GrantReply): boolean {
+    const { change } = this.spec;
+    if (change === undefined) return super.take(grant, reply);
+    this.caller.succeed!(change.granted(reply));
+    return true;
+  }
+
+  protected override onBusy(reply: BusyReply): void {
+    const { change } = this.spec;
+    if (change !== undefined && reply.impossible !== undefined) return this.fail(change.refused(reply.impossible));
+    this.#hasWaited ||= this.wasQueued;
+    this.#leftMs = reply.leftMs;
+    this.#before = reply.position?.before ?? 0;
+    this.next(undefined);
+  }
+
+  protected override attempt(): void {
+    this.#wasWoken = false;
+    this.attempts.make(this.isLast ? undefined : this.#entry(), undefined);
+  }
+
+  /** The entry that queues the caller if its attempt finds the key busy; undefined if the caller would not receive a wake-up yet. */
+  #entry(): QueueEntry | undefined {
+    const { ticket } = this.attempts;
+    if (this.#subscription !== undefined)
+      return { channel: this.#subscription.channel, id: this.#subscription.id, ticket };
+    const { pauseMs } = this;
+    if (pauseMs === undefined) return undefined;
+    return { channel: noChannel, id: '0', ticket, silenceMs: Math.ceil(2 * pauseMs + latenessMs) };
+  }
+
+  protected override enqueue({ wakeUps }: Queues): void {
+    const { keys, mode } = this.spec;
+    const { kind, permits } = mode!;
+    // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
+    const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
+    this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
+    this.mayQueue = false;
+    this.attempt();
+  }
+
+  #wake(isBehind: boolean): boolean {
+    if (!this.isPausing) {
+      this.#wasWoken ||= !isBehind;
+      return false;
+    }
+    this.attempts.endPause();
+    this.attempt();
+    return true;
+  }
+
+  /** The pause of a caller that is woken: it polls all the same, at least `retryTimeout` later. */
+  protected override pauseWhileBusyMs(): number | undefined {
+    if (!this.wasQueued) return undefined;
+    if (this.#wasWoken) return 0;
+    const everyMs = pollEveryMs(this.#before) * (0.8 + 0.2 * Math.random());
+    const freeMs = this.#leftMs > 0 ? Math.min(this.#leftMs + 1 + this.#before, everyMs) : everyMs;
+    return Math.max(freeMs, this.spec.settings.retryTimeoutMs, 1);
+  }
+
+  protected override stop(): void {
+    super.stop();
+    this.#subscription?.leave();
+  }
+}
+
+/** The source of grants for keys with several holders. */
+export function sharedSource({ scope, store }: AcquireSpec): GrantSource | undefined {
+  return store.channels && queuesOf(scope, store)?.shared;
+}

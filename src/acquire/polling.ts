@@ -1,0 +1,187 @@
+// Polling: attempts with pauses between them, until one is granted or the wait is over. Two strategies go on from it once the key was
+// busy and wake-ups are open: a mutex joins a queue of its process (queued.ts), and a caller of a key with several holders is woken for
+// its own entry in the Redis queue (entry.ts).
+
+import type { Effort } from '../core/acquire-trace';
+import { clockOf } from '../core/clock';
+import { LockBackendError } from '../core/errors';
+import { lockEvent, warn } from '../core/events';
+import { describe } from '../core/keys';
+import type { Fetch } from '../queue/group';
+import { tooLate } from '../queue/queue';
+import type { Queues } from '../queue/queues';
+import type { AcquireReply, Grant, GrantSource } from '../store/contract';
+import { type Attempting, Attempts } from './attempts';
+import { timedOut, tooMany } from './refusals';
+import { type AcquireSpec, queuesFor } from './spec';
+
+export type GrantReply = AcquireReply & { readonly granted: true };
+export type BusyReply = AcquireReply & { readonly granted: false };
+
+/** The caller of a strategy: an acquisition, or a group of callers that wait together. */
+export interface PollingCaller {
+  /** Ms until the end of the wait. */
+  readonly leftMs: number;
+  /** Takes a grant. Returns false if the grant came too late to be used: it is released then, and the wait goes on. */
+  take(grant: Grant, reply: GrantReply, by: Fetch): boolean;
+  /** Reports an attempt without a grant: the key is busy, or (with an error) Redis could not be reached. The wait goes on. */
+  troubled(error: LockBackendError | undefined): void;
+  /** Reports the end of the wait. Nothing is held, and nothing is left behind. */
+  failed(error: unknown, by: Fetch): void;
+}
+
+export abstract class Polling<Caller extends PollingCaller = PollingCaller> implements Attempting {
+  isSettled = false;
+  protected readonly spec: AcquireSpec;
+  protected readonly attempts: Attempts;
+  /** False once the caller is queued, or once wake-ups could not be opened in time: from then on it polls. */
+  protected mayQueue = true;
+  protected readonly caller: Caller;
+  #stopOpening: (() => void) | undefined;
+
+  constructor(spec: AcquireSpec, caller: Caller) {
+    this.spec = spec;
+    this.caller = caller;
+    this.attempts = new Attempts(spec, this);
+  }
+
+  /** Waits with `queues` from now on: their wake-ups are open. */
+  protected abstract enqueue(queues: Queues): void;
+
+  /** Number of attempts that the caller has made by itself. */
+  get count(): number {
+    return this.attempts.count;
+  }
+
+  get effort(): Effort {
+    return { attempts: this.attempts.count, queued: false };
+  }
+
+  get wasQueued(): boolean {
+    return false;
+  }
+
+  get isPausing(): boolean {
+    return this.attempts.isPausing;
+  }
+
+  /** The source of a grant to this caller; undefined: the store. */
+  get source(): GrantSource | undefined {
+    return undefined;
+  }
+
+  begin(): void {
+    const queues = queuesFor(this.spec);
+    // Other callers may wait for this key until wake-ups are open: this one waits behind them.
+    const mayWait = queues?.wakeUps.isOpen || queues?.wakeUps.isAwaited(this.spec.keys as string);
+    if (mayWait) this.#enqueueWhenOpen(queues!);
+    else this.attempt();
+  }
+
+  /** Ends the wait. An attempt under way is abandoned, so that a late grant is released. */
+  giveUp(): void {
+    this.attempts.giveUp(); // H8
+    this.#end();
+  }
+
+  onReply(reply: AcquireReply, token: string): void {
+    if (!reply.granted) return this.onBusy(reply);
+    const { fence, sent } = reply;
+    if (this.take({ token, fence, sent, late: this.attempts.late }, reply)) return this.stop();
+    const { key, store, settings } = this.spec;
+    this.attempts.abandon(); // H6c
+    this.next(tooLate(key, clockOf(store).nowMs() - sent.monoMs, settings.lifetimeMs));
+  }
+
+  onFailure(error: unknown): void {
+    // H54c
+    if (error instanceof LockBackendError && error.retryable) this.next(error);
+    else this.fail(error);
+  }
+
+  protected take(grant: Grant, reply: GrantReply): boolean {
+    return this.caller.take(grant, reply, this);
+  }
+
+  protected onBusy(_reply: BusyReply): void {
+    this.next(undefined);
+  }
+
+  protected attempt(): void {
+    // Tells a queue on the same key how long this caller pauses. The first attempt does not: few callers make a second one.
+    this.attempts.make(undefined, this.attempts.count > 0 ? this.pauseMs : undefined);
+  }
+
+  /** The pause that follows the attempt made now if the key is busy; undefined if the attempt is the last one, or the caller is queued. */
+  protected get pauseMs(): number | undefined {
+    const polls = !this.isLast && (!this.mayQueue || queuesFor(this.spec) === undefined);
+    return polls ? this.attempts.nextPauseMs() : undefined;
+  }
+
+  /** True when the attempt made now is the last one. */
+  protected get isLast(): boolean {
+    const { maxRetries, timeoutMs } = this.spec.settings;
+    return timeoutMs === 0 || this.attempts.count >= maxRetries || this.caller.leftMs <= 0;
+  }
+
+  /** Goes on after an attempt without a grant: is queued, or pauses. Fails if `maxRetries` or `timeout` is used up. */
+  protected next(failure: LockBackendError | undefined): void {
+    const { maxRetries, timeoutMs } = this.spec.settings;
+    const { count } = this.attempts;
+    if (timeoutMs === 0 || this.caller.leftMs <= 0) return this.fail(failure ?? this.timedOut()); // H72b
+    if (count > maxRetries) return this.fail(failure ?? tooMany(this.spec, count)); // H72
+    this.caller.troubled(failure);
+    const queues = failure === undefined && this.mayQueue ? queuesFor(this.spec) : undefined;
+    if (queues === undefined) this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);
+    else this.#enqueueWhenOpen(queues);
+  }
+
+  /** The pause while the key is busy; undefined: the next one of a caller that polls. */
+  protected pauseWhileBusyMs(): number | undefined {
+    return undefined;
+  }
+
+  timedOut(): Error {
+    return timedOut(this.spec, this.wasQueued ? undefined : this.attempts.count);
+  }
+
+  /** Reports the end of the wait to the caller. */
+  protected fail(error: unknown): void {
+    this.#end();
+    this.caller.failed(error, this);
+  }
+
+  protected stop(): void {
+    this.isSettled = true;
+    this.attempts.endPause();
+    this.#stopOpening?.();
+  }
+
+  #end(): void {
+    this.stop();
+    this.attempts.drop();
+  }
+
+  /** Is queued once wake-ups are open. Polls if they cannot be opened or take too long. */
+  #enqueueWhenOpen(queues: Queues): void {
+    const { keys, settings } = this.spec;
+    if (queues.wakeUps.isOpen) return this.enqueue(queues);
+    const enqueue = (): void => this.enqueue(queues);
+    const poll = (error: unknown): void => {
+      this.mayQueue = false;
+      warnOfPolling(this.spec, error);
+      if (this.attempts.count === 0) this.attempt();
+      else this.#pauseAndAttempt();
+    };
+    this.#stopOpening = queues.wakeUps.whenOpen(keys as string, settings.commandTimeoutMs, enqueue, poll);
+  }
+
+  #pauseAndAttempt(wantedMs = this.attempts.nextPauseMs()): void {
+    this.attempts.pause(Math.max(Math.min(wantedMs, this.caller.leftMs), 0), () => this.attempt());
+  }
+}
+
+function warnOfPolling(spec: AcquireSpec, error: unknown): void {
+  const message = `${describe(spec.key)} is polled for: no message can be heard`;
+  warn({ ...lockEvent(spec), code: 'no-wake-ups', message, error });
+}

@@ -1,0 +1,75 @@
+// The error for every way in which an acquisition can fail.
+
+import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError } from '../core/errors';
+import { describe } from '../core/keys';
+import type { Settings } from '../core/options';
+import { enclosingLocks } from '../hold/async-context';
+import { excludes, type HeldLock } from '../hold/held-lock';
+import { closedError } from '../hold/scope';
+import type { AcquireSpec } from './spec';
+
+/** The reason not to make any attempt; undefined if there is none. */
+export function refusalOf({ key, keys, settings, scope, store, mode }: AcquireSpec): unknown {
+  if (scope.closed) return closedError(key);
+  if (settings.signal?.aborted) return abortReason(settings.signal); // H36
+  return forKey(store.refuses?.(keys, mode), key);
+}
+
+/** The error of a wait that only a grant would end, for a lock that the waiting code itself holds and renews. */
+export function deadlockOf(spec: AcquireSpec): LockDeadlockError | undefined {
+  const own = isEndless(spec.settings) ? enclosingLock(spec) : undefined;
+  if (!own?.isEndless) return undefined; // H70
+  const { key } = spec;
+  const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
+  return new LockDeadlockError(message, { key });
+}
+
+function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }: Settings): boolean {
+  return timeoutMs === Number.POSITIVE_INFINITY && maxRetries === Number.POSITIVE_INFINITY && signal === undefined;
+}
+
+/** An enclosing lock of the waiting code that excludes what the code waits for: the code is in its own way. */
+function enclosingLock({ change, keys, mode, store }: AcquireSpec): HeldLock | undefined {
+  if (change !== undefined) return undefined;
+  return enclosingLocks().find((held) => excludes(held, store, keys, mode));
+}
+
+/** @param attempts Number of attempts; undefined for a caller that was queued. */
+export function timedOut(spec: AcquireSpec, attempts: number | undefined): LockTimeoutError {
+  const { key, settings } = spec;
+  const how = attempts === undefined ? 'it was queued' : `attempts: ${attempts}`;
+  const reason = heldByCaller(spec) ?? heldNearby(spec) + advice(settings.timeoutMs === 0); // H70b
+  return new LockTimeoutError(`${describe(key)} was not free within ${settings.timeoutMs} ms (${how})${reason}`, {
+    key,
+  });
+}
+
+export function tooMany(spec: AcquireSpec, attempts: number): TooManyLockAttemptsError {
+  const { key } = spec;
+  const own = heldByCaller(spec);
+  const held = own === undefined ? 'held by somebody else' : 'held';
+  const message = `Exceeded max retry count: ${describe(key)} is ${held} (attempts: ${attempts})`;
+  return new TooManyLockAttemptsError(message + (own ?? advice(attempts === 1)), { key, attempts });
+}
+
+function heldByCaller(spec: AcquireSpec): string | undefined {
+  const own = enclosingLock(spec);
+  if (own === undefined) return undefined;
+  return `: the caller holds it itself, since this call was made inside the function that runs under it (fence ${own.fence})`;
+}
+
+function heldNearby({ change, keys, mode, scope, store }: AcquireSpec): string {
+  const near = change === undefined ? scope.find((held) => excludes(held, store, keys, mode)) : undefined;
+  return near ? `: it is held in this process, by another call (fence ${near.fence})` : '';
+}
+
+function advice(isSingleAttempt: boolean): string {
+  return isSingleAttempt ? '; to wait for it, set `timeout` to the longest wait in milliseconds' : '';
+}
+
+/** The error of a wait that its signal gave up. */
+export function abortReason(signal: AbortSignal): unknown {
+  if (signal.reason instanceof Error) return signal.reason;
+  const error = new Error('the wait for the lock was aborted', { cause: signal.reason });
+  return Object.assign(error, { name: 'AbortError', code: 'ABORT_ERR' });
+}

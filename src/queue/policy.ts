@@ -1,0 +1,67 @@
+// The numbers by which callers of one process wait together: how often they hand a lock off among themselves, how long readers join
+// each other, and when a queue requests again without a wake-up.
+import type { AcquireReply } from '../store/contract';
+import { pollEveryMs } from '../store/protocol';
+
+/** The maximum of hand-offs in a row within one process, while other processes are queued and while none are. */
+export const handOffsAmongOthers = 8; // S14
+export const handOffsAlone = 64; // S15
+/** The maximum of fences that a grant reserves: one for its first holder, and one for each hand-off. */
+export const fencesInBlock = handOffsAlone + 1;
+/**
+ * The fences that a grant reserves if the lock was handed off fewer than eight times after the previous grant. Unused reservations
+ * push the server's fence counter ahead of its clock: with 65 fences for each grant, that happens at 15,000 grants per second. With 9
+ * fences for each grant, no server makes enough grants per second for that.
+ */
+export const fencesAtFirst = handOffsAmongOthers + 1;
+
+/** The hand-offs that may follow a grant: `others` entries are still queued for the key, and the grant reserved `fences`. */
+export function handOffsAfterGrant(others: number, fences = fencesInBlock): number {
+  return others > 0 ? handOffsAmongOthers : fences - 1;
+}
+
+/**
+ * The window in which readers join, from the arrival of the first reader and again from the grant; at most a third of the lifetime.
+ * Before the first reply, readers join after the window too, because nothing says yet that the key is busy.
+ */
+export const windowMs = 2;
+/** The window after a grant that readers had to wait for: the turn of the readers between two writers. */
+export const turnMs = 6;
+/** The maximum of readers that join before the grant, and again after it. */
+export const maxJoins = 64; // S27
+
+type Busy = AcquireReply & { readonly granted: false };
+
+/** A source of randomness, and the shortest pause of a queue at rest. */
+interface Pace {
+  random(): number;
+  readonly minPollMs: number;
+}
+
+/** Tells if entries of other processes are in front. */
+export function isBehindOthers({ position }: Busy): boolean {
+  return position !== undefined && position.before > 0;
+}
+
+/**
+ * The pause after a reply that the lock is busy. A wake-up may be lost and a holder may die, so the first entry in the Redis queue
+ * requests when the holder's lease ends. The entries behind it request a little later, each at a different moment.
+ *
+ * @param tookMs         Duration of that request.
+ * @param retryTimeoutMs Pause of a caller that polls.
+ */
+export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retryTimeoutMs: number, pace: Pace): number {
+  // The holder's remaining time may have passed before its reply arrived.
+  if (leftMs >= 0 && tookMs > leftMs) return 0;
+  const { before = 0, outside = false } = position ?? {};
+  const random = pace.random(); // H28c
+  const everyMs = Math.max(pollEveryMs(before) * (0.8 + 0.2 * random), pace.minPollMs * (0.9 + 0.1 * random));
+  // A holder outside the queue wakes no entry when it releases, so the first entry polls. The entries behind it need not.
+  if (outside && before === 0) return Math.min(Math.max(retryTimeoutMs, 1), everyMs);
+  return Math.min(leftMs < 0 ? everyMs : leftMs + 1 + before, everyMs);
+}
+
+/** The pause after a grant to a caller of the same queue, while others wait. That caller may never release. */
+export function pauseWhileHeld(leftMs: number, pace: Pace): number {
+  return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), pace.minPollMs));
+}
