@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { acquireLease } from './acquire/run';
-import { AlreadyAcquiredLockError, forKey, LockClosedError, optionError } from './core/errors';
+import { AlreadyAcquiredLockError, LockClosedError, optionError } from './core/errors';
 import { warn } from './core/events';
 import { describe, lockKey } from './core/keys';
 import { onAbort } from './core/on-abort';
@@ -156,11 +156,7 @@ export class Election {
    */
   async leader(): Promise<Leader | null> {
     const values = this.#values();
-    try {
-      return leaderOf(await values.readHolder(this.#key, this.#settings.commandTimeoutMs));
-    } catch (error) {
-      throw forKey(error, this.name);
-    }
+    return leaderOf(await this.#scope.ask(this.name, this.#settings, (_, key, ms) => values.readHolder(key, ms)));
   }
 
   /**

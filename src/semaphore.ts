@@ -2,7 +2,7 @@
 // a counter. The first caller in the queue is admitted first, however many permits it wants.
 
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
-import { forKey, optionError } from './core/errors';
+import { optionError } from './core/errors';
 import { lockKey } from './core/keys';
 import {
   type CloseOptions,
@@ -86,14 +86,10 @@ export class Semaphore {
    * @throws {LockBackendError} Redis could not be reached.
    */
   async available(): Promise<number> {
-    const { redis, prefix, commandTimeoutMs } = this.#settings;
-    const store = this.#scope.store(redis);
-    try {
-      const out = await store.operator.permitsOut(lockKey(this.key, store.keyPrefix + prefix), commandTimeoutMs);
-      return Math.max(this.permits - out, 0);
-    } catch (error) {
-      throw forKey(error, this.key);
-    }
+    const out = await this.#scope.ask(this.key, this.#settings, (store, full, timeoutMs) =>
+      store.operator.permitsOut(full, timeoutMs),
+    );
+    return Math.max(this.permits - out, 0);
   }
 
   /** As `withLock.close`: refuses new calls, rejects waiters, awaits holders. */

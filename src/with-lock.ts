@@ -1,10 +1,10 @@
 // START HERE. The factory: `redisExpLock(config)` returns `withLock`, which has the original's callback form and the promise
-// forms. Each form checks its arguments, acquires the lock (acquire/acquisition.ts), and hands out a lease.
+// forms, documented in WithLock below. Each form checks its arguments (core/options.ts), acquires the lock (acquire/run.ts, and from
+// there acquire/acquisition.ts), and hands out a lease (hold/lease.ts). All that is under way belongs to a scope (hold/scope.ts).
 import { promisify } from 'node:util';
 import * as adoption from './acquire/adopt';
 import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './acquire/run';
-import { forKey } from './core/errors';
-import { type Key, lockKey } from './core/keys';
+import type { Key } from './core/keys';
 import { LastOptions } from './core/last-options';
 import type { LockState, Slot } from './core/lock-state';
 import {
@@ -22,6 +22,96 @@ import { type ListOptions, type LockList, lockList } from './inspect/list';
 import { scopeFor } from './inspect/registry';
 import * as cache from './jobs/cached';
 import * as slots from './jobs/once';
+
+/**
+ * Makes a lock function.
+ *
+ * @param config Defaults for every call; `redis` may also be given with each call.
+ * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
+ */
+export function redisExpLock(config?: Options): WithLock {
+  const base = settle(config);
+  const last = new LastOptions(base);
+  const scope = scopeFor(base);
+  if (base.redis !== undefined) scope.store(base.redis);
+
+  function withLock(key: Key, ...rest: unknown[]): void {
+    const [options, callback] = optionsThenFunction(rest, 'callback');
+    const settings = last.settle(options);
+    acquireLease(key, settings, scope).then(
+      (lease) => nextTick(deliver, lease, callback), // H68
+      (error) => nextTick(callback, error), // H68b
+    );
+  }
+
+  const forms = {
+    // Not `async`: the two further promises would add a tenth to the time of a lock in memory.
+    promise(key: Key, options?: Options): Promise<Lease> {
+      try {
+        const settings = last.settle(options);
+        return acquireLease(key, settings, scope);
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    },
+
+    async tryLock(key: Key, options?: Options): Promise<Lease | null> {
+      return tryLease(key, last.settle(options), scope);
+    },
+
+    async tryRun(key: Key, ...rest: unknown[]): Promise<TryRunResult<unknown>> {
+      const [options, fn] = optionsThenFunction(rest, 'fn');
+      const lease = await tryLease(key, last.settle(options), scope, { autoExtend: true });
+      return lease === null ? { ran: false } : { ran: true, value: await runUnder(lease, fn) };
+    },
+
+    async run(key: Key, ...rest: unknown[]): Promise<unknown> {
+      const [options, fn] = optionsThenFunction(rest, 'fn');
+      return runUnder(await acquireLease(key, last.settle(options), scope, { autoExtend: true }), fn);
+    },
+
+    async once(key: string, options: OnceOptions, fn: (lease: Lease, slot: Slot) => unknown): Promise<unknown> {
+      return slots.once(key, options, fn, base, scope);
+    },
+
+    async adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
+      return adoption.adopt(detached, last.settle(options), scope);
+    },
+
+    async cached(key: string, options: CachedOptions, load: (lease: Lease) => unknown): Promise<unknown> {
+      return cache.cached(key, options, load, base, scope);
+    },
+
+    async inspect(key: string): Promise<LockState> {
+      return scope.ask(key, base, (store, full, timeoutMs) => store.inspect(full, timeoutMs));
+    },
+
+    list(options?: ListOptions): LockList {
+      return lockList(options, base, scope);
+    },
+
+    async free(key: string, options: FreeOptions): Promise<boolean> {
+      return freeLock(key, options, base, scope);
+    },
+
+    async close(options?: CloseOptions): Promise<void> {
+      return scope.close(settleDrain(options));
+    },
+  };
+
+  Object.defineProperty(withLock, promisify.custom, { value: forms.promise });
+  return Object.assign(withLock, forms) as WithLock;
+}
+
+function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
+  let fresh: Lease;
+  try {
+    fresh = checkFresh(lease);
+  } catch (error) {
+    return void callback(error);
+  }
+  callback(null, fresh);
+}
 
 /** Called exactly once, asynchronously, on a fresh stack, with an error, or with `null` and the lease. */
 export type LockCallback = (...args: [err: Error, done: undefined] | [err: null, done: Lease]) => void;
@@ -216,113 +306,4 @@ export interface WithLock {
    * ```
    */
   close(options?: CloseOptions): Promise<void>;
-}
-
-/**
- * Makes a lock function.
- *
- * @param config Defaults for every call; `redis` may also be given with each call.
- * @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an unknown option or an impossible value.
- */
-export function redisExpLock(config?: Options): WithLock {
-  const base = settle(config);
-  const last = new LastOptions(base);
-  const scope = scopeFor(base);
-  if (base.redis !== undefined) scope.store(base.redis);
-
-  function withLock(key: Key, ...rest: unknown[]): void {
-    const [options, callback] = optionsThenFunction(rest, 'callback');
-    const settings = last.settle(options);
-    acquireLease(key, settings, scope).then(
-      (lease) => nextTick(deliver, lease, callback), // H68
-      (error) => nextTick(callback, error), // H68b
-    );
-  }
-
-  // Not `async`: the two further promises would add a tenth to the time of a lock in memory.
-  function promise(key: Key, options?: Options): Promise<Lease> {
-    try {
-      const settings = last.settle(options);
-      return acquireLease(key, settings, scope);
-    } catch (error) {
-      return Promise.reject(error);
-    }
-  }
-
-  async function tryLock(key: Key, options?: Options): Promise<Lease | null> {
-    return tryLease(key, last.settle(options), scope);
-  }
-
-  async function tryRun<T>(key: Key, ...rest: unknown[]): Promise<TryRunResult<T>> {
-    const [options, fn] = optionsThenFunction(rest, 'fn');
-    const lease = await tryLease(key, last.settle(options), scope, { autoExtend: true });
-    if (lease === null) return { ran: false };
-    return { ran: true, value: await runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>) };
-  }
-
-  async function run<T>(key: Key, ...rest: unknown[]): Promise<T> {
-    const [options, fn] = optionsThenFunction(rest, 'fn');
-    const settings = last.settle(options);
-    const lease = await acquireLease(key, settings, scope, { autoExtend: true });
-    return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
-  }
-
-  async function once<T>(key: string, options: OnceOptions, fn: (lease: Lease, slot: Slot) => T): Promise<unknown> {
-    return slots.once(key, options, fn, base, scope);
-  }
-
-  async function adopt(detached: DetachedLease, options?: Options): Promise<Lease | null> {
-    return adoption.adopt(detached, last.settle(options), scope);
-  }
-
-  async function cached<T>(key: string, options: CachedOptions, load: (lease: Lease) => T): Promise<unknown> {
-    return cache.cached(key, options, load, base, scope);
-  }
-
-  async function inspect(key: string): Promise<LockState> {
-    const store = scope.store(base.redis);
-    const full = lockKey(key, store.keyPrefix + base.prefix);
-    try {
-      return await store.inspect(full, base.commandTimeoutMs);
-    } catch (error) {
-      throw forKey(error, key); // H72e
-    }
-  }
-
-  function list(options?: ListOptions): LockList {
-    return lockList(options, base, scope);
-  }
-
-  async function free(key: string, options: FreeOptions): Promise<boolean> {
-    return freeLock(key, options, base, scope);
-  }
-
-  async function close(options?: CloseOptions): Promise<void> {
-    return scope.close(settleDrain(options));
-  }
-
-  Object.defineProperty(withLock, promisify.custom, { value: promise });
-  return Object.assign(withLock, {
-    promise,
-    tryLock,
-    run,
-    tryRun,
-    once,
-    adopt,
-    cached,
-    inspect,
-    list,
-    free,
-    close,
-  }) as WithLock;
-}
-
-function deliver(lease: Lease, callback: (...args: any[]) => unknown): void {
-  let fresh: Lease;
-  try {
-    fresh = checkFresh(lease);
-  } catch (error) {
-    return void callback(error);
-  }
-  callback(null, fresh);
 }

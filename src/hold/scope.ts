@@ -1,8 +1,8 @@
 // Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it
 // ends all of that and leaves nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
-import { LockClosedError, optionError } from '../core/errors';
+import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
-import { describe, type Key, listOf } from '../core/keys';
+import { describe, type Key, listOf, lockKey } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
 import { maxTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
@@ -73,6 +73,21 @@ export class Scope {
   store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
     return this.#storesOfClients.get(client) ?? this.#join(client);
+  }
+
+  /** Asks the store about one key. An error names the key as the caller gave it. */
+  async ask<T>(
+    key: string,
+    settings: Settings,
+    question: (store: Store, full: string, timeoutMs: number) => Promise<T>,
+  ): Promise<T> {
+    const store = this.store(settings.redis);
+    const full = lockKey(key, store.keyPrefix + settings.prefix);
+    try {
+      return await question(store, full, settings.commandTimeoutMs);
+    } catch (error) {
+      throw forKey(error, key); // H72e
+    }
   }
 
   #join(client: RedisLike | readonly RedisLike[]): Store {

@@ -1,6 +1,5 @@
 // `withLock.free`, with which an operator takes a lock away from its holder.
-import { forKey, optionError } from '../core/errors';
-import { lockKey } from '../core/keys';
+import { optionError } from '../core/errors';
 import { flag, optionsOf, type Rule, type Settings } from '../core/options';
 import type { Scope } from '../hold/scope';
 
@@ -25,11 +24,5 @@ const rules: Readonly<Record<keyof FreeOptions, Rule>> = {
 export async function freeLock(key: string, options: FreeOptions, base: Settings, scope: Scope): Promise<boolean> {
   const { id, force } = optionsOf<FreeOptions>(options, rules);
   if (id === undefined && force !== true) throw optionError('options', '`id`, or `force: true`', options);
-  const store = scope.store(base.redis);
-  const full = lockKey(key, store.keyPrefix + base.prefix);
-  try {
-    return await store.operator.free(full, force ? undefined : id, base.commandTimeoutMs);
-  } catch (error) {
-    throw forKey(error, key);
-  }
+  return scope.ask(key, base, (store, full, timeoutMs) => store.operator.free(full, force ? undefined : id, timeoutMs));
 }
