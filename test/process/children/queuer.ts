@@ -1,5 +1,5 @@
-// A process whose users queue for a key when it is told so, each once. argv: Redis url. In: `{ key, users, holdMs }`; out:
-// 'ready', and for each order `{ fences, crowded }`: what each user was granted, and how often somebody else was inside.
+// A process whose users queue for a key when it is told so, each once or `turns` times. argv: Redis url. In: an order; out: 'ready', and
+// for each order `{ fences, crowded }`: what its users were granted, and how often somebody else was inside.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from 'redis';
 import redisExpLock from '../../../src/index';
@@ -7,6 +7,7 @@ import redisExpLock from '../../../src/index';
 interface Order {
   readonly key: string;
   readonly users: number;
+  readonly turns?: number;
   readonly holdMs: number;
 }
 
@@ -16,7 +17,7 @@ async function main(): Promise<void> {
   await client.connect();
   const withLock = redisExpLock({ redis: client, lifetime: 10_000, timeout: 60_000 });
 
-  async function obey({ key, users, holdMs }: Order): Promise<unknown> {
+  async function obey({ key, users, turns = 1, holdMs }: Order): Promise<unknown> {
     const fences: number[] = [];
     let crowded = 0;
     const use = async (lease: redisExpLock.Lease): Promise<void> => {
@@ -25,7 +26,10 @@ async function main(): Promise<void> {
       if (holdMs > 0) await sleep(holdMs);
       await client.decr(`${key}:inside`);
     };
-    await Promise.all(Array.from({ length: users }, () => withLock.run(key, use)));
+    const user = async (): Promise<void> => {
+      for (let turn = 0; turn < turns; turn++) await withLock.run(key, use);
+    };
+    await Promise.all(Array.from({ length: users }, user));
     return { fences, crowded };
   }
 
