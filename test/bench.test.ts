@@ -7,6 +7,7 @@ import { reached, report } from '../bench/report';
 import type { SteadySeen } from '../bench/round';
 import { type Scenario, Seen, scenarios } from '../bench/scenarios';
 import { sumUp } from '../bench/sum-up';
+import { buildMs, built } from './support/built';
 import { type RedisServer, startRedis } from './support/redis';
 
 const names = ['raw node-redis', 'redis-exp-lock'];
@@ -17,7 +18,9 @@ describe('bench', () => {
   let server: RedisServer;
   let measured: readonly MeasuredRow[];
 
-  before(async () => {
+  before(async function () {
+    this.timeout(buildMs); // a build, where lib is missing or older
+    await built();
     server = await startRedis(); // its own: commands are counted, and everything is flushed
     measured = await measure(rows, server, tiny, () => {});
   });
