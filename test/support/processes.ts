@@ -87,14 +87,17 @@ export async function waitFor<T>(
 /**
  * A loopback port that is free now and stays clear of the range from which the kernel takes outgoing ports: in there, a
  * client that redials a dead server may be given the server's own port, and then talks to itself or blocks a restart.
- * The port 10,000 higher (a cluster node's bus) is outside that range as well.
+ * The port 10,000 higher (a cluster node's bus) is outside that range as well. Test processes that run at the same time have pids
+ * close to each other, and so a hundred ports each: none of them takes the port of a server that another is about to restart.
  */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = 11_000 + Math.floor(Math.random() * 11_000);
+    const port = 11_000 + (process.pid % 100) * 100 + (ports++ % 100);
     if (await canListen(port)) return port;
   }
 }
+
+let ports = 0;
 
 /** Remembers a child, so that it ends with us at the latest. */
 export function track(child: ChildProcess): void {
