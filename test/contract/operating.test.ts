@@ -17,7 +17,7 @@ describeEach('operating', (here) => {
   const locks: redisExpLock.WithLock[] = [];
 
   const lockAt = (redis: Options['redis'], options: Options = {}): redisExpLock.WithLock => {
-    const lock = redisExpLock({ redis, lifetime: 20_000, ...options });
+    const lock = redisExpLock({ redis, lifetime: 20_000, commandTimeout: 20_000, ...options });
     locks.push(lock);
     return lock;
   };

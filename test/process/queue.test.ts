@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { companionOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
+import { limits } from '../../src/store/protocol';
 import { ownServer } from '../support/own-server';
 import { cont, exited, kill9, type NodeChild, startChild, stop, waitFor } from '../support/processes';
 import { type Client, commandStats, diffCommandStats, type RedisServer, uniqueKey } from '../support/redis';
@@ -81,10 +82,13 @@ describe('the queue among processes', () => {
       const usersEach = 40;
       const held = await fillQueue(usersEach);
       const before = await commandStats(client);
+      const startedMs = performance.now();
       expect(await held.release()).to.equal(true);
       const all = await told();
       const { eval: whole = 0, evalsha = 0, publish } = diffCommandStats(before, await commandStats(client));
-      expect((whole + evalsha) / (count * usersEach), 'commands for each acquisition').to.be.at.most(0.5);
+      // On a machine that takes seconds for it, each process also polls once a second.
+      const polls = count * Math.floor((performance.now() - startedMs) / limits.pollMs);
+      expect((whole + evalsha - polls) / (count * usersEach), 'commands for each acquisition').to.be.at.most(0.5);
       expect(publish).to.be.at.most(whole + evalsha);
 
       // Fences rise with each grant: they tell who had it after whom.
