@@ -14,7 +14,6 @@ const reasons = {
     { code: 'return true;', to: 'false', why: 'equivalent: it is not read' },
   ],
   'src/hold/lease.ts': [{ code: 'configurable: true', why: 'only for those that redefine a method of all leases' }],
-  'src/hold/keeper.ts': [{ code: 'let crowd =', to: '{}', why: 'equivalent: the first renewal begins a crowd anew' }],
   'src/hold/held-lock.ts': [
     { code: "typeof details?.key === 'string'", why: 'equivalent: takes more memory' },
     { code: "typeof key !== 'string' || retries", why: 'equivalent: takes more memory' },

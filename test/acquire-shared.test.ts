@@ -223,7 +223,8 @@ describe('an acquisition where several may hold the key', () => {
     beforeEach(() => build(listening));
 
     it('is fetched for all of them: one request, whose grant is shared', async () => {
-      const outcomes = [start(inQueue(), { mode: reader }), start(inQueue(), { mode: reader })];
+      const later = { ...inQueue(), timeoutMs: inQueue().timeoutMs! + 1 };
+      const outcomes = [start(inQueue(), { mode: reader }), start(later, { mode: reader })];
       expect([here.asked.length, here.waits, here.openTimers()], 'each its own timeout').to.deep.equal([1, 2, 2]);
       await grant(6);
       expect(outcomes.map(({ held }) => held?.fence)).to.deep.equal([6, 6]);

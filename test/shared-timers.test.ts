@@ -1,17 +1,16 @@
-// The timers that all queues of a process share.
+// The timers of a clock, which are shared by what is due at about the same time.
 import { expect } from 'chai';
 import sinon from 'sinon';
-import { systemClock } from '../src/core/clock';
-import { SharedTimers } from '../src/queue/shared-timers';
+import { type Alarm, clearAlarm, Timers } from '../src/core/timers';
 
 describe('shared timers', () => {
   let clock: sinon.SinonFakeTimers;
-  let timers: SharedTimers;
+  let timers: Timers;
   let called: [name: string, atMs: number][];
 
   beforeEach(() => {
     clock = sinon.useFakeTimers({ now: 1_000, toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    timers = new SharedTimers(systemClock);
+    timers = new Timers({ nowMs: () => performance.now(), stepMs: Number.POSITIVE_INFINITY });
     called = [];
   });
 
@@ -32,7 +31,7 @@ describe('shared timers', () => {
   });
 
   it('what is due later is called with others, never late, and by one timer for a twentieth of a second', () => {
-    for (let ms = 800; ms < 1_000; ms++) timers.set(call(String(ms)), ms);
+    for (let ms = 800; ms < 1_000; ms++) timers.set(call(String(ms)), ms, 50);
     expect(clock.countTimers()).to.equal(4);
     clock.tick(1_000);
     expect(called.length).to.equal(200);
@@ -41,18 +40,18 @@ describe('shared timers', () => {
   });
 
   it('what is cleared is not called, not even by what is called before it; no timer is left of it', () => {
-    const second = { alarm: undefined as ReturnType<SharedTimers['set']> | undefined };
-    timers.set(() => timers.clear(second.alarm!), 810);
-    second.alarm = timers.set(call('second'), 820);
-    timers.clear(timers.set(call('alone'), 5_000));
+    const second = { alarm: undefined as Alarm | undefined };
+    timers.set(() => clearAlarm(second.alarm), 810, 50);
+    second.alarm = timers.set(call('second'), 820, 50);
+    clearAlarm(timers.set(call('alone'), 5_000, 50));
     expect(clock.countTimers()).to.equal(1);
     clock.tick(10_000);
-    timers.clear(second.alarm);
+    clearAlarm(second.alarm);
     expect(called).to.deep.equal([]);
   });
 
   it('what is set while others are called waits for its own time', () => {
-    timers.set(() => timers.set(call('again'), 0), 800);
+    timers.set(() => timers.set(call('again'), 0), 800, 50);
     clock.tick(800);
     expect(called).to.deep.equal([]);
     clock.tick(1);

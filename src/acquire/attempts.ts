@@ -6,6 +6,7 @@
 
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
+import { type Alarm, clearAlarm } from '../core/timers';
 import { newToken } from '../core/token';
 import type { AcquireReply, AcquireRequest, QueueEntry, ReleaseRequest } from '../store/contract';
 import { LateRequest } from '../store/late-request';
@@ -36,7 +37,7 @@ export class Attempts {
   #plannedPauseMs: number | undefined;
   /** The token of the queue entry on a quorum, where each attempt has its own token. */
   #queuedAs: string | undefined;
-  #pause: NodeJS.Timeout | undefined;
+  #pause: Alarm | undefined;
 
   constructor(spec: AcquireSpec, caller: Attempting) {
     this.#spec = spec;
@@ -99,14 +100,14 @@ export class Attempts {
   /** Calls `attempt` after a pause. */
   pause(pauseMs: number, attempt: () => void): void {
     this.#plannedPauseMs = undefined;
-    this.#pause = clockOf(this.#spec.store).later(() => {
+    this.#pause = clockOf(this.#spec.store).timers.set(() => {
       this.#pause = undefined;
       attempt();
     }, pauseMs);
   }
 
   endPause(): void {
-    clearTimeout(this.#pause);
+    clearAlarm(this.#pause);
     this.#pause = undefined;
   }
 

@@ -8,7 +8,6 @@ import { tracesAcquires } from '../core/acquire-trace';
 import { LockDeadlockError, NotAcquiredLockError } from '../core/errors';
 import { describe } from '../core/keys';
 import type { Settings } from '../core/options';
-import { idle } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { scopeOf } from '../hold/scope';
 import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
@@ -90,7 +89,7 @@ async function revert(
       () => false,
     );
     if (done || held.ended) break;
-    await new Promise<void>((resolve) => idle(held.clock.later(resolve, request.commandTimeoutMs)));
+    await new Promise<void>((resolve) => held.clock.timers.setIdle(resolve, request.commandTimeoutMs));
   }
   // A change of a lost lock would leave a holder in Redis that no process knows of.
   if (held.loss !== undefined) abandon(held, mode, late); // H76c

@@ -1,7 +1,6 @@
-// The end of a wait. Its timer is set only when the wait may last until then, and only once.
-
+// The end of a wait. Its alarm is set only when the wait may last until then, and only once.
 import { type Clock, systemClock } from '../core/clock';
-import { maxTimerMs } from '../core/options';
+import { type Alarm, clearAlarm } from '../core/timers';
 
 interface TimedWait {
   timeIsOver(): void;
@@ -11,7 +10,7 @@ interface TimedWait {
 export class Deadline {
   readonly #clock: Clock;
   readonly #endMs: number;
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
 
   constructor(clock: Clock, ms: number) {
     this.#clock = clock;
@@ -24,17 +23,12 @@ export class Deadline {
 
   /** Calls `wait.timeIsOver` at the deadline. A second call before that changes nothing. */
   arm(wait: TimedWait): void {
-    if (this.#endMs === Number.POSITIVE_INFINITY || this.#timer !== undefined) return;
-    const check = (): void => {
-      this.#timer = undefined;
-      if (this.leftMs > 0) this.arm(wait);
-      else wait.timeIsOver();
-    };
-    this.#timer = this.#clock.later(check, Math.min(Math.ceil(this.leftMs), maxTimerMs));
+    if (this.#endMs < Number.POSITIVE_INFINITY)
+      this.#alarm ??= this.#clock.timers.set(() => wait.timeIsOver(), this.leftMs);
   }
 
   clear(): void {
-    if (this.#timer !== undefined) clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
   }
 }
 

@@ -1,5 +1,5 @@
 // The clock of waits, validity and timers: the clock of this process, unless a store has its own.
-import { startTimer } from './timers';
+import { Timers } from './timers';
 
 /** A moment on both clocks: the monotonic clock stands still while a virtual machine sleeps, and the wall clock can be set. */
 export interface Moment {
@@ -10,19 +10,20 @@ export interface Moment {
 export interface Clock {
   nowMs(): number;
   wallMs(): number;
-  /** Runs `work` once `ms` have passed by this clock. `clearTimeout` cancels it. */
-  later(work: () => void, ms: number): NodeJS.Timeout;
-  /** Real ms after which this clock may show any time, whatever it shows now. */
+  readonly timers: Timers;
+  /** Real ms after which this clock may show any time, whatever it shows now: it may leap, and no event tells of a leap. */
   readonly stepMs: number;
 }
 
 /** The clock of this process. Looks up each function when called, so that a test's fake timers control this clock too. */
-export const systemClock: Clock = {
-  nowMs: () => performance.now(),
-  wallMs: () => Date.now(),
-  later: startTimer,
-  stepMs: Number.POSITIVE_INFINITY,
-};
+export const systemClock: Clock = clockBy(
+  () => performance.now(),
+  () => Date.now(),
+  Number.POSITIVE_INFINITY,
+);
+
+/** The timers of `systemClock`. */
+export const { timers } = systemClock;
 
 /** The present moment on both clocks. */
 export function now(clock: Clock = systemClock): Moment {
@@ -39,21 +40,11 @@ export function clockOf({ clock }: { readonly clock?: Clock | undefined }): Cloc
   return clock ?? systemClock;
 }
 
-const stepMs = 10;
-
-/** A clock that shows the time of `nowMs`, which may leap. No event tells of a leap, so timers check `nowMs` every few ms. */
+/** A clock that shows the time of `nowMs`, which may leap. Timers check it every 10 ms. */
 export function leapingClock(nowMs: () => number): Clock {
-  const later = (work: () => void, ms: number): NodeJS.Timeout => {
-    const dueMs = nowMs() + ms;
-    const timer = setInterval(
-      () => {
-        if (nowMs() < dueMs) return;
-        clearInterval(timer);
-        work();
-      },
-      Math.max(Math.min(ms, stepMs), 0),
-    );
-    return timer;
-  };
-  return { nowMs, wallMs: nowMs, later, stepMs };
+  return clockBy(nowMs, nowMs, 10);
+}
+
+function clockBy(nowMs: () => number, wallMs: () => number, stepMs: number): Clock {
+  return { nowMs, wallMs, timers: new Timers({ nowMs, stepMs }), stepMs };
 }

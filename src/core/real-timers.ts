@@ -4,4 +4,3 @@
 export const nextTick: typeof process.nextTick = process.nextTick.bind(process);
 export const setImmediate: typeof globalThis.setImmediate = globalThis.setImmediate;
 export const setTimeout: typeof globalThis.setTimeout = globalThis.setTimeout;
-export const clearTimeout: typeof globalThis.clearTimeout = globalThis.clearTimeout;

@@ -1,15 +1,14 @@
 // The keeper of a held lock, made when first needed. It decides when the lock is extended (extension.ts): a renewal is due at a
 // third of the lifetime, the confirmation of a grant by message at once. It watches for the end of the validity, and aborts the
-// signal on a loss. One extension is in flight at a time, and one timer serves everything.
+// signal on a loss. One extension is in flight at a time, and one alarm serves everything.
 //
 // Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
 // with it. After `stop`, no timer runs.
 import type { LockLostError, LossReason } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
-import { maxTimerMs } from '../core/options';
 import { setImmediate } from '../core/real-timers';
-import { idle } from '../core/timers';
+import { type Alarm, clearAlarm } from '../core/timers';
 import { confirmForAdopter, extendExactly, extendLate, extendToLifetime, part } from './extension';
 import type { KeptLock } from './kept-lock';
 import { eventOf } from './observation';
@@ -40,7 +39,7 @@ export class Keeper {
   /** True if a timer watches for the end of the validity. */
   #isWatching = false;
   #onForgotten: (() => void) | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
   #aborter: AbortController | undefined;
 
   constructor(held: KeptLock) {
@@ -93,7 +92,7 @@ export class Keeper {
    * longer ours, it is lost. Runs at the end of the turn: a lock released before needs no request.
    */
   confirm(): void {
-    renewSoon(this);
+    setImmediate(() => this.#renewNow());
   }
 
   /** Renews the lock at a third of its lifetime, until `lease` is collected. */
@@ -163,18 +162,18 @@ export class Keeper {
     this.#aborter?.abort(loss);
     // A release in this turn stops the timer: a lock that is released late was not forgotten.
     if (loss.reason !== 'expired' || this.#onForgotten === undefined) return;
-    this.#timer = idle(this.#held.clock.later(this.#onForgotten, 0));
+    this.#alarm = this.#held.clock.timers.setIdle(this.#onForgotten, 0);
   }
 
   stop(): void {
-    clearTimeout(this.#timer); // H16b
+    clearAlarm(this.#alarm); // H16b
     if (this.#lease === undefined) return;
     this.#isRenewing = false;
     this.#held.context.store.synchronous?.renewed?.remove(this.#held.keys, this.#held);
   }
 
-  /** @internal Renews or confirms the lock now, unless that is over. */
-  renewNow(): void {
+  /** Renews or confirms the lock now, unless that is over. */
+  #renewNow(): void {
     const held = this.#held;
     if (!held.check()) return;
     if (held.clock.nowMs() >= this.#renewUntilMs || this.#lease?.deref() === undefined) this.#isRenewing = false; // H21
@@ -231,62 +230,30 @@ export class Keeper {
 
   /** Sets the timer for what is due next: a renewal, the end of the validity, or a check of the wall clock before that. */
   #arm(): void {
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     if (this.#held.ended) return; // H16c
     const leftMs = this.#held.leftMs();
     const isWatched = this.#isWatching && leftMs !== never;
     const watchMs = isWatched ? Math.min(leftMs, wallCheckMs) : never; // H18b
     const waitMs = Math.min(watchMs, this.#dueMs - this.#held.clock.nowMs());
-    if (waitMs !== never) this.#timer = idle(this.#held.clock.later(() => this.#onTimer(), timerMs(waitMs)));
+    // The clocks of many locks are checked together, up to 50 ms early.
+    const slackMs = waitMs === wallCheckMs ? 50 : 0;
+    this.#alarm = this.#held.clock.timers.setIdle(() => this.#onTimer(), waitMs, slackMs);
   }
 
   #onTimer(): void {
     if (!this.#held.check()) return;
-    // A timer may fire a fraction of a ms early.
-    if (this.#dueMs - this.#held.clock.nowMs() < 1) {
-      this.#dueMs = never;
-      renewSoon(this);
-    }
+    const isDue = this.#dueMs - this.#held.clock.nowMs() < 1;
+    if (isDue) this.#dueMs = never;
     this.#arm();
+    if (isDue) this.#renewNow();
   }
-}
-
-/** Turns ms into a delay that a timer can keep. */
-export function timerMs(ms: number): number {
-  return Math.min(Math.max(Math.ceil(ms), 0), maxTimerMs);
 }
 
 /** The monotonic ms at which a renewal is due after a pause. Renewals of many locks share a tick, and so one command. */
 function onGrid(nowMs: number, pauseMs: number, lifetimeMs: number): number {
   const gridMs = Math.max(1, Math.floor(lifetimeMs / 30));
-  const dueMs = spread(Math.floor((nowMs + pauseMs) / gridMs) * gridMs, gridMs);
+  const dueMs = Math.floor((nowMs + pauseMs) / gridMs) * gridMs;
   // A pause that is shorter than a step of the grid must not become 0.
   return Math.max(dueMs, nowMs + Math.max(pauseMs / 2, 1)); // H15c
-}
-
-/** The maximum of timers that fire in one ms: those of very many locks would block the event loop. */
-const maxInMs = 256;
-let crowd = { dueMs: 0, size: 0 };
-
-/** Spreads renewals that fall due together: each two further batches are due one ms later, within their grid. */
-function spread(dueMs: number, gridMs: number): number {
-  if (crowd.dueMs !== dueMs) crowd = { dueMs, size: 0 };
-  crowd.size += 1;
-  return dueMs + (Math.floor(crowd.size / maxInMs) % gridMs);
-}
-
-/** The maximum of renewals in one turn of the event loop: a full batch. Ten thousand would block it for a tenth of a second. */
-const maxInTurn = 128;
-let due: Keeper[] = [];
-
-/** Renews together with all locks that are due in this turn, or in a later turn if there are too many. */
-function renewSoon(keeper: Keeper): void {
-  if (due.push(keeper) === 1) setImmediate(renewDue);
-}
-
-function renewDue(): void {
-  const some = due.slice(0, maxInTurn);
-  due = due.slice(maxInTurn);
-  if (due.length > 0) setImmediate(renewDue);
-  for (const keeper of some) keeper.renewNow();
 }

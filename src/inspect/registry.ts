@@ -6,10 +6,10 @@
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { hostname } from 'node:os';
 import { v4 as uuid } from 'uuid';
-import { clockOf } from '../core/clock';
+import { clockOf, timers } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import type { Settings } from '../core/options';
-import { startIdleTimer } from '../core/timers';
+import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf, ownerOf } from '../core/token';
 import { HeldLock } from '../hold/held-lock';
 import { type Cancellable, Scope, type ScopeObserver } from '../hold/scope';
@@ -135,7 +135,7 @@ class Registry implements ScopeObserver {
   readonly #scopes = new Set<Scope>();
   /** With the monotonic ms of each. */
   readonly #lost: (Omit<RegisteredLoss, 'at'> & { atMs: number })[] = [];
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
   #isSoon = false;
   #offsetMs = 0;
   /** What each part said that was written last; '': it is not there; undefined: what is there may be anything. */
@@ -187,14 +187,14 @@ class Registry implements ScopeObserver {
   }
 
   #in(ms: number): void {
-    this.#timer = startIdleTimer(() => {
+    this.#alarm = timers.setIdle(() => {
       this.#isSoon = false;
       void this.#write();
     }, ms);
   }
 
   #stop(): void {
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     this.#isSoon = false;
   }
 

@@ -8,7 +8,8 @@ import { clockOf } from '../core/clock';
 import { forKey, optionError } from '../core/errors';
 import { lockKey } from '../core/keys';
 import { onAbort } from '../core/on-abort';
-import { type CachedOptions, integer, maxTimerMs, type Settings, settle, takeOwn } from '../core/options';
+import { type CachedOptions, integer, type Settings, settle, takeOwn } from '../core/options';
+import { clearAlarm } from '../core/timers';
 import type { Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import type { Clock, Store } from '../store/contract';
@@ -137,11 +138,10 @@ function within<T>(work: Promise<T>, signal: AbortSignal | undefined, endMs: num
   if (signal === undefined && endMs === Number.POSITIVE_INFINITY) return work;
   return new Promise((resolve, reject) => {
     const over = (): void => reject(new Error('the wait is over'));
-    const leftMs = Math.min(Math.max(endMs - clock.nowMs(), 0), maxTimerMs);
-    const timer = Number.isFinite(endMs) ? clock.later(over, leftMs) : undefined;
+    const timeout = clock.timers.set(over, endMs - clock.nowMs());
     const stopListening = signal && onAbort(signal, over);
     const end = (): void => {
-      clearTimeout(timer);
+      clearAlarm(timeout);
       stopListening?.();
     };
     work.then(resolve, reject).then(end);

@@ -2,10 +2,10 @@
 // when the leader's lease would end.
 //
 // Invariant: a record counts only while the lock is held with the token under which the record was written.
+import { timers } from '../core/clock';
 import { LockError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
-import { maxTimerMs } from '../core/options';
-import { startTimer } from '../core/timers';
+import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf } from '../core/token';
 import type { Store } from '../store/contract';
 import type { HolderText } from '../store/values';
@@ -127,11 +127,11 @@ class Bell {
 
   async wait(ms: number): Promise<void> {
     if (this.isRung) return;
-    let timer: NodeJS.Timeout | undefined;
+    let alarm: Alarm | undefined;
     await new Promise<void>((resolve) => {
-      timer = startTimer(resolve, Math.min(ms, maxTimerMs));
+      alarm = timers.set(resolve, ms);
       this.#wake = resolve;
     });
-    clearTimeout(timer);
+    clearAlarm(alarm);
   }
 }

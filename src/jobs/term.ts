@@ -3,13 +3,14 @@
 //
 // The leader's record is written beside the lock, under the lock's token: at the beginning, with each proclamation, and every 45
 // minutes.
+
+import { timers } from '../core/clock';
 import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import type { Rule } from '../core/options';
-import { startIdleTimer } from '../core/timers';
+import { type Alarm, clearAlarm } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
-import { timerMs } from '../hold/keeper';
 import { eventOf } from '../hold/observation';
 import { channelOf, keptMs, textOf } from './leaders';
 
@@ -56,7 +57,7 @@ export class HeldTerm implements Term {
   readonly #held: HeldLock;
   readonly #aborter = new AbortController();
   #value: string;
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
   #isOver = false;
 
   constructor(held: HeldLock, id: string, value: string) {
@@ -92,7 +93,7 @@ export class HeldTerm implements Term {
   /** @internal Ends the term after the function has settled. Clears the record, in the same tick as the release and before it. */
   end(): void {
     this.#isOver = true;
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     this.#write('').catch(() => {});
   }
 
@@ -108,7 +109,7 @@ export class HeldTerm implements Term {
       },
     );
     if (this.#isOver || this.#held.ended) return;
-    this.#timer = startIdleTimer(() => void this.#writeAndKeep(), timerMs(againInMs));
+    this.#alarm = timers.setIdle(() => void this.#writeAndKeep(), againInMs);
   }
 
   #write(text: string): Promise<boolean> {

@@ -1,7 +1,8 @@
 // Tokens of requests with an unknown outcome. Each is released until Redis has answered after the last moment at which the
 // token could still take a lock.
+
+import { timers } from '../core/clock';
 import type { LockBackendError } from '../core/errors';
-import { startIdleTimer } from '../core/timers';
 import { now, type ReleaseReply, type ReleaseRequest } from './contract';
 import type { LateRequest } from './late-request';
 
@@ -53,5 +54,5 @@ async function keepReleasing(release: () => Promise<boolean>, pauseMs: number): 
 }
 
 function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => startIdleTimer(resolve, ms));
+  return new Promise((resolve) => timers.setIdle(resolve, ms));
 }

@@ -95,8 +95,8 @@ export const shortCuts: readonly ShortCut[] = [
     change: when('S21', true),
   },
   {
-    name: 'one timer for all requests of one timeout',
-    change: value('S22', 'undefined'),
+    name: 'a timer that is left for the next request',
+    change: value('S22', 'false'),
   },
   {
     name: 'node-redis is sent words',
@@ -117,7 +117,7 @@ export const shortCuts: readonly ShortCut[] = [
     ),
   },
   {
-    name: 'one timer for many queues',
+    name: 'one timer for all that is due at about the same time',
     change: value('S26', 'exactMs'),
   },
   {

@@ -3,6 +3,7 @@
  * served. Its clock is the process's own, so that fake timers own it.
  */
 import { LockBackendError } from '../../src/core/errors';
+import { Timers } from '../../src/core/timers';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -24,7 +25,7 @@ export const clock: Clock = {
   nowMs: () => performance.now(),
   wallMs: () => Date.now(),
   stepMs: 0,
-  later: (work, ms) => setTimeout(work, ms),
+  timers: new Timers({ nowMs: () => performance.now(), stepMs: Number.POSITIVE_INFINITY }),
 };
 
 export interface LossyStore extends Store {

@@ -1,8 +1,9 @@
 // The base of redis-semaphore's classes: attempts until acquireTimeout ends, refreshes while the lock is held, and its loss.
 import { randomUUID } from 'node:crypto';
+import { timers } from '../../core/clock';
 import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { maxTimerMs } from '../../core/options';
-import { idle, startIdleTimer } from '../../core/timers';
+import { type Alarm, clearAlarm, idle } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { trustedMs } from '../../hold/validity';
 import { type AcquireRequest, type ExtendRequest, type Moment, now } from '../../store/contract';
@@ -89,7 +90,7 @@ export abstract class PeerLock {
   /** The attempt that began last. */
   #asking: Promise<TurnOutcome> | undefined;
   #isReleasing = false;
-  #retry: NodeJS.Timeout | undefined;
+  #retry: Alarm | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
   #mayExecuteUntilMs = 0;
   #retracting: Promise<void> | undefined;
@@ -191,7 +192,7 @@ export abstract class PeerLock {
   /** Stops refreshing. The lock then ends lockTimeout ms after its last refresh. */
   stopRefresh(): void {
     clearInterval(this.#interval);
-    if (this.#retry !== undefined) clearTimeout(this.#retry);
+    clearAlarm(this.#retry);
   }
 
   protected abstract _refresh(): Promise<boolean>;
@@ -303,9 +304,9 @@ export abstract class PeerLock {
 
   /** Schedules another refresh after Redis could not be asked, while the lock is surely held. */
   #refreshSoon(): void {
-    clearTimeout(this.#retry);
+    clearAlarm(this.#retry);
     const ms = Math.max(minRetryMs, this.#tenure!.leftMs / 4);
-    this.#retry = startIdleTimer(this._processRefresh, ms);
+    this.#retry = timers.setIdle(this._processRefresh, ms);
   }
 
   #lose(): void {
@@ -324,7 +325,7 @@ export abstract class PeerLock {
 /** Releases twice. The second release undoes a request that executed between the two. */
 async function nowAndThen(release: () => Promise<void>, thenMs: number): Promise<void> {
   await release();
-  await new Promise<void>((resolve) => startIdleTimer(resolve, thenMs - performance.now()));
+  await new Promise<void>((resolve) => timers.setIdle(resolve, thenMs - performance.now()));
   await release();
 }
 

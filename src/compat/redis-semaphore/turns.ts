@@ -1,9 +1,11 @@
 // The waiters of one process for the same lock, in order of arrival. They poll, as the waiters of all processes do. In addition, a
 // release in this process wakes the first waiter, which attempts in the same tick. When one waiter has found the lock held, the others
 // skip their attempts for a moment.
+
+import { timers } from '../../core/clock';
 import { LockBackendError } from '../../core/errors';
 import { onAbort } from '../../core/on-abort';
-import { startTimer } from '../../core/timers';
+import { clearAlarm } from '../../core/timers';
 import type { Moment } from '../../store/contract';
 
 const ofClients = new WeakMap<object, Map<string, Turns>>();
@@ -50,14 +52,14 @@ export class Turn {
     this.#join();
     return new Promise((resolve, reject) => {
       const stop = (settle: () => void): void => {
-        clearTimeout(timer);
+        clearAlarm(alarm);
         stopListening?.();
         this.#wake = () => {};
         this.#isAwake = false;
         settle();
       };
       const giveUp = (): void => stop(() => reject(signal!.reason));
-      const timer = startTimer(() => stop(() => resolve(false)), ms);
+      const alarm = timers.set(() => stop(() => resolve(false)), ms);
       this.#wake = () => stop(() => resolve(true));
       const stopListening = signal && onAbort(signal, giveUp);
       if (signal?.aborted) giveUp();

@@ -7,7 +7,8 @@
 // A hand-off never leaves the key free, which would starve processes that only poll. So waiting calls check the holder now and then.
 // If another program holds the lock, all calls for that client poll for a while, as redlock does.
 
-import { startTimer } from '../../core/timers';
+import { timers } from '../../core/clock';
+import { clearAlarm } from '../../core/timers';
 import type { Lease } from '../../hold/lease';
 import type { WithLock } from '../../with-lock';
 
@@ -88,11 +89,11 @@ export class QueuedCall {
     if (this.#lease !== undefined) return this.#handOver(this.#lease);
     return new Promise((resolve) => {
       const end = (lease?: Lease): void => {
-        clearTimeout(timer);
+        clearAlarm(alarm);
         this.#resume = undefined;
         resolve(lease);
       };
-      const timer = startTimer(end, ms);
+      const alarm = timers.set(end, ms);
       this.#resume = end;
     });
   }

@@ -1,7 +1,9 @@
 // Keeps the lock of redlock's `using` while its routine runs, with one timer that rings when the lock is due to be extended. If an
 // extension fails, it is repeated until the lock may have ended. Meanwhile the holder watches for the end of the lock.
+
+import { timers } from '../../core/clock';
 import { maxTimerMs } from '../../core/options';
-import { startTimer } from '../../core/timers';
+import { type Alarm, clearAlarm } from '../../core/timers';
 
 interface ExpiringLock {
   /** Ms of the epoch. */
@@ -28,7 +30,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
   readonly #plan: RenewalPlan<L>;
   #isStopped = false;
   #lock: L;
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
   #extending: Promise<void> | undefined;
 
   constructor(lock: L, plan: RenewalPlan<L>) {
@@ -40,7 +42,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
   /** Stops the renewal. Resolves when the extension in flight has settled; undefined if none is in flight. */
   stop(): Promise<void> | undefined {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     return this.#extending;
   }
 
@@ -54,7 +56,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
   }
 
   #schedule(): void {
-    this.#timer = startTimer(() => this.#onTimer(), Math.min(this.#dueMs, wallCheckMs));
+    this.#alarm = timers.set(() => this.#onTimer(), Math.min(this.#dueMs, wallCheckMs));
   }
 
   #onTimer(): void {
@@ -75,7 +77,7 @@ export class RedlockRenewal<L extends ExpiringLock> {
     } catch {
       if (this.#isStopped || !this.#plan.isHeld()) return;
       const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4, maxTimerMs);
-      this.#timer = startTimer(() => this.#tryToExtend(), ms);
+      this.#alarm = timers.set(() => this.#tryToExtend(), ms);
     }
   }
 }

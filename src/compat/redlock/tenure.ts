@@ -1,9 +1,10 @@
 // The time for which a lock of a shim is surely held. Two clocks measure it, and the lock has ended when either clock says so. A tenure
 // ends once.
+
+import { timers } from '../../core/clock';
 import { LockLostError, type LossReason } from '../../core/errors';
 import type { Key } from '../../core/keys';
-import { maxTimerMs } from '../../core/options';
-import { startIdleTimer } from '../../core/timers';
+import { type Alarm, clearAlarm } from '../../core/timers';
 import { type Moment, now } from '../../store/contract';
 
 /** Ms between two checks of the wall clock while the end is watched. */
@@ -18,7 +19,7 @@ export class Tenure {
   #loss: LockLostError | undefined;
   #aborter: AbortController | undefined;
   #isWatched = false;
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
   /** A request without a reply, which may still execute and take the lock again. */
   request: { readonly mayExecute: boolean; retract(): void } | undefined;
   /** The full keys, after they were checked. */
@@ -75,13 +76,13 @@ export class Tenure {
   /** Ends the tenure by a release. The signal does not abort. */
   release(): void {
     if (this.#ended === undefined) this.#ended = 'released';
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
   }
 
   lose(reason: LossReason): void {
     if (this.#ended !== undefined) return;
     this.#ended = 'lost';
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     const message = `${JSON.stringify(this.#key)} may belong to somebody else now (${reason})`;
     this.#loss = new LockLostError(message, { key: this.#key, reason });
     this.#aborter?.abort(this.#loss);
@@ -94,11 +95,11 @@ export class Tenure {
   }
 
   #watch(): void {
-    clearTimeout(this.#timer);
-    const ms = Math.min(Math.max(Math.ceil(this.#clocksLeftMs), 0), wallCheckMs, maxTimerMs);
-    this.#timer = startIdleTimer(() => {
+    clearAlarm(this.#alarm);
+    const check = (): void => {
       if (this.leftMs > 0) this.#watch();
-    }, ms);
+    };
+    this.#alarm = timers.setIdle(check, Math.min(this.#clocksLeftMs, wallCheckMs));
   }
 }
 

@@ -10,11 +10,11 @@
 // ours. The next majority includes a node of that one, which mints a larger fence. Each round proposes a fence just ahead of
 // all clocks, so that the nodes nearly always mint the same one, and nothing has to be written back.
 
-import { earlier } from '../../core/clock';
+import { earlier, timers } from '../../core/clock';
 import { optionError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import { listOf } from '../../core/keys';
-import { startIdleTimer } from '../../core/timers';
+import { clearAlarm } from '../../core/timers';
 import { givenUp } from '../backend-errors';
 import type {
   AcquireReply,
@@ -44,8 +44,8 @@ import { Rounds } from './rounds';
 
 const realClock: QuorumClock = {
   now,
-  setTimer: startIdleTimer,
-  clearTimer: (timer) => clearTimeout(timer),
+  setTimer: (work, ms) => timers.setIdle(work, ms),
+  clearTimer: clearAlarm,
 };
 
 /** The timeout of one node, as a share of the lifetime. */

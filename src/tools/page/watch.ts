@@ -2,7 +2,8 @@
 // kept for a viewer whose stream is full: when the stream has room, the viewer is sent a new snapshot.
 //
 // Invariant: at most one read is in progress, and none begins while there is no viewer. At most one message waits for each viewer.
-import { startIdleTimer } from '../../core/timers';
+import { timers } from '../../core/clock';
+import { type Alarm, clearAlarm } from '../../core/timers';
 import { Ledger } from './ledger';
 import type { PageSnapshot, Source } from './source';
 
@@ -43,7 +44,7 @@ export class Watch {
   readonly #head: { readonly actions: boolean; readonly prefix: string };
   readonly #viewers = new Set<Viewer>();
   readonly #ledger = new Ledger();
-  #timer: NodeJS.Timeout | undefined;
+  #alarm: Alarm | undefined;
   #isReading = false;
   /** Set when something changed after the last read began. */
   #isNews = false;
@@ -92,7 +93,7 @@ export class Watch {
 
   #leave(viewer: Viewer): void {
     if (!this.#viewers.delete(viewer) || this.#viewers.size > 0) return;
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     this.#unwatch();
     // The next viewer waits for a new read.
     this.#hasRead = false;
@@ -103,12 +104,12 @@ export class Watch {
   #schedule(isNews: boolean): void {
     this.#isNews ||= isNews;
     if (this.#isReading || this.#viewers.size === 0) return;
-    clearTimeout(this.#timer);
-    this.#timer = startIdleTimer(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
+    clearAlarm(this.#alarm);
+    this.#alarm = timers.setIdle(() => void this.#poll(), this.#source.pauseMs(this.#isNews));
   }
 
   async #poll(): Promise<void> {
-    clearTimeout(this.#timer);
+    clearAlarm(this.#alarm);
     this.#isReading = true;
     this.#isNews = false;
     try {

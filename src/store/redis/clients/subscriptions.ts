@@ -4,7 +4,8 @@
 //
 // Invariant: there is no connection without a subscription, nor after the owner has closed the client. Neither the connection
 // nor a timer here keeps a process alive.
-import { idle, startIdleTimer } from '../../../core/timers';
+import { timers } from '../../../core/clock';
+import { clearAlarm, idle } from '../../../core/timers';
 import type { Subscribe, Subscription } from '../client';
 
 /** A connected subscriber, whose errors are ignored after its end. */
@@ -118,9 +119,9 @@ class Subscriptions {
   /** Pauses; ends early if the last listener goes. */
   #pause(ms: number): Promise<void> {
     return new Promise((resolve) => {
-      const timer = startIdleTimer(resolve, ms);
+      const alarm = timers.setIdle(resolve, ms);
       this.#endPause = () => {
-        clearTimeout(timer);
+        clearAlarm(alarm);
         resolve();
       };
     });

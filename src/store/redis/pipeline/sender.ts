@@ -1,7 +1,7 @@
 // The last step to the client. A script goes by its SHA once the server has its text; if the server has forgotten the text, it
 // is sent again.
 
-import { startIdleTimer } from '../../../core/timers';
+import { timers } from '../../../core/clock';
 import { codeOf, isNoScript } from '../../backend-errors';
 import type { ScriptClient } from '../client';
 import type { ScriptCall } from '../scripts/script';
@@ -54,7 +54,7 @@ export class Sender {
     if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
     const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
-    startIdleTimer(() => this.send(call, handler), movingPauseMs); // H56
+    timers.setIdle(() => this.send(call, handler), movingPauseMs); // H56
   }
 }
 
