@@ -170,7 +170,7 @@ export class HostLock {
 
   /** Makes one attempt. Returns undefined if the lock is ours; else the error if the wait ends now: held, or a stalled write. */
   async #take(key: string, token: string): Promise<LockError | undefined> {
-    const request = { keys: key, token, lifetimeMs: this.#lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs };
+    const request = { keys: key, token, lifetimeMs: this.#lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs };
     try {
       const { granted } = await this.#store.acquire({ ...request, begin: () => true });
       return granted ? undefined : new LockTimeoutError('timeout', { key });

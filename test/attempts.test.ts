@@ -69,7 +69,7 @@ describe('the attempts of one caller', () => {
   it('ask for what is wanted, by the terms of the caller', async () => {
     const slots = { everyMs: 1000, offsetMs: 0 };
     const once = { slots, onSlot() {} };
-    const one = attempts({ mode, fences: 7, once: once as never, settings: { owner: 'me', fencing: false } });
+    const one = attempts({ mode, fences: 7, once: once as never, settings: { owner: 'me' } });
     store.fates.acquire.push('refused');
     one.make(undefined, undefined);
     await answered();
@@ -77,7 +77,6 @@ describe('the attempts of one caller', () => {
     const terms = {
       keys: 'full:k',
       lifetimeMs,
-      fencing: false,
       fences: 7,
       minReplicas: 0,
       commandTimeoutMs,
@@ -87,6 +86,8 @@ describe('the attempts of one caller', () => {
     expect(request).to.deep.equal(terms);
     expect(token).to.match(/^me_/);
     expect([begin(), one.count]).to.deep.equal([true, 1]);
+    attempts({ fences: 7, settings: { fencing: false } }).make(undefined, undefined);
+    expect(store.acquires[1]!.fences).to.equal(0);
     caller.isSettled = true;
     expect(begin()).to.equal(false);
   });

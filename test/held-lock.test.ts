@@ -76,7 +76,7 @@ describe('a held lock', () => {
       keys: 'k',
       token: 'ours',
       lifetimeMs: all.lifetimeMs,
-      fencing: true,
+      fences: 1,
       minReplicas: 0,
       commandTimeoutMs,
     };

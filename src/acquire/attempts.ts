@@ -148,7 +148,7 @@ export class Attempts {
   }
 
   #newRequest(): AcquireRequest {
-    const { keys, mode, change, settings, once, fences } = this.#spec;
+    const { keys, mode, change, settings, once } = this.#spec;
     const { owner, lifetimeMs, fencing, minReplicas, commandTimeoutMs } = settings;
     const begin = (): boolean => {
       this.#isSent = true;
@@ -156,7 +156,8 @@ export class Attempts {
     };
     const token = change?.token ?? newToken(owner); // H26 H41 H44
     const slots = once?.slots;
-    return { keys, token, lifetimeMs, fencing, fences, minReplicas, commandTimeoutMs, begin, mode, slots };
+    const fences = fencing ? (this.#spec.fences ?? 1) : 0;
+    return { keys, token, lifetimeMs, fences, minReplicas, commandTimeoutMs, begin, mode, slots };
   }
 
   #makeNow(request: AcquireRequest): void {

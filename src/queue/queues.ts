@@ -190,8 +190,7 @@ export class Queues implements QueuePort {
       keys: key,
       token,
       lifetimeMs,
-      fencing,
-      fences,
+      fences: fencing ? fences : 0,
       minReplicas: 0,
       commandTimeoutMs,
       // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.

@@ -178,7 +178,8 @@ class ReadersMember implements Member {
     const { commandTimeoutMs } = held.releaseRequest();
     const beside = { token: this.token, held: this.#held };
     const begin = (): boolean => this.#holders.has(held);
-    const request = { keys: key, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
+    const fences = fencing ? 1 : 0;
+    const request = { keys: key, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
     const late = new LateRequest(this.#nowMs(), commandTimeoutMs);
     const abandon = (which: string): void => this.#abandon(which, commandTimeoutMs, late);
     const reply = await this.#store.acquire(request).catch((error) => {

@@ -40,13 +40,12 @@ export interface AcquireRequest {
   readonly token: string;
   /** `null`: no end. The lock starts with a short life and becomes permanent once our side has read the reply. */
   readonly lifetimeMs: number | null;
-  readonly fencing: boolean;
+  /** The number of fences to mint: 0, 1, or more for a queue that hands the lock off by itself. */
+  readonly fences: number;
   readonly minReplicas: number;
   readonly commandTimeoutMs: number;
   /** Called just before the request is sent; false if its caller has given up: then the request must not be sent. */
   readonly begin: () => boolean;
-  /** Fences to mint; more than 1 for a queue that hands the lock off by itself. Default 1. */
-  readonly fences?: number | undefined;
   /** The queue entry of the caller, if the caller is to be queued when the lock is busy. */
   readonly queueAs?: QueueEntry | undefined;
   /** Ms until a polling caller tries again if the lock is busy; a queue beside it yields for that time. */

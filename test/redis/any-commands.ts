@@ -346,7 +346,7 @@ export class Run {
     stands: boolean,
   ): AcquireRequest {
     const queueAs = { channel: this.#channel, id: String(by), ticket: this.#tickets.get(`${by} ${which[0]}`) ?? 0 };
-    const terms = { lifetimeMs, fencing: count > 0, fences: count, minReplicas: 0, begin: () => true };
+    const terms = { lifetimeMs, fences: count, minReplicas: 0, begin: () => true };
     return { ...this.#claim(by, which), ...terms, queueAs: stands ? queueAs : undefined };
   }
 

@@ -59,7 +59,7 @@ describe('a cluster', () => {
 
       it('the short way of the shims: each key with the queue and the fence counter of its own slot', async () => {
         const direct = directStore(await connected(dial));
-        const terms = { lifetimeMs: 10_000, fencing: true, minReplicas: 0, commandTimeoutMs: 5000, begin: () => true };
+        const terms = { lifetimeMs: 10_000, fences: 1, minReplicas: 0, commandTimeoutMs: 5000, begin: () => true };
         for (const key of Array.from({ length: 12 }, () => uniqueKey())) {
           const names = [key, `{${key}}:other`];
           for (const keys of [key, names]) {

@@ -15,7 +15,7 @@ const commandTimeoutMs = 5000;
 const fenceKey = 'redis-exp-lock:fence';
 
 function acquiring(keys: string | string[], token: string, more: Partial<AcquireRequest> = {}): AcquireRequest {
-  const terms = { lifetimeMs: 60_000, fencing: true, minReplicas: 0, commandTimeoutMs, begin: () => true };
+  const terms = { lifetimeMs: 60_000, fences: 1, minReplicas: 0, commandTimeoutMs, begin: () => true };
   return { keys, token, ...terms, ...more };
 }
 

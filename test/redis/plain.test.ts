@@ -99,7 +99,7 @@ describe('the plain batch', function () {
     const { server, key } = stage;
     const acquire = (n: number, minFence: number | undefined) =>
       store.acquire({
-        ...{ keys: `${key}-${n}`, token: `${n}`, lifetimeMs: LONG_MS, fencing: true, minReplicas: 0, minFence },
+        ...{ keys: `${key}-${n}`, token: `${n}`, lifetimeMs: LONG_MS, fences: 1, minReplicas: 0, minFence },
         ...{ commandTimeoutMs: 5000, begin: () => true },
       });
     await server.command('SET', `${key}-2`, 'somebody else');

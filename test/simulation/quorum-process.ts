@@ -290,7 +290,7 @@ export class Process {
     begin: () => boolean,
   ): AcquireRequest {
     const { lifetimeMs } = this.#world.rules;
-    return { keys: key, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin, mode, queueAs };
+    return { keys: key, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin, mode, queueAs };
   }
 
   #release(token: string, mode: Mode | undefined, ticket = 0): ReleaseRequest {

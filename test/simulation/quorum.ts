@@ -286,7 +286,7 @@ class Connection implements Node {
   }
 
   async acquire(request: AcquireRequest): Promise<AcquireReply> {
-    const { token, lifetimeMs, fencing, minFence, queueAs } = request;
+    const { token, lifetimeMs, fences, minFence, queueAs } = request;
     if (!request.begin()) throw new LockBackendError('nobody waits');
     const sent = this.#process.clock.now();
     const command = {
@@ -295,7 +295,7 @@ class Connection implements Node {
       // A key ends a millisecond later in Redis than in the machine.
       lifetimeMs: lifetimeMs! + 1,
       notAfterMs: sent.monoMs + this.serverOffsetMs + request.commandTimeoutMs,
-      fences: fencing ? 1 : 0,
+      fences: Math.min(fences, 1),
       minFence: this.#world.rules.proposals ? minFence : undefined,
       queueAs,
       mode: request.mode && this.#asBroken(request.mode),

@@ -246,7 +246,7 @@ export abstract class PeerLock {
   /** @internal */
   protected _acquireRequest(keys: string, commandTimeoutMs: number): AcquireRequest {
     const { identifier: token, lockTimeout: lifetimeMs } = this._acquireOptions;
-    return { keys, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin: always };
+    return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin: always };
   }
 
   /** @internal */

@@ -192,7 +192,7 @@ export class ValueCall {
   #request(token: string): AcquireRequest {
     const keys = this.#keys;
     const lifetimeMs = this.#durationMs;
-    return { keys, token, lifetimeMs, fencing: true, minReplicas: 0, commandTimeoutMs, begin: always };
+    return { keys, token, lifetimeMs, fences: 1, minReplicas: 0, commandTimeoutMs, begin: always };
   }
 }
 

@@ -40,7 +40,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
       token,
       lifetimeMs: lifetimeMs ?? neverMs,
       notAfterMs: Number.POSITIVE_INFINITY,
-      fences: fencesOf(request),
+      fences: request.fences,
       queueAs,
       pauseMs,
       mode,
@@ -78,7 +78,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     const { keys, token, ticket = 0, yieldMs = 0 } = release;
     const sent = this.#sendMoment();
     const { lifetimeMs, queueAs } = acquire;
-    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: fencesOf(acquire), queueAs };
+    const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: acquire.fences, queueAs };
     const command = { keys: listOf(keys), token, ticket, yieldMs, next };
     const work = (machine: Machine, micros: number): [ReleaseReply, AcquireReply] => {
       const reply = machine.release(command, micros);
@@ -106,10 +106,6 @@ export class EmbeddedVerbs implements SynchronousVerbs {
       throw refusal(error, keys);
     }
   }
-}
-
-function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
-  return fencing ? fences : 0;
 }
 
 function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {

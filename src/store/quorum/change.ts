@@ -31,7 +31,7 @@ export async function changeInPlace(
     (tally) => decide(nodes, request, tally),
   );
   if ('granted' in votes) return votes;
-  if (request.mode.kind === 'exclusive' && request.fencing) await writeBack(nodes, request, votes); // H65d
+  if (request.mode.kind === 'exclusive' && request.fences > 0) await writeBack(nodes, request, votes); // H65d
   return { granted: true, fence: Math.max(...votes.values()), sent: earlier(sent, 1) };
 }
 

@@ -77,7 +77,8 @@ export class Quorum implements Store {
   #proposed = 0;
   /** The average duration of a grant. */
   #tookMs = 0;
-  #fencing = false;
+  /** True once a lock with a fence was requested. */
+  #mintsFences = false;
   #scopes = 0;
   #onIdle: (() => void) | undefined;
 
@@ -101,7 +102,7 @@ export class Quorum implements Store {
       return Promise.reject(optionError('lifetime', 'a number: a node of a quorum may forget', lifetimeMs));
     }
     this.#longestMs = Math.max(this.#longestMs, lifetimeMs);
-    this.#fencing ||= request.fencing;
+    this.#mintsFences ||= request.fences > 0;
     if (this.#isIdentified) return this.#attempt(request, lifetimeMs);
     this.#identifying ??= this.#identifyAll(nodeTimeout(lifetimeMs, request.commandTimeoutMs));
     return this.#identifying.then(() => this.#attempt(request, lifetimeMs));
@@ -163,9 +164,8 @@ export class Quorum implements Store {
     rest: readonly QuorumNode[],
     onVerdict?: (verdict: Verdict) => void,
   ): void {
-    const { fencing } = request;
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
-    const minFence = fencing || request.mode ? this.#minFence(sent) : undefined;
+    const minFence = request.fences > 0 || request.mode ? this.#minFence(sent) : undefined;
     const onDone = (): void => {
       this.#rounds.delete(round);
       if (this.#rounds.size === 0) this.#onIdle?.();
@@ -225,8 +225,8 @@ export class Quorum implements Store {
     missing: readonly QuorumNode[],
     sent: Moment,
   ): void {
-    const fencing = this.#fencing;
-    const request = { keys, token, lifetimeMs, fencing, minReplicas: 0, commandTimeoutMs, begin, mode: held?.mode };
+    const fences = this.#mintsFences ? 1 : 0;
+    const request = { keys, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, mode: held?.mode };
     this.#start(request, lifetimeMs!, sent, missing, []);
   }
 

@@ -41,21 +41,21 @@ export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boole
 
 /** @param fence The key of the fence counter. */
 export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): BatchableCall {
-  const { keys, token, lifetimeMs, queueAs, fences = 1, minFence, pauseMs } = request;
+  const { keys, token, lifetimeMs, queueAs, fences, minFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
-  const isUsual = queueAs === undefined && pauseMs === undefined && fences === 1;
+  const isUsual = queueAs === undefined && pauseMs === undefined && fences <= 1;
   if (isUsual && typeof keys === 'string')
     return new PlainCall(keys, token, fence, {
       verb: 'acquire',
       lifetimeMs: lifetimeMs ?? probationMs,
       notAfter: Math.ceil(notAfter), // H3b
-      fences: fencesOf(request),
+      fences: request.fences,
       minFence: minFence ?? 0,
     });
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
-  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, fencesOf(request), position);
+  return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, request.fences, position);
 }
 
 function acquireOnceCall(
@@ -73,7 +73,7 @@ function acquireOnceCall(
     request.token,
     request.lifetimeMs ?? probationMs,
     Math.ceil(notAfter),
-    fencesOf(request),
+    request.fences,
     everyMs,
     offsetMs,
     marks ? 1 : 0,
@@ -103,17 +103,13 @@ export function releaseCall(
 }
 
 function nextOf(request: AcquireRequest): string[] {
-  return [request.token, String(request.lifetimeMs), String(fencesOf(request)), ...entryOf(request.queueAs!)];
+  return [request.token, String(request.lifetimeMs), String(request.fences), ...entryOf(request.queueAs!)];
 }
 
 /** The arguments of an entry in the queue of a mutex. */
 function entryOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
   const entry = [channel, id, String(ticket)];
   return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
-}
-
-function fencesOf({ fencing, fences = 1 }: AcquireRequest): number {
-  return fencing ? fences : 0;
 }
 
 /** The keys of the locks and of their queues. */
@@ -134,7 +130,7 @@ function acquireSharedCall(request: AcquireRequest, mode: Mode, fence: string, n
     token,
     lifetimeMs ?? probationMs,
     Math.ceil(notAfter),
-    fencesOf(request),
+    request.fences,
     letters[mode.kind],
     mode.prefer[0]!,
     mode.permits,
@@ -203,14 +199,14 @@ export function readPlacesReply(reply: unknown, key: string): number[][] {
 /** The meaning of the reply; undefined if the script ran after `notAfter`. The clock learns the server's time in either case. */
 export function acquireReply(
   reply: unknown,
-  { keys, queueAs, mode, slots, fencing }: AcquireRequest,
+  { keys, queueAs, mode, slots, fences }: AcquireRequest,
   sent: Moment,
   clock: ServerClock,
 ): AcquireReply | undefined {
   const micros = microsOf(reply);
   if (micros !== undefined && mode === undefined && slots === undefined) {
     clock.learn(Math.floor(micros / 1000), sent.monoMs);
-    return { granted: true, fence: fencing ? micros : 0, sent, others: 0 };
+    return { granted: true, fence: fences > 0 ? micros : 0, sent, others: 0 };
   }
   const isLong = Array.isArray(reply) && reply.length > acquireLength;
   const mayBeLong = queueAs !== undefined || mode !== undefined;

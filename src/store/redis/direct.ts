@@ -69,7 +69,7 @@ export class DirectStore implements Direct {
       if (reply === 0) return busy;
       if (!Number.isSafeInteger(reply) || (reply as number) < minMicros) return undefined;
       this.#clock.learn(Math.floor((reply as number) / 1000), sent.monoMs);
-      return { granted: true, fence: request.fencing ? (reply as number) : 0, sent };
+      return { granted: true, fence: request.fences > 0 ? (reply as number) : 0, sent };
     };
     return this.#send(call, request, sent.monoMs, read, askStore, () => this.#store.acquire(request));
   }
