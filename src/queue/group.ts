@@ -116,10 +116,7 @@ export abstract class WaitGroup {
   /** Reports that a fetch failed: nothing was granted, nor will be. All that wait fail with it. */
   failed(error: unknown, fetch: Fetch): void {
     this.#fetches.delete(fetch);
-    for (let each = this.positions.first; each !== undefined; each = this.positions.first) {
-      this.positions.delete(each);
-      each.waiter.failed(error as LockBackendError);
-    }
+    while (this.positions.size > 0) this.takeFirst().waiter.failed(error as LockBackendError);
     this.fetch();
   }
 
@@ -131,6 +128,13 @@ export abstract class WaitGroup {
       this.#fetches.delete(fetch);
       fetch.giveUp();
     }
+  }
+
+  /** Takes the caller that has waited longest. */
+  protected takeFirst(): GroupPosition {
+    const first = this.positions.first!;
+    this.positions.delete(first);
+    return first;
   }
 
   protected nowMs(): number {

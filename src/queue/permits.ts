@@ -59,9 +59,7 @@ export class Permits extends WaitGroup {
 
   /** Gives the member to the first caller that waits. */
   #give(grant: Grant, member: PermitsMember): void {
-    const first = this.positions.first!;
-    this.positions.delete(first);
-    member.holder = first.waiter.granted({ ...grant, member }) as SharingHolder;
+    member.holder = this.takeFirst().waiter.granted({ ...grant, member }) as SharingHolder;
     this.fetch();
   }
 }

@@ -8,115 +8,78 @@
 //
 // Invariant: no reader joins a member that is being released, that was lost, or whose window has closed. Each reader has a validity of
 // its own, which never ends later than what Redis confirmed for the member.
-import { clockOf } from '../core/clock';
 import type { LossReason } from '../core/errors';
 import { newToken } from '../core/token';
 import type { Member, SharingHolder } from '../hold/kept-lock';
 import { trustedMs } from '../hold/validity';
-import type { ExtendReply, ExtendRequest, Grant, HeldMode, Moment, ReleaseReply, Store } from '../store/contract';
+import type { ExtendReply, ExtendRequest, Grant, HeldMode, Moment, ReleaseReply } from '../store/contract';
 import { LateRequest } from '../store/late-request';
-import { type GroupPosition, type MemberTerms, WaitGroup } from './group';
+import { type GroupPosition, WaitGroup } from './group';
 import { maxJoins, turnMs, windowMs } from './policy';
 
-/** Readers that wait for one member or share it. */
-export class Readers extends WaitGroup {
-  readonly #startedMs = this.nowMs();
-  #member: ReadersMember | undefined;
+/** Readers that wait for one member, and then share it. */
+export class Readers extends WaitGroup implements Member {
+  /** Token and fence of the member, once it is granted. */
+  token = '';
+  fence = 0;
+  readonly #holders = new Set<SharingHolder>();
+  /** Tokens that a parting reader cannot use. */
+  readonly #spent = new Set<string>();
+  /** A moment just before the last confirmed request was sent; undefined before the grant. */
+  #sent: Moment | undefined;
+  #closesMs = this.#windowEndMs(windowMs);
   #joinsLeft = maxJoins;
   #isClosed = false;
+  /** The extension that has not been sent yet, if there is one. */
+  #extension: Promise<ExtendReply> | undefined;
 
   accepts(): boolean {
-    if (this.#isClosed) return false;
-    if (this.#member !== undefined) return this.#member.isOpen;
-    // All callers have given up, or have failed.
-    if (this.positions.size === 0 && this.#joinsLeft < maxJoins) return false;
-    const isOpen = !this.hasWaited || this.nowMs() - this.#startedMs < windowOf(this.terms, windowMs);
-    return isOpen && this.#joinsLeft > 0;
+    if (this.#isClosed || this.#joinsLeft <= 0) return false;
+    const isInTime = this.nowMs() < this.#closesMs;
+    if (this.#sent !== undefined) return isInTime;
+    const haveAllLeft = this.positions.size === 0 && this.#joinsLeft < maxJoins;
+    return !haveAllLeft && (isInTime || !this.hasWaited);
   }
 
   override join(position: GroupPosition): void {
-    if (this.#member !== undefined) return this.#member.join(position);
-    this.#joinsLeft -= 1;
-    super.join(position);
+    this.#joinsLeft -= 1; // H84b
+    if (this.#sent === undefined) super.join(position);
+    else this.#give(position, this.#sent);
   }
 
   close(): void {
-    this.#isClosed ||= this.#member === undefined || !this.hasWaited;
+    this.#isClosed ||= this.#sent === undefined || !this.hasWaited;
   }
 
   protected get wanted(): number {
-    return this.#member === undefined && this.positions.size > 0 ? 1 : 0;
+    return this.#sent === undefined && this.positions.size > 0 ? 1 : 0;
   }
 
   protected fetched(grant: Grant): void {
     // An attempt with this token may still execute. Its late release is the task of a single holder, so the grant is not shared.
     if (grant.late !== undefined) {
-      const first = this.positions.first!;
-      this.positions.delete(first);
-      first.waiter.granted(grant);
+      this.takeFirst().waiter.granted(grant);
       return this.fetch();
     }
-    this.#member = new ReadersMember(grant, this.terms, this.store);
-    for (let each = this.positions.first; each !== undefined; each = this.positions.first) {
-      this.positions.delete(each);
-      this.#member.give(each);
-    }
-    this.#member.open(this.hasWaited ? turnMs : windowMs);
-  }
-}
-
-function windowOf({ lifetimeMs }: MemberTerms, maxMs: number): number {
-  return Math.min(maxMs, lifetimeMs / 3);
-}
-
-class ReadersMember implements Member {
-  readonly token: string;
-  readonly fence: number;
-  readonly #terms: MemberTerms;
-  readonly #store: Store;
-  readonly #holders = new Set<SharingHolder>();
-  #closesMs = 0;
-  /** A moment just before the last confirmed request was sent. */
-  #sent: Moment;
-  #joinsLeft = maxJoins;
-  #isClosed = false;
-  /** Tokens that a parting reader cannot use. */
-  readonly #spent: Set<string>;
-  /** The extension that has not been sent yet, if there is one. */
-  #extension: Promise<ExtendReply> | undefined;
-
-  constructor({ token, fence, sent }: Grant, terms: MemberTerms, store: Store) {
-    this.token = token;
-    this.fence = fence;
-    this.#terms = terms;
-    this.#store = store;
+    const { token, fence, sent } = grant;
+    Object.assign(this, { token, fence });
+    this.#spent.add(token);
     this.#sent = sent;
-    this.#spent = new Set([token]);
+    while (this.positions.size > 0) this.#give(this.takeFirst(), sent);
+    // The window opens now, because giving the member to many readers takes a while.
+    this.#joinsLeft = maxJoins;
+    const thirdMs = sent.monoMs + this.terms.lifetimeMs / 3;
+    this.#closesMs = Math.min(this.#windowEndMs(this.hasWaited ? turnMs : windowMs), thirdMs);
   }
 
-  /** Opens the window. Called after the waiting readers have the member, because giving it to many readers takes a while. */
-  open(forMs: number): void {
-    const thirdMs = this.#sent.monoMs + this.#terms.lifetimeMs / 3;
-    this.#closesMs = Math.min(this.#nowMs() + windowOf(this.#terms, forMs), thirdMs);
-  }
-
-  #nowMs(): number {
-    return clockOf(this.#store).nowMs();
-  }
-
-  get isOpen(): boolean {
-    return !this.#isClosed && this.#joinsLeft > 0 && this.#nowMs() < this.#closesMs;
-  }
-
-  join(position: GroupPosition): void {
-    this.#joinsLeft -= 1; // H84b
-    this.give(position);
+  #windowEndMs(forMs: number): number {
+    return this.nowMs() + Math.min(forMs, this.terms.lifetimeMs / 3);
   }
 
   /** Gives the member to another reader, with a token of its own. */
-  give({ waiter }: GroupPosition): void {
-    const token = this.#holders.size === 0 ? this.token : newToken(this.#terms.owner); // H41b
-    const grant = { token, fence: this.fence, sent: this.#sent, member: this }; // H84d
+  #give({ waiter }: GroupPosition, sent: Moment): void {
+    const token = this.#holders.size === 0 ? this.token : newToken(this.terms.owner); // H41b
+    const grant = { token, fence: this.fence, sent, member: this }; // H84d
     this.#holders.add(waiter.granted(grant) as SharingHolder);
   }
 
@@ -143,16 +106,18 @@ class ReadersMember implements Member {
   }
 
   async #extend(commandTimeoutMs: number): Promise<ExtendReply> {
-    const { key, lifetimeMs } = this.#terms;
+    const { key, lifetimeMs } = this.terms;
     const begin = (): boolean => {
       this.#sentOut(this.#extension);
       return this.#holders.size > 0;
     };
-    const validUntilMs = this.#sent.monoMs + trustedMs(lifetimeMs);
+    const validUntilMs = this.#sent!.monoMs + trustedMs(lifetimeMs);
     const terms = { keys: key, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
-    const reply = await this.#store.extend({ ...terms, token: this.token, held: this.#held, begin });
-    if (reply.outcome === 'extended') this.#extended(reply.sent);
-    else if (reply.outcome !== 'late') this.#lose(reply.outcome);
+    const reply = await this.store.extend({ ...terms, token: this.token, held: this.#held, begin });
+    if (reply.outcome === 'extended') {
+      this.#sent = reply.sent;
+      for (const held of [...this.#holders]) held.check();
+    } else if (reply.outcome !== 'late') this.#lose(reply.outcome);
     return reply;
   }
 
@@ -166,12 +131,12 @@ class ReadersMember implements Member {
     if (this.#holders.size > 1) return this.#admit(held);
     this.#isClosed = true;
     this.#holders.delete(held);
-    held.parted(this.token, this.fence, this.#sent);
+    held.parted(this.token, this.fence, this.#sent!);
   }
 
   /** Acquires a member for a parting reader. Redis admits it beside this member, even while others wait. */
   async #admit(held: SharingHolder): Promise<void> {
-    const { key, lifetimeMs, fencing, owner, mode } = this.#terms;
+    const { key, lifetimeMs, fencing, owner, mode } = this.terms;
     // The readers that stay keep the token of this member. A token that was abandoned is never used again.
     const token = this.#spent.has(held.token) ? newToken(owner) : held.token;
     this.#spent.add(token);
@@ -180,9 +145,10 @@ class ReadersMember implements Member {
     const begin = (): boolean => this.#holders.has(held);
     const fences = fencing ? 1 : 0;
     const request = { keys: key, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
-    const late = new LateRequest(this.#nowMs(), commandTimeoutMs);
-    const abandon = (which: string): void => this.#abandon(which, commandTimeoutMs, late);
-    const reply = await this.#store.acquire(request).catch((error) => {
+    const late = new LateRequest(this.nowMs(), commandTimeoutMs);
+    const abandon = (which: string): void =>
+      void this.store.abandon({ keys: key, token: which, commandTimeoutMs, held: { mode, fence: -1 } }, late);
+    const reply = await this.store.acquire(request).catch((error) => {
       abandon(token);
       throw error;
     });
@@ -195,11 +161,6 @@ class ReadersMember implements Member {
     abandon(this.token);
   }
 
-  #extended(sent: Moment): void {
-    this.#sent = sent;
-    for (const held of [...this.#holders]) held.check();
-  }
-
   /** Reports the loss of the member to all its readers. */
   #lose(reason: LossReason): void {
     this.#isClosed = true;
@@ -207,11 +168,6 @@ class ReadersMember implements Member {
   }
 
   get #held(): HeldMode {
-    return { mode: this.#terms.mode, fence: this.fence };
-  }
-
-  #abandon(token: string, commandTimeoutMs: number, late: LateRequest): void {
-    const { key, mode } = this.#terms;
-    void this.#store.abandon({ keys: key, token, commandTimeoutMs, held: { mode, fence: -1 } }, late);
+    return { mode: this.terms.mode, fence: this.fence };
   }
 }

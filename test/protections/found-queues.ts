@@ -126,7 +126,7 @@ export const foundQueues: readonly Protection[] = [
         'H84b',
         /$/,
         `
-    this.open(turnMs);`,
+    this.#closesMs = this.#windowEndMs(turnMs);`,
       ),
     ],
     test: 'readers.test.ts',
@@ -141,11 +141,7 @@ export const foundQueues: readonly Protection[] = [
     hazard: 'H84',
     without: 'the validity of a reader that joins counts from then on',
     changes: [
-      piece(
-        'H84d',
-        'sent: this.#sent',
-        'sent: { monoMs: this.#nowMs(), wallMs: this.#sent.wallMs + this.#nowMs() - this.#sent.monoMs }',
-      ),
+      piece('H84d', 'sent,', 'sent: { monoMs: this.nowMs(), wallMs: sent.wallMs + this.nowMs() - sent.monoMs },'),
     ],
     test: 'simulation/sharing.test.ts',
   },
