@@ -17,9 +17,9 @@ const reasons = {
   'src/hold/held-lock.ts': [
     { code: "typeof details?.key === 'string'", why: 'equivalent: takes more memory' },
     { code: "typeof key !== 'string' || retries", why: 'equivalent: takes more memory' },
-    { code: 'if (isParticular(grant, details))', to: 'true', why: 'equivalent: takes more memory' },
+    { code: 'if (needsRareState(grant, details))', to: 'true', why: 'equivalent: takes more memory' },
     { code: 'if (!this.isConfirmed) this.keeper.confirm()', to: 'true', why: 'equivalent: takes more memory' },
-    { code: "new Ending('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
+    { code: "new HoldEnd('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
     { code: 'untilMs > 0 && untilMs >', why: 'equivalent: the clock is never below 0' },
   ],
   'src/store/embedded/mutex-queue.ts': [

@@ -124,7 +124,7 @@ describe('structure', () => {
     expect(needs.get('hold/async-context.ts'), 'import type').to.include('hold/held-lock.ts');
     expect(needs.get('store/redis/commands.ts')).to.include('store/redis/scripts/generated.ts');
     expect(reach('index.ts')).to.include('store/redis/scripts/generated.ts');
-    expect(classesOf('hold/scope.ts').map(({ name }) => name)).to.deep.equal(['Scope', 'DirectGrants']);
+    expect(classesOf('hold/scope.ts').map(({ name }) => name)).to.deep.equal(['Scope']);
   });
 
   it('imports never go in a circle, those of types included', () => {

@@ -1,23 +1,21 @@
 // A list that keeps none of its members from the collector: a factory may outlive its clients. A collected member leaves an empty
 // reference. Empty references are swept whenever the list is twice as long as after the last sweep.
 
-const smallestSweep = 64;
+const minSweep = 64;
 
 /** A list of weak references, to each thing once. */
 export class WeakList<T extends object> {
   readonly #known = new WeakSet<T>();
   #refs: WeakRef<T>[] = [];
-  #sweepAt = smallestSweep;
+  #sweepAt = minSweep;
 
-  has(thing: T): boolean {
-    return this.#known.has(thing);
-  }
-
-  add(thing: T): void {
-    if (this.#known.has(thing)) return;
+  /** Adds a member. False if the list has it already. */
+  add(thing: T): boolean {
+    if (this.#known.has(thing)) return false;
     this.#known.add(thing);
     this.#refs.push(new WeakRef(thing)); // H77
     if (this.#refs.length >= this.#sweepAt) this.#sweep();
+    return true;
   }
 
   /** The members that were not collected, in the order in which they were added. */
@@ -27,6 +25,6 @@ export class WeakList<T extends object> {
 
   #sweep(): void {
     this.#refs = this.#refs.filter((ref) => ref.deref() !== undefined);
-    this.#sweepAt = Math.max(smallestSweep, 2 * this.#refs.length);
+    this.#sweepAt = Math.max(minSweep, 2 * this.#refs.length);
   }
 }

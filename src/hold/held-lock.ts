@@ -29,7 +29,8 @@ import { type Validity, validFrom } from './validity';
 export interface LeaseContext {
   readonly settings: Settings;
   readonly store: Store;
-  readonly source: GrantSource;
+  /** The queue or the waiters that a release goes to; undefined if it goes to the store. */
+  readonly source: GrantSource | undefined;
   /** Set when the mutex backs an election or a once-job. */
   readonly kind: LockKind | undefined;
   /** Called when the lock was lost, or its release answered. May be called more than once. */
@@ -64,7 +65,7 @@ class RareState {
   }
 }
 
-function isParticular({ late, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
+function needsRareState({ late, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
   return typeof key !== 'string' || retries > 0 || late !== undefined || mode !== undefined || member !== undefined;
 }
 
@@ -94,7 +95,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   /** The slot whose job is done, for the release to record. Declared only: locks of other jobs have no such property. */
   declare done: Slot | undefined;
   #validity: Validity;
-  #particulars: RareState | undefined;
+  #rare: RareState | undefined;
   #keeper: Keeper | undefined;
   #ending: HoldEnd | undefined;
 
@@ -104,14 +105,14 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.keys = details.keys;
     this.context = details.context;
     this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
-    if (isParticular(grant, details)) this.#particulars = new RareState(grant, details);
+    if (needsRareState(grant, details)) this.#rare = new RareState(grant, details);
     if (!this.isConfirmed) this.keeper.confirm();
   }
 
   /** The key as it was given. */
   get key(): Key {
     const { store, settings } = this.context;
-    return this.#particulars?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
+    return this.#rare?.key ?? (this.keys as string).slice(store.keyPrefix.length + settings.prefix.length);
   }
 
   get clock(): Clock {
@@ -119,17 +120,17 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   get retries(): number {
-    return this.#particulars?.retries ?? 0;
+    return this.#rare?.retries ?? 0;
   }
 
   /** The mode of an RWLock or a Semaphore; undefined for a mutex. */
   get mode(): Mode | undefined {
-    return this.#particulars?.mode;
+    return this.#rare?.mode;
   }
 
   /** The member that this lock shares with other holders of this process; undefined if it has its own. */
   get member(): Member | undefined {
-    return this.#particulars?.member;
+    return this.#rare?.member;
   }
 
   get ended(): boolean {
@@ -166,7 +167,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   get observation(): Observation | undefined {
-    return this.#particulars?.observation;
+    return this.#rare?.observation;
   }
 
   get sentMs(): number {
@@ -177,7 +178,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   begin(): void {
     const observation = observe(this);
     if (observation === undefined) return;
-    this.#ownParticulars.observation = observation;
+    this.#ownRare.observation = observation;
     if (observation.hold !== undefined) this.keeper.watch();
   }
 
@@ -219,13 +220,13 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
 
   parted(token: string, fence: number, sent: Moment): void {
     Object.assign(this, { token, fence });
-    this.#particulars!.member = undefined;
+    this.#rare!.member = undefined;
     this.confirm(sent, this.context.settings.lifetimeMs, false);
   }
 
   /** Sets the mode and the fence after a change in place, or after giving up one that Redis may have made or may still make. */
   changed(mode: Mode, fence: number): void {
-    this.#ownParticulars.mode = mode;
+    this.#ownRare.mode = mode;
     this.fence = fence;
     tellChanged(this);
   }
@@ -234,7 +235,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.#ending = new HoldEnd('lost');
     this.#keeper?.stop();
     this.context.onEnd(this);
-    (this.member ?? this.context.source).lost(this);
+    (this.member ?? this.context.source)?.lost(this);
     noteLoss(this, this.#ending, reason);
     this.#keeper?.lost(this.#ending.loss!);
   }
@@ -244,8 +245,8 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.check();
     this.#ending ??= new HoldEnd('released');
     this.#keeper?.stop();
-    const send = (): ReleaseReply | Promise<ReleaseReply> => this.context.source.release(this);
-    const reply = this.member === undefined ? send() : this.member.release(this, send);
+    const { member } = this;
+    const reply = member === undefined ? sendRelease(this) : member.release(this, () => sendRelease(this));
     const releasing = typeof reply === 'string' ? Promise.resolve(this.#released(reply)) : this.#whenReleased(reply);
     this.#ending.releasing = releasing;
     return releasing;
@@ -256,7 +257,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.#keeper?.letGo();
     this.#ending = new HoldEnd('released', Promise.resolve(false));
     this.context.onEnd(this);
-    this.context.source.lost(this);
+    this.context.source?.lost(this);
     tellEnd(this, 'detached');
   }
 
@@ -282,9 +283,9 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
   }
 
-  get #ownParticulars(): RareState {
-    this.#particulars ??= new RareState();
-    return this.#particulars;
+  get #ownRare(): RareState {
+    this.#rare ??= new RareState();
+    return this.#rare;
   }
 
   /** The keeper: extensions, renewal and signal; made when first needed. */
@@ -297,7 +298,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     const releasing = reply.then(
       (result) => {
         // The late attempt would take the key that we have just freed.
-        if (this.#mayExecute()) this.#abandon(this.#particulars!.late!);
+        if (this.#mayExecute()) this.#abandon(this.#rare!.late!);
         return this.#released(result);
       },
       (error) => {
@@ -328,13 +329,26 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
 
   /** True while an attempt with our token whose reply was lost may still execute. */
   #mayExecute(): boolean {
-    return this.#particulars?.late?.mayExecute(this.clock.nowMs()) === true;
+    return this.#rare?.late?.mayExecute(this.clock.nowMs()) === true;
   }
 }
 
 /** The yield window of a lock: one pause of the callers outside its queue. */
 export function yieldMs(retryTimeoutMs: number): number {
   return Math.max(1, Math.ceil(retryTimeoutMs));
+}
+
+/** Releases a lock to the source of its grant. Never throws; the reply is known at once if the store is in this process. */
+function sendRelease(held: HeldLock): ReleaseReply | Promise<ReleaseReply> {
+  const { source, store } = held.context;
+  if (source !== undefined) return source.release(held);
+  const request = held.releaseRequest();
+  if (store.synchronous === undefined) return store.release(request); // S19
+  try {
+    return store.synchronous.release(request);
+  } catch (error) {
+    return Promise.reject(error);
+  }
 }
 
 function noteLoss(held: HeldLock, ending: HoldEnd, reason: LossReason): void {

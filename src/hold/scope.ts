@@ -8,21 +8,21 @@ import { maxTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
 import { hashOf } from '../core/token';
 import { WeakList } from '../core/weak-list';
-import type { GrantSource, Holder, Mode, ReleaseReply, Store } from '../store/contract';
+import type { GrantSource, Mode, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import type { HeldLock, LeaseContext } from './held-lock';
 
-const smallestSweep = 64;
+const minSweep = 64;
 
 /** A wait that can be ended from outside. */
 export interface Cancellable extends Linked<Cancellable> {
-  /** What it waits for. */
   readonly awaited: Awaited;
   giveUp(error: unknown): void;
 }
 
+/** The lock that a caller waits for. */
 export interface Awaited {
-  /** As it was given. */
+  /** The key as it was given. */
   readonly key: Key;
   readonly keys: Key;
   readonly mode: Mode | undefined;
@@ -34,7 +34,7 @@ export interface Awaited {
 export interface ScopeObserver {
   began(scope: Scope, one: HeldLock | Cancellable): void;
   ended(scope: Scope, one: HeldLock | Cancellable): void;
-  /** The scope has ended them all. */
+  /** Called when the scope has closed and ended all its locks and waits. */
   part(scope: Scope): Promise<void>;
 }
 
@@ -49,15 +49,16 @@ export function scopeOf(context: LeaseContext): Scope {
 export class Scope {
   readonly waiting = new LinkedList<Cancellable>();
   readonly held = new LinkedList<HeldLock>();
-  /** Told once the scope has closed and left its stores; referred to weakly. */
+  /** The parts of the queues that the scope uses, which it leaves when it closes; referred to weakly. */
   readonly joined = new WeakList<{ part(): void }>();
   /** Referred to weakly: a store goes with its client. */
   readonly #stores = new WeakList<Store>();
   readonly #storesOfClients = new WeakMap<object, Store>();
-  /** The last one of each store. */
+  /** The last context of each store. */
   readonly #contexts = new WeakMap<Store, LeaseContext>();
-  #sweepAt = smallestSweep;
+  #sweepAt = minSweep;
   #closing: Promise<void> | undefined;
+  /** Called when a held lock has ended, while `close` awaits that. */
   #onChange: (() => void) | undefined;
   readonly #observerOf: ((store: Store) => ScopeObserver) | undefined;
 
@@ -69,7 +70,7 @@ export class Scope {
     return this.#closing !== undefined;
   }
 
-  /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION` where there is no client, or none that we know. */
+  /** The store of a client. @throws {TypeError} `ERR_LOCK_OPTION`: no client, or an unknown kind of client. */
   store(client: RedisLike | readonly RedisLike[] | undefined): Store {
     if (client === undefined) throw optionError('redis', 'a connected client, in the factory or the call', client);
     return this.#storesOfClients.get(client) ?? this.#join(client);
@@ -92,22 +93,19 @@ export class Scope {
 
   #join(client: RedisLike | readonly RedisLike[]): Store {
     const store = storeOf(client);
-    if (!this.#stores.has(store)) {
-      this.#stores.add(store);
-      store.join();
-    }
+    if (this.#stores.add(store)) store.join();
     this.#storesOfClients.set(client, store);
     if (!scopesOfStores.has(store)) scopesOfStores.set(store, new WeakList());
     scopesOfStores.get(store)!.add(this);
     return store;
   }
 
-  /** What held locks on the same settings, store and source have in common. Without `source`, the grants come from the store. */
+  /** The context of held locks on the same settings, store and source. Without `source`, the locks are released to the store. */
   context(settings: Settings, store: Store, source: GrantSource | undefined, kind?: LockKind): LeaseContext {
     const last = this.#contexts.get(store);
-    if (last?.settings === settings && last.kind === kind && isFrom(last, source)) return last;
+    if (last?.settings === settings && last.kind === kind && last.source === source) return last;
     const onEnd = (held: HeldLock): void => this.#remove(held);
-    const context = { settings, store, source: source ?? new DirectGrants(store), kind, onEnd };
+    const context = { settings, store, source, kind, onEnd };
     scopes.set(context, this);
     this.#contexts.set(store, context);
     return context;
@@ -130,15 +128,15 @@ export class Scope {
     this.#observerOf?.(wait.awaited.store).ended(this, wait);
   }
 
-  /** One of the locks held here that is as wanted. Checks them one by one: for a message, not for a decision. */
-  find(isWanted: (held: HeldLock) => boolean): HeldLock | undefined {
-    for (const held of this.held) if (!held.ended && isWanted(held)) return held;
+  /** The first live lock that matches. Checks the locks one by one: for a message, not for a decision. */
+  find(matches: (held: HeldLock) => boolean): HeldLock | undefined {
+    for (const held of this.held) if (!held.ended && matches(held)) return held;
     return undefined;
   }
 
   /**
-   * Refuses new calls, rejects waiters, awaits holders for `drainMs`, force-releases what is then left.
-   * Resolves when all is done; a second call awaits the first.
+   * Refuses new calls, rejects waiters, awaits holders for `drainMs`, and takes the locks away that are held then. Resolves when
+   * all are released; a second call awaits the first.
    */
   close(drainMs: number): Promise<void> {
     this.#closing ??= this.#close(drainMs);
@@ -146,7 +144,7 @@ export class Scope {
   }
 
   async #close(drainMs: number): Promise<void> {
-    // What follows has timers that keep no process alive; a caller waits for it now.
+    // The timers of held locks keep no process alive, but the caller of `close` waits for them.
     const awake = setInterval(() => {}, maxTimerMs);
     try {
       // Let `closed` be seen before anything reacts to the rejections.
@@ -169,18 +167,16 @@ export class Scope {
       const leftMs = endMs - performance.now();
       if (this.held.size === 0 || leftMs <= 0) return;
       let waitMs = Math.min(leftMs, maxTimerMs);
-      // What is being released has no time left; its answer ends the wait below.
+      // A lock that is being released has no time left: the answer to its release ends the wait.
       for (const held of this.held) {
         if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c
       }
+      let timer: NodeJS.Timeout | undefined;
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, Math.ceil(waitMs));
-        this.#onChange = () => {
-          clearTimeout(timer);
-          resolve();
-        };
+        timer = setTimeout(resolve, Math.ceil(waitMs));
+        this.#onChange = resolve;
       });
-      this.#onChange = undefined;
+      clearTimeout(timer);
     }
   }
 
@@ -193,50 +189,24 @@ export class Scope {
   /** Forgets held locks whose time is over. Done when their number has doubled, so that each costs a constant. */
   #sweep(): void {
     for (const held of [...this.held]) held.check();
-    this.#sweepAt = Math.max(smallestSweep, 2 * this.held.size);
+    this.#sweepAt = Math.max(minSweep, 2 * this.held.size);
   }
 }
 
-/** Of a call after `close()`, and of a wait that it ended. */
+/** The error of a call after `close()`, and of a wait that `close()` ended. */
 export function closedError(key: Key): LockClosedError {
   return new LockClosedError(`${describe(key)}: this lock was closed`, { key });
 }
 
-/** An operator has taken a lock away: its key, and the SHA-1 of its holder's token. */
+/** Loses a lock that an operator has taken away, by its key and the SHA-1 of its holder's token. */
 export function loseFreed(store: Store, key: string, hash: string): void {
   const isFreed = (held: HeldLock): boolean =>
     held.context.store === store && listOf(held.keys).includes(key) && hashOf(held.token) === hash;
   for (const scope of scopesOfStores.get(store)?.all() ?? []) scope.find(isFreed)?.lose('taken');
 }
 
-/** Ends it although its holder did not: the signal says `closed`, the key is released. */
+/** Ends a lock that its holder did not release: the signal aborts with `closed`, and the key is released. */
 async function forceRelease(held: HeldLock): Promise<void> {
   if (held.check()) held.lose('closed');
   await held.releaseQuietly();
-}
-
-function isFrom(context: LeaseContext, source: GrantSource | undefined): boolean {
-  return source === undefined ? context.source instanceof DirectGrants : context.source === source;
-}
-
-/** Where grants come from that no other caller of this process waited for. */
-class DirectGrants implements GrantSource {
-  readonly #store: Store;
-
-  constructor(store: Store) {
-    this.#store = store;
-  }
-
-  release(held: Holder): ReleaseReply | Promise<ReleaseReply> {
-    const request = held.releaseRequest();
-    const { synchronous } = this.#store;
-    if (synchronous === undefined) return this.#store.release(request); // S19
-    try {
-      return synchronous.release(request);
-    } catch (error) {
-      return Promise.reject(error);
-    }
-  }
-
-  lost(): void {}
 }

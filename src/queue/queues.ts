@@ -59,10 +59,7 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
     queues = new Queues(store, store.channels);
     queuesOfStores.set(store, queues);
   }
-  if (!scope.joined.has(queues.wakeUps)) {
-    scope.joined.add(queues.wakeUps);
-    queues.wakeUps.join();
-  }
+  if (scope.joined.add(queues.wakeUps)) queues.wakeUps.join();
   return queues;
 }
 
