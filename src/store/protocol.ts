@@ -47,6 +47,9 @@ export const maxInteger = Number.MAX_SAFE_INTEGER;
 export const maxFences = 1024;
 /** The number of waiters that one release notifies of a key that several may hold. They may be admitted out of order. */
 export const maxNotified = 32;
+/** The distance in µs between tickets and scores of readers that prefer readers, and of writers that prefer writers: their bands. */
+export const readersFirstMicros = 1e15;
+export const writersFirstMicros = 5e14;
 /** The longest wait during which readers that prefer readers pass a waiter. */
 export const readersPassMicros = 500_000;
 

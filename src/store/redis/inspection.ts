@@ -4,6 +4,7 @@ import type { LockBackendError } from '../../core/errors';
 import { asForeign, type HolderState, type HoldKind, type LockState, type WaiterState } from '../../core/lock-state';
 import { idOf, isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
+import { readersFirstMicros, writersFirstMicros } from '../protocol';
 import { strangeReply } from './replies';
 
 /** The state of one lock, with a token. */
@@ -109,10 +110,10 @@ function waiterOf(entry: string, score: number, micros: number): WaiterState | u
   return aliveWaiter(firstBytes(rest!, Number(length)), kinds[kind]!, ticket, Number(end), micros);
 }
 
-/** The distance between a waiter's ticket and its score, which depends on its band (see waiters.lua). */
+/** The distance between a waiter's ticket and its score, which depends on its band. */
 function shiftOf(kind: string, prefer: string): number {
-  if (kind === 'r' && prefer === 'r') return 1e15;
-  return kind === 'w' && prefer === 'w' ? 5e14 : 0;
+  if (kind === 'r' && prefer === 'r') return readersFirstMicros;
+  return kind === 'w' && prefer === 'w' ? writersFirstMicros : 0;
 }
 
 function aliveWaiter(

@@ -127,7 +127,7 @@ export class RedisOperator implements Operator {
 
   #read(key: string, commandTimeoutMs: number): Promise<unknown> {
     if (this.#isSingle) return this.#send(['GET', key], commandTimeoutMs);
-    return this.#transport.requestAlone(scripts.readProcess(key), key, commandTimeoutMs);
+    return this.#transport.requestAlone(scripts.readValue(key), key, commandTimeoutMs);
   }
 
   /** True if commands need not be sent to the node of their key. */

@@ -1,7 +1,7 @@
 // RedisClient, which Bun brings along. The client connects with its first command, reconnects by itself, and shows only whether
 // it is connected.
 import type { Readiness, ScriptClient } from '../client';
-import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
+import { clientOf, type ForeignClient, hasMethods } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
 export function isBun(client: unknown): client is ForeignClient {
@@ -9,24 +9,9 @@ export function isBun(client: unknown): client is ForeignClient {
 }
 
 export function bun(client: ForeignClient): ScriptClient {
-  const run = (name: string, ...words: string[]): Promise<unknown> => client.send(name, words);
   return {
-    keyPrefix: '',
-    clustered: false,
+    ...clientOf(client, (name, ...words) => client.send(name, words)),
     readiness: readinessOf(client),
-    evalsha: (sha, keys, args) => run('EVALSHA', sha, String(keys.length), ...keys, ...args),
-    eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
-    async evictionPolicy() {
-      return policyIn(await run('CONFIG', 'GET', 'maxmemory-policy'));
-    },
-    async serverInfo() {
-      return String(await run('INFO', 'server'));
-    },
-    masters: async () => [([name, ...words]) => client.send(name, words)],
-    nodeOf: () => '',
-    dedicate() {
-      throw noDedicated(client);
-    },
     // A connection with a subscription keeps a process of Bun alive; the connection ends with the client, at the next
     // heartbeat.
     subscribe: hasMethods(client, 'duplicate', 'subscribe')

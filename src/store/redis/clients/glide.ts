@@ -1,7 +1,7 @@
 // Valkey GLIDE, standalone and cluster. The client routes a script by its keys, has no connection of its own to give, and words
 // errors in its own way. Scripts are sent as plain commands: GLIDE's class Script would have to be imported.
 import type { ScriptClient } from '../client';
-import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
+import { clientOf, type ForeignClient, hasMethods, policyIn } from './shape';
 
 /** GLIDE's `Decoder.String`: replies as text, whatever the client is configured to return. */
 const asText = { decoder: 1 };
@@ -12,28 +12,22 @@ export function isGlide(client: unknown): client is ForeignClient {
 
 export function glide(client: ForeignClient): ScriptClient {
   const clustered = hasMethods(client, 'pubsubShardChannels');
-  const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> =>
-    client.customCommand([name, script, String(keys.length), ...keys, ...args], asText).catch(inRedisWords);
+  const run = (...words: string[]): Promise<unknown> => client.customCommand(words, asText).catch(inRedisWords);
+  const common = clientOf(client, run);
   return {
-    keyPrefix: '',
+    ...common,
     // Only GLIDE's cluster client knows sharded channels.
     clustered,
     // The client connects when it is made and reconnects by itself; it shows only that it was closed.
     readiness: () => (client.isClosed === true ? 'closed' : 'ready'),
-    evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
-    eval: (lua, keys, args) => send('EVAL', lua, keys, args),
     async evictionPolicy() {
       return policyIn(await client.configGet(['maxmemory-policy'], asText));
     },
     async serverInfo() {
-      const answer = await client.customCommand(['INFO', 'server'], asText);
+      const answer = await run('INFO', 'server');
       return typeof answer === 'string' ? answer : JSON.stringify(answer);
     },
-    masters: clustered ? undefined : async () => [(words) => client.customCommand([...words], asText)],
-    nodeOf: () => '',
-    dedicate() {
-      throw noDedicated(client);
-    },
+    masters: clustered ? undefined : common.masters,
   };
 }
 

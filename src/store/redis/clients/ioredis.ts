@@ -136,13 +136,9 @@ function dedicated(client: ForeignClient): DedicatedClient {
   // Another database may have been selected since the client was made.
   const db = client.condition?.select ?? client.options.db;
   const connection = client.duplicate({ ...ownOptions, db, retryStrategy });
-  let generation = 0;
   connection.on('error', () => {});
-  connection.on('ready', () => {
-    generation += 1;
-    // Our own connection must not keep alive a process whose work is done.
-    connection.stream.unref();
-  });
+  // Our own connection must not keep alive a process whose work is done.
+  connection.on('ready', () => connection.stream.unref());
   const opened: Promise<unknown> = connection.connect();
   // A connection that failed to open would go on reconnecting, and nothing would be left to close it.
   opened.catch(() => end(connection));
@@ -150,7 +146,7 @@ function dedicated(client: ForeignClient): DedicatedClient {
     opened,
     script: ioredis(connection),
     wait: (replicas, timeoutMs) => connection.wait(replicas, timeoutMs).then(Number),
-    generation: () => generation,
+    generation: countOf(connection, 'ready')!,
     close: () => end(connection),
   };
 }

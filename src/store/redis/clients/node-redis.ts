@@ -196,12 +196,8 @@ function destroy(connection: ForeignClient): void {
 function dedicated(client: ForeignClient): DedicatedClient {
   const connection = duplicateOf(client);
   const commands = plain(connection);
-  let generation = 0;
-  connection.on('ready', () => {
-    generation += 1;
-    // Our own connection must not keep alive a process whose work is done.
-    connection.unref();
-  });
+  // Our own connection must not keep alive a process whose work is done.
+  connection.on('ready', () => connection.unref());
   // Reconnecting must not keep the process alive once the owner has closed the client.
   connection.on('reconnecting', () => client.isOpen === false && destroy(connection)); // H77c
   const opened = openLike(client, connection);
@@ -211,7 +207,7 @@ function dedicated(client: ForeignClient): DedicatedClient {
     opened,
     script: nodeRedis(connection),
     wait: (replicas, timeoutMs) => commands.wait(replicas, timeoutMs),
-    generation: () => generation,
+    generation: countOf(connection, 'ready')!,
     close: () => destroy(connection),
   };
 }

@@ -1,5 +1,6 @@
-// The common part of the adapters: clients are recognized by their methods.
+// The common part of the adapters: clients are recognized by their methods, and run a command that is given as words.
 import { optionError } from '../../../core/errors';
+import type { ScriptClient } from '../client';
 
 /** A client of another package, which is not there at compile time. */
 export type ForeignClient = Record<string, any>;
@@ -12,6 +13,24 @@ export function hasMethods(value: unknown, ...names: string[]): boolean {
   } catch {
     return false;
   }
+}
+
+/** A client by its way to send the words of a command: standalone, always ready, without messages. Its adapter says what is different. */
+export function clientOf(client: ForeignClient, run: (...words: string[]) => Promise<unknown>): ScriptClient {
+  return {
+    keyPrefix: '',
+    clustered: false,
+    readiness: () => 'ready',
+    evalsha: (sha, keys, args) => run('EVALSHA', sha, String(keys.length), ...keys, ...args),
+    eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
+    evictionPolicy: async () => policyIn(await run('CONFIG', 'GET', 'maxmemory-policy')),
+    serverInfo: async () => String(await run('INFO', 'server')),
+    masters: async () => [(words) => run(...words)],
+    nodeOf: () => '',
+    dedicate() {
+      throw noDedicated(client);
+    },
+  };
 }
 
 /** The error for `minReplicas`: WAIT covers a single connection, and this client has none of its own to give. */

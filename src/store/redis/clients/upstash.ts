@@ -3,7 +3,7 @@
 //
 // Invariant: an error that leaves here never has the token of the database, a password of its address, or the failed command.
 import type { ScriptClient } from '../client';
-import { type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
+import { clientOf, type ForeignClient, hasMethods } from './shape';
 
 /** True for this client; pipelines, those of ioredis too, have the same methods, but collect commands. */
 export function isUpstash(client: unknown): client is ForeignClient {
@@ -17,24 +17,12 @@ export function upstash(client: ForeignClient): ScriptClient {
     send(words).catch((error: unknown) => {
       throw withoutSecrets(error, client.client ?? {});
     });
+  const common = clientOf(client, run);
   return {
-    keyPrefix: '',
-    clustered: false,
+    ...common,
     advice: 'the Upstash client has no url or no token',
     readiness: () => (client.client?.hasCredentials === false ? 'closed' : 'ready'),
-    evalsha: (sha, keys, args) => run('EVALSHA', sha, String(keys.length), ...keys, ...args),
-    eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
-    async evictionPolicy() {
-      return policyIn(await run('CONFIG', 'GET', 'maxmemory-policy'));
-    },
-    async serverInfo() {
-      return String(await run('INFO', 'server'));
-    },
-    masters: hasMethods(client.client, 'request') ? async () => [(words) => run(...words)] : undefined,
-    nodeOf: () => '',
-    dedicate() {
-      throw noDedicated(client);
-    },
+    masters: hasMethods(client.client, 'request') ? common.masters : undefined,
   };
 }
 

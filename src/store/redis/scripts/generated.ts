@@ -200,9 +200,12 @@ micros = time[1] * 1000000 + time[2]
 now = math.floor(micros / 1000)
 end
 end
-local function checkLifetime(text)
+local function isLifetime(text)
 local ms = tonumber(text)
-if not ms or ms < 1 or ms > 9007199254740991 or not string.find(text, '^%d+$') then
+return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
+end
+local function checkLifetime(text)
+if not isLifetime(text) then
 error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
 end
 end
@@ -243,21 +246,21 @@ if type(set) == 'table' then
 call('DEL', lock)
 error(set.err, 0)
 end
-end`;
-const queuePart = `local maxSilence, maxYield = 10000, 1000
-local function checkVersion(queue, member)
+end
+local function checkVersion(queue, member, known)
 local version = string.match(member, '^(%d+) ')
-if version and version ~= '1' then
+if version and version ~= known then
 if call('PTTL', queue) < 0 then
-call('PEXPIRE', queue, maxSilence)
+call('PEXPIRE', queue, 10000)
 end
 error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
 end
 return version
-end
+end`;
+const queuePart = `local maxSilence, maxYield = 10000, 1000
 local function entry(queue, member)
 local deadline, id, lifetime, fences, channel, token =
-string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+string.match(checkVersion(queue, member, '1') and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
 deadline, fences = tonumber(deadline), tonumber(fences)
 if not deadline or deadline < now or deadline > now + maxSilence or fences > 1024 then
 return nil
@@ -276,7 +279,7 @@ found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WIT
 end
 local mine = {}
 for i = 1, #found, 2 do
-if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
+if checkVersion(queue, found[i], '1') and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
 mine[#mine + 1] = found[i]
 ticket = tonumber(found[i + 1])
 end
@@ -443,7 +446,7 @@ end
 end`;
 const waitersPart = `local queues, wakes = {}, {}
 local maxSilence, maxNotified = 10000, 32
-local shifts, readersPass = { 1e15, 5e14, 0 }, 500000
+local shifts, readersPass = { 1000000000000000, 500000000000000, 0 }, 500000
 local function bandOf(kind, prefer)
 if kind == 'u' or (kind == 'r' and prefer == 'r') then
 return 1
@@ -455,13 +458,7 @@ local function scoreOf(each, ticket)
 return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
 end
 local function entry(queue, found, score)
-local version = string.match(found, '^(%d+) ')
-if version and version ~= '2' then
-if call('PTTL', queue) < 0 then
-call('PEXPIRE', queue, maxSilence)
-end
-error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
-end
+checkVersion(queue, found, '2')
 local deadline, id, kind, permits, prefer, channel, length, rest =
 string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
 deadline, length = tonumber(deadline), tonumber(length)
@@ -990,7 +987,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'cf524d875a194a7849f38541d9477ddaf34fe954',
+  sha: 'f3a996de9650cd98f898e8aaf66e605bcc4ea93a',
   lua:
     clockPart +
     `
@@ -1110,7 +1107,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: 'beda322a49e6e7763c2852639653e76ee0c49c1f',
+  sha: '6e388af9c5e7ca9d51d5a37459fc33ce7ab5e587',
   lua:
     clockPart +
     `
@@ -1159,7 +1156,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: 'febc20bfb78dad8bd7bd503bb54414fb2301b828',
+  sha: '5923596bcd928341af996731a80fa0d35194b18d',
   lua:
     clockPart +
     `
@@ -1519,7 +1516,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: 'ab56529bc9bed390b144638cf6f2db8a4baa999d',
+  sha: '79a6783d763918e7bf43370863292e2d1d142353',
   lua:
     clockPart +
     `
@@ -1692,7 +1689,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '0b8e0def4d43454972876b12defd2b8240bc3611',
+  sha: '517c6341320fb32c4b2572454b5ead2a1239221a',
   lua:
     clockPart +
     `
@@ -1821,7 +1818,7 @@ export function inspect(
 
 const markSlotScript: Script = {
   name: 'markSlot',
-  sha: 'b76e5d377f820da5ab9a603d9e2d816204d52d56',
+  sha: 'dd5e27dca0f2587dc1fdd4c1ebde92f61ce59bea',
   lua:
     clockPart +
     `
@@ -1854,7 +1851,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '4f9f6245f99f68b6e2dfa2f0253f8caf0030cfba',
+  sha: '25cd9d10aa894c3a67775217854fc898acfc0913',
   lua:
     clockPart +
     `
@@ -1897,10 +1894,6 @@ local known, fence, t = renewals + releases, KEYS[#KEYS], 7 + renewals
 local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
 local leasts = #words > t + known + acquires and t + known + acquires
 local ours, queued, usual, n = {}, 0, {}, 0
-local function isLifetime(text)
-local ms = tonumber(text)
-return ms and ms >= 1 and ms <= 9007199254740991 and string.find(text, '^%d+$')
-end
 local held = known > 0 and call('MGET', unpack(names, 1, known))
 if acquires + renewals > 0 then
 clock()
@@ -2094,7 +2087,7 @@ export function raiseFenceShared(
 
 const raiseFenceScript: Script = {
   name: 'raiseFence',
-  sha: '4580b7a36e5ac0ae2c3dfa2286d5a9575c700e2c',
+  sha: '2b9eba6f366f535d4ccdda9762f9f99e0243d506',
   lua:
     clockPart +
     `
@@ -2142,7 +2135,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: '919651b889e205c6c97aa7ca4851f98dddf12953',
+  sha: 'b3a972f46cfda4c8c162fde8aa5736a389b0dd59',
   lua:
     clockPart +
     `
@@ -2170,22 +2163,6 @@ export function readPlaces(lock: string): ScriptCall {
   return { script: readPlacesScript, keys: [lock], args: [] };
 }
 
-const readProcessScript: Script = {
-  name: 'readProcess',
-  sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
-  lua: "return redis.call('GET', KEYS[1])",
-};
-
-/**
- * the record of a process. Changes nothing.
- *
- * @param process string: the record, as JSON
- * @returns the call; its reply: [the text, or nil]
- */
-export function readProcess(process: string): ScriptCall {
-  return { script: readProcessScript, keys: [process], args: [] };
-}
-
 const readValueScript: Script = {
   name: 'readValue',
   sha: 'd3c21d0c2b9ca22f82737626a27bcaf5d288f99f',
@@ -2193,9 +2170,9 @@ const readValueScript: Script = {
 };
 
 /**
- * the value cached beside a lock. Changes nothing.
+ * the text at a key: a value beside a lock, or the record of a process. Changes nothing.
  *
- * @param value string: the last value
+ * @param value string
  * @returns the call; its reply: the text, or nil
  */
 export function readValue(value: string): ScriptCall {
@@ -2302,7 +2279,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: 'dc4e89e2c73e3021ac27163f6c1627dd408ddedc',
+  sha: '7e28d78d48da3b53162eab5c74e5971f83af1dd7',
   lua:
     clockPart +
     `
@@ -2473,7 +2450,6 @@ export const scripts: readonly Script[] = [
   raiseFenceScript,
   readHolderScript,
   readPlacesScript,
-  readProcessScript,
   readValueScript,
   registerProcessScript,
   releaseIfUnqueuedScript,

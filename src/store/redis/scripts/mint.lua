@@ -1,4 +1,4 @@
--- PART mint: making a free lock the caller's, under a fence. All checks come before the first write.
+-- PART mint: making a free lock the caller's, under a fence, and checks. All checks come before the first write.
 local function clock()
   if not now then
     local time = call('TIME')
@@ -7,10 +7,14 @@ local function clock()
   end
 end
 
--- Checks a lifetime as PEXPIRE will read it: nothing may fail between SETNX and PEXPIRE.
-local function checkLifetime(text)
+-- True for a lifetime as PEXPIRE will read it: nothing may fail between SETNX and PEXPIRE.
+local function isLifetime(text)
   local ms = tonumber(text)
-  if not ms or ms < 1 or ms > protocol.maxInteger or not string.find(text, '^%d+$') then
+  return ms and ms >= 1 and ms <= protocol.maxInteger and string.find(text, '^%d+$')
+end
+
+local function checkLifetime(text)
+  if not isLifetime(text) then
     error('ERR expected a lifetime in whole milliseconds, at least 1', 0)
   end
 end
@@ -64,4 +68,17 @@ local function setLock(lock, token, ttl)
     call('DEL', lock)
     error(set.err, 0)
   end
+end
+
+-- Checks the version of a queue entry; returns nil for a member that is no entry. An entry of another version is an error, for as
+-- long as its queue lasts.
+local function checkVersion(queue, member, known)
+  local version = string.match(member, '^(%d+) ')
+  if version and version ~= known then
+    if call('PTTL', queue) < 0 then -- H82c
+      call('PEXPIRE', queue, protocol.maxSilenceMs)
+    end
+    error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
+  end
+  return version
 end

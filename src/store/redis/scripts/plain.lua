@@ -22,11 +22,6 @@ local acquires, a = (#KEYS - 1 - known - releases) / 2, known + releases
 local leasts = #words > t + known + acquires and t + known + acquires
 local ours, queued, usual, n = {}, 0, {}, 0
 
-local function isLifetime(text)
-  local ms = tonumber(text)
-  return ms and ms >= 1 and ms <= protocol.maxInteger and string.find(text, '^%d+$')
-end
-
 local held = known > 0 and call('MGET', unpack(names, 1, known))
 if acquires + renewals > 0 then
   clock()

@@ -8,23 +8,11 @@
 -- A forged or damaged entry delays others for at most as long as a process that has just died. No deadline is further away than
 -- `maxSilence`, the queue ends that long after the last entry was written, and damaged entries are removed as expired ones are.
 local maxSilence, maxYield = protocol.maxSilenceMs, protocol.maxYieldMs
--- Checks the version of an entry; returns nil for a member that is no entry. An entry of another version is an error, for as
--- long as its queue lasts.
-local function checkVersion(queue, member)
-  local version = string.match(member, '^(%d+) ')
-  if version and version ~= '1' then
-    if call('PTTL', queue) < 0 then -- H82c
-      call('PEXPIRE', queue, maxSilence)
-    end
-    error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
-  end
-  return version
-end
 
 -- The parts of an entry that may be granted the lock; nil if the entry has expired or is damaged.
 local function entry(queue, member)
   local deadline, id, lifetime, fences, channel, token =
-    string.match(checkVersion(queue, member) and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+    string.match(checkVersion(queue, member, '1') and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
   deadline, fences = tonumber(deadline), tonumber(fences)
   if not deadline or deadline < now or deadline > now + maxSilence or fences > protocol.maxFences then -- H29 H82
     return nil
@@ -46,7 +34,7 @@ local function entriesOf(queue, token, ticket)
   end
   local mine = {}
   for i = 1, #found, 2 do
-    if checkVersion(queue, found[i]) and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
+    if checkVersion(queue, found[i], '1') and string.match(found[i], '^1 %d+ %S+ %d+ %d+ %S+ (.+)$') == token then
       mine[#mine + 1] = found[i]
       ticket = tonumber(found[i + 1])
     end

@@ -1,4 +1,4 @@
--- read-value: the value cached beside a lock. Changes nothing.
--- KEYS   value   string: the last value
+-- read-value: the text at a key: a value beside a lock, or the record of a process. Changes nothing.
+-- KEYS   value   string
 -- REPLY  the text, or nil
 return redis.call('GET', KEYS[1])

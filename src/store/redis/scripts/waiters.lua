@@ -10,7 +10,7 @@ local queues, wakes = {}, {}
 local maxSilence, maxNotified = protocol.maxSilenceMs, protocol.maxNotified
 -- In µs: the distance between tickets and scores in each band; and the maximum time for which readers that prefer readers may
 -- pass a waiter.
-local shifts, readersPass = { 1e15, 5e14, 0 }, protocol.readersPassMicros
+local shifts, readersPass = { protocol.readersFirstMicros, protocol.writersFirstMicros, 0 }, protocol.readersPassMicros
 
 local function bandOf(kind, prefer)
   if kind == 'u' or (kind == 'r' and prefer == 'r') then -- H37
@@ -28,13 +28,7 @@ end
 
 -- The parts of an entry; nil if the entry has expired or is damaged.
 local function entry(queue, found, score)
-  local version = string.match(found, '^(%d+) ')
-  if version and version ~= '2' then
-    if call('PTTL', queue) < 0 then
-      call('PEXPIRE', queue, maxSilence)
-    end
-    error('VERSION the queue of this lock was written by another version of redis-exp-lock', 0)
-  end
+  checkVersion(queue, found, '2')
   local deadline, id, kind, permits, prefer, channel, length, rest =
     string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
   deadline, length = tonumber(deadline), tonumber(length)
