@@ -2,8 +2,8 @@
 // which message goes out. The scripts are compared with this machine; here is what it promises.
 import { expect } from 'chai';
 import { hashOf, newToken } from '../../src/core/token';
-import type { Mode, QueueEntry } from '../../src/store/contract';
-import type { AcquireCommand, CommandOutcome, Extended, ReleaseCommand } from '../../src/store/embedded/command';
+import type { ExtendReply, Mode, QueueEntry } from '../../src/store/contract';
+import type { AcquireCommand, CommandOutcome, ReleaseCommand } from '../../src/store/embedded/command';
 import { Machine } from '../../src/store/embedded/mutex-machine';
 import { type LockRow, MemoryRows } from '../../src/store/embedded/row';
 import { freedChannel } from '../../src/store/operator';
@@ -515,7 +515,7 @@ describe('the machine of the embedded stores', () => {
     });
 
     it('is extended by its kind: a writer beside readers has lost it, and one that must write is not content to read', () => {
-      const extend = (token: string, ms: number, how: Mode, strictly?: boolean): Extended =>
+      const extend = (token: string, ms: number, how: Mode, strictly?: boolean): ExtendReply['outcome'] =>
         machine.extend(['k'], token, ms, false, nowMs, micros(), how, strictly);
       acquire('r', { mode: mode('shared') });
       expect(extend('r', 5000, mode('shared'))).to.equal('extended');

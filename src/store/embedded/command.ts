@@ -1,27 +1,15 @@
 // The commands and replies of the machine: the arguments and replies of the scripts, as data.
-import type { Mode, QueueEntry, QueuePosition } from '../contract';
-import type { Slots } from '../slots';
+import type { AcquireRequest, Mode, QueuePosition } from '../contract';
 
-export interface AcquireCommand {
+/** An acquire. Only that of a mutex without a queue entry may have several keys. */
+export interface AcquireCommand
+  extends Pick<AcquireRequest, 'token' | 'fences' | 'minFence' | 'queueAs' | 'pauseMs' | 'mode' | 'slots'> {
   readonly keys: readonly string[];
-  readonly token: string;
   readonly lifetimeMs: number;
   /** Server time in ms after which the command changes nothing. */
   readonly notAfterMs: number;
-  /** The number of fences to mint: 0 none, 1, or more for a queue that hands the lock off by itself. */
-  readonly fences: number;
-  /** The minimum fence; only for a node of a quorum. */
-  readonly minFence?: number | undefined;
-  /** The queue entry of a caller that is to be queued when the lock is busy. One key only. */
-  readonly queueAs?: QueueEntry | undefined;
-  /** Ms until a polling caller tries again if the lock is busy. */
-  readonly pauseMs?: number | undefined;
   /** The token of a member that this reader has shared: while that member is there, the reader's own has room. */
   readonly beside?: string | undefined;
-  /** The mode of a key that can have several holders. One key only. */
-  readonly mode?: Mode | undefined;
-  /** The slots of a job that runs once a slot. One key only. */
-  readonly slots?: Slots | undefined;
 }
 
 export interface ReleaseCommand {
@@ -48,10 +36,6 @@ export type CommandOutcome =
   | { readonly outcome: 'done' }
   /** An impossible change in place: another holder is upgrading, or this token no longer holds the lock. */
   | { readonly outcome: 'deadlock' | 'gone' };
-
-export type Extended = 'extended' | 'missing' | 'taken' | 'late';
-
-export type Released = 'released' | 'missing' | 'taken';
 
 /** Notifies the listener of a channel: a lock was granted to one of its entries, or may be tried again. */
 export type Publish = (channel: string, id: string, key: string) => void;

@@ -6,7 +6,6 @@ import type { Publish } from './command';
 import { type InspectedRow, inspectRow } from './inspection';
 import { forgetQueue, hasQueue } from './mutex-queue';
 import { type LockRow, newRow, newShared, type Rows, type Shared } from './row';
-import { permitsOut } from './shared-machine';
 
 type ProclaimCommand = Omit<ProclaimRequest, 'commandTimeoutMs'>;
 
@@ -27,7 +26,7 @@ export class LockTable {
 
   /** The number of permits of a semaphore that are held. */
   permitsOut(key: string, micros: number): number {
-    return permitsOut(this.shared(key, Math.floor(micros / 1000)), micros);
+    return this.holders(key, micros).reduce((sum, each) => sum + each.permits, 0);
   }
 
   /** The text cached beside a lock; null: none. */

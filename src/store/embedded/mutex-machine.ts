@@ -6,23 +6,15 @@
 // This file has the verbs of a mutex, and the entry to those of locks with a mode (shared-machine.ts).
 
 import { hashOf } from '../../core/token';
-import type { Mode } from '../contract';
+import type { ExtendReply, Mode, ReleaseReply } from '../contract';
 import { freedChannel } from '../operator';
 import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../protocol';
 import { type Slots, slotAt } from '../slots';
-import type {
-  AcquireCommand,
-  CommandOutcome,
-  Extended,
-  LockRequest,
-  Publish,
-  ReleaseCommand,
-  Released,
-} from './command';
+import type { AcquireCommand, CommandOutcome, LockRequest, Publish, ReleaseCommand } from './command';
 import { LockTable } from './lock-table';
 import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';
-import { type LockRow, MemoryRows, newShared, type Rows } from './row';
-import { acquireShared, extendShared, freeShared, isHeld, notifyEach, releaseShared } from './shared-machine';
+import { type LockRow, MemoryRows, type Rows } from './row';
+import { type SharedCommand, SharedLock } from './shared-machine';
 
 const notMutex = 'WRONGTYPE this key is held by a readers-writer lock or a semaphore';
 
@@ -49,7 +41,7 @@ export class Machine extends LockTable {
     const nowMs = Math.floor(micros / 1000);
     if (nowMs > command.notAfterMs) return { outcome: 'late' }; // H3g
     const rows = keys.map((key) => this.row(key, nowMs));
-    for (const { shared } of rows) if (shared !== undefined && isHeld(shared, nowMs)) throw new Error(notMutex); // H79e
+    for (const { shared } of rows) if (shared?.holders.some((each) => each.endMs > nowMs)) throw new Error(notMutex); // H79e
     let untilMs = -1;
     for (const row of rows) if (row.token !== undefined && row.token !== token) untilMs = Math.max(untilMs, row.endMs);
     if (untilMs >= 0) {
@@ -92,12 +84,12 @@ export class Machine extends LockTable {
     micros: number,
     mode?: Mode,
     strictly = false,
-  ): Extended {
+  ): ExtendReply['outcome'] {
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
-      const shared = this.shared(keys[0]!, nowMs);
       const isWriter = mode.kind === 'exclusive';
-      return extendShared(shared, token, lifetimeMs, exact, notAfterMs, micros, isWriter, strictly && isWriter);
+      const lock = this.#sharedLock(keys[0]!, micros);
+      return lock.extend(token, lifetimeMs, exact, notAfterMs, isWriter, strictly && isWriter);
     }
     const rows = keys.map((key) => this.row(key, nowMs));
     if (rows.some((row) => row.token !== undefined && row.token !== token)) return 'taken'; // H48b
@@ -107,17 +99,15 @@ export class Machine extends LockTable {
     return 'extended';
   }
 
-  release(command: ReleaseCommand, micros: number): { results: Released[]; next: CommandOutcome | undefined } {
+  release(command: ReleaseCommand, micros: number): { results: ReleaseReply[]; next: CommandOutcome | undefined } {
     const { keys, token, ticket, yieldMs, next, mode } = command;
     const nowMs = Math.floor(micros / 1000);
     if (mode !== undefined) {
-      const notify = notifyEach(this.publish, keys[0]!);
-      const shared = this.shared(keys[0]!, nowMs);
-      const result = releaseShared(shared, token, ticket, micros, mode.kind === 'exclusive', notify);
+      const result = this.#sharedLock(keys[0]!, micros).release(token, ticket, mode.kind === 'exclusive');
       return { results: [result], next: undefined };
     }
     let answer: CommandOutcome | undefined;
-    const results = keys.map((key): Released => {
+    const results = keys.map((key): ReleaseReply => {
       const row = this.row(key, nowMs);
       const result = row.token === token ? 'released' : row.token === undefined ? 'missing' : 'taken'; // H48 H49c
       if (ticket !== 0) row.queue = row.queue.filter((entry) => entry.token !== token);
@@ -135,21 +125,13 @@ export class Machine extends LockTable {
     return { results, next: answer };
   }
 
-  #acquireShared(command: AcquireCommand & { readonly mode: Mode }, micros: number): CommandOutcome {
+  #acquireShared(command: SharedCommand, micros: number): CommandOutcome {
     const key = command.keys[0]!;
-    const row = this.row(key, Math.floor(micros / 1000));
-    row.shared ??= newShared();
-    if (row.token !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
+    if (this.holder(key, micros) !== undefined) throw new Error('WRONGTYPE this key is held as a mutex');
     const silenceMs = (before: number, wantedMs: number | undefined): number =>
       Math.min(wantedMs || 2 * pollEveryMs(before, this.#limits), maxSilenceMs);
-    return acquireShared(
-      row.shared,
-      (count, least) => this.#mint(count, micros, least),
-      command,
-      micros,
-      notifyEach(this.publish, key),
-      silenceMs,
-    );
+    const mint = (count: number, least: number): number => this.#mint(count, micros, least);
+    return this.#sharedLock(key, micros).acquire(command, mint, silenceMs);
   }
 
   /** Acquires as `acquire` does, unless the job of the current slot has run. */
@@ -170,7 +152,11 @@ export class Machine extends LockTable {
   /** Takes a lock away from the holder whose id starts with `id`, and serves the next in its queue. False: nothing was changed. */
   free(key: string, id: string, micros: number): boolean {
     const row = this.row(key, Math.floor(micros / 1000));
-    if (row.token === undefined) return this.#freeShared(row, id, micros);
+    if (row.token === undefined) {
+      const isMeant = (token: string): boolean => hashOf(token).startsWith(id);
+      const lost = (token: string): void => this.publish(freedChannel, `!${hashOf(token)}`, key);
+      return this.#sharedLock(key, micros).free(isMeant, lost);
+    }
     const hash = hashOf(row.token);
     if (!hash.startsWith(id)) return false;
     this.publish(freedChannel, `!${hash}`, key);
@@ -180,11 +166,9 @@ export class Machine extends LockTable {
     return true;
   }
 
-  #freeShared({ key, shared }: LockRow, id: string, micros: number): boolean {
-    if (shared === undefined) return false;
-    const isMeant = (token: string): boolean => hashOf(token).startsWith(id);
-    const lost = (token: string): void => this.publish(freedChannel, `!${hashOf(token)}`, key);
-    return freeShared(shared, isMeant, lost, micros, notifyEach(this.publish, key));
+  #sharedLock(key: string, micros: number): SharedLock {
+    const notify = (channel: string, ids: string[]): void => this.publish(channel, ids.join(','), key);
+    return new SharedLock(this.shared(key, Math.floor(micros / 1000)), micros, notify);
   }
 
   /** Grants a free lock to the first live entry of its queue. Returns whether there was one, and whether it is `mine`. */

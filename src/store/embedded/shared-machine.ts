@@ -5,31 +5,19 @@
 // readers; writers that prefer writers; all others. `phase` is the time of the last writer's grant. A preferred writer passes
 // all others that came after that grant, so each of them is passed once, and no stream of writers starves it. Preferred readers
 // pass entries that have waited for less than half a second, so no stream of readers starves a writer.
-import type { Mode, QueueEntry } from '../contract';
+import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../contract';
 import { placesOf } from '../permit-places';
 import { maxNotified, readersPassMicros } from '../protocol';
-import type { CommandOutcome, Extended, Publish, Released } from './command';
+import type { AcquireCommand, CommandOutcome } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 
-type HolderKind = Mode['kind'] | 'upgrade';
-
-export interface SharedCommand {
-  readonly token: string;
-  readonly lifetimeMs: number;
-  readonly notAfterMs: number;
-  readonly fences: number;
-  readonly queueAs?: QueueEntry | undefined;
-  readonly minFence?: number | undefined;
-  readonly mode: Mode;
-  /** The token of a member that this reader has shared: while that member is there, the reader's own has room. */
-  readonly beside?: string | undefined;
-}
+export type SharedCommand = AcquireCommand & { readonly mode: Mode };
 
 /** The present holders, as far as they decide about others. */
 interface Room {
   count: number;
   used: number;
-  kind: HolderKind | undefined;
+  kind: SharedEntry['kind'] | undefined;
   group: string;
   only: string | undefined;
 }
@@ -40,194 +28,204 @@ const upgradeTicket = 1;
 /** The error of a request for another number of permits than the semaphore has. */
 export class LimitError extends Error {}
 
-export function acquireShared(
-  all: Shared,
-  mint: (count: number, least: number) => number,
-  { token, lifetimeMs, notAfterMs, fences: count, queueAs, minFence = 0, mode, beside }: SharedCommand,
-  micros: number,
-  notify: (channel: string, ids: string[]) => void,
-  silenceMs: (before: number, wantedMs: number | undefined) => number,
-): CommandOutcome {
-  const nowMs = Math.floor(micros / 1000);
-  if (nowMs > notAfterMs) return { outcome: 'late' };
-  const alive = all.holders.filter((each) => each.endMs > nowMs);
-  const mine = alive.find((each) => each.token === token);
-  const held = alive.filter((each) => each !== mine);
-  const { kind, permits, most, step, group, prefer } = mode;
-  const upgrade = step > 0 && kind === 'exclusive';
-  if (step > 0 && mine === undefined) return { outcome: 'gone' };
-  if (step > 0 && mine!.step > step) return { outcome: 'late' };
-  if (alive.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
-  const live = all.queue.filter((each) => each.deadlineMs >= nowMs);
-  const hasExpired = live.length < all.queue.length;
-  const isKnown = alive.length > 0 || live.some((each) => each.kind === 'counted');
-  if (kind === 'counted' && isKnown && all.most !== most && all.most !== 0) {
-    throw new LimitError(`LIMIT this semaphore has ${all.most} permits, not ${most}`);
-  }
-  const queuedAs = queueAs?.token ?? token;
-  const queued = live.find((each) => each.token === queuedAs);
-  const others = live.filter((each) => each !== queued);
-  if (upgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade')) return { outcome: 'deadlock' };
+/** A key with a mode, during one command. */
+export class SharedLock {
+  readonly #all: Shared;
+  readonly #micros: number;
+  readonly #nowMs: number;
+  readonly #notify: (channel: string, ids: string[]) => void;
 
-  const endMs = Math.max(nowMs + lifetimeMs, mine?.endMs ?? 0);
-  if (mine !== undefined && (step === 0 || mine.step === step)) {
-    mine.endMs = endMs;
-    all.queue = others;
-    return { outcome: 'granted', fence: mine.fence, others: others.length };
-  }
-  if (step > 0 && kind === 'shared') {
-    all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
-    all.queue = others;
-    all.most = 0; // in Redis, the token of this change replaces the number of permits
-    wake(all, micros, notify);
-    return { outcome: 'granted', fence: mine!.fence, others: others.length };
+  /** @param notify Sends the ids of several entries of one process in one message. */
+  constructor(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void) {
+    this.#all = all;
+    this.#micros = micros;
+    this.#nowMs = Math.floor(micros / 1000);
+    this.#notify = notify;
   }
 
-  const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
-  const first = upgrade ? upgradeTicket : (known ?? 0);
-  const ticket = first || Math.max(micros, ...others.map((each) => each.ticket + 1));
-  const asking: SharedEntry = {
-    ticket,
-    deadlineMs: 0,
-    id: queueAs?.id ?? '',
-    kind: upgrade ? 'upgrade' : kind,
-    permits,
-    prefer,
-    channel: queueAs?.channel ?? '',
-    token: queuedAs,
-    group,
-  };
-  const before = others.filter((each) => byScore(each, asking) < 0).length;
-  const granted = upgrade
-    ? held.length === 0
-    : (!(kind === 'counted' && sharesPlace(held, group)) &&
-        isTurnOf(asking, { ...all, queue: [...others, asking] }, held, most, micros)) ||
-      held.some((each) => each.kind === 'shared' && each.token === beside);
-  if (granted) {
-    let fence = 0;
-    if (count > 0) {
-      if (kind === 'shared') fence = Math.max(0, ...held.map((each) => each.fence));
-      if (fence === 0) fence = mint(kind === 'counted' ? count : 1, minFence);
+  acquire(
+    command: SharedCommand,
+    mint: (count: number, least: number) => number,
+    silenceMs: (before: number, wantedMs: number | undefined) => number,
+  ): CommandOutcome {
+    const { token, lifetimeMs, queueAs, mode, beside } = command;
+    const { kind, most, step, group } = mode;
+    if (this.#nowMs > command.notAfterMs) return { outcome: 'late' };
+    const alive = this.#alive;
+    const mine = alive.find((each) => each.token === token);
+    const held = alive.filter((each) => each !== mine);
+    const isUpgrade = step > 0 && kind === 'exclusive';
+    if (step > 0 && mine === undefined) return { outcome: 'gone' };
+    if (step > 0 && mine!.step > step) return { outcome: 'late' };
+    if (alive.some((each) => (each.kind === 'counted') !== (kind === 'counted'))) throw new Error('WRONGTYPE');
+    const live = this.#all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
+    const isKnown = alive.length > 0 || live.some((each) => each.kind === 'counted');
+    if (kind === 'counted' && isKnown && this.#all.most !== most && this.#all.most !== 0) {
+      throw new LimitError(`LIMIT this semaphore has ${this.#all.most} permits, not ${most}`);
     }
-    all.holders = [...held, { kind, permits, step, fence, token, group, endMs }];
+    const queued = live.find((each) => each.token === (queueAs?.token ?? token));
+    const others = live.filter((each) => each !== queued);
+    const isDeadlock = isUpgrade && mine!.step < step && others.some((each) => each.kind === 'upgrade');
+    if (isDeadlock) return { outcome: 'deadlock' };
+
+    const endMs = Math.max(this.#nowMs + lifetimeMs, mine?.endMs ?? 0);
+    if (mine !== undefined && (step === 0 || mine.step === step)) {
+      mine.endMs = endMs;
+      this.#all.queue = others;
+      return { outcome: 'granted', fence: mine.fence, others: others.length };
+    }
+    if (step > 0 && kind === 'shared') {
+      this.#all.holders = [...held, { ...mine!, kind, permits: 1, step, endMs }];
+      this.#all.queue = others;
+      this.#all.most = 0; // in Redis, the token of this change replaces the number of permits
+      this.#wake();
+      return { outcome: 'granted', fence: mine!.fence, others: others.length };
+    }
+    const asking = this.#entryOf(command, isUpgrade, queued, others);
+    const granted = isUpgrade
+      ? held.length === 0
+      : (!(kind === 'counted' && sharesPlace(held, group)) && this.#isTurnOf(asking, others, held, most)) ||
+        held.some((each) => each.kind === 'shared' && each.token === beside);
+    if (granted) {
+      const fence = fenceOf(command, held, mint);
+      this.#all.holders = [...held, { kind, permits: mode.permits, step, fence, token, group, endMs }];
+      this.#granted(mode, live, others, queued);
+      return { outcome: 'granted', fence, others: others.length };
+    }
+    const leftMs = untilRoomMs(kind, held, this.#nowMs);
+    if (queueAs === undefined) return { outcome: 'busy', leftMs };
+    const before = others.filter((each) => byScore(each, asking) < 0).length;
+    const deadlineMs = this.#nowMs + silenceMs(before, queueAs.silenceMs);
+    this.#all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
+    if (kind === 'counted' && this.#all.most === 0) this.#all.most = most;
+    return { outcome: 'busy', leftMs, position: { ticket: asking.ticket, before, outside: false } };
+  }
+
+  extend(
+    token: string,
+    lifetimeMs: number,
+    exact: boolean,
+    notAfterMs: number,
+    wasWriter: boolean,
+    mustBeWriter: boolean,
+  ): ExtendReply['outcome'] {
+    const mine = this.#alive.find((each) => each.token === token);
+    if (mine === undefined) return this.#loss(wasWriter);
+    if (mustBeWriter && mine.kind !== 'exclusive') return 'missing';
+    if (this.#nowMs > notAfterMs) return 'late';
+    if (exact || mine.endMs < this.#nowMs + lifetimeMs) mine.endMs = this.#nowMs + lifetimeMs;
+    return 'extended';
+  }
+
+  release(token: string, ticket: number, wasWriter: boolean): ReleaseReply {
+    const mine = this.#alive.find((each) => each.token === token);
+    this.#all.holders = this.#all.holders.filter((each) => each !== mine);
+    const result = mine === undefined ? this.#loss(wasWriter) : 'released';
+    if (ticket !== 0) this.#all.queue = this.#all.queue.filter((each) => each.token !== token);
+    // A waiter that can be admitted beside two readers was admitted before.
+    else if (mine?.kind === 'shared' && this.#alive.length > 1) return result;
+    this.#wake();
+    return result;
+  }
+
+  /** Takes the lock away, for an operator, from the holders that `isMeant` selects. False: from none. */
+  free(isMeant: (token: string) => boolean, lost: (token: string) => void): boolean {
+    const taken = this.#alive.filter((each) => isMeant(each.token));
+    if (taken.length === 0) return false;
+    this.#all.holders = this.#all.holders.filter((each) => !taken.includes(each));
+    for (const { token } of taken) lost(token);
+    this.#wake();
+    return true;
+  }
+
+  get #alive(): SharedHolder[] {
+    return this.#all.holders.filter((each) => each.endMs > this.#nowMs);
+  }
+
+  #entryOf(
+    { token, queueAs, mode }: SharedCommand,
+    isUpgrade: boolean,
+    queued: SharedEntry | undefined,
+    others: readonly SharedEntry[],
+  ): SharedEntry {
+    const known = [queued?.ticket, queueAs?.ticket].find((each) => each !== undefined && each > upgradeTicket);
+    const first = isUpgrade ? upgradeTicket : known;
+    return {
+      ticket: first ?? Math.max(this.#micros, ...others.map((each) => each.ticket + 1)),
+      deadlineMs: 0,
+      id: queueAs?.id ?? '',
+      kind: isUpgrade ? 'upgrade' : mode.kind,
+      permits: mode.permits,
+      prefer: mode.prefer,
+      channel: queueAs?.channel ?? '',
+      token: queueAs?.token ?? token,
+      group: mode.group,
+    };
+  }
+
+  /** Updates the queue after a grant. `live` are the entries that have not expired. */
+  #granted(
+    { kind, most }: Mode,
+    live: readonly SharedEntry[],
+    others: SharedEntry[],
+    queued: SharedEntry | undefined,
+  ): void {
+    const all = this.#all;
+    const hasExpired = live.length < all.queue.length;
     all.queue = others;
     if (kind === 'counted') all.most = most;
     const isLastNotified = queued !== undefined && all.notified > 0 && queued.ticket >= all.notified;
-    if (kind === 'exclusive' && others.length > 0) Object.assign(all, { phase: micros, notified: 0 });
+    if (kind === 'exclusive' && others.length > 0) Object.assign(all, { phase: this.#micros, notified: 0 });
     else if (others.length === 0 && (queued !== undefined || hasExpired)) all.phase = all.notified = 0;
-    if (hasExpired || isLastNotified) wake(all, micros, notify);
-    return { outcome: 'granted', fence, others: others.length };
+    if (hasExpired || isLastNotified) this.#wake();
   }
-  const leftMs = untilRoomMs(kind, held, nowMs);
-  if (queueAs === undefined) return { outcome: 'busy', leftMs };
-  const deadlineMs = nowMs + silenceMs(before, queueAs.silenceMs);
-  all.queue = [...others, { ...asking, deadlineMs }].sort(byScore);
-  if (kind === 'counted' && all.most === 0) all.most = most;
-  return { outcome: 'busy', leftMs, position: { ticket, before, outside: false } };
-}
 
-export function extendShared(
-  all: Shared,
-  token: string,
-  lifetimeMs: number,
-  exact: boolean,
-  notAfterMs: number,
-  micros: number,
-  wasWriter: boolean,
-  mustBeWriter: boolean,
-): Extended {
-  const nowMs = Math.floor(micros / 1000);
-  const mine = all.holders.find((each) => each.token === token && each.endMs > nowMs);
-  if (mine === undefined) return loss(all, nowMs, wasWriter);
-  if (mustBeWriter && mine.kind !== 'exclusive') return 'missing';
-  if (nowMs > notAfterMs) return 'late';
-  if (exact || mine.endMs < nowMs + lifetimeMs) mine.endMs = nowMs + lifetimeMs;
-  return 'extended';
-}
-
-export function releaseShared(
-  all: Shared,
-  token: string,
-  ticket: number,
-  micros: number,
-  wasWriter: boolean,
-  notify: (channel: string, ids: string[]) => void,
-): Released {
-  const nowMs = Math.floor(micros / 1000);
-  const mine = all.holders.find((each) => each.token === token && each.endMs > nowMs);
-  all.holders = all.holders.filter((each) => each !== mine);
-  const result = mine === undefined ? loss(all, nowMs, wasWriter) : 'released';
-  if (ticket !== 0) all.queue = all.queue.filter((each) => each.token !== token);
-  else if (mine?.kind === 'shared' && all.holders.filter((each) => each.endMs > nowMs).length > 1) {
-    return result; // a waiter that can be admitted beside two readers was admitted before
+  /** True if the queued `asking` may be granted: entries before it that have room count as holders. */
+  #isTurnOf(asking: SharedEntry, others: readonly SharedEntry[], held: readonly SharedHolder[], most: number): boolean {
+    const room = roomOf(held);
+    for (const each of inOrder([...others, asking], this.#all.phase, this.#micros)) {
+      if (!admits(room, each, most)) return false;
+      if (each === asking) return true;
+      admit(room, each);
+    }
+    return false;
   }
-  wake(all, micros, notify);
-  return result;
+
+  /** Notifies the waiters for whom there is room now, with one message for each process. */
+  #wake(): void {
+    const all = this.#all;
+    all.queue = all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
+    if (all.queue.length === 0) all.phase = 0;
+    const room = roomOf(this.#alive);
+    const ids = new Map<string, string[]>();
+    let notified = 0;
+    let last = 0;
+    for (const each of inOrder(all.queue, all.phase, this.#micros)) {
+      if (!admits(room, each, all.most)) break;
+      admit(room, each);
+      notified += 1;
+      last = each.ticket;
+      if (each.channel !== noChannel) ids.set(each.channel, [...(ids.get(each.channel) ?? []), each.id]);
+    }
+    all.notified = notified === maxNotified ? last : 0;
+    for (const [channel, some] of ids) this.#notify(channel, some);
+  }
+
+  #loss(wasWriter: boolean): 'missing' | 'taken' {
+    const alive = this.#alive;
+    return alive.length > 0 && (wasWriter || alive.some((each) => each.kind === 'exclusive')) ? 'taken' : 'missing';
+  }
 }
 
-/** Takes the lock away, for an operator, from the holders that `isMeant` selects. False: from none. */
-export function freeShared(
-  all: Shared,
-  isMeant: (token: string) => boolean,
-  lost: (token: string) => void,
-  micros: number,
-  notify: (channel: string, ids: string[]) => void,
-): boolean {
-  const nowMs = Math.floor(micros / 1000);
-  const taken = all.holders.filter((each) => each.endMs > nowMs && isMeant(each.token));
-  if (taken.length === 0) return false;
-  all.holders = all.holders.filter((each) => !taken.includes(each));
-  for (const { token } of taken) lost(token);
-  wake(all, micros, notify);
-  return true;
-}
-
-/** True if the lock has a live holder. */
-export function isHeld({ holders }: Shared, nowMs: number): boolean {
-  return holders.some((each) => each.endMs > nowMs);
-}
-
-/** The number of permits that are held. */
-export function permitsOut(all: Shared, micros: number): number {
-  const alive = all.holders.filter((each) => each.endMs > Math.floor(micros / 1000));
-  return alive.reduce((sum, each) => sum + each.permits, 0);
-}
-
-/** True if the queued `asking` may be granted: entries before it that have room count as holders. */
-function isTurnOf(
-  asking: SharedEntry,
-  all: Shared,
+/** The fence of a grant. Readers share the fence of those that are in. */
+function fenceOf(
+  { fences, minFence = 0, mode: { kind } }: SharedCommand,
   held: readonly SharedHolder[],
-  most: number,
-  micros: number,
-): boolean {
-  const room = roomOf(held);
-  for (const each of inOrder(all, micros)) {
-    if (!admits(room, each, most)) return false;
-    if (each === asking) return true;
-    admit(room, each);
-  }
-  return false;
-}
-
-/** Notifies the waiters for whom there is room now, with one message for each process. */
-function wake(all: Shared, micros: number, notify: (channel: string, ids: string[]) => void): void {
-  const nowMs = Math.floor(micros / 1000);
-  all.queue = all.queue.filter((each) => each.deadlineMs >= nowMs);
-  if (all.queue.length === 0) all.phase = 0;
-  const room = roomOf(all.holders.filter((each) => each.endMs > nowMs));
-  const ids = new Map<string, string[]>();
-  let notified = 0;
-  let last = 0;
-  for (const each of inOrder(all, micros)) {
-    if (!admits(room, each, all.most)) break;
-    admit(room, each);
-    notified += 1;
-    last = each.ticket;
-    if (each.channel !== '-') ids.set(each.channel, [...(ids.get(each.channel) ?? []), each.id]);
-  }
-  all.notified = notified === maxNotified ? last : 0;
-  for (const [channel, some] of ids) notify(channel, some);
+  mint: (count: number, least: number) => number,
+): number {
+  if (fences === 0) return 0;
+  const shared = kind === 'shared' ? Math.max(0, ...held.map((each) => each.fence)) : 0;
+  return shared || mint(kind === 'counted' ? fences : 1, minFence);
 }
 
 function bandOf({ kind, prefer }: SharedEntry): number {
@@ -241,7 +239,7 @@ function byScore(a: SharedEntry, b: SharedEntry): number {
 }
 
 /** The first entries in the order of admission, up to `maxNotified`. */
-function* inOrder({ queue, phase }: Shared, micros: number): Generator<SharedEntry> {
+function* inOrder(queue: readonly SharedEntry[], phase: number, micros: number): Generator<SharedEntry> {
   const bands: SharedEntry[][] = [[], [], []];
   for (const each of [...queue].sort(byScore)) bands[bandOf(each)]!.push(each);
   for (let n = 0; n < maxNotified; n++) {
@@ -286,14 +284,4 @@ function untilRoomMs(kind: Mode['kind'], held: readonly SharedHolder[], nowMs: n
   if (held.length === 0) return 0;
   const ends = held.map((each) => each.endMs);
   return (kind === 'counted' ? Math.min(...ends) : Math.max(...ends)) - nowMs;
-}
-
-function loss(all: Shared, nowMs: number, wasWriter: boolean): 'missing' | 'taken' {
-  const alive = all.holders.filter((each) => each.endMs > nowMs);
-  return alive.length > 0 && (wasWriter || alive.some((each) => each.kind === 'exclusive')) ? 'taken' : 'missing';
-}
-
-/** Sends several entries of one process in one message. */
-export function notifyEach(publish: Publish, key: string): (channel: string, ids: string[]) => void {
-  return (channel, ids) => publish(channel, ids.join(','), key);
 }

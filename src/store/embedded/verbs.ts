@@ -13,7 +13,7 @@ import type {
   SynchronousVerbs,
 } from '../contract';
 import { slotAt } from '../slots';
-import type { CommandOutcome, Released } from './command';
+import type { CommandOutcome } from './command';
 import { neverMs } from './inspection';
 import type { Machine } from './mutex-machine';
 import { type RenewedLocks, runOn, type Table } from './table';
@@ -67,7 +67,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
 
   release({ keys, token, ticket = 0, yieldMs = 0, held, done }: ReleaseRequest): ReleaseReply {
     const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
-    const work = (machine: Machine, micros: number): readonly Released[] => {
+    const work = (machine: Machine, micros: number): readonly ReleaseReply[] => {
       if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
       return machine.release(command, micros).results;
     };
@@ -130,7 +130,7 @@ function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
   };
 }
 
-function resultOf(results: readonly Released[]): ReleaseReply {
+function resultOf(results: readonly ReleaseReply[]): ReleaseReply {
   if (results.every((result) => result === 'released')) return 'released';
   return results.includes('taken') ? 'taken' : 'missing';
 }
