@@ -88,92 +88,85 @@ function* parts(keys: readonly string[]): Generator<readonly string[], void> {
   for (let n = 0; n < keys.length; n += locksAtOnce) yield keys.slice(n, n + locksAtOnce);
 }
 
-/** The registered holders and waiters of one key. */
-interface Reports {
-  readonly held: RegisteredHold[];
-  readonly waiting: RegisteredWait[];
-}
-
-const nothing: Reports = { held: [], waiting: [] };
-
-/** The registry at one moment, by key. */
+/** The registry at one moment. */
 export class Snapshot {
   /** The time of the registry, in ms of the epoch by the store's clock. */
   readonly atMs: number;
   readonly records: readonly ProcessRecord[];
-  readonly #reports = new Map<string, Reports>();
+  readonly #held = new Map<string, RegisteredHold[]>();
+  readonly #waiting = new Map<string, RegisteredWait[]>();
 
   constructor({ atMs, texts }: Processes, prefix: string) {
     this.atMs = atMs;
     this.records = recordsOf(texts);
     for (const { held, waiting } of this.records) {
       for (const hold of held) if (hold.key.startsWith(prefix)) this.#addHold(hold);
-      for (const wait of waiting) if (wait.key.startsWith(prefix)) this.#reportsOf(wait.key).waiting.push(wait);
+      for (const wait of waiting) if (wait.key.startsWith(prefix)) addTo(this.#waiting, wait);
     }
   }
 
   /** Yields the locks that the registry settles. @param unsettled Receives the keys that it does not settle. */
   *settled(unsettled: string[]): Generator<readonly SeenLock[], void> {
     let locks: SeenLock[] = [];
-    for (const [key, reports] of this.#reports) {
-      if (isSettled(reports, this.atMs)) locks.push(lockOf(key, reports, this.atMs));
+    for (const [key, held] of this.#held) {
+      if (isSettled(held, this.atMs)) locks.push(this.#lockOf(key, held));
       else unsettled.push(key);
       if (locks.length < locksAtOnce) continue;
       yield locks;
       locks = [];
     }
     if (locks.length > 0) yield locks;
+    for (const key of this.#waiting.keys()) if (!this.#held.has(key)) unsettled.push(key);
   }
 
   /** The locks among inspected keys: those that are held or waited for. Callers that poll are only in the registry. */
   inspected(keys: readonly string[], states: readonly (LockState | LockBackendError)[]): SeenLock[] {
     return states.flatMap((state, n) => {
       if (state instanceof LockBackendError) return [];
-      const { lock, holds, atMs } = this.seen(keys[n]!, state);
-      const { waiting } = this.#reports.get(lock.key) ?? nothing;
-      if (waiting.length > lock.waiters) {
-        Object.assign(lock, { waiters: waiting.length, queue: queueOf(waiting, atMs) });
+      const seen = this.seen(keys[n]!, state);
+      const waiting = this.#waiting.get(keys[n]!) ?? [];
+      if (waiting.length > seen.lock.waiters) {
+        Object.assign(seen.lock, { waiters: waiting.length, queue: queueOf(waiting, this.atMs) });
       }
-      return lock.locked || lock.waiters > 0 ? [{ lock, holds, atMs }] : [];
+      return seen.lock.locked || seen.lock.waiters > 0 ? [seen] : [];
     });
   }
 
   /** An inspected lock, with what the processes of its holders have registered. */
   seen(key: string, state: LockState): SeenLock {
-    const { held } = this.#reports.get(key) ?? nothing;
+    const held = this.#held.get(key) ?? [];
     const holds = held.filter(({ id }) => state.holders.some((each) => each.id === id));
     return { lock: { key, ...state }, holds, atMs: this.atMs };
   }
 
   /** Adds a hold once. A record that is being written in parts may contain the same hold twice. */
   #addHold(hold: RegisteredHold): void {
-    const { held } = this.#reportsOf(hold.key);
-    if (!held.some(({ id }) => id === hold.id)) held.push(hold);
+    if (!this.#held.get(hold.key)?.some(({ id }) => id === hold.id)) addTo(this.#held, hold);
   }
 
-  #reportsOf(key: string): Reports {
-    let reports = this.#reports.get(key);
-    if (reports === undefined) {
-      reports = { held: [], waiting: [] };
-      this.#reports.set(key, reports);
-    }
-    return reports;
+  #lockOf(key: string, held: readonly RegisteredHold[]): SeenLock {
+    const { atMs } = this;
+    const waiting = this.#waiting.get(key) ?? [];
+    const all = held.map((hold) => holderOf(hold, atMs));
+    const { owner, kind: mode, remaining } = all.reduce((a, b) => (a.remaining >= b.remaining ? a : b));
+    const fence = fenceOf({ holds: held })!;
+    const holders = all.length > maxShown ? all.slice(0, maxShown) : all;
+    const queue = queueOf(waiting, atMs);
+    const lock = { key, locked: true, owner, remaining, waiters: waiting.length, fence, mode, holders, queue };
+    return { lock, holds: held, atMs };
   }
+}
+
+function addTo<T extends RegisteredWait>(map: Map<string, T[]>, each: T): void {
+  const others = map.get(each.key);
+  if (others === undefined) map.set(each.key, [each]);
+  else others.push(each);
 }
 
 /** Tells if the registry settles the key. An expired end does not, because the lease may have been renewed since it was registered. */
-function isSettled({ held }: Reports, atMs: number): boolean {
+function isSettled(held: readonly RegisteredHold[], atMs: number): boolean {
   if (held.some(({ until }) => until !== null && until <= atMs)) return false;
-  return held.length === 1 || (held.length > 1 && held.every(({ kind }) => kind === 'read' || kind === 'permits'));
-}
-
-function lockOf(key: string, { held, waiting }: Reports, atMs: number): SeenLock {
-  const holders = held.map((hold) => holderOf(hold, atMs));
-  const { owner, kind: mode, remaining } = holders.reduce((a, b) => (a.remaining >= b.remaining ? a : b));
-  const [fence, waiters, queue] = [fenceOf({ holds: held })!, waiting.length, queueOf(waiting, atMs)];
-  const shown = holders.slice(0, maxShown);
-  const lock = { key, locked: true, owner, remaining, waiters, fence, mode, holders: shown, queue };
-  return { lock, holds: held, atMs };
+  return held.length === 1 || held.every(({ kind }) => kind === 'read' || kind === 'permits');
 }
 
 function holderOf({ id, owner, kind, permits, until }: RegisteredHold, atMs: number): HolderState {
@@ -181,6 +174,7 @@ function holderOf({ id, owner, kind, permits, until }: RegisteredHold, atMs: num
 }
 
 function queueOf(waiting: readonly RegisteredWait[], atMs: number): WaiterState[] {
+  if (waiting.length === 0) return [];
   return waiting
     .map(({ owner, kind, since }) => ({ owner, kind, waitingMs: Math.max(atMs - since, 0) }))
     .sort((a, b) => b.waitingMs - a.waitingMs)
