@@ -188,6 +188,15 @@ describe('the command line', () => {
       expect(await lease.release()).to.equal(true);
     });
 
+    it('several keys, one of which others share: the command does not run without it', async () => {
+      const shared = start(['run', '--shared', `${key}-b`, '--', 'sh', '-c', 'echo in; exec sleep 1000']);
+      await shared.says('in');
+      const several = await type('run', '-w', '300ms', `${key}-a`, `${key}-b`, '--', 'echo', 'ran');
+      expect([several.code, several.out]).to.deep.equal([75, '']);
+      shared.child.kill('SIGTERM');
+      expect((await shared.ended()).code).to.equal(143);
+    });
+
     it('--shared commands run side by side, and one that wants the key alone waits for them; permits too', async () => {
       const [one, other] = [1, 2].map(() =>
         start(['run', '--shared', key, '--', 'sh', '-c', 'echo in; read x'], undefined),

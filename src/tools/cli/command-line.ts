@@ -2,6 +2,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { lockKeys } from '../../core/keys';
 import { usage } from './exit';
+import { type LockPlace, placeOf } from './place';
 import { durationOf } from './text';
 
 const globals = {
@@ -43,12 +44,10 @@ export type OptionName = keyof typeof own;
 /** The options and operands that a command takes. */
 export interface Shape {
   readonly options: readonly OptionName[];
-  /** The minimum and maximum number of operands. */
-  readonly operands: readonly [least: number, most: number];
-  /** True if the operands are keys of locks. */
-  readonly keys: boolean;
+  /** The minimum and maximum number of operands. The operands of a command that needs some are keys. */
+  readonly operands: readonly [min: number, max: number];
   /** True if a command to run follows `--`. */
-  readonly runs: boolean;
+  readonly runs?: boolean;
 }
 
 /** The words as they were typed. */
@@ -65,6 +64,7 @@ export interface Typed {
 export interface CommandLine extends Omit<Typed, 'rest'> {
   /** The command to run, if the named command runs one. */
   readonly command: readonly string[] | undefined;
+  readonly place: LockPlace;
 }
 
 type FlagValues = {
@@ -86,20 +86,19 @@ export function parse(argv: readonly string[]): Typed {
   }
 }
 
-/** Checks the words against a shape. @throws {Exit | TypeError | RangeError} an unexpected or missing word, or an impossible key. */
-export function check(typed: Typed, shape: Shape): CommandLine {
-  const line = { ...typed, ...split(typed, shape.runs) };
+/** Checks the words against a shape. @throws {Exit | TypeError | RangeError} an unexpected or missing word, or an impossible key or address. */
+export function check(typed: Typed, { options, operands: [min, max], runs }: Shape): CommandLine {
+  const line = { ...typed, ...split(typed, runs === true) };
   for (const name of Object.keys(line.values)) {
-    const isOurs = name in globals || shape.options.includes(name as OptionName);
+    const isOurs = name in globals || options.includes(name as OptionName);
     if (!isOurs) throw usage(`${line.name} has no option --${name}`);
   }
-  const [least, most] = shape.operands;
   const count = line.operands.length;
-  if (count < least) throw usage(`${line.name}: a ${line.name === 'elect' ? 'name' : 'key'} is missing`);
-  if (count > most) throw usage(`${line.name}: too many operands: ${JSON.stringify(line.operands[most])}`);
-  if (shape.runs && !line.command?.length) throw usage(`${line.name}: no command to run: … -- command args…`);
-  if (shape.keys) lockKeys(line.operands, line.values.prefix ?? '');
-  return line;
+  if (count < min) throw usage(`${line.name}: a ${line.name === 'elect' ? 'name' : 'key'} is missing`);
+  if (count > max) throw usage(`${line.name}: too many operands: ${JSON.stringify(line.operands[max])}`);
+  if (runs && !line.command?.length) throw usage(`${line.name}: no command to run: … -- command args…`);
+  if (min > 0) lockKeys(line.operands, line.values.prefix ?? '');
+  return { ...line, place: placeOf(line.values) };
 }
 
 /** Splits the words after `--`, which are operands or the command. `-- KEY… -- command` has both. */
@@ -121,20 +120,20 @@ export function msOf(
   return ms;
 }
 
-export function integerOf({ values }: CommandLine, name: 'busy-code' | 'port', most: number): number | undefined {
+export function integerOf({ values }: CommandLine, name: 'busy-code' | 'port', max: number): number | undefined {
   const text = values[name];
   if (text === undefined) return undefined;
-  if (!/^\d{1,5}$/.test(text) || Number(text) > most)
-    throw usage(`--${name}: a whole number, 0 to ${most}; not ${JSON.stringify(text)}`);
+  if (!/^\d{1,5}$/.test(text) || Number(text) > max)
+    throw usage(`--${name}: a whole number, 0 to ${max}; not ${JSON.stringify(text)}`);
   return Number(text);
 }
 
 /** The value of `--permits`: `2/5` means two of five. */
-export function permitsOf({ values }: CommandLine): readonly [wanted: number, most: number] | undefined {
+export function permitsOf({ values }: CommandLine): readonly [wanted: number, max: number] | undefined {
   if (values.permits === undefined) return undefined;
-  const [, wanted = '', most = ''] = /^(\d{1,9})\/(\d{1,9})$/.exec(values.permits) ?? [];
-  if (Number(wanted) < 1 || Number(most) < Number(wanted)) {
+  const [, wanted = '', max = ''] = /^(\d{1,9})\/(\d{1,9})$/.exec(values.permits) ?? [];
+  if (Number(wanted) < 1 || Number(max) < Number(wanted)) {
     throw usage(`--permits: how many of how many, such as 1/3; not ${JSON.stringify(values.permits)}`);
   }
-  return [Number(wanted), Number(most)];
+  return [Number(wanted), Number(max)];
 }

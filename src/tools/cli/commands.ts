@@ -23,7 +23,6 @@ export const commands: Readonly<Record<string, Command>> = {
   run: {
     options: ['wait', 'no-wait', 'ttl', 'shared', 'permits', 'busy-code', 'kill-after', 'foreground'],
     operands: [1, 100],
-    keys: true,
     runs: true,
     usage:
       'run [-w 30s | -n] [--ttl 10s] [--shared] [--permits 1/3] [-E 75] [--kill-after 5s] [--foreground] KEY… -- command args…',
@@ -45,7 +44,6 @@ The command sees LOCK_KEY, LOCK_FENCE and LOCK_OWNER. Exit: the command's own co
   once: {
     options: ['every', 'offset', 'ttl', 'kill-after', 'foreground'],
     operands: [1, 1],
-    keys: true,
     runs: true,
     usage: 'once --every 1d [--offset 3h] [--ttl 10s] [--kill-after 5s] [--foreground] KEY -- command args…',
     about: 'run a command once a slot, over all hosts',
@@ -59,7 +57,6 @@ Where the slot's job has run, or runs, it exits with 0 and a note.`,
   elect: {
     options: ['ttl', 'kill-after', 'foreground'],
     operands: [1, 1],
-    keys: true,
     runs: true,
     usage: 'elect [--ttl 10s] [--kill-after 5s] [--foreground] NAME -- command args…',
     about: 'run a command on one host at a time, for as long as it leads',
@@ -71,8 +68,6 @@ The command is ended when leadership is lost, and run anew in the next term. It 
   ls: {
     options: ['scan', 'json'],
     operands: [0, 1],
-    keys: false,
-    runs: false,
     usage: 'ls [PREFIX] [--scan] [--json]',
     about: 'list the locks',
     details: `  --scan             look at every key: slowly, with at most 2 % of the server's time
@@ -84,8 +79,6 @@ Without --scan: what processes with \`register: true\`, and these commands, hold
   show: {
     options: ['json'],
     operands: [1, 1],
-    keys: true,
-    runs: false,
     usage: 'show KEY [--json]',
     about: 'one lock: its holders and its queue',
     details: '  --json             one object',
@@ -95,8 +88,6 @@ Without --scan: what processes with \`register: true\`, and these commands, hold
   release: {
     options: ['id', 'yes', 'force'],
     operands: [1, 1],
-    keys: true,
-    runs: false,
     usage: 'release KEY --id ID | --force [--yes]',
     about: 'take a lock away from its holder',
     details: `  --id ID            the holder's id, as show prints it: nothing happens where another one has the lock by now
@@ -109,8 +100,6 @@ Prints {key, id, released}; exits with 1 where nothing was released.`,
   top: {
     options: ['scan'],
     operands: [0, 1],
-    keys: false,
-    runs: false,
     usage: 'top [PREFIX] [--scan]',
     about: 'watch the locks, those with trouble first',
     details: `  --scan             look at every key, as ls --scan does
@@ -121,8 +110,6 @@ Prints {key, id, released}; exits with 1 where nothing was released.`,
   doctor: {
     options: ['for', 'json'],
     operands: [0, 0],
-    keys: false,
-    runs: false,
     usage: 'doctor [--for queue,rwlock] [--json]',
     about: 'what may go wrong with locks on this server',
     details: `  --for queue,…      what the user is for: lock, queue, rwlock, semaphore, register, list, free, endless, min-replicas, eviction;
@@ -135,8 +122,6 @@ Exit: 0, 1 with a warning, 2 with a failure. --prefix says where the locks are.`
   serve: {
     options: ['port', 'actions'],
     operands: [0, 0],
-    keys: false,
-    runs: false,
     usage: 'serve [--port 7400] [--actions]',
     about: 'the live page, for this host',
     details: `  --port 7400        0: any

@@ -5,8 +5,9 @@ import { join } from 'node:path';
 import type { RedisLike } from '../../core/redis-like';
 import { sharedMemoryStore } from '../../store/embedded/shared-memory';
 import { scriptClient } from '../../store/redis/clients/script-client';
-import type { CommandLine } from './command-line';
-import { Exit, exitCodes, usage } from './exit';
+import { Exit, exitCodes } from './exit';
+import { inTime } from './in-time';
+import { credentialsOf, type LockPlace } from './place';
 
 export interface CliConnection {
   readonly redis: RedisLike;
@@ -19,49 +20,25 @@ export interface CliConnection {
 
 type LoadedClient = Record<string, any>;
 
+interface Opened {
+  readonly redis: LoadedClient;
+  close(): void;
+}
+
 const connectMs = 5000;
 const maxPauseMs = 500;
-const defaultUrl = 'redis://127.0.0.1:6379';
-
-/** Reads the address from the options. Nothing connects yet. @throws {Exit} an impossible address. */
-export function placeOf({ values }: CommandLine): { readonly url: URL } | { readonly table: string } {
-  if (values.store !== undefined) {
-    throw usage('--store: memory is of one process alone, and a command is one; use --url, or --shared-memory NAME');
-  }
-  const table = values['shared-memory'];
-  if (table !== undefined) {
-    if (values.url !== undefined) throw usage('--url and --shared-memory name two places');
-    return { table };
-  }
-  const text = values.url ?? (process.env.REDIS_URL || defaultUrl);
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^(rediss?|valkeys?):$/.test(url.protocol) || url.hostname === '') {
-    throw usage('--url (or REDIS_URL): an address such as redis://127.0.0.1:6379');
-  }
-  if (!isDecodable(url.username) || !isDecodable(url.password)) {
-    throw usage('--url (or REDIS_URL): a % in the name or the password is written %25');
-  }
-  url.protocol = url.protocol.replace('valkey', 'redis');
-  return { url };
-}
-
-function isDecodable(text: string): boolean {
-  try {
-    decodeURIComponent(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 /** Connects. @throws {Exit} the server cannot be reached, or no client is installed. @throws the reason of `signal` when it aborts. */
-export async function connect(line: CommandLine, signal?: AbortSignal): Promise<CliConnection> {
-  const place = placeOf(line);
-  if ('table' in place) return openTable(place.table);
+export async function connect(place: LockPlace, signal?: AbortSignal): Promise<CliConnection> {
+  if ('table' in place) {
+    const store = sharedMemoryStore(place.table);
+    const name = `shared memory ${place.table}`;
+    return { redis: store, name, masters: undefined, close: () => void store.close() };
+  }
   const { url } = place;
   const name = `${url.protocol}//${url.host}`;
   try {
-    const { redis, close } = await withDeadline(open(url), signal);
+    const { redis, close } = await inTime(open(url), connectMs, signal);
     return { redis: redis as RedisLike, name, masters: scriptClient(redis).masters, close };
   } catch (error) {
     if (error instanceof Exit) throw error;
@@ -69,24 +46,15 @@ export async function connect(line: CommandLine, signal?: AbortSignal): Promise<
   }
 }
 
-function openTable(table: string): CliConnection {
-  const store = sharedMemoryStore(table);
-  return { redis: store, name: `shared memory ${table}`, masters: undefined, close: () => void store.close() };
-}
-
-interface Opened {
-  readonly redis: LoadedClient;
-  close(): void;
-}
-
 async function open(url: URL): Promise<Opened> {
   const [name, client] = installed();
-  const single = name === 'redis' ? await nodeRedis(client, url) : await ioredis(client, url);
-  const info = await single.info().catch(() => '');
+  const openWith = name === 'redis' ? openNodeRedis : openIoredis;
+  const single = await openWith(client, url, false);
+  const info = await single.redis.info().catch(() => '');
   if (!/^(?:cluster_enabled:1|sentinel_masters:)/m.test(info)) return single;
   single.close();
   if (!/^cluster_enabled:1/m.test(info)) throw new Error('this is a Sentinel: give the address of the master');
-  return name === 'redis' ? nodeRedisCluster(client, url) : ioredisCluster(client, url);
+  return openWith(client, url, true);
 }
 
 /** Loads the client beside this package, or in the project where the command runs. Loads only the core of node-redis, which is faster. */
@@ -112,85 +80,50 @@ function loaded(name: string, from: NodeJS.Require): LoadedClient {
   return from(name);
 }
 
-function again(times: number): number {
+function againMs(times: number): number {
   return Math.min(times * 50, maxPauseMs);
 }
 
-async function nodeRedis({ createClient }: LoadedClient, url: URL): Promise<Opened & { info(): Promise<string> }> {
+async function openNodeRedis(module: LoadedClient, url: URL, isCluster: boolean): Promise<Opened> {
   let isOpen = false;
-  const reconnectStrategy = (times: number, cause: Error): number | Error => (isOpen ? again(times + 1) : cause);
-  const redis = createClient({ url: url.href, socket: { connectTimeout: connectMs, reconnectStrategy } });
+  const reconnectStrategy = (times: number, cause: Error): number | Error => (isOpen ? againMs(times + 1) : cause);
+  const redis = isCluster
+    ? module.createCluster({ rootNodes: [{ url: url.href }], defaults: credentialsOf(url) })
+    : module.createClient({ url: url.href, socket: { connectTimeout: connectMs, reconnectStrategy } });
   redis.on('error', () => {});
   await redis.connect();
   isOpen = true;
-  return { redis, info: () => redis.info(), close: () => endNodeRedis(redis) };
-}
-
-async function nodeRedisCluster({ createCluster }: LoadedClient, url: URL): Promise<Opened> {
-  const { username, password } = url;
-  const defaults = {
-    username: decodeURIComponent(username) || undefined,
-    password: decodeURIComponent(password) || undefined,
+  const close = (): void => {
+    try {
+      if (redis.destroy) redis.destroy();
+      else void redis.disconnect().catch(() => {});
+    } catch {} // The client was closed already.
   };
-  const redis = createCluster({ rootNodes: [{ url: url.href }], defaults });
-  redis.on('error', () => {});
-  await redis.connect();
-  return { redis, close: () => endNodeRedis(redis) };
+  return { redis, close };
 }
 
-function endNodeRedis(redis: LoadedClient): void {
-  try {
-    if (redis.destroy) redis.destroy();
-    else void redis.disconnect().catch(() => {});
-  } catch {} // The client was closed already.
-}
-
-async function ioredis(module: LoadedClient, url: URL): Promise<Opened & { info(): Promise<string> }> {
+async function openIoredis(module: LoadedClient, url: URL, isCluster: boolean): Promise<Opened> {
   const Redis = module.Redis ?? module.default ?? module;
   let isOpen = false;
   let cause: unknown;
-  const retryStrategy = (times: number): number | null => (isOpen ? again(times) : null);
-  const redis = new Redis(url.href, {
-    lazyConnect: true,
-    connectTimeout: connectMs,
-    maxRetriesPerRequest: null,
-    retryStrategy,
-  });
+  const retryStrategy = (times: number): number | null => (isOpen ? againMs(times) : null);
+  const single = { lazyConnect: true, connectTimeout: connectMs, maxRetriesPerRequest: null, retryStrategy };
+  const redis = isCluster ? ioredisCluster(module, url) : new Redis(url.href, single);
   redis.on('error', (error: unknown) => {
     cause = error;
   });
   await redis.connect().catch((error: unknown) => {
-    throw cause ?? error;
+    throw isCluster ? error : (cause ?? error);
   });
   isOpen = true;
-  return { redis, info: () => redis.info(), close: () => redis.disconnect() };
-}
-
-async function ioredisCluster(module: LoadedClient, url: URL): Promise<Opened> {
-  const Cluster = module.Cluster ?? module.default?.Cluster;
-  const { hostname: host, port, protocol, username, password } = url;
-  const tls = protocol === 'rediss:' ? {} : undefined;
-  const redisOptions = {
-    username: decodeURIComponent(username) || undefined,
-    password: decodeURIComponent(password) || undefined,
-    tls,
-  };
-  const redis = new Cluster([{ host, port: Number(port || 6379) }], { lazyConnect: true, redisOptions });
-  redis.on('error', () => {});
-  await redis.connect();
   return { redis, close: () => redis.disconnect() };
 }
 
-function withDeadline<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no reply within ${connectMs} ms`)), connectMs);
-    const onAbort = (): void => reject(signal!.reason);
-    signal?.addEventListener('abort', onAbort);
-    work.then(resolve, reject).finally(() => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
-    });
-  });
+function ioredisCluster(module: LoadedClient, url: URL): LoadedClient {
+  const Cluster = module.Cluster ?? module.default?.Cluster;
+  const { hostname: host, port, protocol } = url;
+  const redisOptions = { ...credentialsOf(url), ...(protocol === 'rediss:' && { tls: {} }) };
+  return new Cluster([{ host, port: Number(port || 6379) }], { lazyConnect: true, redisOptions });
 }
 
 /** The reason of an error in one line, without secrets of the address. */

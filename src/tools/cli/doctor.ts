@@ -4,9 +4,8 @@ import { isOurs } from '../../core/token';
 import type { Store } from '../../store/contract';
 import { isOfRegistry } from '../../store/operator';
 import type { CommandLine } from './command-line';
-import { placeOf } from './connect';
-import { Exit } from './exit';
-import type { Finding, SendWords } from './finding';
+import { type Finding, fail, ok, type SendWords, warn } from './finding';
+import { inTime } from './in-time';
 import { checkRights, featuresOf, type RequestedRights } from './rights';
 import { type Session, withSession } from './session';
 import { duration, json, paint, plain, print, table } from './text';
@@ -21,25 +20,16 @@ const styles = { ok: 'green', warn: 'yellow', fail: 'red' } as const;
 
 /** Runs all checks. @returns 0: all is well; 1: something should be changed; 2: locks do not work as they should. */
 export async function doctor(line: CommandLine): Promise<number> {
-  const asked = askedOf(line);
-  let findings: Finding[];
-  try {
-    findings = await withSession(line, {}, (session) => examine(session, asked));
-  } catch (error) {
-    if (error instanceof Exit && error.code === 64) throw error;
-    findings = [fail('reachable', (error as Error).message)];
-  }
-  if (line.values.json) for (const finding of findings) await json(finding);
-  else await show(findings);
-  const has = (status: Finding['status']): boolean => findings.some((each) => each.status === status);
-  return has('fail') ? 2 : has('warn') ? 1 : 0;
-}
-
-/** Reads the requested rights from the options. @throws {Exit} a wrong option. */
-function askedOf(line: CommandLine): RequestedRights {
-  const place = placeOf(line);
+  const { values, place } = line;
   const user = ('url' in place && decodeURIComponent(place.url.username)) || 'default';
-  return { prefix: line.values.prefix ?? '', user, features: featuresOf(line.values.for) };
+  const asked = { prefix: values.prefix ?? '', user, features: featuresOf(values.for) };
+  const findings = await withSession(line, {}, (session) => examine(session, asked)).catch((error: Error) => [
+    fail('reachable', error.message),
+  ]);
+  if (values.json) for (const finding of findings) await json(finding);
+  else await show(findings);
+  const statuses = findings.map(({ status }) => status);
+  return statuses.includes('fail') ? 2 : statuses.includes('warn') ? 1 : 0;
 }
 
 async function show(findings: readonly Finding[]): Promise<void> {
@@ -50,32 +40,19 @@ async function show(findings: readonly Finding[]): Promise<void> {
   }
 }
 
-function ok(check: string, remedy = ''): Finding {
-  return { check, status: 'ok', remedy };
-}
-
-function warn(check: string, remedy: string): Finding {
-  return { check, status: 'warn', remedy };
-}
-
-function fail(check: string, remedy: string): Finding {
-  return { check, status: 'fail', remedy };
-}
-
 async function examine({ connection, store, prefix }: Session, asked: RequestedRights): Promise<Finding[]> {
-  if (connection.masters === undefined) {
-    return [ok('reachable', connection.name), await withoutEnd(store, prefix)];
-  }
+  const reachable = ok('reachable', connection.name);
+  if (connection.masters === undefined) return [reachable, await withoutEnd(store, prefix)];
   const masters = await connection.masters();
   const said: Said[] = [];
   for (const send of masters) {
-    const bounded: SendWords = (words) => inTime(send(words));
-    const { findings, isSilent } = await ofMaster(bounded, asked);
-    const port = masters.length > 1 && !isSilent ? (await infoOf(bounded))?.('tcp_port') : undefined;
-    said.push({ findings, port });
-    if (isSilent) return [ok('reachable', connection.name), ...together(said)];
+    const bounded: SendWords = (words) => inTime(send(words), silentMs);
+    const trips = await roundTrips(bounded);
+    if (trips.status === 'fail') return [reachable, ...together([...said, { findings: [trips], port: undefined }])];
+    const port = masters.length > 1 ? (await infoOf(bounded))?.('tcp_port') : undefined;
+    said.push({ findings: [trips, ...(await ofMaster(bounded, asked))], port });
   }
-  return [ok('reachable', connection.name), ...together(said), await withoutEnd(store, prefix)];
+  return [reachable, ...together(said), await withoutEnd(store, prefix)];
 }
 
 /** The findings of one server of a cluster. `port` is undefined if it is unknown or there is a single server. */
@@ -100,22 +77,13 @@ function together(said: readonly Said[]): Finding[] {
   return [...new Map(all.map((finding) => [nameOf(finding), finding])).values()];
 }
 
-async function ofMaster(send: SendWords, asked: RequestedRights): Promise<{ findings: Finding[]; isSilent: boolean }> {
-  const { findings, isSilent } = await roundTrips(send);
-  if (isSilent) return { findings, isSilent };
-  findings.push(...(await ofServer(send)), ...(await sentinels(send)), await skew(send));
-  findings.push(...(await checkRights(send, asked)), ...(await foreignTypes(send, asked.prefix)));
-  return { findings, isSilent };
+async function ofMaster(send: SendWords, asked: RequestedRights): Promise<Finding[]> {
+  const findings = [...(await ofServer(send)), ...(await sentinels(send)), await skew(send)];
+  return [...findings, ...(await checkRights(send, asked)), await foreignTypes(send, asked.prefix)];
 }
 
-function inTime<T>(work: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no reply within ${silentMs} ms`)), silentMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}
-
-async function roundTrips(send: SendWords): Promise<{ findings: Finding[]; isSilent: boolean }> {
+/** Measures round trips. Fails if the server is silent. */
+async function roundTrips(send: SendWords): Promise<Finding> {
   const times: number[] = [];
   try {
     for (let n = 0; n < pings; n += 1) {
@@ -124,14 +92,12 @@ async function roundTrips(send: SendWords): Promise<{ findings: Finding[]; isSil
       times.push(performance.now() - startMs);
     }
   } catch (error) {
-    return { findings: [fail('round trip', `${(error as Error).message}: the server is silent`)], isSilent: true };
+    return fail('round trip', `${(error as Error).message}: the server is silent`);
   }
   times.sort((a, b) => a - b);
-  const at = (share: number): string => `${times[Math.ceil(times.length * share) - 1]!.toFixed(2)} ms`;
-  const text = `p50 ${at(0.5)}, p99 ${at(0.99)}`;
-  const isSlow = times[Math.ceil(times.length * 0.5) - 1]! > slowMs;
-  const finding = isSlow ? warn('round trip', `${text}: choose lifetimes well above it`) : ok('round trip', text);
-  return { findings: [finding], isSilent: false };
+  const at = (share: number): number => times[Math.ceil(times.length * share) - 1]!;
+  const text = `p50 ${at(0.5).toFixed(2)} ms, p99 ${at(0.99).toFixed(2)} ms`;
+  return at(0.5) > slowMs ? warn('round trip', `${text}: choose lifetimes well above it`) : ok('round trip', text);
 }
 
 async function ofServer(send: SendWords): Promise<Finding[]> {
@@ -220,25 +186,24 @@ async function skew(send: SendWords): Promise<Finding> {
 }
 
 /** Finds keys under the prefix that are no locks. A lock with such a key fails. Without a prefix, such keys just belong to others. */
-async function foreignTypes(send: SendWords, prefix: string): Promise<Finding[]> {
-  if (prefix === '') return [ok('foreign types', 'not checked without --prefix')];
+async function foreignTypes(send: SendWords, prefix: string): Promise<Finding> {
+  const check = 'foreign types';
+  if (prefix === '') return ok(check, 'not checked without --prefix');
   const match = `${prefix.replace(/[\\*?[\]]/g, '\\$&')}*`;
   const endMs = performance.now() + searchMs;
   for (const type of ['hash', 'list', 'set', 'stream']) {
     let cursor = '0';
     do {
       const reply = await send(['SCAN', cursor, 'MATCH', match, 'COUNT', '500', 'TYPE', type]).catch(() => undefined);
-      if (!Array.isArray(reply)) return [ok('foreign types', 'SCAN is not permitted')];
+      if (!Array.isArray(reply)) return ok(check, 'SCAN is not permitted');
       const [found] = reply[1] as string[];
       if (found !== undefined) {
-        return [
-          warn('foreign types', `${found} is a ${type}: no lock can have this key; give locks a prefix of their own`),
-        ];
+        return warn(check, `${found} is a ${type}: no lock can have this key; give locks a prefix of their own`);
       }
       cursor = String(reply[0]);
     } while (cursor !== '0' && performance.now() < endMs);
   }
-  return [ok('foreign types', 'none')];
+  return ok(check, 'none');
 }
 
 /** Finds locks that only a release ends. Without a prefix, a string counts as a lock only if its value is a token of this library. */

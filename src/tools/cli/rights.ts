@@ -2,7 +2,7 @@
 import { companionOf, fenceKey } from '../../core/keys';
 import { processesKey, processKey } from '../../store/operator';
 import { usage } from './exit';
-import type { Finding, SendWords } from './finding';
+import { type Finding, fail, ok, type SendWords } from './finding';
 
 interface Feature {
   /** Another feature whose rights this feature needs. */
@@ -18,16 +18,8 @@ type FeatureName = 'lock' | 'queue' | 'rwlock' | 'register' | 'endless' | 'min-r
 const features: Readonly<Record<FeatureName, Feature>> = {
   lock: {
     rights: [
-      ...[
-        'EVAL return 1 $key',
-        'EVALSHA return 1 $key',
-        'TIME',
-        'GET $key',
-        'SET $fence 1',
-        'SETNX $key 1',
-        'DEL $key',
-      ],
-      ...['PEXPIRE $key 1000', 'PTTL $key', 'ZCARD $queue', 'ZCOUNT $queue 0 1'],
+      ...['EVAL return 1 $key', 'EVALSHA return 1 $key', 'TIME', 'GET $key', 'SET $fence 1', 'SETNX $key 1'],
+      ...['DEL $key', 'PEXPIRE $key 1000', 'PTTL $key', 'ZCARD $queue', 'ZCOUNT $queue 0 1'],
     ],
   },
   queue: {
@@ -107,7 +99,7 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   const places = placesAt(asked.prefix);
   if (isPermitted === undefined) {
     const found = `Redis before 7.0 does not tell them${asked.features ? `; ${ownUser(asked.features, places)}` : ''}`;
-    return [{ check: 'rights', status: 'ok', remedy: found }];
+    return [ok('rights', found)];
   }
   const permitted = new Set<string>();
   const rights = [...names.flatMap((name) => features[name].rights), ...Object.keys(places).flatMap(trialsOf)];
@@ -120,13 +112,9 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
   const rows = names.map((name) => row(name, new Set(lacks(name)), wanted.has(name)));
   if (missing.size > 0) {
     const advice = missing.has("'~*'") ? 'if the locks have a prefix, give --prefix; else ' : '';
-    rows.push({
-      check: 'rights',
-      status: 'fail',
-      remedy: `${advice}ACL SETUSER ${asked.user} ${[...missing].join(' ')}`,
-    });
+    rows.push(fail('rights', `${advice}ACL SETUSER ${asked.user} ${[...missing].join(' ')}`));
   } else if (asked.features) {
-    rows.push({ check: 'rights', status: 'ok', remedy: ownUser(asked.features, places) });
+    rows.push(ok('rights', ownUser(asked.features, places)));
   }
   return rows;
 }
@@ -138,9 +126,9 @@ function isExpected(name: FeatureName, has: Has): boolean {
 function row(name: FeatureName, lacks: ReadonlySet<string>, isWanted: boolean): Finding {
   const others = Object.keys(aliases).filter((each) => aliases[each] === name);
   const check = `rights: ${[name, ...others].join(', ')}`;
-  if (lacks.size === 0) return { check, status: 'ok', remedy: '' };
-  if (!isWanted) return { check, status: 'ok', remedy: `not permitted; where it is needed: doctor --for ${name}` };
-  return { check, status: 'fail', remedy: `not permitted: ${[...lacks].join(' ')}` };
+  if (lacks.size === 0) return ok(check);
+  if (!isWanted) return ok(check, `not permitted; where it is needed: doctor --for ${name}`);
+  return fail(check, `not permitted: ${[...lacks].join(' ')}`);
 }
 
 /** The words of ACL SETUSER for one right, without words that are permitted already: a pattern beside `~*` or `&*` is an error. */

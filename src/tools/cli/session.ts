@@ -6,6 +6,7 @@ import { storeOf } from '../../store/open';
 import { redisExpLock, type WithLock } from '../../with-lock';
 import type { CommandLine } from './command-line';
 import { type CliConnection, connect } from './connect';
+import { inTime } from './in-time';
 
 const closeMs = 1500;
 
@@ -31,7 +32,7 @@ export async function withSession<T>(
   work: (session: Session) => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const connection = await connect(line, signal);
+  const connection = await connect(line.place, signal);
   const prefix = line.values.prefix ?? '';
   try {
     const all = { ...options, prefix, redis: connection.redis };
@@ -41,19 +42,14 @@ export async function withSession<T>(
     try {
       return await work({ connection, store, withLock, options: all, prefix, commandTimeoutMs });
     } finally {
-      await within(withLock.close({ drain: false }));
+      await withinLimit(withLock.close({ drain: false }));
     }
   } finally {
     connection.close();
   }
 }
 
-/** Waits until `work` has settled, but for at most `ms`. */
-export async function within(work: Promise<unknown>, ms = closeMs): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([work.catch(() => {}), over]);
-  clearTimeout(timer);
+/** Waits until `work` has settled, but not long for a silent server. */
+export async function withinLimit(work: Promise<unknown>): Promise<void> {
+  await inTime(work, closeMs).catch(() => {});
 }

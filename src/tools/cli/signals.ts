@@ -10,6 +10,13 @@ export function codeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal];
 }
 
+/** Aborts when the process is asked to end. */
+export function endOfProcess(): AbortController {
+  const end = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => end.abort());
+  return end;
+}
+
 export class Signals {
   readonly #wait = new AbortController();
   #forward: ((signal: ForwardedSignal) => void) | undefined;

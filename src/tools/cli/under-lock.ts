@@ -1,95 +1,91 @@
 // run, once, elect: a command under a lock.
 
-import { LockBackendError, type LockBusyError, LockLostError, TooManyLockAttemptsError } from '../../core/errors';
+import { setTimeout as pause } from 'node:timers/promises';
+import { LockBackendError, LockLostError, TooManyLockAttemptsError } from '../../core/errors';
 import type { Key } from '../../core/keys';
-import type { CloseOptions, Options } from '../../core/options';
+import type { WaitOptions } from '../../core/options';
 import { Election } from '../../election';
 import type { Lease } from '../../hold/lease';
 import { RWLock } from '../../rw-lock';
 import { Semaphore } from '../../semaphore';
 import { runCommand } from './child';
 import { type CommandLine, integerOf, msOf, permitsOf } from './command-line';
-import { placeOf } from './connect';
 import { type Exit, exitCodes, exitOf, usage } from './exit';
-import { label, type Session, within, withSession } from './session';
+import { label, type Session, withinLimit, withSession } from './session';
 import { Signals } from './signals';
 import { duration, note } from './text';
-
-interface CommandTerms {
-  readonly command: readonly string[];
-  readonly ttlMs: number;
-  readonly killAfterMs: number;
-  readonly foreground: boolean;
-}
 
 const defaultTtlMs = 10_000;
 const defaultKillAfterMs = 5000;
 /** The pause before the next attempt if the key is held as another kind of lock. */
 const otherKindMs = 100;
 
-function termsOf(line: CommandLine): CommandTerms {
-  const ttlMs = msOf(line, 'ttl') ?? defaultTtlMs;
-  if (ttlMs < 100) throw usage('--ttl: at least 100ms');
+/** Runs the command under a lock. Resolves with its exit code; with 76 if `lost` aborted. */
+type Execute = (key: Key, fence: number, lost: AbortSignal) => Promise<number>;
+
+/** Opens a session for work that runs the command under a lock. Signals end the work while the command does not run. */
+async function underLock(
+  line: CommandLine,
+  work: (session: Session, execute: Execute, signals: Signals) => Promise<number>,
+): Promise<number> {
+  const { values } = line;
+  const lifetime = msOf(line, 'ttl') ?? defaultTtlMs;
+  if (lifetime < 100) throw usage('--ttl: at least 100ms');
   const killAfterMs = msOf(line, 'kill-after') ?? defaultKillAfterMs;
-  if (ttlMs <= killAfterMs && !line.values.quiet) {
-    const text = `${duration(ttlMs)} is not longer than --kill-after ${duration(killAfterMs)}`;
+  if (lifetime <= killAfterMs && !values.quiet) {
+    const text = `${duration(lifetime)} is not longer than --kill-after ${duration(killAfterMs)}`;
     note(`warning: --ttl ${text}: another may have the lock before a command that lost it is gone`);
   }
-  return { command: line.command!, ttlMs, killAfterMs, foreground: line.values.foreground === true };
-}
-
-function optionsOf({ ttlMs }: CommandTerms): Options {
-  return { lifetime: ttlMs, autoExtend: true, register: true, owner: label() };
-}
-
-function execute(
-  terms: CommandTerms,
-  signals: Signals,
-  key: Key,
-  fence: number,
-  owner: string,
-  lost: AbortSignal,
-): Promise<number> {
-  const { command, foreground, killAfterMs } = terms;
-  const env = { LOCK_KEY: [key].flat().join('\n'), LOCK_FENCE: String(fence), LOCK_OWNER: owner };
-  return runCommand({ command, env, foreground, killAfterMs, lost, signals });
+  const signals = new Signals();
+  const execute: Execute = (key, fence, lost) => {
+    const env = { LOCK_KEY: [key].flat().join('\n'), LOCK_FENCE: String(fence), LOCK_OWNER: label() };
+    return runCommand({
+      command: line.command!,
+      env,
+      foreground: values.foreground === true,
+      killAfterMs,
+      lost,
+      signals,
+    });
+  };
+  const options = { lifetime, autoExtend: true, register: true, owner: label() };
+  const begin = async (session: Session): Promise<number> => {
+    signals.wait.throwIfAborted();
+    return work(session, execute, signals);
+  };
+  return withSession(line, options, begin, signals.wait);
 }
 
 /** Runs a command under a lock. @returns the exit code. */
 export async function run(line: CommandLine): Promise<number> {
+  const { values, operands: keys } = line;
   const busyCode = integerOf(line, 'busy-code', 255) ?? exitCodes.busy;
-  const kind = kindOf(line);
-  const timeout = line.values['no-wait'] ? 0 : (msOf(line, 'wait') ?? Number.POSITIVE_INFINITY);
-  if (line.values['no-wait'] && line.values.wait !== undefined) throw usage('run: -n does not wait, -w does');
-  placeOf(line);
-  const terms = termsOf(line);
-  const signals = new Signals();
-  try {
-    const work = async (session: Session): Promise<number> => {
-      stopIfSignalled(signals);
-      const { lease, close } = await acquire({
-        session,
-        kind,
-        keys: line.operands,
-        timeout,
-        signal: signals.wait,
-        line,
-      });
+  const permits = permitsOf(line);
+  if (permits !== undefined && values.shared) throw usage('run: --shared and --permits are two kinds of locks');
+  if ((permits !== undefined || values.shared) && keys.length > 1)
+    throw usage('run: one key only with --shared or --permits');
+  if (values['no-wait'] && values.wait !== undefined) throw usage('run: -n does not wait, -w does');
+  const timeoutMs = values['no-wait'] ? 0 : (msOf(line, 'wait') ?? Number.POSITIVE_INFINITY);
+  const work = async (session: Session, execute: Execute, { wait }: Signals): Promise<number> => {
+    if (values.verbose) await tellHolder(session, keys);
+    const { ways, close } = waysToAcquire(session, line);
+    try {
+      const lease = await acquire(session, keys, ways, timeoutMs, wait);
       try {
-        stopIfSignalled(signals);
-        if (line.values.verbose) note(`holding ${line.operands.join(', ')} (fence ${lease.fence})`);
-        const key = line.operands.length === 1 ? line.operands[0]! : line.operands;
-        const code = await execute(terms, signals, key, lease.fence, label(), lease.signal);
+        wait.throwIfAborted();
+        if (values.verbose) note(`holding ${keys.join(', ')} (fence ${lease.fence})`);
+        const code = await execute(keys.length === 1 ? keys[0]! : keys, lease.fence, lease.signal);
         return code === exitCodes.lost && lease.signal.aborted ? code : await released(lease, code);
       } finally {
-        await within(lease.release());
-        await within(close({ drain: false }));
+        await withinLimit(lease.release());
       }
-    };
-    return await withSession(line, optionsOf(terms), work, signals.wait);
-  } catch (error) {
+    } finally {
+      await withinLimit(close());
+    }
+  };
+  return underLock(line, work).catch((error) => {
     throw exitOf(error, busyCode);
-  }
+  });
 }
 
 /** Releases the lock. Resolves with `code` if the lock was held to the end. */
@@ -104,88 +100,54 @@ async function released(lease: Lease, code: number): Promise<number> {
   return exitCodes.lost;
 }
 
-function stopIfSignalled({ wait }: Signals): void {
-  if (wait.aborted) throw wait.reason;
-}
-
-type CommandLockKind = 'exclusive' | 'write' | 'read' | readonly [wanted: number, most: number];
-
-function kindOf(line: CommandLine): CommandLockKind {
-  const permits = permitsOf(line);
-  const isShared = line.values.shared === true;
-  if (permits !== undefined && isShared) throw usage('run: --shared and --permits are two kinds of locks');
-  if ((permits !== undefined || isShared) && line.operands.length > 1)
-    throw usage('run: one key only with --shared or --permits');
-  return permits ?? (isShared ? 'read' : 'exclusive');
-}
-
-interface Acquiring {
-  readonly session: Session;
-  readonly kind: CommandLockKind;
-  readonly keys: readonly string[];
-  readonly timeout: number;
-  readonly signal: AbortSignal;
-  readonly line: CommandLine;
-}
-
-interface CommandLock {
-  readonly lease: Lease;
-  close(options: CloseOptions): Promise<void>;
-}
+type WayToAcquire = (wait: WaitOptions) => Promise<Lease>;
 
 /**
- * Acquires the lock. A key is a mutex unless it is requested with `--shared`. A key that is held as the other kind is busy. A command
- * that wants the key exclusively then waits as a writer among the readers.
+ * The ways to acquire the lock. A key is a mutex unless it is requested with `--shared` or `--permits`. If a single key is held as an
+ * RWLock, a command that wants the key exclusively waits as a writer among the readers.
  */
-async function acquire(acquiring: Acquiring): Promise<CommandLock> {
-  const { session, keys, timeout, signal, line } = acquiring;
-  const endMs = performance.now() + timeout;
-  if (line.values.verbose) await tellHolder(session, keys);
-  for (let kind = acquiring.kind; ; ) {
-    const leftMs = Math.max(endMs - performance.now(), 0);
-    try {
-      return await acquireAs(
-        kind,
-        session,
-        keys,
-        leftMs === 0 ? { maxRetries: 0, signal } : { timeout: leftMs, signal },
-      );
-    } catch (error) {
-      if (!(await isOtherKind(error, session, keys))) throw error;
-      if (performance.now() >= endMs) throw busyAsOther(keys[0]!, error);
-      if (kind === 'exclusive' || kind === 'write') kind = kind === 'exclusive' ? 'write' : 'exclusive';
-      await pause(otherKindMs, signal);
-    }
+function waysToAcquire(
+  { withLock, options }: Session,
+  line: CommandLine,
+): { readonly ways: readonly WayToAcquire[]; close(): Promise<void> } {
+  const keys = line.operands;
+  const [key] = keys as [string];
+  const permits = permitsOf(line);
+  if (permits !== undefined) {
+    const [wanted, max] = permits;
+    const semaphore = new Semaphore(key, max, options);
+    return { ways: [(wait) => semaphore.acquire(wanted, wait)], close: () => semaphore.close({ drain: false }) };
   }
+  if (keys.length > 1) return { ways: [(wait) => withLock.promise(keys, wait)], close: async () => {} };
+  const lock = new RWLock(key, options);
+  const ways: WayToAcquire[] = line.values.shared
+    ? [(wait) => lock.acquireRead(wait)]
+    : [(wait) => withLock.promise(key, wait), (wait) => lock.acquireWrite(wait)];
+  return { ways, close: () => lock.close({ drain: false }) };
 }
 
-async function acquireAs(
-  kind: CommandLockKind,
+/** Acquires the lock in one of these ways. A key that is held as another kind of lock is busy, and the next way is tried. */
+async function acquire(
   session: Session,
   keys: readonly string[],
-  wait: Options,
-): Promise<CommandLock> {
-  const [key] = keys as [string];
-  if (kind === 'exclusive') {
-    const lease = await session.withLock.promise(keys.length === 1 ? key : keys, wait);
-    return { lease, close: async () => {} };
-  }
-  if (kind === 'read' || kind === 'write') {
-    const lock = new RWLock(key, session.options);
-    const lease = kind === 'read' ? lock.acquireRead(wait) : lock.acquireWrite(wait);
-    return orClosed(lock, lease);
-  }
-  const [wanted, most] = kind;
-  const semaphore = new Semaphore(key, most, session.options);
-  return orClosed(semaphore, semaphore.acquire(wanted, wait));
-}
-
-async function orClosed(lock: RWLock | Semaphore, acquiring: Promise<Lease>): Promise<CommandLock> {
-  try {
-    return { lease: await acquiring, close: (options) => lock.close(options) };
-  } catch (error) {
-    await within(lock.close({ drain: false }));
-    throw error;
+  ways: readonly WayToAcquire[],
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Lease> {
+  const endMs = performance.now() + timeoutMs;
+  for (let n = 0; ; n += 1) {
+    const leftMs = Math.max(endMs - performance.now(), 0);
+    try {
+      return await ways[n % ways.length]!(leftMs === 0 ? { maxRetries: 0, signal } : { timeout: leftMs, signal });
+    } catch (cause) {
+      if (!(await isOtherKind(cause, session, keys))) throw cause;
+      if (performance.now() >= endMs) {
+        const [key] = keys as [string];
+        const message = `${JSON.stringify(key)} is held as another kind of lock`;
+        throw new TooManyLockAttemptsError(message, { key, attempts: 1, cause });
+      }
+      await pause(otherKindMs, undefined, { signal }).catch(() => signal.throwIfAborted());
+    }
   }
 }
 
@@ -194,21 +156,6 @@ async function isOtherKind(error: unknown, { withLock }: Session, keys: readonly
   if (!(error instanceof LockBackendError) || error.redisCode !== 'WRONGTYPE') return false;
   const states = await Promise.all(keys.map((key) => withLock.inspect(key).catch(() => undefined)));
   return states.every((state) => state !== undefined);
-}
-
-function busyAsOther(key: string, cause: unknown): LockBusyError {
-  const message = `${JSON.stringify(key)} is held as another kind of lock`;
-  return new TooManyLockAttemptsError(message, { key, attempts: 1, cause });
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    });
-  });
 }
 
 async function tellHolder({ withLock }: Session, keys: readonly string[]): Promise<void> {
@@ -223,16 +170,12 @@ export async function once(line: CommandLine): Promise<number> {
   const every = msOf(line, 'every');
   if (every === undefined || every < 1000) throw usage('once: --every takes a duration of at least 1s, and is needed');
   const offset = msOf(line, 'offset') ?? 0;
-  placeOf(line);
-  const terms = termsOf(line);
-  const signals = new Signals();
   const [key] = line.operands as [string];
-  const work = async ({ withLock }: Session): Promise<number> => {
-    stopIfSignalled(signals);
+  return underLock(line, async ({ withLock }, execute, signals) => {
     try {
       const result = await withLock.once(key, { every, offset }, async (lease) => {
-        stopIfSignalled(signals);
-        return execute(terms, signals, key, lease.fence, label(), lease.signal);
+        signals.wait.throwIfAborted();
+        return execute(key, lease.fence, lease.signal);
       });
       if (result.ran) return result.value;
       const until = new Date(result.slot.end).toISOString();
@@ -243,24 +186,19 @@ export async function once(line: CommandLine): Promise<number> {
       if (error instanceof LockLostError) return exitCodes.lost;
       throw error;
     }
-  };
-  return withSession(line, optionsOf(terms), work, signals.wait);
+  });
 }
 
 /** Runs a command in each term of leadership. @returns the exit code of the first command that ends without a loss of its term. */
 export async function elect(line: CommandLine): Promise<number> {
-  placeOf(line);
-  const terms = termsOf(line);
-  const signals = new Signals();
   const [name] = line.operands as [string];
-  const work = async ({ options }: Session): Promise<number> => {
-    stopIfSignalled(signals);
+  return underLock(line, async ({ options }, execute, { wait }) => {
     const { redis, lifetime, prefix, register } = options;
     const election = new Election(name, { redis, lifetime, prefix, register, id: label(), owner: label() });
     try {
       const code = await election.lead(
         async (term) => {
-          if (signals.wait.aborted) return (signals.wait.reason as Exit).code;
+          if (wait.aborted) return (wait.reason as Exit).code;
           if (line.values.verbose) note(`leading ${name} (term ${term.fence})`);
           const lost = new AbortController();
           // A signal to this process has already reached the command, which may end in its own time.
@@ -268,14 +206,13 @@ export async function elect(line: CommandLine): Promise<number> {
             void (term.signal.reason instanceof LockLostError && lost.abort(term.signal.reason));
           term.signal.addEventListener('abort', onAbort);
           if (term.signal.aborted) onAbort();
-          return execute(terms, signals, name, term.fence, label(), lost.signal);
+          return execute(name, term.fence, lost.signal);
         },
-        { signal: signals.wait },
+        { signal: wait },
       );
       return code ?? exitCodes.lost;
     } finally {
-      await within(election.close({ drain: false }));
+      await withinLimit(election.close({ drain: false }));
     }
-  };
-  return withSession(line, optionsOf(terms), work, signals.wait);
+  });
 }

@@ -8,7 +8,7 @@ import { type Coverage, fenceOf, heldMsOf, readLocks, type SeenLock, Snapshot } 
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
 import { type Session, withSession } from './session';
-import { codeOf } from './signals';
+import { codeOf, endOfProcess } from './signals';
 import { cut, duration, fitted, json, jsonOf, note, paint, plain, print, table } from './text';
 
 export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING'];
@@ -112,20 +112,14 @@ export function top(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const { stdin, stdout } = process;
     const isScreen = stdout.isTTY && process.env.TERM !== 'dumb';
-    let next: (() => void) | undefined;
-    let isOver = false;
+    const end = endOfProcess();
     let hasBegun = false; // After the first read, the server may go away and come back.
-    const stop = (): void => {
-      isOver = true;
-      next?.();
-    };
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, stop);
     if (stdin.isTTY && isScreen) {
       stdin.setRawMode(true);
-      stdin.on('data', (data) => [...'q\u0003\u0004'].some((each) => String(data).includes(each)) && stop());
+      stdin.on('data', (data) => [...'q\u0003\u0004'].some((each) => String(data).includes(each)) && end.abort());
     }
     try {
-      while (!isOver) {
+      while (!end.signal.aborted) {
         const text = await picture(session, line, stdout.isTTY ? (stdout.rows ?? 24) : Number.POSITIVE_INFINITY).catch(
           (error: unknown) => {
             if (!hasBegun || !(error instanceof LockBackendError)) throw error;
@@ -134,14 +128,7 @@ export function top(line: CommandLine): Promise<number> {
         );
         hasBegun = true;
         if (!(await print(isScreen ? `\x1b[H\x1b[2J${text}` : text))) break;
-        if (isOver) break;
-        await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, topMs);
-          next = () => {
-            clearTimeout(timer);
-            resolve();
-          };
-        });
+        await pause(topMs, undefined, { signal: end.signal }).catch(() => {});
       }
     } finally {
       if (stdin.isTTY && isScreen) stdin.setRawMode(false);
