@@ -69,29 +69,31 @@ export const metrics = {
   },
 } as const satisfies Record<string, Metric>;
 
-export type MetricName = keyof typeof metrics;
+type MetricName = keyof typeof metrics;
 export type Labels = Record<string, string | boolean>;
 /** Adds to a counter, or puts a duration in seconds into a histogram. */
-export type Recorder = (metric: MetricName, value: number, labels: Labels) => void;
+export type Recorder = (value: number, labels: Labels) => void;
 
-/** Passes every measurement to `record` until the returned function is called, which takes back the open counts. */
-export function meterLocks(record: Recorder): () => void {
-  const waiting = new Counted<AcquireEvent>((by, labels) => record('waiting', by, labels));
-  const held = new Counted<ObservedHold>((by, labels) => record('held', by, labels));
+/** Records every measurement until the returned function is called, which takes back the open counts. */
+export function meterLocks(recorderOf: (metric: Metric) => Recorder): () => void {
+  const recorders = Object.entries(metrics).map(([name, metric]) => [name, recorderOf(metric)]);
+  const record: Record<MetricName, Recorder> = Object.fromEntries(recorders);
+  const waiting = new Counted<AcquireEvent>(record.waiting);
+  const held = new Counted<ObservedHold>(record.held);
   const stop = listen({
     'tracing:redis-exp-lock:acquire:start': (event: AcquireEvent) => waiting.add(event),
     'tracing:redis-exp-lock:acquire:asyncEnd': (event: AcquireEvent) => {
-      if (waiting.remove(event)) record('acquireDuration', event.waitedMs! / 1000, acquireLabelsOf(event));
+      if (waiting.remove(event)) record.acquireDuration(event.waitedMs! / 1000, acquireLabelsOf(event));
     },
     'redis-exp-lock:hold': ({ phase, hold }: HoldMessage) => {
       if (phase === 'granted') held.add(hold);
       else if (phase === 'changed' && held.remove(hold)) held.add(hold);
       else if (phase === 'ended' && held.remove(hold) && hold.outcome !== 'detached') {
-        record('holdDuration', hold.heldMs! / 1000, { ...labelsOf(hold), outcome: hold.outcome! });
+        record.holdDuration(hold.heldMs! / 1000, { ...labelsOf(hold), outcome: hold.outcome! });
       }
     },
-    'redis-exp-lock:lost': ({ reason }: LostEvent) => record('lost', 1, { reason }),
-    'redis-exp-lock:warning': ({ code }: WarningEvent) => record('warnings', 1, { code }),
+    'redis-exp-lock:lost': ({ reason }: LostEvent) => record.lost(1, { reason }),
+    'redis-exp-lock:warning': ({ code }: WarningEvent) => record.warnings(1, { code }),
   });
   return () => {
     stop();
@@ -103,9 +105,9 @@ export function meterLocks(record: Recorder): () => void {
 /** A count of open events, each with the labels under which it was counted. */
 class Counted<T extends LockEvent> {
   readonly #labels = new Map<T, Labels>();
-  readonly #count: (by: 1 | -1, labels: Labels) => void;
+  readonly #count: Recorder;
 
-  constructor(count: (by: 1 | -1, labels: Labels) => void) {
+  constructor(count: Recorder) {
     this.#count = count;
   }
 

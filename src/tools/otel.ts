@@ -3,11 +3,11 @@
 //
 // Invariant: each span ends once. The span of an acquire ends with its outcome. The span of a function under a lock ends when the
 // function has settled and the lock has ended. Spans that are still open end with the instrumentation.
-import type { Attributes, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
+import type { Attributes, Meter, MeterProvider, Span, Tracer, TracerProvider } from '@opentelemetry/api';
 import type { AcquireEvent, HoldMessage, LockEvent, ObservedHold } from '../core/events';
 import type { Key } from '../core/keys';
 import { functionRule, optionsOf } from '../core/options';
-import { errorType, type Labels, listen, type MetricName, meterLocks, metrics } from './metering';
+import { errorType, listen, type Metric, meterLocks, type Recorder } from './metering';
 import { loadPeer } from './peer';
 
 type Api = typeof import('@opentelemetry/api');
@@ -52,7 +52,8 @@ export function instrument(options?: InstrumentOptions): () => void {
   const given = optionsOf<InstrumentOptions>(options, rules);
   const api = loadPeer<Api>(() => require('@opentelemetry/api'), 'redis-exp-lock/otel', '@opentelemetry/api@1');
   const tracer = (given.tracerProvider ?? api.trace.getTracerProvider()).getTracer(scopeName);
-  const stopMetering = meterLocks(recorderOf(given.meterProvider ?? api.metrics.getMeterProvider()));
+  const meter = (given.meterProvider ?? api.metrics.getMeterProvider()).getMeter(scopeName);
+  const stopMetering = meterLocks((metric) => recorderOf(meter, metric));
   const stopTracing = new LockSpans(api, tracer, given.key).start();
   return () => {
     stopMetering();
@@ -60,22 +61,15 @@ export function instrument(options?: InstrumentOptions): () => void {
   };
 }
 
-function recorderOf(provider: MeterProvider): (metric: MetricName, value: number, labels: Labels) => void {
-  const meter = provider.getMeter(scopeName);
-  const recorders = new Map<string, (value: number, labels: Labels) => void>();
-  for (const [name, { name: fullName, ...metric }] of Object.entries(metrics)) {
-    const { unit, description } = metric;
-    if (metric.type === 'histogram') {
-      const advice = { explicitBucketBoundaries: [...metric.buckets] };
-      const histogram = meter.createHistogram(fullName, { unit, description, advice });
-      recorders.set(name, (value, labels) => histogram.record(value, labels));
-    } else {
-      const create = metric.type === 'counter' ? 'createCounter' : 'createUpDownCounter';
-      const counter = meter[create](fullName, { unit, description });
-      recorders.set(name, (value, labels) => counter.add(value, labels));
-    }
+function recorderOf(meter: Meter, { name, type, unit, description, buckets }: Metric): Recorder {
+  if (type === 'histogram') {
+    const advice = { explicitBucketBoundaries: [...buckets!] };
+    const histogram = meter.createHistogram(name, { unit, description, advice });
+    return (value, labels) => histogram.record(value, labels);
   }
-  return (metric, value, labels) => recorders.get(metric)!(value, labels);
+  const create = type === 'counter' ? 'createCounter' : 'createUpDownCounter';
+  const counter = meter[create](name, { unit, description });
+  return (value, labels) => counter.add(value, labels);
 }
 
 /** The span of a function that runs under a lock. */

@@ -2,7 +2,7 @@
 // are the names that OpenTelemetry's exporters give to the metrics of otel.ts, so that one dashboard serves both.
 import type { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { optionError } from '../core/errors';
-import { type Labels, type Metric, type MetricName, meterLocks, metrics } from './metering';
+import { type Labels, type Metric, meterLocks, metrics, type Recorder } from './metering';
 import { loadPeer } from './peer';
 
 type PromClient = typeof import('prom-client');
@@ -26,9 +26,7 @@ export function collect(registry: Registry<any>): () => void {
     throw optionError('registry', 'a Registry of prom-client', registry);
   }
   const client = loadPeer<PromClient>(() => require('prom-client'), 'redis-exp-lock/prometheus', 'prom-client@15');
-  const recorders = new Map<string, (value: number, labels: Labels) => void>();
-  for (const [name, metric] of Object.entries(metrics)) recorders.set(name, recorderOf(client, metric, registry));
-  const stop = meterLocks((metric: MetricName, value, labels) => recorders.get(metric)!(value, labels));
+  const stop = meterLocks((metric) => recorderOf(client, metric, registry));
   return () => {
     stop();
     for (const metric of Object.values(metrics)) registry.removeSingleMetric(prometheusName(metric));
@@ -40,7 +38,7 @@ export function prometheusName({ name, unit, type }: Metric): string {
   return `${underscored(name)}${unit === 's' ? '_seconds' : ''}${type === 'counter' ? '_total' : ''}`;
 }
 
-function recorderOf(client: PromClient, metric: Metric, registry: Registry): (value: number, labels: Labels) => void {
+function recorderOf(client: PromClient, metric: Metric, registry: Registry): Recorder {
   const config = {
     name: prometheusName(metric),
     help: metric.description,
