@@ -33,7 +33,7 @@ class Scene {
       return held;
     };
     const waiter = { granted, fetch: () => fetch, troubled: () => {} };
-    this.readers.join(new GroupPosition(this.readers, waiter as unknown as ShareWaiter, undefined));
+    this.readers.join(new GroupPosition(this.readers, waiter as unknown as ShareWaiter));
   }
 
   grant(): void {

@@ -6,21 +6,22 @@
 // holders waits with other callers of its process for one member (queue/group.ts), or has its own entry in the Redis queue (entry.ts).
 
 import { AcquireTrace, type Effort, tracesAcquires } from '../core/acquire-trace';
-import { clockOf } from '../core/clock';
+import { type Clock, clockOf } from '../core/clock';
 import { forKey, type LockBackendError, rejectAtCaller } from '../core/errors';
 import { type Key, lockKeys, ownKey } from '../core/keys';
 import { onAbort } from '../core/on-abort';
 import type { Settings } from '../core/options';
 import { nextTick } from '../core/real-timers';
+import { type Alarm, clearAlarm } from '../core/timers';
 import { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable, Scope } from '../hold/scope';
 import type { Fetch, ShareWaiter, WaitGroup } from '../queue/group';
 import { groupsOf } from '../queue/groups';
 import { fencesInBlock } from '../queue/policy';
+import { queuesOf } from '../queue/queues';
 import type { Grant, GrantSource } from '../store/contract';
-import { Deadline, noDeadline } from './deadline';
-import { EntryPolling, sharedSource } from './entry';
+import { EntryPolling } from './entry';
 import type { GrantReply, PollingCaller } from './polling';
 import { Queued } from './queued';
 import { abortReason, deadlockOf, refusalOf, timedOut } from './refusals';
@@ -37,8 +38,6 @@ interface Strategy {
   readonly isPausing: boolean;
   readonly wasQueued: boolean;
   readonly effort: Effort;
-  /** The source of the grant; undefined: the store. */
-  readonly source: GrantSource | undefined;
 }
 
 /**
@@ -66,15 +65,12 @@ export function acquire<T>(
 
 /** @internal Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */
 export function wait<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, isTraced = tracesAcquires()): Promise<T> {
-  if (!isTraced) return begin(spec, wrap, undefined);
-  const trace = new AcquireTrace(spec, spec.settings.signal, spec.isTry === true);
-  return trace.run(() => begin(spec, wrap, trace));
-}
-
-function begin<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, trace: AcquireTrace | undefined): Promise<T> {
-  return new Promise((resolve, reject) => {
-    new Acquisition(spec, wrap, trace, resolve as (result: unknown) => void, reject).start();
-  });
+  const trace = isTraced ? new AcquireTrace(spec, spec.settings.signal, spec.isTry === true) : undefined;
+  const begin = (): Promise<T> =>
+    new Promise((resolve, reject) => {
+      new Acquisition(spec, wrap, trace, resolve as (result: unknown) => void, reject).start();
+    });
+  return trace === undefined ? begin() : trace.run(begin);
 }
 
 /** Longest attempt, in multiples of `commandTimeout`: two waits for a client that is not ready, and a reply. */
@@ -84,6 +80,8 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   before: Cancellable | undefined;
   after: Cancellable | undefined;
   readonly awaited: AcquireSpec;
+  readonly commandTimeoutMs: number;
+  readonly retryTimeoutMs: number;
   readonly #wrap: (held: HeldLock) => unknown;
   readonly #trace: AcquireTrace | undefined;
   readonly #resolve: (result: unknown) => void;
@@ -92,7 +90,9 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   #isStarting = true;
   #isSettled = false;
   #strategy: Strategy | undefined;
-  #deadline = noDeadline;
+  /** Monotonic ms of the end of the wait. Its alarm is set only when the wait may last until then. */
+  #endMs = Number.POSITIVE_INFINITY;
+  #alarm: Alarm | undefined;
   #stopListening: (() => void) | undefined;
   /** The error of the last answered attempt; undefined after a plain "busy". */
   #failure: LockBackendError | undefined;
@@ -105,30 +105,28 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     reject: (error: unknown) => void,
   ) {
     this.awaited = spec;
+    this.commandTimeoutMs = spec.settings.commandTimeoutMs;
+    this.retryTimeoutMs = spec.settings.retryTimeoutMs;
     this.#wrap = wrap;
     this.#trace = trace;
     this.#resolve = resolve;
     this.#reject = reject;
   }
 
-  get commandTimeoutMs(): number {
-    return this.awaited.settings.commandTimeoutMs;
-  }
-
-  get retryTimeoutMs(): number {
-    return this.awaited.settings.retryTimeoutMs;
-  }
-
   get leftMs(): number {
-    return this.#deadline.leftMs;
+    return this.#endMs - this.#clock.nowMs();
+  }
+
+  get #clock(): Clock {
+    return clockOf(this.awaited.store);
   }
 
   start(): void {
-    const { settings, scope, store } = this.awaited;
+    const { settings, scope } = this.awaited;
     const { timeoutMs, signal } = settings;
     const refusal = refusalOf(this.awaited) ?? deadlockOf(this.awaited);
     if (refusal !== undefined) return this.#fail(refusal);
-    if (timeoutMs) this.#deadline = new Deadline(clockOf(store), timeoutMs);
+    if (timeoutMs) this.#endMs = this.#clock.nowMs() + timeoutMs;
     this.#strategy = strategyFor(this.awaited, this); // H33
     this.#strategy.begin();
     this.#isStarting = false;
@@ -138,19 +136,19 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     if (signal !== undefined) {
       this.#stopListening = onAbort(signal, () => this.giveUp(abortReason(signal)));
     }
-    // A deadline past the end of the first attempt needs no timer yet: `troubled` sets it if the wait goes on.
+    // A deadline past the end of the first attempt needs no alarm yet: `troubled` sets it if the wait goes on.
     const mayOutlast = timeoutMs! <= commandTimeoutsPerAttempt * this.commandTimeoutMs;
-    if (this.#strategy.count === 0 || mayOutlast) this.#deadline.arm(this);
+    if (this.#strategy.count === 0 || mayOutlast) this.#setAlarm();
   }
 
-  granted(grant: Granted, source = this.#strategy!.source): HeldLock {
+  granted(grant: Granted, source?: GrantSource): HeldLock {
     const held = this.#heldLock(grant, source, this.awaited.mode);
     this.#hold(held);
     return held;
   }
 
   take(grant: Grant, { mode = this.awaited.mode }: GrantReply): boolean {
-    const held = this.#heldLock(grant, this.#strategy!.source, mode);
+    const held = this.#heldLock(grant, undefined, mode);
     if (held.remaining() <= 0) return false; // H6b H63b
     this.#hold(held);
     return true;
@@ -172,7 +170,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
 
   troubled(error: LockBackendError | undefined): void {
     this.#failure = error && (forKey(error, this.awaited.key) as LockBackendError);
-    this.#deadline.arm(this);
+    this.#setAlarm();
   }
 
   failed(error: unknown): void {
@@ -188,10 +186,12 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     this.#fail(error);
   }
 
-  /** Gives up, except in a pause. */
-  timeIsOver(): void {
-    if (this.#strategy!.isPausing) return;
-    this.giveUp(this.#failure ?? this.#timedOut()); // H33b H72c
+  /** Gives up when the time is over, except in a pause. */
+  #setAlarm(): void {
+    if (this.#endMs === Number.POSITIVE_INFINITY) return;
+    this.#alarm ??= this.#clock.timers.set(() => {
+      if (!this.#strategy!.isPausing) this.giveUp(this.#failure ?? this.#timedOut()); // H33b H72c
+    }, this.leftMs);
   }
 
   fetch(group: WaitGroup): Fetch {
@@ -211,10 +211,13 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     return this.#strategy?.effort ?? { attempts: 0, queued: false };
   }
 
+  /** @param source The queue that grants a mutex. */
   #heldLock(grant: Granted, source: GrantSource | undefined, mode: AcquireSpec['mode']): HeldLock {
     const { key, keys, kind, scope, settings, store } = this.awaited;
     const retries = Math.max(this.#strategy!.count - 1, 0);
-    return new HeldLock(grant, { key, keys, retries, context: scope.context(settings, store, source, kind), mode });
+    const shared = mode && store.channels && queuesOf(scope, store)?.shared;
+    const context = scope.context(settings, store, shared ?? source, kind);
+    return new HeldLock(grant, { key, keys, retries, context, mode });
   }
 
   #hold(held: HeldLock): void {
@@ -224,7 +227,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
 
   #settle(): void {
     this.#isSettled = true;
-    this.#deadline.clear(); // H35
+    clearAlarm(this.#alarm); // H35
     this.#stopListening?.(); // H36e
     this.awaited.scope.endWait(this);
   }
@@ -247,5 +250,5 @@ function strategyFor(spec: AcquireSpec, acquisition: Acquisition): Strategy {
   if (mode.kind === 'exclusive') groupsOf(scope, store).writerWaits(keys as string);
   const terms = memberTerms(spec);
   if (terms === undefined) return new EntryPolling(spec, acquisition);
-  return groupsOf(scope, store).position(terms, acquisition, sharedSource(spec));
+  return groupsOf(scope, store).position(terms, acquisition);
 }

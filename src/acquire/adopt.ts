@@ -6,15 +6,16 @@
 import { clockOf } from '../core/clock';
 import { forKey, LockBackendError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
-import { describe, type Key, lockKeys } from '../core/keys';
+import { describe, lockKeys } from '../core/keys';
 import { checkValue, integer, milliseconds, type Settings } from '../core/options';
 import { HeldLock } from '../hold/held-lock';
 import { type DetachedLease, type Lease, leaseOf } from '../hold/lease';
-import { closedError, type Scope } from '../hold/scope';
+import type { Scope } from '../hold/scope';
 import { trustedMs } from '../hold/validity';
 import { tooLate } from '../queue/queue';
-import type { Moment, Store } from '../store/contract';
-import { abortReason } from './refusals';
+import type { Moment } from '../store/contract';
+import { refusalOf } from './refusals';
+import type { AcquireSpec } from './spec';
 
 const longestToken = 1024;
 const fenceRule = integer(0);
@@ -25,12 +26,10 @@ export async function adopt(given: unknown, settings: Settings, scope: Scope): P
   const { key, token, fence } = checked(given);
   const store = scope.store(settings.redis);
   const keys = lockKeys(key, store.keyPrefix + settings.prefix);
-  const refusal = store.refuses?.(keys, undefined);
-  if (refusal) throw forKey(refusal, key);
   if (store.isQuorum && settings.lifetimeMs === null) {
     throw optionError('lifetime', 'a number: a node of a quorum may forget', null);
   }
-  const sent = await extendOnce(store, { key, keys, token, settings, scope });
+  const sent = await extendOnce({ key, keys, settings, scope, store, mode: undefined, kind: undefined }, token);
   if (sent === null) return null;
   const context = scope.context(settings, store, undefined);
   const held = new HeldLock({ token, fence, sent }, { key, keys, retries: 0, context });
@@ -39,31 +38,20 @@ export async function adopt(given: unknown, settings: Settings, scope: Scope): P
   return leaseOf(held, settings.autoExtend ?? false, takenAt);
 }
 
-interface Adoption {
-  readonly key: Key;
-  readonly keys: Key;
-  readonly token: string;
-  readonly settings: Settings;
-  readonly scope: Scope;
-}
-
 /** Extends the lock. Resolves with the moment from which its lifetime counts; null if the lock is no longer held. */
-async function extendOnce(store: Store, { key, keys, token, settings, scope }: Adoption): Promise<Moment | null> {
-  const { lifetimeMs, commandTimeoutMs, signal } = settings;
-  const refuseEnded = (): void => {
-    if (scope.closed) throw closedError(key);
-    if (signal?.aborted) throw abortReason(signal);
-  };
-  refuseEnded();
+async function extendOnce(spec: AcquireSpec, token: string): Promise<Moment | null> {
+  const { key, keys, settings, store } = spec;
+  const { lifetimeMs, commandTimeoutMs } = settings;
+  checkWanted(spec);
   // After this the caller no longer waits.
   const validUntilMs = clockOf(store).nowMs() + commandTimeoutMs;
   const request = { keys, token, lifetimeMs, exact: false, validUntilMs, commandTimeoutMs };
-  const begin = (): boolean => !scope.closed && !signal?.aborted;
+  const begin = (): boolean => refusalOf(spec) === undefined;
   const reply = await store.extend({ ...request, begin }).catch((error) => {
     throw forKey(error, key);
   });
   // A call that was given up meanwhile adopts nothing: the lock stays detached, for another adopter.
-  refuseEnded();
+  checkWanted(spec);
   if (reply.outcome === 'late') {
     throw new LockBackendError(`Redis ran the adoption of ${describe(key)} too late`, { key });
   }
@@ -71,6 +59,12 @@ async function extendOnce(store: Store, { key, keys, token, settings, scope }: A
   const tookMs = clockOf(store).nowMs() - reply.sent.monoMs;
   if (lifetimeMs !== null && tookMs >= trustedMs(lifetimeMs)) throw tooLate(key, tookMs, lifetimeMs);
   return reply.sent;
+}
+
+/** Throws if the call was given up, or can never succeed. */
+function checkWanted(spec: AcquireSpec): void {
+  const refusal = refusalOf(spec);
+  if (refusal !== undefined) throw refusal;
 }
 
 /** Checks a detached lease, which may have come through JSON. No message shows the value: it may be the token. */

@@ -6,12 +6,11 @@
 // in place waits like this with the token of the held lock.
 import type { Effort } from '../core/acquire-trace';
 import type { HeldLock } from '../hold/held-lock';
-import { type Queues, queuesOf } from '../queue/queues';
+import type { Queues } from '../queue/queues';
 import type { WakeUpSubscription } from '../queue/wake-ups';
-import { type AcquireReply, type Grant, type GrantSource, noChannel, type QueueEntry } from '../store/contract';
+import { type AcquireReply, type Grant, noChannel, type QueueEntry } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
 import { type BusyReply, type GrantReply, Polling, type PollingCaller } from './polling';
-import type { AcquireSpec } from './spec';
 
 /** The lateness that a polling caller is allowed, beside a second pause, before its entry expires. */
 const latenessMs = 100;
@@ -40,10 +39,6 @@ export class EntryPolling extends Polling<EntryCaller> {
 
   override get wasQueued(): boolean {
     return this.#subscription !== undefined;
-  }
-
-  override get source(): GrantSource | undefined {
-    return sharedSource(this.spec);
   }
 
   override onReply(reply: AcquireReply, token: string): void {
@@ -117,9 +112,4 @@ export class EntryPolling extends Polling<EntryCaller> {
     super.stop();
     this.#subscription?.leave();
   }
-}
-
-/** The source of grants for keys with several holders. */
-export function sharedSource({ scope, store }: AcquireSpec): GrantSource | undefined {
-  return store.channels && queuesOf(scope, store)?.shared;
 }

@@ -10,7 +10,7 @@ import { describe } from '../core/keys';
 import type { Fetch } from '../queue/group';
 import { tooLate } from '../queue/queue';
 import type { Queues } from '../queue/queues';
-import type { AcquireReply, Grant, GrantSource } from '../store/contract';
+import type { AcquireReply, Grant } from '../store/contract';
 import { type Attempting, Attempts } from './attempts';
 import { timedOut, tooMany } from './refusals';
 import { type AcquireSpec, queuesFor } from './spec';
@@ -63,11 +63,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
 
   get isPausing(): boolean {
     return this.attempts.isPausing;
-  }
-
-  /** The source of a grant to this caller; undefined: the store. */
-  get source(): GrantSource | undefined {
-    return undefined;
   }
 
   begin(): void {

@@ -8,7 +8,7 @@ import type { LockBackendError } from '../core/errors';
 import { LinkedList } from '../core/linked-list';
 import type { Granted } from '../hold/kept-lock';
 import { trustedMs } from '../hold/validity';
-import type { Grant, GrantSource, Holder, Mode, Store } from '../store/contract';
+import type { Grant, Holder, Mode, Store } from '../store/contract';
 import type { Position, QueueKey, Waiter } from './queue';
 
 /** The settings that all callers in one wait group share. */
@@ -33,17 +33,15 @@ export class GroupPosition implements Position {
   after: GroupPosition | undefined;
   readonly queue: WaitGroup;
   readonly waiter: ShareWaiter;
-  readonly source: GrantSource | undefined;
   hasWaited = false;
   /** The group makes the attempts. */
   readonly count = 0;
   readonly isPausing = false;
   readonly wasQueued = true;
 
-  constructor(queue: WaitGroup, waiter: ShareWaiter, source: GrantSource | undefined) {
+  constructor(queue: WaitGroup, waiter: ShareWaiter) {
     this.queue = queue;
     this.waiter = waiter;
-    this.source = source;
   }
 
   get effort(): Effort {

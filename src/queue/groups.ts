@@ -1,7 +1,7 @@
 // The wait groups of one factory, or of one lock object. Each key has one group that callers may join. Callers that differ in lifetime,
 // owner, fencing, group of readers or number of permits never share a group.
 import type { Scope } from '../hold/scope';
-import type { GrantSource, Store } from '../store/contract';
+import type { Store } from '../store/contract';
 import { GroupPosition, type MemberTerms, type ShareWaiter, type WaitGroup } from './group';
 import { Permits } from './permits';
 import { Readers } from './readers';
@@ -25,8 +25,8 @@ export class WaitGroups {
   }
 
   /** A position in the matching group. The caller has not joined yet. */
-  position(terms: MemberTerms, waiter: ShareWaiter, source?: GrantSource): GroupPosition {
-    return new GroupPosition(this.#group(terms), waiter, source);
+  position(terms: MemberTerms, waiter: ShareWaiter): GroupPosition {
+    return new GroupPosition(this.#group(terms), waiter);
   }
 
   /** A writer of this process waits for the key: its readers give way, unless they prefer readers (Readers.close). */

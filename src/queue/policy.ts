@@ -61,7 +61,10 @@ export function pauseWhileBusy({ leftMs, position }: Busy, tookMs: number, retry
   return Math.min(leftMs < 0 ? everyMs : leftMs + 1 + before, everyMs);
 }
 
-/** The pause after a grant to a caller of the same queue, while others wait. That caller may never release. */
+/**
+ * The pause after a grant to a caller of the same queue, while others wait. That caller may never release, and a long wait needs a
+ * position in the Redis queue.
+ */
 export function pauseWhileHeld(leftMs: number, pace: Pace): number {
   return Math.min(Math.max(leftMs, 0) + 1, Math.max(pollEveryMs(0), pace.minPollMs));
 }

@@ -156,7 +156,7 @@ export class Queue implements GrantSource {
     this.#positions.add(position);
     if (isBehind) return position;
     if (this.#holder === undefined) this.#request();
-    else this.#requestLater(this.#holder);
+    else this.#requestAfter(pauseWhileHeld(this.#holder.leftMs(), this.#port));
     return position;
   }
 
@@ -187,10 +187,8 @@ export class Queue implements GrantSource {
   }
 
   lost(held: Holder): void {
-    if (held !== this.#holder) return;
-    this.#holder = undefined;
-    if (this.#positions.size === 0) this.#port.empty(this);
-    else if (!this.#isRequesting) this.#request();
+    const next = this.#endHolder(held);
+    if (next !== undefined && !this.#isRequesting) this.#request();
   }
 
   /**
@@ -286,18 +284,13 @@ export class Queue implements GrantSource {
     const { monoMs, wallMs } = this.#port.now();
     const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
     if (ageMs > provisionalMs / 2) return this.#request(); // H83c
-    const { token, late } = this.#entry;
     this.#stopTimer();
-    this.#port.granted(this.#entry);
-    this.#entry = this.#port.newEntry(this.key.owner);
-    this.#handOffsLeft = handOffsAmongOthers;
-    this.#handOffs = 0;
-    this.#give(this.#positions.first!, { token, fence, sent: answered, late, provisionalMs }); // H83d
+    const { token, late } = this.#endEntry();
+    this.#give({ token, fence, sent: answered, late, provisionalMs }, handOffsAmongOthers); // H83d
   }
 
   #onGrant(entry: OwnEntry, { fence, sent, others = 0 }: AcquireReply & { granted: true }, head: Position): void {
-    this.#port.granted(entry);
-    this.#entry = this.#port.newEntry(this.key.owner);
+    this.#endEntry();
     const tookMs = this.#port.nowMs() - sent.monoMs;
     if (tookMs >= trustedMs(this.key.lifetimeMs)) {
       this.#port.abandon(this, entry, head.waiter.commandTimeoutMs);
@@ -306,17 +299,27 @@ export class Queue implements GrantSource {
       return this.#requestAfter(Math.max(head.waiter.retryTimeoutMs, 1));
     }
     const { token, late, fences } = entry;
-    this.#handOffsLeft = handOffsAfterGrant(others, fences);
-    this.#handOffs = 0;
-    this.#give(head, { token, fence, sent, late });
+    this.#give({ token, fence, sent, late }, handOffsAfterGrant(others, fences));
   }
 
-  #give(head: Position, grant: Grant): void {
+  /** Ends the use of our entry, which was granted. */
+  #endEntry(): OwnEntry {
+    const entry = this.#entry;
+    this.#port.granted(entry);
+    this.#entry = this.#port.newEntry(this.key.owner);
+    return entry;
+  }
+
+  /** Gives a grant to the first waiter. */
+  #give(grant: Grant, handOffs: number): void {
+    const head = this.#positions.first!;
     this.#positions.delete(head);
+    this.#handOffsLeft = handOffs;
+    this.#handOffs = 0;
     // An earlier holder has lost the lock, and may notice the loss only during the call below.
     this.#holder = undefined;
     this.#holder = head.waiter.granted(grant, this);
-    if (this.#positions.size > 0) this.#requestLater(this.#holder);
+    if (this.#positions.size > 0) this.#requestAfter(pauseWhileHeld(this.#holder.leftMs(), this.#port));
   }
 
   #onFailure(entry: OwnEntry, error: LockBackendError): void {
@@ -353,11 +356,6 @@ export class Queue implements GrantSource {
     this.#isRequesting = false;
     this.#entry = this.#port.newEntry(this.key.owner);
     this.#port.abandon(this, entry, commandTimeoutMs);
-  }
-
-  /** Schedules a request, because the holder may never release and because a long wait needs a position in the Redis queue. */
-  #requestLater(holder: Holder): void {
-    this.#requestAfter(pauseWhileHeld(holder.leftMs(), this.#port));
   }
 
   #requestAfter(ms: number): void {

@@ -65,12 +65,20 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
 
 export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
-  /** The source of grants for keys with several holders. */
-  readonly shared: GrantSource;
+  /** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next, in the same command. */
+  readonly shared: GrantSource = {
+    release: (held) => {
+      const request = held.releaseRequest();
+      const { kind, permits } = request.held!.mode;
+      const reply = this.#store.release(request);
+      if (kind !== 'shared') this.wakeUps.released(request.keys as string, permits);
+      return reply;
+    },
+    lost() {},
+  };
   readonly #store: Store;
-  readonly #queues = new Map<string, Queue>();
-  /** The queue that was used last, found without building the map key. */
-  #last: Queue | undefined;
+  /** Queues by their key. */
+  readonly #queues = new Map<string, Queue[]>();
   /** Queues by the id of their entry, while the entry is in flight or in the Redis queue. */
   readonly #entries = new Map<string, Queue>();
   /** Requests that release abandoned entries, by the id of the entry. */
@@ -82,28 +90,25 @@ export class Queues implements QueuePort {
       wake: (id, key, wakeUp) => this.#wake(id, key, wakeUp),
       freed: (key, hash) => loseFreed(store, key, hash),
       gap: () => {
-        for (const queue of this.#queues.values()) queue.gap();
+        for (const queue of [...this.#queues.values()].flat()) queue.gap();
       },
     });
-    this.shared = new SharedGrants(store, this.wakeUps);
   }
 
   queue(key: QueueKey): Queue {
-    if (this.#last !== undefined && isSame(this.#last.key, key)) return this.#last; // S17
-    const name = nameOf(key);
-    let queue = this.#queues.get(name);
-    if (queue === undefined) {
-      queue = new Queue(key, this);
-      this.#queues.set(name, queue);
-    }
-    this.#last = queue;
+    const others = this.#queues.get(key.key) ?? [];
+    const same = others.find((each) => isSame(each.key, key));
+    if (same !== undefined) return same;
+    const queue = new Queue(key, this);
+    this.#queues.set(key.key, [...others, queue]);
     return queue;
   }
 
   empty(queue: Queue): void {
-    const name = nameOf(queue.key);
-    if (this.#queues.get(name) === queue) this.#queues.delete(name);
-    if (this.#last === queue) this.#last = undefined;
+    const { key } = queue.key;
+    const others = this.#queues.get(key)?.filter((each) => each !== queue) ?? [];
+    if (others.length > 0) this.#queues.set(key, others);
+    else this.#queues.delete(key);
   }
 
   nowMs(): number {
@@ -204,32 +209,6 @@ export class Queues implements QueuePort {
   }
 }
 
-/** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next, in the same command. */
-class SharedGrants implements GrantSource {
-  readonly #store: Store;
-  readonly #wakeUps: WakeUps;
-
-  constructor(store: Store, wakeUps: WakeUps) {
-    this.#store = store;
-    this.#wakeUps = wakeUps;
-  }
-
-  release(held: Holder): Promise<ReleaseReply> {
-    const request = held.releaseRequest();
-    const { kind, permits } = request.held!.mode;
-    const reply = this.#store.release(request);
-    if (kind !== 'shared') this.#wakeUps.released(request.keys as string, permits);
-    return reply;
-  }
-
-  lost(): void {}
-}
-
-function isSame(one: QueueKey, other: QueueKey): boolean {
-  const { key, lifetimeMs, fencing, owner } = other;
-  return one.key === key && one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H75d
-}
-
-function nameOf({ key, lifetimeMs, fencing, owner }: QueueKey): string {
-  return `${lifetimeMs} ${fencing} ${owner?.length} ${owner} ${key}`; // H75e
+function isSame(one: QueueKey, { lifetimeMs, fencing, owner }: QueueKey): boolean {
+  return one.lifetimeMs === lifetimeMs && one.fencing === fencing && one.owner === owner; // H75d
 }

@@ -92,19 +92,15 @@ export class WakeUps {
 
   /** Opens both channels. The second reports locks that operators took away; without it, holders find out at their next renewal. */
   async #listenToAll(): Promise<Listening> {
+    const { listensAlone } = this.#channels;
     const own = this.#channels.listen(this.channel, this.#onMessage, this.#onGap, this.#onClosed);
-    const freed = this.#channels.listensAlone
-      ? undefined
-      : this.#channels.listen(freedChannel, this.#onMessage, () => {});
+    const freed = listensAlone ? undefined : this.#channels.listen(freedChannel, this.#onMessage, () => {});
     freed?.catch(() => {});
     const { close } = await own;
     return {
       close: () => {
         close();
-        freed?.then(
-          (listening) => listening.close(),
-          () => {},
-        );
+        closeOnceOpen(freed);
       },
     };
   }
@@ -139,12 +135,8 @@ export class WakeUps {
   part(): void {
     this.#scopes -= 1;
     if (this.#scopes > 0) return; // H31
-    this.#opening?.then(
-      (listening) => listening.close(),
-      () => {},
-    );
-    this.#opening = undefined;
-    this.#isOpen = false;
+    closeOnceOpen(this.#opening);
+    this.#onClosed();
   }
 
   /** An id that is unique among the entries and subscriptions of the channel. */
@@ -199,4 +191,11 @@ export class WakeUps {
     this.#others.gap();
     for (const { wake } of [...this.#subscribers.values()]) wake(false);
   };
+}
+
+function closeOnceOpen(opening: Promise<Listening> | undefined): void {
+  opening?.then(
+    (listening) => listening.close(),
+    () => {},
+  );
 }

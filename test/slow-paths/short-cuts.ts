@@ -75,10 +75,6 @@ export const shortCuts: readonly ShortCut[] = [
     change: when('S16', true),
   },
   {
-    name: 'the last queue',
-    change: when('S17', false),
-  },
-  {
     name: 'an acquire without a promise',
     change: when('S18', false),
   },
