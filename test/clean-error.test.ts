@@ -1,6 +1,6 @@
 // The errors of others, without our tokens.
 import { expect } from 'chai';
-import { cleanError, cleanText } from '../src/core/clean-error';
+import { cleanError, cleanText } from '../src/store/clean-error';
 
 const token = '2b1c7a0e-9f1d-4c3b-8a55-0123456789ab';
 

@@ -2,7 +2,6 @@
 // hold/observation.ts, and warnings here. Nothing is built or measured unless somebody listens. A listener that throws cannot
 // reach the lock: diagnostics_channel reports its error as an uncaught exception.
 import { channel } from 'node:diagnostics_channel';
-import { environmentVariable } from './environment';
 import type { LossReason } from './errors';
 import type { Key } from './keys';
 import type { StoreKind } from './lock-state';
@@ -144,7 +143,16 @@ export function noLock(store: StoreKind): Pick<WarningEvent, 'key' | 'name' | 'k
 }
 
 /** True in a development process. Read once: reading the environment costs more than everything else here. */
-const inDevelopment = environmentVariable('NODE_ENV') === 'development';
+const inDevelopment = isDevelopment();
+
+/** Deno refuses to read the environment without a permission, and a lock needs no variable. */
+function isDevelopment(): boolean {
+  try {
+    return process.env.NODE_ENV === 'development';
+  } catch {
+    return false;
+  }
+}
 
 /** True if somebody sees warnings: a listener exists, or this is a development process. */
 export function warningsWanted(): boolean {

@@ -7,10 +7,10 @@ import { type Linked, LinkedList } from '../core/linked-list';
 import { maxTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
 import { hashOf } from '../core/token';
-import { WeakList } from '../core/weak-list';
 import type { GrantSource, Mode, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import type { HeldLock, LeaseContext } from './held-lock';
+import { WeakList } from './weak-list';
 
 const minSweep = 64;
 

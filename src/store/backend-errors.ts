@@ -1,8 +1,9 @@
 // The errors that a store rejects with. An error of a Redis client is classified by its text, because clients and server versions wrap it
 // differently.
-import { cleanError } from '../core/clean-error';
+
 import { LockBackendError } from '../core/errors';
 import { describe, type Key } from '../core/keys';
+import { cleanError } from './clean-error';
 
 /** States of a server that end by themselves. */
 const temporary = new Set([
