@@ -8,20 +8,20 @@ import { hostname } from 'node:os';
 import { acquireLease } from './acquire/run';
 import { AlreadyAcquiredLockError, LockClosedError, optionError } from './core/errors';
 import { warn } from './core/events';
-import { describe, lockKey } from './core/keys';
+import { describe } from './core/keys';
 import { onAbort } from './core/on-abort';
 import {
   type CloseOptions,
   defaults,
+  endless,
+  filledTextRule,
   type LockOptions,
   optionsOf,
-  type Rule,
   type Settings,
   settle,
   settleDrain,
   signalRule,
   takeOwn,
-  textRule,
 } from './core/options';
 import { isEnclosedBy, runWithin } from './hold/async-context';
 import type { HeldLock } from './hold/held-lock';
@@ -36,12 +36,6 @@ import { type Values, valuesOf } from './store/values';
 
 /** The defaults of an Election. A candidate whose client brings no messages soon polls once a second. */
 const electionDefaults: Settings = { ...defaults, lifetimeMs: 15_000, retryRatio: 2, maxRetryTimeoutMs: 1000 };
-
-const idRule: Rule = {
-  ...textRule,
-  expected: 'well-formed text of 1 to 256 characters',
-  possible: (value: string) => value !== '' && textRule.possible(value),
-};
 
 /** Options of an Election. */
 export interface ElectionOptions extends LockOptions {
@@ -90,7 +84,7 @@ export class Election {
    *                maxRetryTimeout 1000 ms, and a campaign without end. A leader's lock is renewed at a third of its lifetime.
    */
   constructor(name: string, options: ElectionOptions) {
-    const [own, given] = takeOwn(options, { id: idRule, value: valueRule });
+    const [own, given] = takeOwn(options, { id: filledTextRule, value: valueRule });
     const { id = ourId(), value = '' } = own as { id?: string; value?: string };
     const settings = settle(given, electionDefaults);
     this.#scope = scopeFor(settings);
@@ -98,7 +92,7 @@ export class Election {
     if (!settings.fencing) throw optionError('fencing', 'true: the fence is the number of the term', false);
     this.#settings = { ...endless(settings), owner: settings.owner ?? id };
     this.#store = this.#scope.store(settings.redis);
-    this.#key = lockKey(name, this.#store.keyPrefix + settings.prefix);
+    this.#key = this.#scope.fullKey(name, settings);
     this.name = name;
     this.id = id;
     this.#value = value;
@@ -259,12 +253,6 @@ class Elected implements Won<Term> {
     this.term.end();
     return this.#held.releaseQuietly();
   }
-}
-
-/** Settings for a campaign without end, unless the options limit the wait. */
-function endless(settings: Settings): Settings {
-  if (settings.waitGiven) return settings;
-  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
 function ourId(): string {

@@ -160,7 +160,7 @@ export class Lock {
     const taken = new TakenLock(this);
     const lease = await this.#take(taken, () => acquireLease(this.key, settings, this.#scope));
     try {
-      return (await runWithin(heldLockOf(lease), () => fn(lease.retries + 1), taken)) as T;
+      return await runWithin(heldLockOf(lease), () => fn(lease.retries + 1), taken);
     } finally {
       await heldLockOf(lease).releaseQuietly();
       this.#forget(taken);

@@ -4,7 +4,6 @@
 import { changeInPlace } from './acquire/change';
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
 import { optionError } from './core/errors';
-import { lockKey } from './core/keys';
 import {
   type CloseOptions,
   defaults,
@@ -18,7 +17,8 @@ import {
   textRule,
   type WaitOptions,
 } from './core/options';
-import { getters, heldLockOf, type Lease, leaseMethods } from './hold/lease';
+import type { HeldLock } from './hold/held-lock';
+import { getters, type Lease, leaseMethods, method } from './hold/lease';
 import type { Scope } from './hold/scope';
 import { scopeFor } from './inspect/registry';
 import type { Mode } from './store/contract';
@@ -90,7 +90,7 @@ export class RWLock {
     this.#scope = scopeFor(this.#settings);
     this.#prefer = (own.prefer as Mode['prefer'] | undefined) ?? 'writer';
     this.#readers = (own.readers as string | undefined) ?? '';
-    lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
+    this.#scope.fullKey(key, this.#settings);
     this.key = key;
   }
 
@@ -99,7 +99,7 @@ export class RWLock {
   read<T>(options: Options, fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
   async read<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    return runUnder(await this.#acquire('shared', options), fn as (lease: RWLease) => T | PromiseLike<T>);
+    return runUnder(await this.#acquire('shared', options), fn);
   }
 
   /** Runs `fn` as the writer, like `withLock.run`. */
@@ -107,7 +107,7 @@ export class RWLock {
   write<T>(options: Options, fn: (lease: RWLease) => T | PromiseLike<T>): Promise<T>;
   async write<T>(...rest: unknown[]): Promise<T> {
     const [options, fn] = optionsThenFunction(rest, 'fn');
-    return runUnder(await this.#acquire('exclusive', options), fn as (lease: RWLease) => T | PromiseLike<T>);
+    return runUnder(await this.#acquire('exclusive', options), fn);
   }
 
   /**
@@ -149,26 +149,14 @@ function settleOwn(options: unknown, base: Settings): Settings {
   return settings;
 }
 
-async function changeTo(lease: RWLease, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {
-  const held = heldLockOf(lease);
+async function changeTo(held: HeldLock, kind: 'shared' | 'exclusive', options: unknown): Promise<void> {
   const { settings } = held.context;
-  return changeInPlace(
-    held,
-    kind,
-    settleWait(options, kind === 'shared' ? { ...settings, signal: undefined } : settings),
-  );
+  const base = kind === 'shared' ? { ...settings, signal: undefined } : settings;
+  return changeInPlace(held, kind, settleWait(options, base));
 }
 
 const rwLeaseMethods: object = Object.create(leaseMethods, {
   ...getters({ mode: (held) => (held.mode!.kind === 'shared' ? 'read' : 'write') }),
-  upgrade: {
-    async value(this: RWLease, options?: WaitOptions) {
-      return changeTo(this, 'exclusive', options);
-    },
-  },
-  downgrade: {
-    async value(this: RWLease) {
-      return changeTo(this, 'shared', undefined);
-    },
-  },
+  upgrade: method((held, options) => changeTo(held, 'exclusive', options)),
+  downgrade: method((held) => changeTo(held, 'shared', undefined)),
 });

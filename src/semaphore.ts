@@ -3,7 +3,6 @@
 
 import { acquireLease, optionsThenFunction, runUnder } from './acquire/run';
 import { optionError } from './core/errors';
-import { lockKey } from './core/keys';
 import {
   type CloseOptions,
   checkValue,
@@ -53,7 +52,7 @@ export class Semaphore {
     checkValue('permits', permitsRule, permits);
     this.#settings = settle(options);
     this.#scope = scopeFor(this.#settings);
-    lockKey(key, this.#scope.store(this.#settings.redis).keyPrefix + this.#settings.prefix);
+    this.#scope.fullKey(key, this.#settings);
     this.key = key;
     this.permits = permits;
   }
@@ -77,7 +76,7 @@ export class Semaphore {
     const [own, given] = takeOwn(options, { permits: permitsRule });
     const settings = settle(given, this.#settings);
     const lease = await this.#acquire((own.permits as number | undefined) ?? 1, settings, true);
-    return runUnder(lease, fn as (lease: Lease) => T | PromiseLike<T>);
+    return runUnder(lease, fn);
   }
 
   /**

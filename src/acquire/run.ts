@@ -16,10 +16,10 @@ import type { AcquireVariant } from './spec';
 export function optionsThenFunction(
   rest: readonly unknown[],
   name: string,
-): [options: unknown, fn: (...args: any[]) => unknown] {
+): [options: unknown, fn: (...args: any[]) => any] {
   const [options, fn] = rest.length > 1 ? rest : [undefined, rest[0]];
   if (typeof fn !== 'function') throw optionError(name, 'a function, as the last argument', fn);
-  return [options, fn as (...args: any[]) => unknown];
+  return [options, fn as (...args: any[]) => any];
 }
 
 /** Acquires the lock and resolves with its lease. Throws at once for bad arguments, and rejects as `acquire` does. */

@@ -142,7 +142,6 @@ export interface Rule {
 }
 
 const isNumber = (value: unknown): boolean => typeof value === 'number';
-const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
 const isObject = (value: unknown): boolean =>
   (typeof value === 'object' || typeof value === 'function') && value !== null;
 const isString = (value: unknown): boolean => typeof value === 'string';
@@ -154,10 +153,10 @@ export const functionRule = (expected: string): Rule => ({
   possible: always,
 });
 /** @internal */
-export const integer = (least: number, most = Number.MAX_SAFE_INTEGER): Rule => ({
-  expected: `a whole number, ${least} to ${most}`,
+export const integer = (min: number, max = Number.MAX_SAFE_INTEGER): Rule => ({
+  expected: `a whole number, ${min} to ${max}`,
   kind: isNumber,
-  possible: (value) => Number.isSafeInteger(value) && value >= least && value <= most, // H12c
+  possible: (value) => Number.isSafeInteger(value) && value >= min && value <= max, // H12c
 });
 /** @internal */
 export const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
@@ -172,6 +171,12 @@ export const textRule: Rule = {
   possible: (value: string) => value.length <= 256 && value.isWellFormed(),
 };
 /** @internal */
+export const filledTextRule: Rule = {
+  ...textRule,
+  expected: 'well-formed text of 1 to 256 characters',
+  possible: (value: string) => value !== '' && textRule.possible(value),
+};
+/** @internal */
 export const signalRule: Rule = {
   expected: 'an AbortSignal',
   // Checked by its shape: a signal of another realm or of a package will do. Half a signal would never end a wait.
@@ -182,13 +187,13 @@ export const signalRule: Rule = {
   possible: always,
 };
 /** @internal */
-export const flag: Rule = { expected: 'true or false', kind: isBoolean, possible: always };
+export const flag: Rule = { expected: 'true or false', kind: (value) => typeof value === 'boolean', possible: always };
 
 /** @internal */
 export const prefixRule: Rule = {
   expected: 'well-formed text',
   kind: isString,
-  possible: (value: string) => value.isWellFormed(),
+  possible: (value) => value.isWellFormed(),
 };
 /** @internal */
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` }; // H51b
@@ -222,19 +227,12 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   signal: signalRule,
   autoExtend: flag,
   maxHold: milliseconds('milliseconds, more than 0', (value) => value > 0),
-  owner: {
-    expected: 'a label of 1 to 256 well-formed characters',
-    kind: isString,
-    possible: (value: string) => value.length >= 1 && value.length <= 256 && value.isWellFormed(),
-  },
+  owner: { ...filledTextRule, expected: 'a label of 1 to 256 well-formed characters' },
   name: textRule,
   prefix: prefixRule,
   fencing: flag,
   minReplicas: { ...integer(0, 1000), expected: 'a whole number of replicas, 0 to 1000' },
-  commandTimeout: {
-    ...integer(1, maxTimerMs),
-    expected: `a whole number of milliseconds, 1 to ${maxTimerMs}`,
-  },
+  commandTimeout: { ...integer(1, maxTimerMs), expected: `a whole number of milliseconds, 1 to ${maxTimerMs}` },
   register: flag,
 };
 
@@ -310,13 +308,19 @@ export function settleWait(options: unknown, base: Settings): Settings {
   return options === undefined ? base : settle(optionsOf<WaitOptions>(options, waitRules), base);
 }
 
+/** @internal The settings of a wait without end, unless the options limit the wait. */
+export function endless(settings: Settings): Settings {
+  if (settings.waitGiven) return settings;
+  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
+}
+
 /** @internal Reads and checks each option once, also a value of a getter or of a prototype. */
 export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, Rule>>): T {
   if (options === undefined) return {} as T;
-  refuseUnknown(objectOf(options), Object.keys(known));
+  const all = objectOf(options, Object.keys(known));
   const given: Record<string, unknown> = {};
   for (const name in known) {
-    const value = (options as Record<string, unknown>)[name];
+    const value = all[name];
     if (value === undefined) continue;
     checkValue(name, known[name], value);
     given[name] = value;
@@ -324,21 +328,19 @@ export function optionsOf<T>(options: unknown, known: Readonly<Record<keyof T, R
   return given as T;
 }
 
-function objectOf(options: unknown): Record<string, unknown> {
+/** The options as an object without unknown names. */
+function objectOf(options: unknown, known: readonly string[]): Record<string, unknown> {
   if (isClient(options) || (Array.isArray(options) && options.some(isClient))) {
     // The client is not shown: it may know a password.
     throw optionError('options', 'an object: redisExpLock({ redis: client })', 'a client');
   }
-  if (typeof options === 'object' && options !== null && !Array.isArray(options)) {
-    return options as Record<string, unknown>;
+  if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+    throw optionError('options', 'an object', options);
   }
-  throw optionError('options', 'an object', options);
-}
-
-function refuseUnknown(options: Record<string, unknown>, known: readonly string[]): void {
   for (const name of Object.keys(options)) {
     if (!known.includes(name)) throw unknownOptionError(name, adviceFor(name, known)); // H12d
   }
+  return options as Record<string, unknown>;
 }
 
 /** True for anything that could be the option `redis`. */
@@ -369,8 +371,7 @@ export function takeOwn(
   options: unknown,
   own: Readonly<Record<string, Rule & { readonly required?: boolean }>>,
 ): [own: Record<string, unknown>, others: unknown] {
-  const given = options === undefined ? {} : objectOf(options);
-  refuseUnknown(given, [...Object.keys(own), ...Object.keys(rules)]);
+  const given = options === undefined ? {} : objectOf(options, [...Object.keys(own), ...Object.keys(rules)]);
   const taken: Record<string, unknown> = {};
   const others: Record<string, unknown> = {};
   for (const name of new Set([...Object.keys(given), ...Object.keys(rules)])) {
@@ -385,16 +386,13 @@ export function takeOwn(
   return [taken, others];
 }
 
+const drainRule = milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0);
+
 /** @internal The ms for which `close` waits for holders: Infinity for `drain: true`, 0 for false. */
 export function settleDrain(options: unknown): number {
   if (options === undefined) return Number.POSITIVE_INFINITY;
-  refuseUnknown(objectOf(options), ['drain']);
-  const { drain = true } = options as CloseOptions;
+  const { drain = true } = objectOf(options, ['drain']) as CloseOptions;
   if (typeof drain === 'boolean') return drain ? Number.POSITIVE_INFINITY : 0;
-  checkValue(
-    'drain',
-    milliseconds('true, false, or milliseconds, at least 0', (value) => value >= 0),
-    drain,
-  );
+  checkValue('drain', drainRule, drain);
   return drain;
 }

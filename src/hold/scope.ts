@@ -76,16 +76,20 @@ export class Scope {
     return this.#storesOfClients.get(client) ?? this.#join(client);
   }
 
+  /** The full key of a lock, prefixes included. @throws {TypeError | RangeError} `ERR_LOCK_OPTION`: an impossible key, or no client. */
+  fullKey(key: string, { redis, prefix }: Settings): string {
+    return lockKey(key, this.store(redis).keyPrefix + prefix);
+  }
+
   /** Asks the store about one key. An error names the key as the caller gave it. */
   async ask<T>(
     key: string,
     settings: Settings,
     question: (store: Store, full: string, timeoutMs: number) => Promise<T>,
   ): Promise<T> {
-    const store = this.store(settings.redis);
-    const full = lockKey(key, store.keyPrefix + settings.prefix);
+    const full = this.fullKey(key, settings);
     try {
-      return await question(store, full, settings.commandTimeoutMs);
+      return await question(this.store(settings.redis), full, settings.commandTimeoutMs);
     } catch (error) {
       throw forKey(error, key); // H72e
     }

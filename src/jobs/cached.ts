@@ -6,9 +6,8 @@
 import { acquireLease, runUnder } from '../acquire/run';
 import { clockOf } from '../core/clock';
 import { forKey, optionError } from '../core/errors';
-import { lockKey } from '../core/keys';
 import { onAbort } from '../core/on-abort';
-import { type CachedOptions, integer, type Settings, settle, takeOwn } from '../core/options';
+import { type CachedOptions, endless, integer, type Settings, settle, takeOwn } from '../core/options';
 import { clearAlarm } from '../core/timers';
 import type { Lease } from '../hold/lease';
 import type { Scope } from '../hold/scope';
@@ -46,7 +45,7 @@ export async function cached<T>(
   const { ttl, emptyTtl = 0 } = own as unknown as CachedOptions;
   const settings = endless(settle(given, base));
   const store = scope.store(settings.redis);
-  const full = lockKey(key, store.keyPrefix + settings.prefix); // H75b
+  const full = scope.fullKey(key, settings); // H75b
   const ours = flightsOf(scope, store);
   const clock = clockOf(store);
   const endMs = clock.nowMs() + (settings.timeoutMs ?? Number.POSITIVE_INFINITY);
@@ -111,12 +110,6 @@ function parsed<T>(text: string): Loaded<T> | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** Removes the limits of the wait, unless the caller or the factory set one. */
-function endless(settings: Settings): Settings {
-  if (settings.waitGiven) return settings;
-  return { ...settings, timeoutMs: Number.POSITIVE_INFINITY, maxRetries: Number.POSITIVE_INFINITY, queued: true };
 }
 
 function asJson(value: unknown): string {

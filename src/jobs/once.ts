@@ -6,7 +6,7 @@
 
 import { runUnder, tryLease } from '../acquire/run';
 import { LockBackendError, optionError } from '../core/errors';
-import { describe, lockKey } from '../core/keys';
+import { describe } from '../core/keys';
 import type { Slot } from '../core/lock-state';
 import { integer, type OnceOptions, type Rule, type Settings, settle, takeOwn } from '../core/options';
 import { heldLockOf, type Lease } from '../hold/lease';
@@ -64,7 +64,7 @@ export async function once<T>(
 /** Rejects invalid keys and quorums. Each node of a quorum has a clock of its own, so no node can decide on the slot. */
 function checkKey(key: string, settings: Settings, scope: Scope): void {
   const store = scope.store(settings.redis);
-  lockKey(key, store.keyPrefix + settings.prefix);
+  scope.fullKey(key, settings);
   if (!store.isQuorum) return;
   const message = `${describe(key)}: \`once\` cannot be had on a quorum, whose nodes have clocks of their own; use a single Redis`;
   throw new LockBackendError(message, { key, retryable: false });

@@ -52,7 +52,7 @@ export const found: readonly Protection[] = [
   {
     hazard: 'H75',
     without: 'a value is loaded and kept by key alone, whatever its prefix',
-    changes: [piece('H75b', ' + settings.prefix', '')],
+    changes: [piece('H75b', 'settings', "{ ...settings, prefix: '' }")],
     test: 'contract/cached.test.ts',
   },
   {
