@@ -190,7 +190,7 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   #setAlarm(): void {
     if (this.#endMs === Number.POSITIVE_INFINITY) return;
     this.#alarm ??= this.#clock.timers.set(() => {
-      if (!this.#strategy!.isPausing) this.giveUp(this.#failure ?? this.#timedOut()); // H33b H72c
+      if (!this.#strategy!.isPausing) this.giveUp(this.#failure ?? timedOut(this.awaited, this.#strategy!)); // H33b H72c
     }, this.leftMs);
   }
 
@@ -236,11 +236,6 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
     this.#trace?.failed(error, this.#effort);
     if (this.#isStarting) this.#reject(error);
     else this.#resolve(rejectAtCaller(error));
-  }
-
-  #timedOut(): Error {
-    const { count, wasQueued } = this.#strategy!;
-    return timedOut(this.awaited, wasQueued ? undefined : count);
   }
 }
 

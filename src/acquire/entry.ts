@@ -37,10 +37,6 @@ export class EntryPolling extends Polling<EntryCaller> {
     return this.#hasWaited ? { attempts: 1, queued: true } : super.effort;
   }
 
-  override get wasQueued(): boolean {
-    return this.#subscription !== undefined;
-  }
-
   override onReply(reply: AcquireReply, token: string): void {
     const ended = this.spec.change?.ended(this.attempts.late);
     if (ended === undefined) return super.onReply(reply, token);
@@ -85,7 +81,7 @@ export class EntryPolling extends Polling<EntryCaller> {
     // A reader takes nothing of what a writer releases: every other reader has room beside it. A writer takes everything.
     const takes = kind === 'counted' ? permits : kind === 'exclusive' ? Number.POSITIVE_INFINITY : 0;
     this.#subscription = wakeUps.subscribe(keys as string, takes, (isBehind) => this.#wake(isBehind));
-    this.mayQueue = false;
+    this.wasQueued = true;
     this.attempt();
   }
 

@@ -32,11 +32,13 @@ export interface PollingCaller {
 
 export abstract class Polling<Caller extends PollingCaller = PollingCaller> implements Attempting {
   isSettled = false;
+  /** True once the caller waits in a queue. */
+  wasQueued = false;
   protected readonly spec: AcquireSpec;
   protected readonly attempts: Attempts;
-  /** False once the caller is queued, or once wake-ups could not be opened in time: from then on it polls. */
-  protected mayQueue = true;
   protected readonly caller: Caller;
+  /** True once wake-ups could not be opened in time: from then on the caller polls. */
+  #isDeaf = false;
   #stopOpening: (() => void) | undefined;
 
   constructor(spec: AcquireSpec, caller: Caller) {
@@ -55,10 +57,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
 
   get effort(): Effort {
     return { attempts: this.attempts.count, queued: false };
-  }
-
-  get wasQueued(): boolean {
-    return false;
   }
 
   get isPausing(): boolean {
@@ -109,7 +107,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
 
   /** The pause that follows the attempt made now if the key is busy; undefined if the attempt is the last one, or the caller is queued. */
   protected get pauseMs(): number | undefined {
-    const polls = !this.isLast && (!this.mayQueue || queuesFor(this.spec) === undefined);
+    const polls = !this.isLast && (this.#isDeaf || queuesFor(this.spec) === undefined);
     return polls ? this.attempts.nextPauseMs() : undefined;
   }
 
@@ -123,10 +121,10 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   protected next(failure: LockBackendError | undefined): void {
     const { maxRetries, timeoutMs } = this.spec.settings;
     const { count } = this.attempts;
-    if (timeoutMs === 0 || this.caller.leftMs <= 0) return this.fail(failure ?? this.timedOut()); // H72b
+    if (timeoutMs === 0 || this.caller.leftMs <= 0) return this.fail(failure ?? timedOut(this.spec, this)); // H72b
     if (count > maxRetries) return this.fail(failure ?? tooMany(this.spec, count)); // H72
     this.caller.troubled(failure);
-    const queues = failure === undefined && this.mayQueue ? queuesFor(this.spec) : undefined;
+    const queues = failure === undefined && !this.wasQueued && !this.#isDeaf ? queuesFor(this.spec) : undefined;
     if (queues === undefined) this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);
     else this.#enqueueWhenOpen(queues);
   }
@@ -134,10 +132,6 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   /** The pause while the key is busy; undefined: the next one of a caller that polls. */
   protected pauseWhileBusyMs(): number | undefined {
     return undefined;
-  }
-
-  timedOut(): Error {
-    return timedOut(this.spec, this.wasQueued ? undefined : this.attempts.count);
   }
 
   /** Reports the end of the wait to the caller. */
@@ -163,7 +157,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     if (queues.wakeUps.isOpen) return this.enqueue(queues);
     const enqueue = (): void => this.enqueue(queues);
     const poll = (error: unknown): void => {
-      this.mayQueue = false;
+      this.#isDeaf = true;
       warnOfPolling(this.spec, error);
       if (this.attempts.count === 0) this.attempt();
       else this.#pauseAndAttempt();

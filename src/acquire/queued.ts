@@ -13,10 +13,6 @@ export class Queued extends Polling<PollingCaller & Waiter> {
     return this.#position === undefined ? super.effort : { attempts: 1, queued: this.#position.hasWaited };
   }
 
-  override get wasQueued(): boolean {
-    return this.#position !== undefined;
-  }
-
   override giveUp(): void {
     super.giveUp();
     if (this.#position !== undefined) this.#position.queue.leave(this.#position); // H36b
@@ -25,6 +21,7 @@ export class Queued extends Polling<PollingCaller & Waiter> {
   protected override enqueue(queues: Queues): void {
     // The queue requests with its own token.
     this.attempts.drop();
+    this.wasQueued = true;
     const { keys, settings } = this.spec;
     const { lifetimeMs, fencing, owner } = settings;
     this.#position = queues.queue({ key: keys as string, lifetimeMs: lifetimeMs!, fencing, owner }).join(this.caller);

@@ -34,10 +34,12 @@ function enclosingLock({ change, keys, mode, store }: AcquireSpec): HeldLock | u
   return enclosingLocks().find((held) => excludes(held, store, keys, mode));
 }
 
-/** @param attempts Number of attempts; undefined for a caller that was queued. */
-export function timedOut(spec: AcquireSpec, attempts: number | undefined): LockTimeoutError {
+export function timedOut(
+  spec: AcquireSpec,
+  by: { readonly count: number; readonly wasQueued: boolean },
+): LockTimeoutError {
   const { key, settings } = spec;
-  const how = attempts === undefined ? 'it was queued' : `attempts: ${attempts}`;
+  const how = by.wasQueued ? 'it was queued' : `attempts: ${by.count}`;
   const reason = heldByCaller(spec) ?? heldNearby(spec) + advice(settings.timeoutMs === 0); // H70b
   return new LockTimeoutError(`${describe(key)} was not free within ${settings.timeoutMs} ms (${how})${reason}`, {
     key,

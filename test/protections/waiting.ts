@@ -120,9 +120,9 @@ export const waiting: readonly Protection[] = [
         'H33',
         /$/,
         `
-    this.late = this.#timedOut();`,
+    this.late = timedOut(this.awaited, this.#strategy);`,
       ),
-      piece('H33b', 'this.#timedOut()', 'this.late'),
+      piece('H33b', 'timedOut(this.awaited, this.#strategy!)', 'this.late'),
     ],
     test: 'contract/queue-fairness.test.ts',
   },
