@@ -6,12 +6,12 @@ import { storeOf } from '../store/open';
 import { Quorum } from '../store/quorum/store';
 import type { Readiness, ScriptClient } from '../store/redis/client';
 import { scriptClient } from '../store/redis/clients/script-client';
-import { Messenger } from '../store/redis/pipeline/messenger';
+import { Sender } from '../store/redis/pipeline/sender';
 import type { Script } from '../store/redis/scripts/script';
 import { directStore, redisStore } from '../store/redis/store';
 
 export { notReady } from '../store/backend-errors';
-export type { Messenger, RedisLike, Script };
+export type { RedisLike, Script, Sender };
 export { scriptClient };
 
 /** Longest wait in ms for one answer of Redis. */
@@ -37,16 +37,16 @@ export function placeOf(client: RedisLike): ClientStores {
   return place;
 }
 
-const messengers = new WeakMap<object, Messenger>();
+const senders = new WeakMap<object, Sender>();
 
 /** What sends scripts of our own. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
-export function messengerOf(client: RedisLike): Messenger {
-  let messenger = messengers.get(client);
-  if (messenger === undefined) {
-    messenger = new Messenger(scriptClient(client));
-    messengers.set(client, messenger);
+export function senderOf(client: RedisLike): Sender {
+  let sender = senders.get(client);
+  if (sender === undefined) {
+    sender = new Sender(scriptClient(client));
+    senders.set(client, sender);
   }
-  return messenger;
+  return sender;
 }
 
 /** One client as a node of a quorum. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */

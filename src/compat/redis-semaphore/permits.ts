@@ -5,15 +5,7 @@
 import { createHash } from 'node:crypto';
 import { LockBackendError } from '../../core/errors';
 import { unusedName } from '../../core/keys';
-import {
-  commandTimeoutMs,
-  type Messenger,
-  messengerOf,
-  notReady,
-  type RedisLike,
-  readyWithin,
-  type Script,
-} from '../stores';
+import { commandTimeoutMs, notReady, type RedisLike, readyWithin, type Script, type Sender, senderOf } from '../stores';
 
 // KEYS  permits    sorted set
 // ARGV  timeout    ms without a refresh after which a permit ends
@@ -99,16 +91,16 @@ export async function releasePermits(client: RedisLike, key: string, members: re
 }
 
 async function run(client: RedisLike, script: Script, key: string, args: readonly string[]): Promise<number> {
-  const messenger = messengerOf(client);
-  const full = unusedName(messenger.client.keyPrefix + key);
-  if (messenger.client.readiness() !== 'ready') await becomeReady(messenger, full);
-  const reply = await messenger.ask({ script, keys: [full], args }, full, commandTimeoutMs);
+  const sender = senderOf(client);
+  const full = unusedName(sender.client.keyPrefix + key);
+  if (sender.client.readiness() !== 'ready') await becomeReady(sender, full);
+  const reply = await sender.ask({ script, keys: [full], args }, full, commandTimeoutMs);
   if (Number.isSafeInteger(reply)) return reply as number;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
 }
 
 /** Waits for the client to connect. A command in the client's own queue might be sent after its caller has given up. */
-async function becomeReady({ client }: Messenger, key: string): Promise<void> {
+async function becomeReady({ client }: Sender, key: string): Promise<void> {
   const readiness = await readyWithin(client, commandTimeoutMs);
   if (readiness !== 'ready') throw notReady(key, readiness);
 }

@@ -46,12 +46,12 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
   const isUsual = queueAs === undefined && pauseMs === undefined && fences <= 1;
   if (isUsual && typeof keys === 'string')
-    return new PlainCall(keys, token, fence, {
-      verb: 'acquire',
+    return new PlainCall('acquire', keys, token, fence, {
       lifetimeMs: lifetimeMs ?? probationMs,
       notAfter: Math.ceil(notAfter), // H3b
       fences: request.fences,
       minFence: minFence ?? 0,
+      yieldMs: 0,
     });
   const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
   const until = Math.ceil(notAfter);
@@ -98,7 +98,13 @@ export function releaseCall(
 ): BatchableCall {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
   if (isConfirmed && typeof keys === 'string' && ticket === 0)
-    return new PlainCall(keys, token, fence, { verb: 'release', yieldMs });
+    return new PlainCall('release', keys, token, fence, {
+      lifetimeMs: 0,
+      notAfter: 0,
+      fences: 0,
+      minFence: 0,
+      yieldMs,
+    });
   return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
 }
 
@@ -177,7 +183,13 @@ export function extendCall(
     return scripts.extendShared(key, companionOf(key, 'limit'), token, known, life, exact ? 1 : 0, limit, as);
   }
   if (!exact && lifetimeMs !== null && typeof keys === 'string')
-    return new PlainCall(keys, token, fence, { verb: 'renew', lifetimeMs, notAfter: limit });
+    return new PlainCall('renew', keys, token, fence, {
+      lifetimeMs,
+      notAfter: limit,
+      fences: 0,
+      minFence: 0,
+      yieldMs: 0,
+    });
   return scripts.extend(listOf(keys), token, lifetimeMs ?? 0, exact ? 1 : 0, limit);
 }
 

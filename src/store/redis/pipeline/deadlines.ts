@@ -9,7 +9,8 @@ import type { BatchableCall } from '../scripts/script';
 import type { ReplyHandler } from './handlers';
 
 /** Settled once: by Redis's reply, or by its own deadline, which is up to a hundredth early, so that many share a timer. */
-export class PendingRequest implements ReplyHandler, Alarm {
+export class PendingRequest<C extends BatchableCall | undefined = undefined> implements ReplyHandler, Alarm {
+  readonly call: C;
   readonly keys: Key;
   /** A caller waits for the reply, and the process stays alive for it. */
   readonly keepsAlive: boolean;
@@ -24,6 +25,7 @@ export class PendingRequest implements ReplyHandler, Alarm {
 
   /** @param sentMs Monotonic ms at which it was sent, as far as its deadline goes. */
   constructor(
+    call: C,
     keys: Key,
     timeoutMs: number,
     keepsAlive: boolean,
@@ -31,6 +33,7 @@ export class PendingRequest implements ReplyHandler, Alarm {
     onError: (error: LockBackendError) => void,
     sentMs: number = performance.now(),
   ) {
+    this.call = call;
     this.keys = keys;
     this.keepsAlive = keepsAlive;
     this.deadlineMs = sentMs + timeoutMs;
@@ -63,28 +66,10 @@ export class PendingRequest implements ReplyHandler, Alarm {
   }
 }
 
-/** A pending request by script, which may go out with others of its tick. */
-export class PendingCall extends PendingRequest {
-  readonly call: BatchableCall;
-
-  constructor(
-    call: BatchableCall,
-    keys: Key,
-    timeoutMs: number,
-    keepsAlive: boolean,
-    onReply: (reply: unknown) => void,
-    onError: (error: LockBackendError) => void,
-    sentMs: number,
-  ) {
-    super(keys, timeoutMs, keepsAlive, onReply, onError, sentMs);
-    this.call = call;
-  }
-}
-
 /** The result of a promise, its error as ours; or our own error, when it takes longer than `timeoutMs`. */
 export function withDeadline<T>(work: Promise<T>, keys: Key, timeoutMs: number, keepsAlive = true): Promise<T> {
   return new Promise((resolve, reject) => {
-    const request = new PendingRequest(keys, timeoutMs, keepsAlive, (value) => resolve(value as T), reject);
+    const request = new PendingRequest(undefined, keys, timeoutMs, keepsAlive, (value) => resolve(value as T), reject);
     work.then(
       (value) => request.resolve(value),
       (error) => request.reject(error),

