@@ -144,7 +144,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   get isConfirmed(): boolean {
-    return this.#validity.lifetimeMs !== 0;
+    return this.#validity.lifetimeMs !== undefined;
   }
 
   /** True if the lock stays held for as long as its holder lives. */

@@ -24,13 +24,13 @@ export function trustedMs(lifetimeMs: number): number {
 export class Validity {
   /** The moment just before the request that Redis confirmed last was sent. */
   readonly sent: Moment;
-  /** The confirmed lifetime. `null`: no end. 0: a grant by message that is not confirmed yet. */
-  readonly lifetimeMs: number | null;
+  /** The confirmed lifetime. `null`: no end. `undefined`: a grant by message that is not confirmed yet. */
+  readonly lifetimeMs: number | null | undefined;
   /** Set if the end is not simply the lifetime after `sent`. */
   readonly #otherEnd: Moment | undefined;
   readonly #uncertain: UncertainEnd | undefined;
 
-  constructor(sent: Moment, lifetimeMs: number | null, otherEnd?: Moment, uncertain?: UncertainEnd) {
+  constructor(sent: Moment, lifetimeMs: number | null | undefined, otherEnd?: Moment, uncertain?: UncertainEnd) {
     this.sent = sent;
     this.lifetimeMs = lifetimeMs;
     this.#otherEnd = otherEnd;
@@ -40,7 +40,7 @@ export class Validity {
   /** The validity of a grant that lasts `lifetimeMs` unless it is confirmed. */
   static provisional({ monoMs, wallMs }: Moment, lifetimeMs: number): Validity {
     const validMs = trustedMs(lifetimeMs);
-    return new Validity({ monoMs, wallMs }, 0, { monoMs: monoMs + validMs, wallMs: wallMs + validMs });
+    return new Validity({ monoMs, wallMs }, undefined, { monoMs: monoMs + validMs, wallMs: wallMs + validMs });
   }
 
   /** True if no extension of unknown outcome was recorded. */
@@ -82,7 +82,7 @@ export class Validity {
   }
 
   get #validMs(): number {
-    return this.lifetimeMs === null ? Number.POSITIVE_INFINITY : trustedMs(this.lifetimeMs);
+    return typeof this.lifetimeMs === 'number' ? trustedMs(this.lifetimeMs) : Number.POSITIVE_INFINITY;
   }
 
   get #end(): Moment {
