@@ -4,19 +4,17 @@ import type { RedisLike } from '../core/redis-like';
 import type { Node, Store } from '../store/contract';
 import { storeOf } from '../store/open';
 import { Quorum } from '../store/quorum/store';
-import type { Readiness, ScriptClient } from '../store/redis/client';
 import { scriptClient } from '../store/redis/clients/script-client';
-import { Sender } from '../store/redis/pipeline/sender';
+import { readyWithin, Sender } from '../store/redis/pipeline/sender';
 import type { Script } from '../store/redis/scripts/script';
 import { directStore, redisStore } from '../store/redis/store';
 
 export { notReady } from '../store/backend-errors';
 export type { RedisLike, Script, Sender };
-export { scriptClient };
+export { readyWithin, scriptClient };
 
 /** Longest wait in ms for one answer of Redis. */
 export const commandTimeoutMs = 1000;
-const readinessPollMs = 5;
 
 /** The store of one client, and the short way to it, for one attempt at a time. */
 export interface ClientStores {
@@ -68,15 +66,6 @@ export function connectIfLazy(client: RedisLike): void {
 /** What a command of a client that was closed for good fails with in ioredis. */
 export function isClosed(client: RedisLike): boolean {
   return (client as { status?: unknown }).status === 'end';
-}
-
-/** Waits for a client that is connecting, at most `ms`; then says what it is. */
-export async function readyWithin(client: ScriptClient, ms: number): Promise<Readiness> {
-  const endMs = performance.now() + ms;
-  while (client.readiness() === 'soon' && performance.now() < endMs) {
-    await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
-  }
-  return client.readiness();
 }
 
 /** In the words of the client: node-redis 6 and GLIDE close. */

@@ -1,11 +1,13 @@
 // Everything that one factory, or one lock object, has under way: what waits, what is held, which stores it uses. Closing it
 // ends all of that and leaves nothing behind. A held lock that was never released is forgotten once its lifetime has passed.
+import { timers } from '../core/clock';
 import { forKey, LockClosedError, optionError } from '../core/errors';
 import type { LockKind } from '../core/events';
 import { describe, type Key, listOf, lockKey } from '../core/keys';
 import { type Linked, LinkedList } from '../core/linked-list';
 import { maxTimerMs, type Settings } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
+import { type Alarm, clearAlarm } from '../core/timers';
 import { hashOf } from '../core/token';
 import type { GrantSource, Mode, Store } from '../store/contract';
 import { storeOf } from '../store/open';
@@ -170,17 +172,17 @@ export class Scope {
       this.#sweep();
       const leftMs = endMs - performance.now();
       if (this.held.size === 0 || leftMs <= 0) return;
-      let waitMs = Math.min(leftMs, maxTimerMs);
+      let waitMs = leftMs;
       // A lock that is being released has no time left: the answer to its release ends the wait.
       for (const held of this.held) {
         if (!held.ended) waitMs = Math.min(waitMs, Math.max(held.leftMs(), 0), held.clock.stepMs); // H35c
       }
-      let timer: NodeJS.Timeout | undefined;
+      let alarm: Alarm | undefined;
       await new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, Math.ceil(waitMs));
+        alarm = timers.set(resolve, waitMs);
         this.#onChange = resolve;
       });
-      clearTimeout(timer);
+      clearAlarm(alarm);
     }
   }
 

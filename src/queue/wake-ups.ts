@@ -3,7 +3,9 @@
 // every waiter is woken.
 
 import { v4 as uuid } from 'uuid';
+import { timers } from '../core/clock';
 import { setImmediate } from '../core/real-timers';
+import { clearAlarm } from '../core/timers';
 import { refusal } from '../store/backend-errors';
 import type { Channels, Listening } from '../store/contract';
 import { freedChannel } from '../store/operator';
@@ -114,11 +116,11 @@ export class WakeUps {
     const end = (call?: () => void): void => {
       if (isOver) return;
       isOver = true;
-      clearTimeout(timer);
+      clearAlarm(alarm);
       call?.();
     };
     // After a blocked event loop, timers run before the replies that have arrived are read.
-    const timer = setTimeout(() => setImmediate(() => end(() => failed(undefined))), withinMs); // H27b
+    const alarm = timers.set(() => setImmediate(() => end(() => failed(undefined))), withinMs); // H27b
     this.open(key).then(
       () => end(opened),
       (error) => end(() => failed(error)),

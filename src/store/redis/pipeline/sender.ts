@@ -4,7 +4,7 @@
 import { timers } from '../../../core/clock';
 import type { Key } from '../../../core/keys';
 import { codeOf, isNoScript } from '../../backend-errors';
-import type { ScriptClient } from '../client';
+import type { Readiness, ScriptClient } from '../client';
 import type { ScriptCall } from '../scripts/script';
 import { PendingRequest } from './deadlines';
 import type { ReplyHandler } from './handlers';
@@ -12,6 +12,8 @@ import type { ReplyHandler } from './handlers';
 /** Errors of a moving slot that the client leaves to us; and the pause before the call is sent again. */
 const movingErrors = new Set<string | undefined>(['TRYAGAIN', 'CLUSTERDOWN', 'MOVED', 'ASK']);
 const movingPauseMs = 20;
+/** The interval at which a connecting client is checked. */
+const readinessPollMs = 5;
 
 export class Sender {
   readonly client: ScriptClient;
@@ -80,4 +82,13 @@ function noClusterClient(cause: Error): Error {
     `CROSSSLOT this server is a node of a Redis Cluster, and the client is not one for clusters: ${advice}`,
     { cause },
   );
+}
+
+/** Waits for a client that is connecting, at most `ms`; then says what it is. */
+export async function readyWithin(client: ScriptClient, ms: number): Promise<Readiness> {
+  const endMs = performance.now() + ms;
+  while (client.readiness() === 'soon' && performance.now() < endMs) {
+    await new Promise<void>((resolve) => timers.set(resolve, readinessPollMs));
+  }
+  return client.readiness();
 }

@@ -12,14 +12,12 @@ import { Batch } from './batch';
 import { PendingRequest } from './deadlines';
 import type { SendCall } from './handlers';
 import { PlainCall } from './plain';
-import { Sender } from './sender';
+import { readyWithin, Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, our side on the other. */
 const maxInBatch = 128; // S10
 /** Calls in one batch of calls with a mode, each of which costs several times as much: other commands should not wait long. */
 const maxSharedInBatch = 64; // S11
-/** The interval at which a connecting client is checked. */
-const readinessPollMs = 5;
 
 export class Transport {
   readonly #client: ScriptClient;
@@ -108,14 +106,9 @@ export class Transport {
   }
 
   async #waitUntilReady(keys: Key, timeoutMs: number): Promise<void> {
-    const deadlineMs = performance.now() + timeoutMs;
-    for (;;) {
-      const readiness = this.#client.readiness();
-      if (readiness === 'ready') return this.#endOfTurn();
-      if (readiness === 'closed' || performance.now() >= deadlineMs)
-        throw notReady(keys, readiness, this.#client.advice);
-      await new Promise((resolve) => setTimeout(resolve, readinessPollMs));
-    }
+    const readiness = await readyWithin(this.#client, timeoutMs);
+    if (readiness !== 'ready') throw notReady(keys, readiness, this.#client.advice);
+    return this.#endOfTurn();
   }
 
   /** Resolves in the next turn: all other waiting calls are ready by then, and leave in the same tick. */
