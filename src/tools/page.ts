@@ -1,8 +1,7 @@
 // `redis-exp-lock/page`: the live page. Mounted in a server of yours, it shows the holders and waiters of all locks with their times. If
 // `actions` is set, it can free a lock. It sends requests to Redis only while a page is open.
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { optionError, unknownOptionError } from '../core/errors';
-import { adviceFor } from '../core/option-names';
+import { flag, functionRule, optionsOf, prefixRule, type Rule } from '../core/options';
 import type { RedisLike } from '../core/redis-like';
 import type { Desk } from './page/answers';
 import { type Incoming, nearOnly } from './page/checks';
@@ -37,7 +36,9 @@ export interface LockPage {
   fetch(request: Request): Promise<Response>;
 }
 
-const known = ['redis', 'prefix', 'authorize', 'actions'];
+/** The client is checked when it is used. */
+const anyValue: Rule = { expected: '', kind: () => true, possible: () => true };
+const rules = { redis: anyValue, prefix: prefixRule, authorize: functionRule('a function'), actions: flag };
 
 /**
  * Makes the live page. The page keeps nothing open while nobody views it, and never closes the client.
@@ -60,13 +61,7 @@ export function lockPage(options: PageOptions): LockPage {
 }
 
 function deskOf(options: PageOptions): Desk {
-  if (typeof options !== 'object' || options === null) throw optionError('options', 'an object with `redis`', options);
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
-  if (unknown !== undefined) throw unknownOptionError(unknown, adviceFor(unknown, known));
-  const { redis, prefix = '', authorize, actions = false } = options;
-  if (authorize !== undefined && typeof authorize !== 'function')
-    throw optionError('authorize', 'a function', authorize);
-  if (typeof actions !== 'boolean') throw optionError('actions', 'true or false', actions);
+  const { redis, prefix = '', authorize, actions = false } = optionsOf<PageOptions>(options, rules);
   const source = new Source(redis, prefix);
   const decide = authorize ? ({ original }: Incoming) => authorize(original) : nearOnly(source.kind);
   return { source, watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
