@@ -1,7 +1,7 @@
-// What a process holds and waits for, written down for others (`register: true`): one key for each process and store, soon after
-// a change and every 2 s, with a TTL. Nothing is written while it neither holds nor waits. A record that would be so long that the
-// server is blocked by it is written in parts, each a record of its own under the id of the process and a number: of these
-// only those that changed are written again.
+// The registry: what a process holds and waits for, written down for others (`register: true`). A process has one key on each store,
+// written soon after a change and every 2 s, with a TTL. Nothing is written while the process neither holds nor waits. A record that is
+// so long that it would block the server is written in parts, each a record of its own under the id of the process and a number. Only
+// the parts that changed are written again.
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
 import { hostname } from 'node:os';
@@ -18,31 +18,28 @@ import type { Mode, Store } from '../store/contract';
 import type { Registration } from '../store/operator';
 import type { RegisteredLoss } from './process-record';
 
-/** From a change until it is written down. */
+/** Ms from a change until it is written. */
 const delayMs = 100;
-/** Written again after so many ms, changed or not; without that it is gone after the second. */
+/** Ms after which the record is written again, changed or not. Without that it expires. */
 const everyMs = 2000;
 const ttlMs = 6000;
 const commandTimeoutMs = 2000;
-/** Parts of a long record that are written together. */
+/** The number of parts of a long record that are written together. */
 const partsAtOnce = 8;
-/** For how long losses are registered, and how many of them. */
+/** The ms for which a loss is registered, and the maximum number of losses. */
 const lossMs = 3_600_000;
 const maxLosses = 100;
-/** Times of the store's clock are written anew when they are further off. */
+/** Times of the store's clock are written anew if they differ by more. */
 const maxDriftMs = 50;
-
-/** What is written of one held lock, or of one wait. */
-interface RecordEntry {
-  /** JSON of each of its keys, with commas. */
-  readonly text: string;
-  /** In which part of the record, by the remainder: always the same one. */
-  readonly place: number;
-}
 
 const kinds = { shared: 'read', exclusive: 'write', counted: 'permits' } as const;
 
-interface Written extends RecordEntry {
+/** A held lock or a wait, as it is written. */
+interface RecordEntry {
+  /** JSON for each of its keys, with commas. */
+  readonly text: string;
+  /** The part of the record that has this entry, by the remainder. It stays the same. */
+  readonly place: number;
   readonly since: number;
   readonly until?: number | null;
   readonly token?: string;
@@ -52,17 +49,17 @@ interface Written extends RecordEntry {
 
 /** The monotonic ms at which a lock was granted, or a wait began. */
 const sinceMs = new WeakMap<HeldLock | Cancellable, number>();
-/** As it was written last. Most of it is the same every time, and 100,000 texts take a fifth of a second to make. */
-const written = new WeakMap<object, Written>();
+/** The entries that were written last. Most stay the same, and 100,000 texts take a fifth of a second to make. */
+const written = new WeakMap<object, RecordEntry>();
 let waits = 0;
 
-/** The entry of a held lock. `offsetMs`: the store's time less the monotonic one. */
-function holdsOf(held: HeldLock, offsetMs: number): RecordEntry {
+/** The entry of a held lock. @param offsetMs The store's time minus the monotonic time. */
+function entryOfHold(held: HeldLock, offsetMs: number): RecordEntry {
   const { clock, mode, token, fence } = held;
   const leftMs = held.leftMs();
   const last = written.get(held);
   const end = leftMs === Number.POSITIVE_INFINITY ? null : Math.floor(clock.nowMs() + leftMs + offsetMs);
-  // Two clocks say when it ends, and drift apart.
+  // Two clocks say when the lock ends, and they drift apart.
   const until = end !== null && Math.abs(end - (last?.until ?? 0)) <= maxDriftMs ? last!.until! : end;
   const since = Math.round(sinceMs.get(held)! + offsetMs);
   const isSame = last?.token === token && last.fence === fence && last.mode === mode;
@@ -75,7 +72,7 @@ function holdsOf(held: HeldLock, offsetMs: number): RecordEntry {
   return entry;
 }
 
-function waitsOf(wait: Cancellable, offsetMs: number): RecordEntry {
+function entryOfWait(wait: Cancellable, offsetMs: number): RecordEntry {
   const { keys, mode, settings } = wait.awaited;
   const since = Math.round(sinceMs.get(wait)! + offsetMs);
   const last = written.get(wait);
@@ -94,10 +91,10 @@ function textOf(keys: Key, mode: Mode | undefined, rest: object): string {
     .join();
 }
 
-/** The server is blocked for a fraction of a ms by reading, or writing, a part of this length. */
+/** The maximum length of a part. Reading or writing it blocks the server for a fraction of a ms. */
 const maxLength = 2 ** 18;
 
-/** Into how many parts so much is divided: a power of two, so that most entries stay where they are; fewer only when it is far less. */
+/** The number of parts for a record of this length: a power of two, so that most entries stay in their parts, and rarely a smaller one. */
 function partsFor(length: number, before: number): number {
   let parts = before;
   while (length / parts > maxLength) parts *= 2;
@@ -106,7 +103,6 @@ function partsFor(length: number, before: number): number {
 }
 
 function divided(entries: readonly RecordEntry[], parts: number): string[] {
-  if (parts === 1) return [entries.map(({ text }) => text).join()];
   const all: string[][] = Array.from({ length: parts }, () => []);
   for (const { text, place } of entries) all[place % parts]!.push(text);
   return all.map((texts) => texts.join());
@@ -124,7 +120,7 @@ function registryOf(store: Store): Registry {
   return registry;
 }
 
-/** The scope of a factory or a lock object; with `register: true`, what it holds and waits for is written down. */
+/** The scope of a factory or a lock object. With `register: true`, what it holds and waits for is registered. */
 export function scopeFor({ register }: Pick<Settings, 'register'>): Scope {
   return new Scope(register ? registryOf : undefined);
 }
@@ -133,12 +129,12 @@ class Registry implements ScopeObserver {
   readonly #id = uuid();
   readonly #store: Store;
   readonly #scopes = new Set<Scope>();
-  /** With the monotonic ms of each. */
+  /** The losses, with the monotonic ms of each. */
   readonly #lost: (Omit<RegisteredLoss, 'at'> & { atMs: number })[] = [];
   #alarm: Alarm | undefined;
   #isSoon = false;
   #offsetMs = 0;
-  /** What each part said that was written last; '': it is not there; undefined: what is there may be anything. */
+  /** The text of each part that was written last; '': the part does not exist; undefined: unknown. */
   #written: (string | undefined)[] = [];
   #writing: Promise<void> | undefined;
 
@@ -164,7 +160,7 @@ class Registry implements ScopeObserver {
     await this.#write();
   }
 
-  /** From now on, its process is told that an operator took a lock away. */
+  /** From now on, the process of this scope hears that an operator took a lock away. */
   #join(scope: Scope): void {
     this.#scopes.add(scope);
     queuesOf(scope, this.#store)
@@ -198,7 +194,7 @@ class Registry implements ScopeObserver {
     this.#isSoon = false;
   }
 
-  /** One at a time. */
+  /** Writes what has changed, one write at a time. */
   async #write(): Promise<void> {
     while (this.#writing !== undefined) await this.#writing;
     this.#writing = this.#writeNow().catch(() => {});
@@ -213,7 +209,7 @@ class Registry implements ScopeObserver {
     const texts = this.#texts();
     const before = this.#written;
     const count = Math.max(texts.length, before.length);
-    // Where an entry moves to, it is before it is gone where it was.
+    // An entry that moves is written to its new part before it is deleted from its old one.
     const order = Array.from({ length: count }, (_, n) => (texts.length > before.length ? count - 1 - n : n));
     this.#written = Array.from({ length: count }, (_, n) => before[n] ?? '');
     for (let n = 0; n < count; n += partsAtOnce) {
@@ -237,20 +233,20 @@ class Registry implements ScopeObserver {
     return this.#store.operator.register(registration, commandTimeoutMs);
   }
 
-  /** Of each part; none: nothing is held, nor waited for. A part without entries is not written, the first one always. */
+  /** The text of each part; none if nothing is held or waited for. A part without entries is not written, except for the first. */
   #texts(): string[] {
     const scopes = [...this.#scopes];
-    // What did not change should read the same.
+    // Times that did not change must read the same.
     const { offsetMs } = this.#store.operator;
     if (Math.abs(offsetMs - this.#offsetMs) > maxDriftMs) this.#offsetMs = offsetMs;
     const held = scopes
       .flatMap((scope) => [...scope.held])
       .filter((each) => each.context.store === this.#store && !each.ended)
-      .map((each) => holdsOf(each, this.#offsetMs));
+      .map((each) => entryOfHold(each, this.#offsetMs));
     const waiting = scopes
       .flatMap((scope) => [...scope.waiting])
       .filter(({ awaited }) => awaited.store === this.#store)
-      .map((each) => waitsOf(each, this.#offsetMs));
+      .map((each) => entryOfWait(each, this.#offsetMs));
     if (held.length + waiting.length === 0) return [];
     const length = [...held, ...waiting].reduce((sum, { text }) => sum + text.length, 0);
     const parts = partsFor(length, Math.max(this.#written.length, 1));
