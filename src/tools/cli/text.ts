@@ -32,11 +32,8 @@ export function duration(ms: number | null): string {
 /** Replaces control characters, and characters that change the direction of text, with JSON escapes. */
 export function plain(text: string): string {
   if (isAscii(text)) return text;
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => each.split('').map(escapeOf).join(''));
-}
-
-function escapeOf(unit: string): string {
-  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (each) => each.split('').map(escaped).join(''));
 }
 
 function isAscii(text: string): boolean {

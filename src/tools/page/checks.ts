@@ -44,20 +44,14 @@ export function nearOnly(store: StoreKind): Decision {
       hasWarned = true;
       warn({ code: 'no-authorize', message: unseen, ...noLock(store) }, true);
     }
-    return isNear(request.peer) && !isForwarded(request) && loopback.test(hostOf(request) ?? ''); // H91b
+    const isNear = request.peer !== undefined && near.test(request.peer); // H91
+    const isForwarded = forwarded.some((name) => request.header(name) !== undefined);
+    return isNear && !isForwarded && loopback.test(hostOf(request) ?? ''); // H91b
   };
 }
 
 const unseen =
   'lockPage refuses this request with 403: `fetch`, or a Unix socket, does not show where it comes from. Give `authorize`';
-
-function isNear(address: string | undefined): boolean {
-  return address !== undefined && near.test(address); // H91
-}
-
-function isForwarded(request: Incoming): boolean {
-  return forwarded.some((name) => request.header(name) !== undefined);
-}
 
 function hostOf(request: Incoming): string | undefined {
   return request.header('host') ?? request.header(':authority');
@@ -73,10 +67,8 @@ export function isSameOrigin(request: Incoming): boolean {
   const [origin, host] = [request.header('origin'), hostOf(request)];
   if (origin === undefined || host === undefined) return false;
   const scheme = /^https?:\/\//i.exec(origin)?.[0];
+  if (scheme === undefined || !URL.canParse(origin) || !URL.canParse(scheme + host)) return false;
   // Both are parsed, so that a default port counts as no port on both sides.
-  return scheme !== undefined && URL.canParse(scheme + host) && isOrigin(origin, new URL(scheme + host).host);
-}
-
-function isOrigin(origin: string, host: string): boolean {
-  return URL.canParse(origin) && new URL(origin).host === host && new URL(origin).origin === origin.toLowerCase();
+  const { host: from, origin: whole } = new URL(origin);
+  return from === new URL(scheme + host).host && whole === origin.toLowerCase();
 }

@@ -151,15 +151,9 @@ function worstOf(rows: PageRow[]): PageRow[] {
 }
 
 function byTrouble(a: PageRow, b: PageRow): number {
-  return troubleOf(a) - troubleOf(b) || b.waiters - a.waiters || oldestHold(a) - oldestHold(b);
-}
-
-function troubleOf({ badges }: PageRow): number {
-  return badges.length === 0 ? worst.length : worst.indexOf(badges[0]!);
-}
-
-function oldestHold({ holders }: PageRow): number {
-  return holders[0]?.since ?? Number.MAX_SAFE_INTEGER;
+  const trouble = ({ badges }: PageRow): number => (badges.length === 0 ? worst.length : worst.indexOf(badges[0]!));
+  const since = ({ holders }: PageRow): number => holders[0]?.since ?? Number.MAX_SAFE_INTEGER;
+  return trouble(a) - trouble(b) || b.waiters - a.waiters || since(a) - since(b);
 }
 
 function rowOf(seen: PageLock, old: PageRow | undefined, idleSince: number | undefined, time: ReadTime): PageRow {

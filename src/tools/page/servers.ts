@@ -21,15 +21,11 @@ export function serveNode(
   next: ((error?: unknown) => void) | undefined,
   desk: Desk,
 ): void {
-  const path = pathOf(req.url ?? '/');
+  const path = (req.url ?? '/').split(/[?#]/, 1)[0]!;
   // A caller with `next` also serves other paths. A caller without it passes every request to the page.
   const route = routeOf(path, next !== undefined || req.originalUrl !== undefined);
   if (route === undefined && next !== undefined) return next();
   answer(route, ofNode(req), desk).then((given) => send(given, req, res));
-}
-
-function pathOf(url: string): string {
-  return url.split(/[?#]/, 1)[0]!;
 }
 
 function ofNode(req: Mounted): Incoming {
