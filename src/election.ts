@@ -24,7 +24,6 @@ import {
   takeOwn,
 } from './core/options';
 import { isEnclosedBy, runWithin } from './hold/async-context';
-import type { HeldLock } from './hold/held-lock';
 import { heldLockOf, type Lease } from './hold/lease';
 import type { Scope } from './hold/scope';
 import { scopeFor } from './inspect/registry';
@@ -118,13 +117,10 @@ export class Election {
     if (this.#candidacy !== undefined) {
       throw new AlreadyAcquiredLockError(`${describe(name)}: this Election leads or campaigns already`, { key: name });
     }
-    const campaign = async (stop: AbortSignal): Promise<Elected> => {
+    const campaign = async (stop: AbortSignal): Promise<Won<Term>> => {
       const settings = { ...this.#settings, signal: stop };
-      return new Elected(
-        await acquireLease(name, settings, this.#scope, { autoExtend: true, kind: 'election' }),
-        this.id,
-        this.#value,
-      );
+      const lease = await acquireLease(name, settings, this.#scope, { autoExtend: true, kind: 'election' });
+      return elected(lease, this.id, this.#value);
     };
     const candidacy = new Candidacy<Term>(campaign, (error) => this.#warn(error));
     this.#candidacy = candidacy;
@@ -216,43 +212,26 @@ export class Election {
   }
 }
 
-/** The lease of an elected candidate, and its term. */
-class Elected implements Won<Term> {
-  readonly term: HeldTerm;
-  readonly #lease: Lease;
-  readonly #held: HeldLock;
-
-  constructor(lease: Lease, id: string, value: string) {
-    this.#lease = lease;
-    this.#held = heldLockOf(lease);
-    this.term = new HeldTerm(this.#held, id, value);
-  }
-
-  get signal(): AbortSignal {
-    return this.#lease.signal;
-  }
-
-  get isLost(): boolean {
-    return this.#held.loss !== undefined;
-  }
-
-  run<T>(fn: () => T | PromiseLike<T>): Promise<T> {
-    return runWithin(this.#held, fn);
-  }
-
-  encloses(): boolean {
-    return isEnclosedBy(this.#held);
-  }
-
-  abort(reason: unknown): void {
-    this.term.abort(reason);
-  }
-
-  /** Ends the term and releases the lock in one command: observers hear of it when the lock is free or has its next holder. */
-  release(): Promise<unknown> {
-    this.term.end();
-    return this.#held.releaseQuietly();
-  }
+/** The lease of an elected candidate, with its term. */
+function elected(lease: Lease, id: string, value: string): Won<Term> {
+  const held = heldLockOf(lease);
+  const term = new HeldTerm(held, id, value);
+  return {
+    term,
+    get signal() {
+      return lease.signal;
+    },
+    get isLost() {
+      return held.loss !== undefined;
+    },
+    run: (fn) => runWithin(held, fn),
+    encloses: () => isEnclosedBy(held),
+    abort: (reason) => term.abort(reason),
+    release: () => {
+      term.end(); // In one command with the release, so that observers hear of it when the lock is free or has its next holder.
+      return held.releaseQuietly();
+    },
+  };
 }
 
 function ourId(): string {
