@@ -107,7 +107,6 @@ class Group {
   }
 
   #isAlive(): boolean {
-    if (this.#pid === 0 || (!this.#isOurs && this.isLeaderGone)) return false;
     return this.#send(0) && !(this.#isOurs && this.isLeaderGone && hasOnlyZombies(this.#pid));
   }
 

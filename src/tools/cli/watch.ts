@@ -142,8 +142,7 @@ async function picture(session: Session, line: CommandLine, height: number): Pro
   const coverage: Coverage = { processes: 0, scanned: false };
   const all: SeenLock[] = [];
   for await (const some of locksOf(session, line, coverage)) for (const each of some) all.push(each);
-  const waits = ({ lock }: SeenLock): number =>
-    lock.queue.reduce((most, { waitingMs }) => Math.max(most, waitingMs), 0);
+  const waits = ({ lock }: SeenLock): number => lock.queue.reduce((max, { waitingMs }) => Math.max(max, waitingMs), 0);
   all.sort(
     (a, b) => waits(b) - waits(a) || (heldMsOf(b) ?? 0) - (heldMsOf(a) ?? 0) || (a.lock.key < b.lock.key ? -1 : 1),
   );

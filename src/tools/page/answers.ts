@@ -44,8 +44,6 @@ const always = {
   'cache-control': 'no-store, no-transform',
 };
 
-const maxBytes = 8192;
-
 /**
  * The route of a path; undefined if it is not a path of the page.
  *
@@ -80,7 +78,7 @@ async function free(request: Incoming, { source, watch, actions }: Desk): Promis
   if (request.method !== 'POST') return plain(405, { allow: 'POST' });
   if (!isSameOrigin(request)) return plain(403); // H88d
   if (!/^application\/json\s*(?:;|$)/i.test(request.header('content-type') ?? '')) return plain(415);
-  const body = await request.body(maxBytes).catch(() => '');
+  const body = await request.body().catch(() => '');
   if (body === undefined) return plain(413, { connection: 'close' });
   const wanted = wantedOf(body);
   if (wanted === undefined) return plain(400);

@@ -3,6 +3,8 @@
 import { noLock, warn } from '../../core/events';
 import type { StoreKind } from '../../core/lock-state';
 
+export const maxBytes = 8192;
+
 /** A request to the page, independent of the kind of server. */
 export interface Incoming {
   readonly method: string;
@@ -10,8 +12,8 @@ export interface Incoming {
   header(name: string): string | undefined;
   /** The address of the peer; undefined if the transport does not show it. */
   readonly peer: string | undefined;
-  /** The body, of at most `most` bytes; undefined if it is longer. */
-  body(most: number): Promise<string | undefined>;
+  /** The body; undefined if it is longer than `maxBytes`. */
+  body(): Promise<string | undefined>;
   /** The request as the server has it, for `authorize`. */
   readonly original: any;
 }

@@ -2,7 +2,7 @@
 // Request and take a Response.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { answer, type Desk, type PageResponse, routeOf } from './answers';
-import type { Incoming } from './checks';
+import { type Incoming, maxBytes } from './checks';
 import type { Seat } from './watch';
 
 /** A request of Node with the fields that frameworks add. */
@@ -36,27 +36,27 @@ function ofNode(req: Mounted): Incoming {
       return Array.isArray(value) ? value[0] : value;
     },
     peer: req.socket?.destroyed ? '' : req.socket?.remoteAddress, // A closed socket has no address.
-    body: async (most) => {
-      if (req.body !== undefined) return alreadyRead(req.body, most);
+    body: async () => {
+      if (req.body !== undefined) return alreadyRead(req.body);
       const length = Number(req.headers['content-length'] ?? 0);
-      return length > most ? undefined : read(req, most);
+      return length > maxBytes ? undefined : read(req);
     },
     original: req,
   };
 }
 
 /** The body that an earlier parser has read. */
-function alreadyRead(body: unknown, most: number): string | undefined {
+function alreadyRead(body: unknown): string | undefined {
   const text = typeof body === 'string' || Buffer.isBuffer(body) ? String(body) : JSON.stringify(body);
-  return Buffer.byteLength(text) > most ? undefined : text;
+  return Buffer.byteLength(text) > maxBytes ? undefined : text;
 }
 
-async function read(chunks: AsyncIterable<Uint8Array>, most: number): Promise<string | undefined> {
+async function read(chunks: AsyncIterable<Uint8Array>): Promise<string | undefined> {
   const parts: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of chunks) {
     size += chunk.length;
-    if (size > most) return undefined;
+    if (size > maxBytes) return undefined;
     parts.push(chunk);
   }
   return Buffer.concat(parts).toString('utf8');
@@ -100,7 +100,7 @@ function ofFetch(request: Request, host: string): Incoming {
     // Servers that make a Request keep the host in its URL, and often set no Host header.
     header: (name) => request.headers.get(name) ?? (name === 'host' ? host : undefined),
     peer: undefined,
-    body: async (most) => (request.body === null ? '' : read(chunksOf(request.body), most)),
+    body: async () => (request.body === null ? '' : read(chunksOf(request.body))),
     original: request,
   };
 }
