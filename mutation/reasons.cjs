@@ -45,7 +45,7 @@ const reasons = {
   'src/acquire/attempts.ts': [
     { code: '#isUnderWay = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
     { code: '#isSent = false', to: 'true', why: 'equivalent: each attempt sets both flags' },
-    { code: 'if (!reply.granted) this.ticket', to: 'true', why: 'equivalent: a grant has no position' },
+    { code: 'if (!reply.granted && this.ticket', to: 'true', why: 'equivalent: no other reply has a position' },
   ],
 };
 

@@ -173,7 +173,7 @@ export class Attempts {
   #onReply(reply: AcquireReply, token: string): void {
     this.#isUnderWay = false;
     if (reply.slot !== undefined) this.#spec.once?.onSlot(reply.slot, !reply.granted && reply.isDone === true);
-    if (!reply.granted) this.ticket = reply.position?.ticket ?? this.ticket;
+    if (!reply.granted && this.ticket !== 0) this.ticket = reply.position?.ticket ?? this.ticket;
     if (!this.#caller.isSettled) return this.#caller.onReply(reply, token);
     // Abandoned and yet granted: released at once, not only when the attempt can no longer execute.
     if (!reply.granted || this.#spec.change !== undefined) return;

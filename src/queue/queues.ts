@@ -145,13 +145,8 @@ export class Queues implements QueuePort {
     return newNonce();
   }
 
-  request(
-    queue: Queue,
-    entry: OwnEntry,
-    commandTimeoutMs: number,
-    { resolve, reject }: ReplyCallbacks<AcquireReply>,
-  ): void {
-    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(resolve, reject);
+  request(queue: Queue, entry: OwnEntry, commandTimeoutMs: number, answer: ReplyCallbacks<AcquireReply>): void {
+    this.#store.acquire(this.#requestOf(queue, entry, commandTimeoutMs)).then(answer.resolve, answer.reject);
   }
 
   release(held: Holder, { resolve, reject }: ReplyCallbacks<ReleaseReply>): void {
