@@ -51,8 +51,8 @@ export class WakeUps {
   readonly #channels: Channels;
   readonly #others: Others;
   readonly #subscribers = new Map<string, WakeUpListener>();
-  /** Numbers of callers that wait for the channel to open, by key. */
-  readonly #awaited = new Map<string, number>();
+  /** Keys of the callers that wait for the channel to open. */
+  readonly #awaited = new Set<string>();
   #opening: Promise<Listening> | undefined;
   #isOpen = false;
   #ids = 0;
@@ -75,20 +75,18 @@ export class WakeUps {
 
   /** Resolves when a wake-up for `key` would be received. Rejects if the channel cannot be opened. The next call tries again. */
   async open(key: string): Promise<void> {
-    this.#awaited.set(key, (this.#awaited.get(key) ?? 0) + 1);
     this.#opening ??= this.#listenToAll();
     const opening = this.#opening;
+    this.#awaited.add(key);
     try {
       await opening; // H27
       // The last scope may have left while the channel was being opened. The channel is then closed again.
-      if (this.#opening === opening) this.#isOpen = true;
+      if (this.#opening !== opening) return;
+      this.#isOpen = true;
+      this.#awaited.clear();
     } catch (error) {
-      if (this.#opening === opening) this.#opening = undefined;
+      if (this.#opening === opening) this.#onClosed();
       throw refusal(error, key);
-    } finally {
-      const others = this.#awaited.get(key)! - 1;
-      if (others > 0) this.#awaited.set(key, others);
-      else this.#awaited.delete(key);
     }
   }
 
@@ -187,6 +185,7 @@ export class WakeUps {
   readonly #onClosed = (): void => {
     this.#opening = undefined;
     this.#isOpen = false;
+    this.#awaited.clear();
   };
 
   readonly #onGap = (): void => {
