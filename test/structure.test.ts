@@ -1,7 +1,7 @@
 // Imports point one way, from the face down to the scripts, and never in a circle, those of types included; files and classes
 // stay small enough to be read in one go; the library brings no client of Redis.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect } from 'chai';
@@ -125,6 +125,21 @@ describe('structure', () => {
     expect(needs.get('store/redis/commands.ts')).to.include('store/redis/scripts/generated.ts');
     expect(reach('index.ts')).to.include('store/redis/scripts/generated.ts');
     expect(classesOf('hold/scope.ts').map(({ name }) => name)).to.deep.equal(['Scope']);
+  });
+
+  it('ARCHITECTURE.md has at most 30 ideas on the path of lock and unlock, each with the files that have it', () => {
+    const page = readFileSync(join(root, 'ARCHITECTURE.md'), 'utf8');
+    const [section] = /^## Ideas on the path[\s\S]*?(?=^## )/m.exec(page)!;
+    const rows = [...section.matchAll(/^\| [^|]+ \| (`[^|]+) \| [^|]+ \|$/gm)].map(([, names]) => names!);
+    expect(rows.length).to.be.within(20, 30);
+    for (const names of rows) {
+      let folder = '';
+      for (const [, name] of names.matchAll(/`([^`]+)`/g)) {
+        if (name!.includes('/')) folder = dirname(name!);
+        const path = join(src, name!.includes('/') ? name! : join(folder, name!));
+        expect([path, `${path}.ts`].some(existsSync), name).to.equal(true);
+      }
+    }
   });
 
   it('imports never go in a circle, those of types included', () => {
