@@ -11,7 +11,7 @@ import type { Round } from '../../src/store/quorum/round';
 describe('nodes of a quorum of which none can be asked', () => {
   const clock = { setTimer: () => undefined } as unknown as QuorumClock;
   const three = ['a', 'b', 'c'].map((name) => new QuorumNode({} as Node, name, clock));
-  const nodes = new Nodes(three);
+  const nodes = new Nodes(three, clock);
 
   it('H62: when every node that was asked for a lock has fallen silent, a question settles with an error', async () => {
     const asking = nodes.ask(

@@ -19,15 +19,9 @@ interface Count {
   readonly leftMs: number;
 }
 
-/** @param longestMs The largest lifetime in use: a node that may have forgotten others in a restart has no vote for a writer. */
-export async function changeInPlace(
-  nodes: Nodes,
-  request: ChangeRequest,
-  longestMs: number,
-  sent: Moment,
-): Promise<AcquireReply> {
+export async function changeInPlace(nodes: Nodes, request: ChangeRequest, sent: Moment): Promise<AcquireReply> {
   const votes = await nodes.ask(
-    (node) => voteOf(node, request, longestMs),
+    (node) => voteOf(node, request, nodes.longestMs),
     (tally) => decide(nodes, request, tally),
   );
   if ('granted' in votes) return votes;

@@ -12,19 +12,14 @@ export interface ExtensionVote {
 }
 
 /** @throws {LockBackendError} (rejects) no majority replied: the lock may have been extended. */
-export async function extendByMajority(
-  nodes: Nodes,
-  request: ExtendRequest,
-  sent: Moment,
-  clock: QuorumClock,
-): Promise<ExtensionVote> {
+export async function extendByMajority(nodes: Nodes, request: ExtendRequest, sent: Moment): Promise<ExtensionVote> {
   const { exact, commandTimeoutMs } = request;
   // An end that was set by hand must not be set late, behind a renewal that another majority confirms. So all nodes are waited
   // for, and after that wait no request can still run.
   const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
   const each = { ...request, validUntilMs, strictly: true };
   return nodes.ask(
-    ({ store }) => (exact ? orTooLate(store.extend(each), validUntilMs, clock) : store.extend(each)),
+    ({ store }) => (exact ? orTooLate(store.extend(each), validUntilMs, nodes.clock) : store.extend(each)),
     (tally) => decide(nodes, request, tally),
   );
 }
@@ -41,15 +36,11 @@ function orTooLate(reply: Promise<ExtendReply>, untilMs: number, clock: QuorumCl
 function decide(nodes: Nodes, request: ExtendRequest, tally: Tally<ExtendReply>): ExtensionVote | undefined {
   const { replies, errors, open } = tally;
   if (request.exact && open > 0) return undefined;
-  const count = { extended: 0, missing: 0, taken: 0, late: 0 };
-  const missing: QuorumNode[] = [];
-  for (const [node, { outcome }] of replies) {
-    count[outcome] += 1;
-    if (outcome === 'missing') missing.push(node);
-  }
-  if (count.extended >= nodes.majority) return { outcome: 'extended', missing }; // H64
-  if (nodes.isMinority(count.missing + count.taken)) return { outcome: count.taken > 0 ? 'taken' : 'missing', missing }; // H64b
+  const outcomes = Array.from(replies.values(), ({ outcome }) => outcome);
+  const missing = Array.from(replies.keys()).filter((_, n) => outcomes[n] === 'missing');
+  const outcome = nodes.decided('extended', outcomes);
+  if (outcome !== undefined) return { outcome, missing };
   if (open > 0) return undefined;
-  if (count.late > 0 && (errors.length === 0 || !request.begin())) return { outcome: 'late', missing };
+  if (outcomes.includes('late') && (errors.length === 0 || !request.begin())) return { outcome: 'late', missing };
   throw nodes.noMajority(errors, request.keys, true);
 }

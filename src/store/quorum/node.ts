@@ -9,7 +9,8 @@ import type { LateRequest } from '../late-request';
 /** The time, handed in so that a simulation can control it. The timers keep no process alive. */
 export interface QuorumClock {
   now(): Moment;
-  setTimer(work: () => void, ms: number): unknown;
+  /** Calls `work` in `ms`, or up to `slackMs` earlier. */
+  setTimer(work: () => void, ms: number, slackMs?: number): unknown;
   clearTimer(timer: any): void;
 }
 

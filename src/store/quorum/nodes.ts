@@ -1,7 +1,7 @@
 // The nodes of a quorum together: the choice of the nodes to ask, and the meaning of their replies and errors.
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
-import type { QuorumNode } from './node';
+import type { QuorumClock, QuorumNode } from './node';
 
 /** The replies to one request so far. */
 export interface Tally<T> {
@@ -16,14 +16,18 @@ type Order = readonly [first: readonly QuorumNode[], rest: readonly QuorumNode[]
 
 export class Nodes {
   readonly all: readonly QuorumNode[];
+  readonly clock: QuorumClock;
   readonly majority: number;
+  /** The longest lifetime in use: a node that may have forgotten a lock of this lifetime in a restart has no vote. */
+  longestMs = 0;
   /** The orders by their first node, for when all nodes are well. */
   readonly #orders: readonly Order[];
   #identifications = 0;
   #duplicate: QuorumNode | undefined;
 
-  constructor(all: readonly QuorumNode[]) {
+  constructor(all: readonly QuorumNode[], clock: QuorumClock) {
     this.all = all;
+    this.clock = clock;
     this.majority = Math.floor(all.length / 2) + 1; // B6
     this.#orders = all.map((_, n) => this.#split([...all.slice(n), ...all.slice(0, n)]));
   }
@@ -65,11 +69,28 @@ export class Nodes {
     return this.all.filter((each) => each.isSilent && !asked.includes(each)).map((each) => each.silence);
   }
 
-  /** Asks all nodes in one tick. Settles as soon as `decide` returns a result or throws; a later reply is processed in the background. */
+  /** The outcome: `won` once a majority reports it, and a loss once no majority can. Until then undefined. */
+  decided<Won extends string>(won: Won, outcomes: readonly string[]): Won | 'missing' | 'taken' | undefined {
+    const count = { won: 0, missing: 0, taken: 0 };
+    for (const outcome of outcomes) {
+      if (outcome === won) count.won += 1;
+      else if (outcome === 'missing' || outcome === 'taken') count[outcome] += 1;
+    }
+    if (count.won >= this.majority) return won; // H64
+    if (this.isMinority(count.missing + count.taken)) return count.taken > 0 ? 'taken' : 'missing'; // H64b
+    return undefined;
+  }
+
+  /**
+   * Asks nodes in one tick. Settles as soon as `decide` returns a result or throws; a later reply is processed in the background.
+   *
+   * @param onFailure Called after a node has failed to reply.
+   */
   ask<T, R>(
     send: (node: QuorumNode) => Promise<T>,
     decide: (tally: Tally<T>) => R | undefined,
-    asked = this.responsive,
+    asked: readonly QuorumNode[] = this.responsive,
+    onFailure?: (node: QuorumNode) => void,
   ): Promise<R> {
     return new Promise((resolve, reject) => {
       // Without a node to ask, the decision is made at once.
@@ -92,6 +113,7 @@ export class Nodes {
           },
           (error) => {
             node.failed(error);
+            onFailure?.(node);
             tally.errors.push(error);
             settle();
           },
@@ -105,14 +127,14 @@ export class Nodes {
    * an operator has said of all servers that they are in their first run, the quorum has nothing to forget. This statement
    * counts once, while all of them are young: a later one about a restarted server changes nothing.
    */
-  review(longestMs: number, key: Key): LockBackendError | undefined {
+  review(key: Key): LockBackendError | undefined {
     let identifications = 0;
     for (const node of this.all) identifications += node.identifications;
     if (identifications !== this.#identifications) {
       this.#identifications = identifications;
       const known = this.all.filter(({ runId }) => runId !== '');
       this.#duplicate = known.find(({ runId }, n) => known.findIndex((each) => each.runId === runId) < n);
-      if (this.all.every((node) => node.isMarkedNew && node.isYoung(longestMs))) {
+      if (this.all.every((node) => node.isMarkedNew && node.isYoung(this.longestMs))) {
         for (const node of this.all) node.isFirstRun = true;
       }
     }

@@ -12,10 +12,9 @@ import type { Linked } from '../../core/linked-list';
 import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../contract';
 import { LateRequest } from '../late-request';
 import { FenceVotes } from './fence-votes';
-import type { QuorumClock, QuorumNode } from './node';
+import type { QuorumNode } from './node';
 import { NodeMap } from './node-map';
 import type { Nodes } from './nodes';
-import { Reserve, type Reserves } from './reserve';
 
 /** The end of a round. `wroteBack`: the nodes had minted different fences. */
 export type Verdict =
@@ -27,6 +26,10 @@ export type Verdict =
 /** The reply to the release at a node, if one was sent there. */
 export type Releases = (node: QuorumNode) => Promise<ReleaseReply> | undefined;
 
+const none: readonly QuorumNode[] = [];
+/** The remaining nodes of all rounds that are due within this time are asked by one timer. */
+const gridMs = 2;
+
 /** A private copy that this round may modify. */
 type Own<T> = { -readonly [name in keyof T]: T[name] };
 
@@ -36,8 +39,6 @@ export class Round implements Linked<Round> {
   readonly token: string;
   readonly #request: AcquireRequest;
   readonly #nodes: Nodes;
-  readonly #longestMs: number;
-  readonly #clock: QuorumClock;
   readonly #onVerdict: (verdict: Verdict) => void;
   readonly #onDone: () => void;
   #phase: 'asking' | 'granted' | 'failed' | 'over' = 'asking';
@@ -45,7 +46,9 @@ export class Round implements Linked<Round> {
   readonly #fences = new FenceVotes();
   /** Nodes that have not answered yet. */
   readonly #open = new NodeMap<true>();
-  readonly #reserve: Reserve;
+  /** The nodes that are not asked yet, and the alarm that asks them. */
+  #rest: readonly QuorumNode[] = none;
+  #restAlarm: unknown;
   /** Nodes where the token may be, each with the late request that may still bring the token there. */
   readonly #holders = new NodeMap<LateRequest | undefined>();
   /** Nodes without room: the caller may be queued there. */
@@ -62,59 +65,56 @@ export class Round implements Linked<Round> {
 
   /**
    * @param request A request that the round may modify: the round replaces its `begin`.
-   * @param longestMs The largest lifetime in use.
    * @param onDone Called when the last node has answered.
    * @param onVerdict Called once; absent for an acquire that only adds nodes to a held lock.
    */
-  constructor(
-    request: Own<AcquireRequest>,
-    nodes: Nodes,
-    longestMs: number,
-    clock: QuorumClock,
-    reserves: Reserves,
-    onDone: () => void,
-    onVerdict?: (verdict: Verdict) => void,
-  ) {
+  constructor(request: Own<AcquireRequest>, nodes: Nodes, onDone: () => void, onVerdict?: (verdict: Verdict) => void) {
     // A granted round may always ask the other nodes too; before the grant the caller may have given up.
     const { begin } = request;
     request.begin = () => this.#phase === 'granted' || (this.#phase !== 'over' && begin());
     this.token = request.token;
     this.#request = request;
     this.#nodes = nodes;
-    this.#longestMs = longestMs;
-    this.#clock = clock;
-    this.#reserve = new Reserve(reserves);
     this.#onDone = onDone;
     this.#onVerdict = onVerdict ?? (() => {});
     this.#isServed = onVerdict === undefined;
     if (this.#isServed) this.#phase = 'granted';
   }
 
-  /** Asks `first` now, and `rest` at `restDueMs` or when one of the first refuses. `skipped` has the errors of skipped nodes. */
+  /** Asks `first` now, and `rest` after `restAfterMs` or when one of the first refuses. `skipped` has the errors of skipped nodes. */
   start(
     first: readonly QuorumNode[],
     rest: readonly QuorumNode[],
     skipped: readonly LockBackendError[],
-    restDueMs: number,
+    restAfterMs: number,
   ): void {
     for (const error of skipped) this.#errors.push(error);
-    this.#reserve.keep(rest, restDueMs, () => this.#onLate());
+    this.#rest = rest;
+    if (rest.length > 0)
+      this.#restAlarm = this.#nodes.clock.setTimer(() => this.#onLate(), restAfterMs + gridMs, gridMs);
     this.#ask(first);
   }
 
   /** Asks the nodes that are not asked yet. */
   askAll(): void {
-    if (this.#reserve.size > 0) this.#ask(this.#reserve.take());
+    if (this.#rest.length > 0) this.#ask(this.#takeRest());
+  }
+
+  #takeRest(): readonly QuorumNode[] {
+    const rest = this.#rest;
+    if (rest.length > 0) this.#nodes.clock.clearTimer(this.#restAlarm);
+    this.#rest = none;
+    return rest;
   }
 
   #onLate(): void {
-    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(this.#clock.now().monoMs);
+    if (this.#phase === 'asking') for (const node of this.#open.keys()) node.wasLate(this.#nodes.clock.now().monoMs);
     this.askAll();
   }
 
   #ask(nodes: readonly QuorumNode[]): void {
     const { commandTimeoutMs } = this.#request;
-    this.#askedMs = this.#clock.now().monoMs;
+    this.#askedMs = this.#nodes.clock.now().monoMs;
     for (const node of nodes) this.#open.set(node, true);
     for (const node of nodes) {
       const identified = node.identify(commandTimeoutMs);
@@ -142,7 +142,7 @@ export class Round implements Linked<Round> {
 
   /** The nodes that were not asked, and will not be. */
   settle(): readonly QuorumNode[] {
-    const rest = this.#reserve.take();
+    const rest = this.#takeRest();
     this.#checkDone();
     return rest;
   }
@@ -159,10 +159,10 @@ export class Round implements Linked<Round> {
 
   #granted(node: QuorumNode, fence: number): void {
     this.#holders.set(node, undefined);
-    const guard = this.#phase === 'asking' && node.restartGuard(this.#longestMs, this.#request.keys);
+    const guard = this.#phase === 'asking' && node.restartGuard(this.#nodes.longestMs, this.#request.keys);
     if (guard) {
       this.#errors.push(guard);
-      node.wasLate(this.#clock.now().monoMs);
+      node.wasLate(this.#nodes.clock.now().monoMs);
     } else {
       this.#votes += 1;
       this.#fences.set(node, fence);
@@ -195,7 +195,7 @@ export class Round implements Linked<Round> {
   #decide(): void {
     if (this.#phase === 'asking') {
       if (this.#fences.size >= this.#nodes.majority) this.#agreeOnFence();
-      else if (this.#fences.size + this.#open.size + this.#reserve.size < this.#nodes.majority) {
+      else if (this.#fences.size + this.#open.size + this.#rest.length < this.#nodes.majority) {
         this.#phase = 'failed';
         this.#releaseAll(); // H62c
       }
@@ -208,8 +208,8 @@ export class Round implements Linked<Round> {
   }
 
   #checkDone(): void {
-    if (this.#phase === 'over') this.#reserve.take();
-    if (this.#open.size + this.#writing + this.#reserve.size === 0) this.#onDone();
+    if (this.#phase === 'over') this.#takeRest();
+    if (this.#open.size + this.#writing + this.#rest.length === 0) this.#onDone();
   }
 
   /** Grants once a majority that has voted for this round will mint only larger fences than ours. */

@@ -38,13 +38,12 @@ import { QuorumOperator } from './operator';
 import { Places } from './places';
 import { inspectMajority } from './reads';
 import { releaseByMajority } from './release';
-import { Reserves } from './reserve';
 import { Round, type Verdict } from './round';
 import { Rounds } from './rounds';
 
 const realClock: QuorumClock = {
   now,
-  setTimer: (work, ms) => timers.setIdle(work, ms),
+  setTimer: (work, ms, slackMs) => timers.setIdle(work, ms, slackMs),
   clearTimer: clearAlarm,
 };
 
@@ -65,13 +64,11 @@ export class Quorum implements Store {
   readonly operator: QuorumOperator;
   readonly #nodes: Nodes;
   readonly #clock: QuorumClock;
-  readonly #reserves: Reserves;
   readonly #places: Places;
   /** The rounds, by token, in which a node has not replied yet. */
   readonly #rounds = new Rounds();
   #identifying: Promise<unknown> | undefined;
   #isIdentified = false;
-  #longestMs = 0;
   #leadMs = 2 * nearestLeadMs;
   /** The last fence that was proposed. */
   #proposed = 0;
@@ -85,8 +82,10 @@ export class Quorum implements Store {
   constructor(stores: readonly Node[], clock: QuorumClock = realClock) {
     this.keyPrefix = stores[0]!.keyPrefix;
     this.#clock = clock;
-    this.#reserves = new Reserves(clock);
-    this.#nodes = new Nodes(stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)));
+    this.#nodes = new Nodes(
+      stores.map((store, index) => new QuorumNode(store, `redis[${index}]`, clock)),
+      clock,
+    );
     this.#places = new Places(this.#nodes);
     this.operator = new QuorumOperator(this.#nodes, (key, timeoutMs) => this.inspect(key, timeoutMs));
     const { size, majority } = this.#nodes;
@@ -101,7 +100,7 @@ export class Quorum implements Store {
     if (lifetimeMs === null) {
       return Promise.reject(optionError('lifetime', 'a number: a node of a quorum may forget', lifetimeMs));
     }
-    this.#longestMs = Math.max(this.#longestMs, lifetimeMs);
+    this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs);
     this.#mintsFences ||= request.fences > 0;
     if (this.#isIdentified) return this.#attempt(request, lifetimeMs);
     this.#identifying ??= this.#identifyAll(nodeTimeout(lifetimeMs, request.commandTimeoutMs));
@@ -126,7 +125,7 @@ export class Quorum implements Store {
     const commandTimeoutMs = nodeTimeout(lifetimeMs, request.commandTimeoutMs);
     const minFence = this.#minFence(sent);
     this.#rounds.get(request.token)?.settle();
-    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, minFence }, this.#longestMs, sent);
+    return changeInPlace(this.#nodes, { ...request, commandTimeoutMs, minFence }, sent);
   }
 
   async #identifyAll(timeoutMs: number): Promise<void> {
@@ -135,7 +134,7 @@ export class Quorum implements Store {
   }
 
   #round(request: AcquireRequest, lifetimeMs: number): Promise<AcquireReply> {
-    const duplicate = this.#nodes.review(this.#longestMs, request.keys);
+    const duplicate = this.#nodes.review(request.keys);
     if (duplicate !== undefined) return Promise.reject(duplicate);
     const sent = this.#clock.now();
     if (!request.begin()) return Promise.reject(givenUp(request.keys));
@@ -170,20 +169,12 @@ export class Quorum implements Store {
       this.#rounds.delete(round);
       if (this.#rounds.size === 0) this.#onIdle?.();
     };
-    const round = new Round(
-      { ...request, commandTimeoutMs, minFence },
-      this.#nodes,
-      this.#longestMs,
-      this.#clock,
-      this.#reserves,
-      onDone,
-      onVerdict,
-    );
+    const round = new Round({ ...request, commandTimeoutMs, minFence }, this.#nodes, onDone, onVerdict);
     this.#rounds.add(round);
     const isWhole = onVerdict === undefined || first.length + rest.length === this.#nodes.size;
     const skipped = isWhole ? [] : this.#nodes.skipped([...first, ...rest]);
     const restAfterMs = Math.min(Math.max(minRestMs, 4 * this.#tookMs), maxRestMs, lifetimeMs * timeoutShare);
-    round.start(first, rest, skipped, sent.monoMs + restAfterMs);
+    round.start(first, rest, skipped, restAfterMs);
   }
 
   /** The minimum fence of a round: ahead of every clock when it arrives there, if all goes well. */
@@ -198,12 +189,12 @@ export class Quorum implements Store {
   async extend(request: ExtendRequest): Promise<ExtendReply> {
     const { keys, token, lifetimeMs, held } = request;
     if (!request.begin()) return { outcome: 'late' };
-    this.#longestMs = Math.max(this.#longestMs, lifetimeMs!);
+    this.#nodes.longestMs = Math.max(this.#nodes.longestMs, lifetimeMs!);
     const sent = this.#clock.now();
     const commandTimeoutMs = nodeTimeout(lifetimeMs!, request.commandTimeoutMs);
     const each = { ...request, commandTimeoutMs };
     this.#rounds.get(token)?.askAll();
-    const { outcome, missing } = await extendByMajority(this.#nodes, each, sent, this.#clock);
+    const { outcome, missing } = await extendByMajority(this.#nodes, each, sent);
     if (outcome === 'late') return { outcome };
     if (outcome !== 'extended') {
       void this.abandon({ keys, token, commandTimeoutMs: request.commandTimeoutMs, held }); // H64c
