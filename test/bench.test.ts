@@ -41,7 +41,8 @@ describe('bench', () => {
     expect(await server.command('INFO', 'clients')).to.match(/connected_clients:1\r/);
   });
 
-  it('steady waiters in several processes and a burst in one are measured and exclude each other', async () => {
+  it('steady waiters in several processes and a burst in one are measured and exclude each other', async function () {
+    this.timeout(buildMs); // more than thirty processes, one after the other
     const crowd: Row[] = [
       {
         id: 'steady',

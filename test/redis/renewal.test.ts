@@ -628,7 +628,7 @@ describe('renewal', () => {
 
   describe('many leases at once', () => {
     it('500 leases of one process are renewed by one command per turn, not one each', async () => {
-      const options = { lifetime: 4_000, autoExtend: true };
+      const options = { lifetime: 4_000, autoExtend: true, commandTimeout: 10_000 };
       const leases = await Promise.all(Array.from({ length: 500 }, (_, i) => withLock.promise(`${key}:${i}`, options)));
       await waitFor(() => extendedKeys(proxy).length >= 500 * 2);
       const extensions = proxy.commands.filter(({ args }) => isExtension(args));

@@ -268,7 +268,7 @@ describe('three sentinels fail a master over', () => {
       const connected = await Promise.all(
         [...unprotected, ...protectedKinds].map(async ([name, dial, minReplicas, hasMoved]) => {
           const redis = await dial('stopped');
-          const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas });
+          const withLock = redisExpLock({ redis, lifetime: LONG_MS, minReplicas, commandTimeout: 10_000 });
           // As in use: its connections stand before the fault.
           await (await withLock.promise(uniqueKey()))();
           return { name, redis, withLock, hasMoved, key: uniqueKey() };
@@ -279,7 +279,7 @@ describe('three sentinels fail a master over', () => {
       await sentinels.switched('stopped', heir!.port);
       for (const { name, redis, hasMoved } of connected)
         await waitFor(() => hasMoved(redis), { what: `${name} to leave the old master` });
-      const newMaster = redisExpLock({ redis: await heir!.connect(), lifetime: LONG_MS });
+      const newMaster = redisExpLock({ redis: await heir!.connect(), lifetime: LONG_MS, commandTimeout: 10_000 });
       const held = await Promise.all(
         connected.map(async (each) => ({ ...each, next: await newMaster.promise(each.key) })),
       );
