@@ -1,43 +1,51 @@
 // The command line: one table of all options. It is parsed by node:util and checked before anything connects.
-import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { parseArgs } from 'node:util';
 import { lockKeys } from '../../core/keys';
 import { usage } from './exit';
 import { type LockPlace, placeOf } from './place';
 import { durationOf } from './text';
 
+const flag = { type: 'boolean' } as const;
+const text = { type: 'string', read: (given: string) => given } as const;
+const duration = { type: 'string', read: msOf } as const;
+const integer = (max: number) => ({ type: 'string', read: integerTo(max) }) as const;
+
 const globals = {
-  url: { type: 'string' },
-  prefix: { type: 'string' },
-  store: { type: 'string' },
-  'shared-memory': { type: 'string' },
-  quiet: { type: 'boolean', short: 'q' },
-  verbose: { type: 'boolean', short: 'v' },
-  help: { type: 'boolean', short: 'h' },
-  version: { type: 'boolean' },
+  url: text,
+  prefix: text,
+  store: text,
+  'shared-memory': text,
+  quiet: { ...flag, short: 'q' },
+  verbose: { ...flag, short: 'v' },
+  help: { ...flag, short: 'h' },
+  version: flag,
 } as const;
 
 const own = {
-  wait: { type: 'string', short: 'w' },
-  'no-wait': { type: 'boolean', short: 'n' },
-  ttl: { type: 'string' },
-  shared: { type: 'boolean' },
-  permits: { type: 'string' },
-  'busy-code': { type: 'string', short: 'E' },
-  'kill-after': { type: 'string' },
-  foreground: { type: 'boolean' },
-  every: { type: 'string' },
-  offset: { type: 'string' },
-  scan: { type: 'boolean' },
-  json: { type: 'boolean' },
-  id: { type: 'string' },
-  yes: { type: 'boolean' },
-  force: { type: 'boolean' },
-  port: { type: 'string' },
-  actions: { type: 'boolean' },
-  for: { type: 'string' },
+  wait: { ...duration, short: 'w' },
+  'no-wait': { ...flag, short: 'n' },
+  ttl: duration,
+  shared: flag,
+  permits: { type: 'string', read: permitsOf },
+  'busy-code': { ...integer(255), short: 'E' },
+  'kill-after': duration,
+  foreground: flag,
+  every: duration,
+  offset: duration,
+  scan: flag,
+  json: flag,
+  id: text,
+  yes: flag,
+  force: flag,
+  port: integer(65_535),
+  actions: flag,
+  for: text,
 } as const;
 
-const all = { ...globals, ...own } satisfies ParseArgsConfig['options'];
+const all = { ...globals, ...own };
+
+/** The value of an option as its command reads it. */
+type ValueOf<Option> = Option extends { read(given: string, name: string): infer Value } ? Value : boolean;
 
 export type OptionName = keyof typeof own;
 
@@ -57,19 +65,16 @@ export interface Typed {
   readonly operands: readonly string[];
   /** The words after the first `--`; undefined if there is no `--`. */
   readonly rest: readonly string[] | undefined;
-  readonly values: FlagValues;
+  readonly values: Readonly<Record<string, string | boolean | undefined>>;
 }
 
 /** The words as the named command reads them. */
-export interface CommandLine extends Omit<Typed, 'rest'> {
+export interface CommandLine extends Omit<Typed, 'rest' | 'values'> {
+  readonly values: { readonly [name in keyof typeof all]?: ValueOf<(typeof all)[name]> };
   /** The command to run, if the named command runs one. */
   readonly command: readonly string[] | undefined;
   readonly place: LockPlace;
 }
-
-type FlagValues = {
-  readonly [name in keyof typeof all]?: (typeof all)[name]['type'] extends 'string' ? string : boolean;
-};
 
 /** Parses the words. @throws {Exit} an unknown option, or an option without its value. */
 export function parse(argv: readonly string[]): Typed {
@@ -88,17 +93,20 @@ export function parse(argv: readonly string[]): Typed {
 
 /** Checks the words against a shape. @throws {Exit | TypeError | RangeError} an unexpected or missing word, or an impossible key or address. */
 export function check(typed: Typed, { options, operands: [min, max], runs }: Shape): CommandLine {
-  const line = { ...typed, ...split(typed, runs === true) };
-  for (const name of Object.keys(line.values)) {
-    const isOurs = name in globals || options.includes(name as OptionName);
-    if (!isOurs) throw usage(`${line.name} has no option --${name}`);
+  const { name: command } = typed;
+  const values: Record<string, unknown> = {};
+  for (const [name, given] of Object.entries(typed.values)) {
+    if (!(name in globals) && !options.includes(name as OptionName)) throw usage(`${command} has no option --${name}`);
+    const option = all[name as keyof typeof all];
+    values[name] = 'read' in option ? option.read(String(given), name) : given;
   }
+  const line: CommandLine = { ...typed, ...split(typed, runs === true), values, place: placeOf(values) };
   const count = line.operands.length;
-  if (count < min) throw usage(`${line.name}: a ${line.name === 'elect' ? 'name' : 'key'} is missing`);
-  if (count > max) throw usage(`${line.name}: too many operands: ${JSON.stringify(line.operands[max])}`);
-  if (runs && !line.command?.length) throw usage(`${line.name}: no command to run: … -- command args…`);
+  if (count < min) throw usage(`${command}: a ${command === 'elect' ? 'name' : 'key'} is missing`);
+  if (count > max) throw usage(`${command}: too many operands: ${JSON.stringify(line.operands[max])}`);
+  if (runs && !line.command?.length) throw usage(`${command}: no command to run: … -- command args…`);
   if (min > 0) lockKeys(line.operands, line.values.prefix ?? '');
-  return { ...line, place: placeOf(line.values) };
+  return line;
 }
 
 /** Splits the words after `--`, which are operands or the command. `-- KEY… -- command` has both. */
@@ -108,32 +116,24 @@ function split({ operands, rest }: Typed, runs: boolean): Pick<CommandLine, 'ope
   return end < 0 ? { operands, command: rest } : { operands: rest.slice(0, end), command: rest.slice(end + 1) };
 }
 
-/** The value of an option that is a duration, in ms. */
-export function msOf(
-  { values }: CommandLine,
-  name: 'wait' | 'ttl' | 'kill-after' | 'every' | 'offset',
-): number | undefined {
-  const text = values[name];
-  const ms = text === undefined ? undefined : durationOf(text);
-  if (text !== undefined && ms === undefined)
-    throw usage(`--${name}: a duration such as 500ms, 30s, 5m, 3h, 1d; not ${JSON.stringify(text)}`);
-  return ms;
+/** Reads a duration, in ms. */
+function msOf(given: string, name: string): number {
+  const ms = durationOf(given);
+  if (ms !== undefined) return ms;
+  throw usage(`--${name}: a duration such as 500ms, 30s, 5m, 3h, 1d; not ${JSON.stringify(given)}`);
 }
 
-export function integerOf({ values }: CommandLine, name: 'busy-code' | 'port', max: number): number | undefined {
-  const text = values[name];
-  if (text === undefined) return undefined;
-  if (!/^\d{1,5}$/.test(text) || Number(text) > max)
-    throw usage(`--${name}: a whole number, 0 to ${max}; not ${JSON.stringify(text)}`);
-  return Number(text);
+function integerTo(max: number): (given: string, name: string) => number {
+  return (given, name) => {
+    if (/^\d{1,5}$/.test(given) && Number(given) <= max) return Number(given);
+    throw usage(`--${name}: a whole number, 0 to ${max}; not ${JSON.stringify(given)}`);
+  };
 }
 
-/** The value of `--permits`: `2/5` means two of five. */
-export function permitsOf({ values }: CommandLine): readonly [wanted: number, max: number] | undefined {
-  if (values.permits === undefined) return undefined;
-  const [, wanted = '', max = ''] = /^(\d{1,9})\/(\d{1,9})$/.exec(values.permits) ?? [];
-  if (Number(wanted) < 1 || Number(max) < Number(wanted)) {
-    throw usage(`--permits: how many of how many, such as 1/3; not ${JSON.stringify(values.permits)}`);
-  }
-  return [Number(wanted), Number(max)];
+/** Reads a number of permits: `2/5` means two of five. */
+function permitsOf(given: string): readonly [wanted: number, max: number] {
+  const isPair = /^\d{1,9}\/\d{1,9}$/.test(given);
+  const [wanted, max] = isPair ? (given.split('/').map(Number) as [number, number]) : [0, 0];
+  if (wanted >= 1 && max >= wanted) return [wanted, max];
+  throw usage(`--permits: how many of how many, such as 1/3; not ${JSON.stringify(given)}`);
 }

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type CommandLine, integerOf } from './command-line';
+import type { CommandLine } from './command-line';
 import { Exit, exitCodes } from './exit';
 import { withSession } from './session';
 import { endOfProcess } from './signals';
@@ -11,7 +11,7 @@ import { print } from './text';
 const defaultPort = 7400;
 
 export async function serve(line: CommandLine): Promise<number> {
-  const port = integerOf(line, 'port', 65_535) ?? defaultPort;
+  const port = line.values.port ?? defaultPort;
   return withSession(line, {}, async ({ connection, prefix }) => {
     const { lockPage } = await import('../page.js');
     const page = lockPage({ redis: connection.redis, prefix, actions: line.values.actions === true });

@@ -9,7 +9,7 @@ import type { Lease } from '../../hold/lease';
 import { RWLock } from '../../rw-lock';
 import { Semaphore } from '../../semaphore';
 import { runCommand } from './child';
-import { type CommandLine, integerOf, msOf, permitsOf } from './command-line';
+import type { CommandLine } from './command-line';
 import { type Exit, exitCodes, exitOf, usage } from './exit';
 import { label, type Session, withinLimit, withSession } from './session';
 import { Signals } from './signals';
@@ -29,9 +29,9 @@ async function underLock(
   work: (session: Session, execute: Execute, signals: Signals) => Promise<number>,
 ): Promise<number> {
   const { values } = line;
-  const lifetime = msOf(line, 'ttl') ?? defaultTtlMs;
+  const lifetime = values.ttl ?? defaultTtlMs;
   if (lifetime < 100) throw usage('--ttl: at least 100ms');
-  const killAfterMs = msOf(line, 'kill-after') ?? defaultKillAfterMs;
+  const killAfterMs = values['kill-after'] ?? defaultKillAfterMs;
   if (lifetime <= killAfterMs && !values.quiet) {
     const text = `${duration(lifetime)} is not longer than --kill-after ${duration(killAfterMs)}`;
     note(`warning: --ttl ${text}: another may have the lock before a command that lost it is gone`);
@@ -59,13 +59,12 @@ async function underLock(
 /** Runs a command under a lock. @returns the exit code. */
 export async function run(line: CommandLine): Promise<number> {
   const { values, operands: keys } = line;
-  const busyCode = integerOf(line, 'busy-code', 255) ?? exitCodes.busy;
-  const permits = permitsOf(line);
+  const { permits, 'busy-code': busyCode = exitCodes.busy } = values;
   if (permits !== undefined && values.shared) throw usage('run: --shared and --permits are two kinds of locks');
   if ((permits !== undefined || values.shared) && keys.length > 1)
     throw usage('run: one key only with --shared or --permits');
   if (values['no-wait'] && values.wait !== undefined) throw usage('run: -n does not wait, -w does');
-  const timeoutMs = values['no-wait'] ? 0 : (msOf(line, 'wait') ?? Number.POSITIVE_INFINITY);
+  const timeoutMs = values['no-wait'] ? 0 : (values.wait ?? Number.POSITIVE_INFINITY);
   const work = async (session: Session, execute: Execute, { wait }: Signals): Promise<number> => {
     if (values.verbose) await tellHolder(session, keys);
     const { ways, close } = waysToAcquire(session, line);
@@ -112,9 +111,8 @@ function waysToAcquire(
 ): { readonly ways: readonly WayToAcquire[]; close(): Promise<void> } {
   const keys = line.operands;
   const [key] = keys as [string];
-  const permits = permitsOf(line);
-  if (permits !== undefined) {
-    const [wanted, max] = permits;
+  if (line.values.permits !== undefined) {
+    const [wanted, max] = line.values.permits;
     const semaphore = new Semaphore(key, max, options);
     return { ways: [(wait) => semaphore.acquire(wanted, wait)], close: () => semaphore.close({ drain: false }) };
   }
@@ -167,9 +165,9 @@ async function tellHolder({ withLock }: Session, keys: readonly string[]): Promi
 
 /** Runs a command once a slot. @returns the exit code: 0 if the job of the slot is done or running elsewhere. */
 export async function once(line: CommandLine): Promise<number> {
-  const every = msOf(line, 'every');
+  const every = line.values.every;
   if (every === undefined || every < 1000) throw usage('once: --every takes a duration of at least 1s, and is needed');
-  const offset = msOf(line, 'offset') ?? 0;
+  const offset = line.values.offset ?? 0;
   const [key] = line.operands as [string];
   return underLock(line, async ({ withLock }, execute, signals) => {
     try {
