@@ -54,15 +54,11 @@ const rules = { redis: anyValue, prefix: prefixRule, authorize: functionRule('a 
  * ```
  */
 export function lockPage(options: PageOptions): LockPage {
-  const desk = deskOf(options);
-  const page = (req: IncomingMessage, res: ServerResponse, next?: (error?: any) => void): void =>
-    serveNode(req, res, next, desk);
-  return Object.assign(page, { fetch: (request: Request) => serveFetch(request, desk) });
-}
-
-function deskOf(options: PageOptions): Desk {
   const { redis, prefix = '', authorize, actions = false } = optionsOf<PageOptions>(options, rules);
   const source = new Source(redis, prefix);
   const decide = authorize ? ({ original }: Incoming) => authorize(original) : nearOnly(source.kind);
-  return { source, watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
+  const desk: Desk = { source, watch: new Watch(source, { actions, prefix }), authorize: decide, actions };
+  const page = (req: IncomingMessage, res: ServerResponse, next?: (error?: any) => void): void =>
+    serveNode(req, res, next, desk);
+  return Object.assign(page, { fetch: (request: Request) => serveFetch(request, desk) });
 }
