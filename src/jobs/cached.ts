@@ -5,7 +5,7 @@
 
 import { acquireLease, runUnder } from '../acquire/run';
 import { clockOf } from '../core/clock';
-import { forKey, optionError } from '../core/errors';
+import { optionError } from '../core/errors';
 import { onAbort } from '../core/on-abort';
 import { type CachedOptions, endless, integer, type Settings, settle, takeOwn } from '../core/options';
 import { clearAlarm } from '../core/timers';
@@ -56,7 +56,7 @@ export async function cached<T>(
     // The shared load failed, so the next caller's load is tried. If this caller's own wait is over, it reads for itself once.
     if (settings.signal?.aborted || clock.nowMs() >= endMs) break;
   }
-  const flight = walk<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
+  const flight = readOrLoad<T>(key, full, settings, { ttl, emptyTtl }, load, scope);
   ours.set(full, flight);
   try {
     return (await flight).value;
@@ -65,7 +65,8 @@ export async function cached<T>(
   }
 }
 
-async function walk<T>(
+/** Reads the stored value. If there is none, loads and stores it under the lock, unless another has stored it by then. */
+async function readOrLoad<T>(
   key: string,
   full: string,
   settings: Settings,
@@ -77,9 +78,7 @@ async function walk<T>(
   const { commandTimeoutMs } = settings;
   const values = valuesOf(store, full, 'a cached value', key);
   const readStored = async (): Promise<Loaded<T> | undefined> => {
-    const text = await values.read(full, commandTimeoutMs).catch((error) => {
-      throw forKey(error, key);
-    });
+    const text = await scope.ask(key, settings, () => values.read(full, commandTimeoutMs));
     return text === null ? undefined : parsed<T>(text);
   };
   const found = await readStored();
