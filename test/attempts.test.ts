@@ -248,7 +248,7 @@ describe('the attempts of one caller', () => {
     await answered();
     const { token } = store.acquires[1]!;
     one.abandon();
-    const held = { mode, fence: -1 };
+    const held = { mode };
     const expected = { keys: 'full:k', token, commandTimeoutMs, ticket, held };
     expect(store.abandoned[0]!.request).to.deep.equal(expected);
     for (const each of [one, attempts({ mode })]) {

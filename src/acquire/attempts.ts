@@ -8,7 +8,13 @@ import { clockOf } from '../core/clock';
 import { forKey, LockBackendError } from '../core/errors';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { newToken } from '../core/token';
-import type { AcquireReply, AcquireRequest, QueueEntry, ReleaseRequest } from '../store/contract';
+import {
+  type AcquireReply,
+  type AcquireRequest,
+  type QueueEntry,
+  type ReleaseRequest,
+  unknownTicket,
+} from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { pauses } from './backoff';
 import type { AcquireSpec } from './spec';
@@ -204,6 +210,6 @@ export class Attempts {
     const { keys, mode, settings } = this.#spec;
     const { commandTimeoutMs } = settings;
     if (mode === undefined) return { keys, token, commandTimeoutMs };
-    return { keys, token, commandTimeoutMs, ticket: this.ticket || -1, held: { mode, fence: -1 } };
+    return { keys, token, commandTimeoutMs, ticket: this.ticket || unknownTicket, held: { mode } };
   }
 }

@@ -10,7 +10,7 @@ import { describe } from '../core/keys';
 import type { Settings } from '../core/options';
 import type { HeldLock } from '../hold/held-lock';
 import { scopeOf } from '../hold/scope';
-import type { AcquireReply, AcquireRequest, Mode } from '../store/contract';
+import { type AcquireReply, type AcquireRequest, type Mode, unknownTicket } from '../store/contract';
 import type { LateRequest } from '../store/late-request';
 import { wait } from './acquisition';
 import type { Change } from './spec';
@@ -98,7 +98,7 @@ async function revert(
 /** Releases everything that Redis keeps of the token: a holder or a queue entry. */
 function abandon({ keys, token, context }: HeldLock, mode: Mode, late: LateRequest | undefined): void {
   const { commandTimeoutMs } = context.settings;
-  const request = { keys, token, commandTimeoutMs, ticket: -1, held: { mode, fence: -1 } };
+  const request = { keys, token, commandTimeoutMs, ticket: unknownTicket, held: { mode } };
   void context.store.abandon(request, late);
 }
 

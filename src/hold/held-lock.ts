@@ -8,16 +8,17 @@ import { type LockKind, warn } from '../core/events';
 import { describe, type Key, listOf } from '../core/keys';
 import type { Linked } from '../core/linked-list';
 import type { Settings } from '../core/options';
-import type {
-  Clock,
-  GrantSource,
-  HeldMode,
-  Mode,
-  Moment,
-  ReleaseReply,
-  ReleaseRequest,
-  Slot,
-  Store,
+import {
+  type Clock,
+  type GrantSource,
+  type HeldMode,
+  type Mode,
+  type Moment,
+  type ReleaseReply,
+  type ReleaseRequest,
+  type Slot,
+  type Store,
+  unknownTicket,
 } from '../store/contract';
 import { LateRequest } from '../store/late-request';
 import { Keeper } from './keeper';
@@ -274,7 +275,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   /** Makes the request of a release. After a change in place, a queue entry of that change may be left to remove. */
-  releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? -1 : 0): ReleaseRequest {
+  releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? unknownTicket : 0): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
     const { keys, done } = this;
     const { token } = this.member ?? this;
@@ -324,7 +325,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   #abandon(late: LateRequest): void {
-    void this.context.store.abandon(this.releaseRequest(-1), late);
+    void this.context.store.abandon(this.releaseRequest(unknownTicket), late);
   }
 
   /** True while an attempt with our token whose reply was lost may still execute. */

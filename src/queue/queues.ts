@@ -18,6 +18,7 @@ import {
   type ReleaseReply,
   type ReleaseRequest,
   type Store,
+  unknownTicket,
 } from '../store/contract';
 import { pollEveryMs } from '../store/protocol';
 import {
@@ -173,7 +174,7 @@ export class Queues implements QueuePort {
   }
 
   abandon({ key }: Queue, { token, id, ticket, late }: OwnEntry, commandTimeoutMs: number): void {
-    const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || -1 };
+    const request = { keys: key.key, token, commandTimeoutMs, ticket: ticket || unknownTicket };
     this.#entries.delete(id);
     this.#abandoned.set(id, request);
     void this.#store.abandon(request, late).then(() => this.#abandoned.delete(id));

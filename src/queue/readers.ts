@@ -147,7 +147,7 @@ export class Readers extends WaitGroup implements Member {
     const request = { keys: key, token, lifetimeMs, fences, minReplicas: 0, commandTimeoutMs, begin, mode, beside };
     const late = new LateRequest(this.nowMs(), commandTimeoutMs);
     const abandon = (which: string): void =>
-      void this.store.abandon({ keys: key, token: which, commandTimeoutMs, held: { mode, fence: -1 } }, late);
+      void this.store.abandon({ keys: key, token: which, commandTimeoutMs, held: { mode } }, late);
     const reply = await this.store.acquire(request).catch((error) => {
       abandon(token);
       throw error;

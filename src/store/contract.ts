@@ -30,8 +30,8 @@ export interface Mode {
 /** The mode and the fence of a holder that may have others beside it. */
 export interface HeldMode {
   readonly mode: Mode;
-  /** -1: not known. */
-  readonly fence: number;
+  /** Absent: not known. */
+  readonly fence?: number | undefined;
 }
 
 export interface AcquireRequest {
@@ -66,13 +66,16 @@ export interface AcquireRequest {
 export interface QueueEntry {
   readonly channel: string;
   readonly id: string;
-  /** The ticket from the first queueing; 0: not queued yet; -1 (never for a mutex): perhaps queued, because no answer came. */
+  /** The ticket from the first queueing; 0: not queued yet; `unknownTicket` (never for a mutex): perhaps queued, because no answer came. */
   readonly ticket: number;
   /** Ms without a sign after which the entry expires; for a mutex at least the time for its position. Default 0: the time for its position. */
   readonly silenceMs?: number | undefined;
   /** The token of the entry, if it differs from the request's: on a quorum each attempt has a token of its own. */
   readonly token?: string | undefined;
 }
+
+/** The ticket of a token that may be queued, where no answer has told its ticket. */
+export const unknownTicket = -1;
 
 /** The channel of an entry that cannot be notified: its waiter polls. */
 export const noChannel = '-';
@@ -144,7 +147,7 @@ export interface ReleaseRequest {
   readonly commandTimeoutMs: number;
   /** The yield window: the time for which the lock is free only for callers outside its queue, when it is their turn. Default 0. */
   readonly yieldMs?: number | undefined;
-  /** The ticket of the token in the queue; -1: not known. Default 0: not queued. */
+  /** The ticket of the token in the queue, or `unknownTicket`. Default 0: not queued. */
   readonly ticket?: number | undefined;
   /** The token was confirmed as the holder, and none of its acquires is on its way: the release may overtake other requests. */
   readonly isConfirmed?: boolean | undefined;

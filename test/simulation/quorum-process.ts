@@ -257,7 +257,7 @@ export class Process {
     const exact = world.random() < 0.3;
     const leftMs = (holder.untilMs - world.nowMs) * this.#rate;
     const validUntilMs = this.clock.now().monoMs + (exact ? Math.min(leftMs, commandTimeoutMs) : leftMs);
-    const held: HeldMode | undefined = holder.mode && { mode: holder.mode, fence: -1 };
+    const held: HeldMode | undefined = holder.mode && { mode: holder.mode };
     const token = holder.name;
     const request = { keys: key, token, lifetimeMs, exact, validUntilMs, commandTimeoutMs, begin: isHeld, held };
     this.pendingExact.clear();
@@ -294,7 +294,7 @@ export class Process {
   }
 
   #release(token: string, mode: Mode | undefined, ticket = 0): ReleaseRequest {
-    return { keys: key, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+    return { keys: key, token, commandTimeoutMs, ticket, held: mode && { mode } };
   }
 
   #leftMs({ monoMs }: Moment): number {

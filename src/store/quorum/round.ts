@@ -9,7 +9,7 @@
 // still held: then a majority holds the lock even if it loses a node.
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
-import type { AcquireRequest, ReleaseReply, ReleaseRequest } from '../contract';
+import { type AcquireRequest, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';
 import { FenceVotes } from './fence-votes';
 import type { QuorumNode } from './node';
@@ -277,10 +277,10 @@ export class Round implements Linked<Round> {
 
   #leaveQueue(node: QuorumNode): void {
     const whose = this.#request.queueAs?.token;
-    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, -1));
+    if (whose !== undefined) node.abandon(releaseOf(this.#request, whose, unknownTicket));
   }
 }
 
 function releaseOf({ keys, mode, commandTimeoutMs }: AcquireRequest, token: string, ticket = 0): ReleaseRequest {
-  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode, fence: -1 } };
+  return { keys, token, commandTimeoutMs, ticket, held: mode && { mode } };
 }

@@ -164,7 +164,7 @@ function releaseSharedCall(keys: Key, token: string, ticket: number, held: HeldM
 
 /** The holder's member of the sorted set, so that the script need not search for it; '' if our side does not know all of it. */
 function memberOf(token: string, { mode, fence }: HeldMode): string {
-  if (fence < 0) return '';
+  if (fence === undefined) return '';
   const { kind, permits, step, group } = mode;
   return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
 }
