@@ -8,7 +8,7 @@ import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeEach, shortLifetime, stranger } from './places';
+import { describeAtOnce, describeEach, shortLifetime, stranger } from './places';
 
 type Detached = redisExpLock.DetachedLease;
 
@@ -64,17 +64,6 @@ describeEach('detach and adopt', (here) => {
       expect(lease.signal.aborted).to.equal(false);
     });
 
-    it('stays held, and is renewed no more: its lifetime ends it', async () => {
-      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 2000), autoExtend: true });
-      const lease = await renewed.promise(key);
-      await sleep(shortLifetime(here, 2000) + 100);
-      expect(await here.holder(key)).to.equal(lease.token);
-      lease.detach();
-      expect(await worker.tryLock(key)).to.equal(null);
-      await waitFor(async () => (await here.holder(key)) === null, { what: 'the end of its lifetime' });
-      expect(lease.signal.aborted).to.equal(false);
-    });
-
     it('cannot be detached again; nor can one that was released', async () => {
       const lease = await withLock.promise(key);
       lease.detach();
@@ -82,20 +71,6 @@ describeEach('detach and adopt', (here) => {
       await released();
       for (const done of [lease, released]) {
         expect(thrown(() => done.detach())).to.be.instanceOf(redisExpLock.NotAcquiredLockError);
-      }
-    });
-
-    it('one that was lost cannot be detached: NotAcquiredLockError, with the loss as its cause', async () => {
-      const lifetime = shortLifetime(here);
-      const short = await redisExpLock({ redis: here.redis, lifetime }).promise(key);
-      const taken = await withLock.promise(`${key}:2`);
-      await here.seize(`${key}:2`);
-      expect(await taken.extend()).to.equal(false);
-      await sleep(lifetime + 10);
-      for (const lost of [short, taken]) {
-        const error = thrown(() => lost.detach());
-        expect(error).to.be.instanceOf(redisExpLock.NotAcquiredLockError);
-        expect(error.cause).to.be.instanceOf(redisExpLock.LockLostError);
       }
     });
 
@@ -207,34 +182,6 @@ describeEach('detach and adopt', (here) => {
       expect(await here.holder(`app:${key}`)).to.equal(null);
     });
 
-    it('renews with `autoExtend` only, of the call or of the factory', async () => {
-      const lifetime = shortLifetime(here, 2000);
-      const once = await worker.adopt((await withLock.promise(key)).detach(), { lifetime });
-      const renewed = await worker.adopt((await withLock.promise(`${key}:2`)).detach(), { lifetime, autoExtend: true });
-      const always = redisExpLock({ redis: here.elsewhere, lifetime, autoExtend: true });
-      const byFactory = await always.adopt((await withLock.promise(`${key}:3`)).detach());
-      await waitFor(() => once!.signal.aborted, { what: 'the end of the one that is not renewed' });
-      await sleep(lifetime / 3);
-      for (const lease of [renewed, byFactory]) {
-        expect(lease!.signal.aborted).to.equal(false);
-        expect(await lease!.release()).to.equal(true);
-      }
-    });
-
-    it('no longer held: null, and the present holder is left alone', async () => {
-      const lease = await withLock.promise(key, { lifetime: shortLifetime(here) });
-      const detached = lease.detach();
-      await waitFor(async () => (await here.holder(key)) === null, { what: 'the end of its lifetime' });
-      expect(await worker.adopt(detached)).to.equal(null);
-      await here.seize(key);
-      expect(await worker.adopt(detached)).to.equal(null);
-      expect(await here.holder(key)).to.equal(stranger);
-      const removed = (await withLock.promise(`${key}:2`)).detach();
-      await here.remove(`${key}:2`);
-      expect(await worker.adopt(removed)).to.equal(null);
-      expect(await here.holder(`${key}:2`)).to.equal(null);
-    });
-
     it('asks Redis whether it is held, not the clock of this host', async () => {
       const detached = (await withLock.promise(key)).detach();
       expect(await worker.adopt({ ...detached, until: Date.now() - 60_000 })).to.not.equal(null);
@@ -299,6 +246,67 @@ describeEach('detach and adopt', (here) => {
       expect((await failure(redisExpLock().adopt(good))).message).to.contain('redis');
       expect(await connection.calls()).to.equal(0);
     });
+  });
+
+  const lockHere = (): redisExpLock.WithLock => redisExpLock({ redis: here.redis, lifetime: 10_000 });
+  const workerThere = (): redisExpLock.WithLock => redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
+
+  describeAtOnce('the end of a lifetime', {
+    'stays held, and is renewed no more: its lifetime ends it': async (key) => {
+      const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 2000), autoExtend: true });
+      const lease = await renewed.promise(key);
+      await sleep(shortLifetime(here, 2000) + 100);
+      expect(await here.holder(key)).to.equal(lease.token);
+      lease.detach();
+      expect(await workerThere().tryLock(key)).to.equal(null);
+      await waitFor(async () => (await here.holder(key)) === null, { what: 'the end of its lifetime' });
+      expect(lease.signal.aborted).to.equal(false);
+    },
+
+    'one that was lost cannot be detached: NotAcquiredLockError, with the loss as its cause': async (key) => {
+      const lifetime = shortLifetime(here);
+      const short = await redisExpLock({ redis: here.redis, lifetime }).promise(key);
+      const taken = await lockHere().promise(`${key}:2`);
+      await here.seize(`${key}:2`);
+      expect(await taken.extend()).to.equal(false);
+      await sleep(lifetime + 10);
+      for (const lost of [short, taken]) {
+        const error = thrown(() => lost.detach());
+        expect(error).to.be.instanceOf(redisExpLock.NotAcquiredLockError);
+        expect(error.cause).to.be.instanceOf(redisExpLock.LockLostError);
+      }
+    },
+
+    'renews with `autoExtend` only, of the call or of the factory': async (key) => {
+      const lifetime = shortLifetime(here, 2000);
+      const once = await workerThere().adopt((await lockHere().promise(key)).detach(), { lifetime });
+      const renewed = await workerThere().adopt((await lockHere().promise(`${key}:2`)).detach(), {
+        lifetime,
+        autoExtend: true,
+      });
+      const always = redisExpLock({ redis: here.elsewhere, lifetime, autoExtend: true });
+      const byFactory = await always.adopt((await lockHere().promise(`${key}:3`)).detach());
+      await waitFor(() => once!.signal.aborted, { what: 'the end of the one that is not renewed' });
+      await sleep(lifetime / 3);
+      for (const lease of [renewed, byFactory]) {
+        expect(lease!.signal.aborted).to.equal(false);
+        expect(await lease!.release()).to.equal(true);
+      }
+    },
+
+    'no longer held: null, and the present holder is left alone': async (key) => {
+      const lease = await lockHere().promise(key, { lifetime: shortLifetime(here) });
+      const detached = lease.detach();
+      await waitFor(async () => (await here.holder(key)) === null, { what: 'the end of its lifetime' });
+      expect(await workerThere().adopt(detached)).to.equal(null);
+      await here.seize(key);
+      expect(await workerThere().adopt(detached)).to.equal(null);
+      expect(await here.holder(key)).to.equal(stranger);
+      const removed = (await lockHere().promise(`${key}:2`)).detach();
+      await here.remove(`${key}:2`);
+      expect(await workerThere().adopt(removed)).to.equal(null);
+      expect(await here.holder(`${key}:2`)).to.equal(null);
+    },
   });
 
   if (here.place.faults) {

@@ -7,7 +7,7 @@ import { answer } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { blockFor, failure, published, uncaught } from './outcomes';
-import { describeEach, shortLifetime, stranger } from './places';
+import { describeAtOnce, describeEach, shortLifetime, stranger } from './places';
 
 describeEach('run', (here) => {
   let key: string;
@@ -114,10 +114,13 @@ describeEach('run', (here) => {
     });
   });
 
-  describe('renewal', () => {
-    it('the lock is held past its lifetime while the function runs', async () => {
+  const lockHere = (): redisExpLock.WithLock => redisExpLock({ redis: here.redis, lifetime: 10_000 });
+
+  describeAtOnce('renewal', {
+    'the lock is held past its lifetime while the function runs': async (key) => {
+      const other = redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
       const lifetime = 3_000; // a busy machine may stop for most of it
-      await withLock.run(key, { lifetime }, async (lease) => {
+      await lockHere().run(key, { lifetime }, async (lease) => {
         for (let n = 0; n < 7; n++) {
           await sleep(500);
           expect(await here.holder(key)).to.equal(lease.token);
@@ -127,13 +130,15 @@ describeEach('run', (here) => {
         expect(lease.signal.aborted).to.equal(false);
       });
       expect(await here.holder(key)).to.equal(null);
-    });
+    },
 
-    it('`autoExtend: false`, of the call or of the factory, turns it off: lost at the end of the lifetime', async () => {
+    '`autoExtend: false`, of the call or of the factory, turns it off: lost at the end of the lifetime': async (
+      key,
+    ) => {
       const plain = redisExpLock({ redis: here.redis, autoExtend: false, lifetime: shortLifetime(here) });
       for (const work of [
         (fn: (lease: redisExpLock.Lease) => Promise<string>) =>
-          withLock.run(key, { lifetime: shortLifetime(here), autoExtend: false }, fn),
+          lockHere().run(key, { lifetime: shortLifetime(here), autoExtend: false }, fn),
         (fn: (lease: redisExpLock.Lease) => Promise<string>) => plain.run(key, fn),
       ]) {
         const error = await failure(
@@ -146,12 +151,12 @@ describeEach('run', (here) => {
         expect(error).to.be.instanceOf(redisExpLock.LockLostError);
         expect(error).to.include({ reason: 'expired', result: 'too late', key });
       }
-    });
+    },
 
-    it('H21: `maxHold` ends it', async () => {
+    'H21: `maxHold` ends it': async (key) => {
       let heldMs = 0;
       const error = await failure(
-        withLock.run(key, { lifetime: 3_000, maxHold: 3_500 }, async (lease) => {
+        lockHere().run(key, { lifetime: 3_000, maxHold: 3_500 }, async (lease) => {
           const startMs = performance.now();
           await waitFor(() => {
             const elapsedMs = performance.now() - startMs;
@@ -163,16 +168,16 @@ describeEach('run', (here) => {
       );
       expect(heldMs, 'renewed').to.be.above(3_000);
       expect(error).to.include({ code: 'ERR_LOCK_LOST', result: 'hung' });
-    });
+    },
 
-    it('a renewal never undoes a longer extension', async () => {
-      await withLock.run(key, { lifetime: shortLifetime(here) }, async (lease) => {
+    'a renewal never undoes a longer extension': async (key) => {
+      await lockHere().run(key, { lifetime: shortLifetime(here) }, async (lease) => {
         expect(await lease.extend(60_000)).to.equal(true);
         await sleep(shortLifetime(here)); // past two renewals
         expect(await here.leftMs(key)).to.be.greaterThan(30_000);
         expect(lease.remaining()).to.be.greaterThan(30_000);
       });
-    });
+    },
   });
 
   describe('the lock was lost meanwhile', () => {

@@ -105,25 +105,24 @@ for (const place of redisPlaces) {
 
     for (const [name, action] of Object.entries(refusals)) {
       it(`acquire, extend, release: ${name}`, async () => {
-        const errors: unknown[] = [];
         const asked: [
           (args: readonly string[]) => boolean,
-          (lease: redisExpLock.Lease, other: string) => Promise<unknown>,
+          (lease: redisExpLock.Lease, other: string, withLock: redisExpLock.WithLock) => Promise<unknown>,
         ][] = [
           [isExtension, (lease) => lease.extend()],
           [isRelease, (lease) => lease.release()],
-          [isAcquire, (_, other) => withLock.promise(other)],
+          [isAcquire, (_, other, withLock) => withLock.promise(other)],
         ];
-        let withLock: redisExpLock.WithLock;
-        for (const [n, [match, work]] of asked.entries()) {
+        const refused = asked.map(async ([match, work], n) => {
           const { redis, proxy } = await connected();
-          withLock = redisExpLock({ redis, lifetime: 20_000, owner: 'me' });
+          const withLock = redisExpLock({ redis, lifetime: 20_000, owner: 'me' });
           const held = await withLock.promise(key + n);
           proxy.rule({ match }, action());
-          const error = await rejectionOf(work(held, `another${key}${n}`));
+          const error = await rejectionOf(work(held, `another${key}${n}`, withLock));
           expect(error.cause === undefined || error.cause instanceof Error).to.equal(true);
-          errors.push(error);
-        }
+          return error;
+        });
+        const errors = await Promise.all(refused);
         expectNoToken(...errors);
       });
     }
