@@ -3,12 +3,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { describeAtOnce } from '../support/at-once';
 import { holdRequest } from '../support/fault-proxy';
 import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { failure, pending, thrown } from './outcomes';
-import { describeAtOnce, describeEach, shortLifetime, stranger } from './places';
+import { describeEach, shortLifetime, stranger } from './places';
 
 type Detached = redisExpLock.DetachedLease;
 

@@ -11,7 +11,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import type redisExpLock from '../../src/index';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
-import { type Client, connect, newClient, type RedisServer, startRedis, uniqueKey } from '../support/redis';
+import { type Client, connect, newClient, type RedisServer, startRedis } from '../support/redis';
 import { startBridge } from '../support/upstash';
 import { embeddedPlaces, stranger } from './embedded-places';
 import { quorum } from './quorum-place';
@@ -309,18 +309,6 @@ export function describeEach(
       suite(here);
     });
   }
-}
-
-/** A suite of tests that mostly wait for the end of a lifetime: all begin with the first, each with a key of its own. */
-export function describeAtOnce(title: string, tests: Readonly<Record<string, (key: string) => Promise<void>>>): void {
-  describe(title, () => {
-    const running = new Map<string, Promise<void>>();
-    before(() => {
-      for (const [name, test] of Object.entries(tests)) running.set(name, test(uniqueKey()));
-      for (const each of running.values()) each.catch(() => {}); // the test of that name fails
-    });
-    for (const name of Object.keys(tests)) it(name, () => running.get(name));
-  });
 }
 
 /** A lifetime that a test waits for the end of: each node of a quorum has an eighth of it to reply. */

@@ -3,11 +3,12 @@ import { tracingChannel } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
+import { describeAtOnce } from '../support/at-once';
 import { answer } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';
 import { blockFor, failure, published, uncaught } from './outcomes';
-import { describeAtOnce, describeEach, shortLifetime, stranger } from './places';
+import { describeEach, shortLifetime, stranger } from './places';
 
 describeEach('run', (here) => {
   let key: string;

@@ -5,11 +5,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { describeAtOnce } from '../support/at-once';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { freePort, waitFor } from '../support/processes';
 import { type RedisServer, startRedis, startReplica } from '../support/redis';
 import { startSentinels, type TestSentinels } from '../support/sentinel';
-import { everythingWorks, restrict, type Way } from './everything';
+import { type Abilities, everythingWorks, restrict, type Way } from './everything';
 
 const folder = join(__dirname, '../support/tls');
 const ca = readFileSync(join(folder, 'ca.pem'));
@@ -125,14 +126,18 @@ const kinds = [
 ];
 
 describe('ways to a Redis', () => {
-  const ways: Way[] = [];
-  const two = async (dial: Dial, place: Place): Promise<Way[]> => {
-    for (const _ of [1, 2]) ways.push(await dial(place));
-    return ways;
-  };
-  afterEach(() => {
-    for (const way of ways.splice(0)) way.close();
-  });
+  async function works(dial: Dial, place: Place, abilities: Abilities): Promise<void> {
+    const ways: Way[] = [];
+    try {
+      for (const _ of [1, 2]) ways.push(await dial(place));
+      await everythingWorks(ways, abilities);
+    } finally {
+      for (const way of ways) way.close();
+    }
+  }
+  const hearing = kinds.filter((kind) => kind !== glide);
+  const eachHearing = (title: string, run: (kind: Kind) => Promise<void>) =>
+    Object.fromEntries(hearing.map((kind) => [`${kind.name}: ${title}`, () => run(kind)]));
 
   describe('a cluster on ::1 that speaks TLS, to a user with the least rights (H54, H58)', () => {
     let cluster: TestCluster;
@@ -145,13 +150,20 @@ describe('ways to a Redis', () => {
     });
     after(() => cluster.stop());
 
-    for (const { name, hears, cluster: dial } of kinds) {
-      it(`${name}: everything works, by its own connections too`, async () => {
-        if (!hears) for (const node of cluster.nodes) await node.command('ACL', 'SETUSER', 'lock', '+info');
-        const place = { host: '::1', port: cluster.tlsPorts[0]! };
-        await everythingWorks(await two(dial, place), { hears, replicas: hears ? 0 : undefined });
+    const place = () => ({ host: '::1', port: cluster.tlsPorts[0]! });
+    const title = 'everything works, by its own connections too';
+    describeAtOnce(
+      'at once',
+      eachHearing(title, ({ cluster: dial }) => works(dial, place(), { hears: true, replicas: 0 })),
+    );
+
+    // After the others: it needs one right more.
+    describe('and then', () => {
+      it(`${glide.name}: ${title}`, async () => {
+        for (const node of cluster.nodes) await node.command('ACL', 'SETUSER', 'lock', '+info');
+        await works(glide.cluster, place(), { hears: false, replicas: undefined });
       });
-    }
+    });
   });
 
   describe('a sentinel that speaks TLS, and a user with the least rights (H54, H59)', () => {
@@ -173,13 +185,14 @@ describe('ways to a Redis', () => {
       await Promise.all([master.discard(), replica.discard()]);
     });
 
-    for (const { name, hears, sentinel: dial } of kinds) {
-      it(`${name}: everything works, minReplicas too`, async function () {
-        if (dial === undefined) return cannot(this, `${name} has no client for sentinels`);
-        const place = { host: '127.0.0.1', port: sentinels.tlsPorts[0]! };
-        await everythingWorks(await two(dial, place), { hears, replicas: 1 });
-      });
-    }
+    const able = kinds.filter(({ sentinel }) => sentinel !== undefined);
+    const tests = able.map(({ name, hears, sentinel: dial }) => {
+      const test = () => works(dial!, { host: '127.0.0.1', port: sentinels.tlsPorts[0]! }, { hears, replicas: 1 });
+      return [`${name}: everything works, minReplicas too`, test];
+    });
+    describeAtOnce('at once', Object.fromEntries(tests));
+    for (const { name } of kinds.filter((kind) => !able.includes(kind)))
+      it(`${name}: everything works, minReplicas too (${name} has no client for sentinels)`);
   });
 
   describe('one server, by ::1 and by a unix socket, and a user with the least rights (H58)', () => {
@@ -192,25 +205,22 @@ describe('ways to a Redis', () => {
     });
     after(() => server.discard());
 
-    for (const { name, hears, server: dial } of kinds) {
-      const abilities = { hears, replicas: hears ? 0 : undefined };
-      it(`${name}: ::1`, async () => {
-        if (!hears) await server.command('ACL', 'SETUSER', 'lock', '+info');
-        await everythingWorks(await two(dial, { host: '::1', port: server.port }), abilities);
-      });
+    const place = () => ({ host: '::1', port: server.port });
+    describeAtOnce('at once', {
+      ...eachHearing('::1', ({ server: dial }) => works(dial, place(), { hears: true, replicas: 0 })),
+      ...eachHearing('a unix socket', ({ server: dial }) => works(dial, { path }, { hears: true, replicas: 0 })),
+    });
+    it(`${glide.name}: a unix socket (${glide.name} connects to addresses only)`);
 
-      it(`${name}: a unix socket`, async function () {
-        if (!hears) return cannot(this, `${name} connects to addresses only`);
-        await everythingWorks(await two(dial, { path }), abilities);
+    // After the others: it needs one right more.
+    describe('and then', () => {
+      it(`${glide.name}: ::1`, async () => {
+        await server.command('ACL', 'SETUSER', 'lock', '+info');
+        await works(glide.server, place(), { hears: false, replicas: undefined });
       });
-    }
+    });
   });
 });
 
 const operations = readFileSync(join(__dirname, '../../docs/operations.md'), 'utf8');
 const clusterRights = /^In a cluster.*?`(\+[^`]+)`/m.exec(operations)![1]!.split(' ');
-
-function cannot(test: Mocha.Context, reason: string): void {
-  test.test!.title += ` (${reason})`;
-  test.skip();
-}

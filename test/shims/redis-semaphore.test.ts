@@ -8,6 +8,7 @@ import * as peer from 'redis-semaphore';
 import { spy } from 'sinon';
 import * as shim from '../../src/compat/redis-semaphore';
 import { abortOf, failure as failureOf } from '../contract/outcomes';
+import { describeAtOnce } from '../support/at-once';
 import { waitFor } from '../support/processes';
 import { type RedisServer, sharedRedis, startRedis, uniqueKey } from '../support/redis';
 
@@ -123,8 +124,61 @@ for (const [library, module] of Object.entries(libraries)) {
 
     for (const { name, kind, prefix, make } of kinds) {
       describe(name, () => {
-        const lock = (options?: shim.LockOptions): shim.Mutex => make(module, redis, key, options);
-        const held = (): Promise<number> => redis.exists(prefix + key);
+        const lock = (options?: shim.LockOptions, of = key): shim.Mutex => make(module, redis, of, options);
+        const held = (of = key): Promise<number> => redis.exists(prefix + of);
+
+        describeAtOnce('as time passes', {
+          'a second one waits for acquireTimeout, then acquire() fails and tryAcquire() is false': async (key) => {
+            // A shorter lockTimeout would take the permit of the first for one of the dead.
+            const [one, two] = [lock({}, key), lock({ ...brief, lockTimeout: 10_000, refreshInterval: 0 }, key)];
+            await one.acquire();
+            const error = await failureOf(two.acquire());
+            expect(error).to.be.instanceOf(TimeoutError);
+            expect(error.message).to.equal(`Acquire ${kind} ${prefix}${key} timeout`);
+            expect(await two.tryAcquire()).to.equal(false);
+            expect(two.isAcquired).to.equal(false);
+            await one.release();
+            expect(await two.tryAcquire()).to.equal(true);
+            await two.release();
+          },
+
+          'is refreshed until it is released': async (key) => {
+            const one = lock(steady, key);
+            await one.acquire();
+            await sleep(longerThanSteadyMs);
+            expect(await held(key)).to.equal(1);
+            expect(one.isAcquired).to.equal(true);
+            await one.release();
+            await sleep(300);
+            expect(await held(key)).to.equal(0);
+          },
+
+          'ends by itself when refreshing is stopped, or never began': async (key) => {
+            const one = lock({ ...steady, lockTimeout: 1_000, refreshInterval: 300 }, key);
+            await one.acquire();
+            one.stopRefresh();
+            await sleep(1_100);
+            const next = lock({ lockTimeout: 1_000, refreshInterval: 0 }, key);
+            await next.acquire();
+            const last = lock({ acquireTimeout: 20_000 }, key);
+            await last.acquire();
+            await last.release();
+          },
+
+          'is refreshed and released by another one with its identifier, acquired externally': async (key) => {
+            const one = lock({ ...steady, refreshInterval: 0 }, key);
+            await one.acquire();
+            const two = lock({ ...steady, identifier: one.identifier, acquiredExternally: true }, key);
+            await two.acquire();
+            await sleep(longerThanSteadyMs);
+            expect(await held(key)).to.equal(1);
+            await two.release();
+            expect(await held(key)).to.equal(0);
+            const three = lock({ ...brief, externallyAcquiredIdentifier: one.identifier }, key);
+            expect(await three.tryAcquire()).to.equal(false);
+            expect(await failureOf(three.acquire())).to.be.instanceOf(TimeoutError);
+          },
+        });
 
         it('acquires and releases, again and again', async () => {
           const one = lock();
@@ -137,20 +191,6 @@ for (const [library, module] of Object.entries(libraries)) {
             expect(one.isAcquired).to.equal(false);
             expect(await held()).to.equal(0);
           }
-        });
-
-        it('a second one waits for acquireTimeout, then acquire() fails and tryAcquire() is false', async () => {
-          // A shorter lockTimeout would take the permit of the first for one of the dead.
-          const [one, two] = [lock(), lock({ ...brief, lockTimeout: 10_000, refreshInterval: 0 })];
-          await one.acquire();
-          const error = await failureOf(two.acquire());
-          expect(error).to.be.instanceOf(TimeoutError);
-          expect(error.message).to.equal(`Acquire ${kind} ${prefix}${key} timeout`);
-          expect(await two.tryAcquire()).to.equal(false);
-          expect(two.isAcquired).to.equal(false);
-          await one.release();
-          expect(await two.tryAcquire()).to.equal(true);
-          await two.release();
         });
 
         it('gets it when it is released meanwhile', async () => {
@@ -175,29 +215,6 @@ for (const [library, module] of Object.entries(libraries)) {
           await one.release();
         });
 
-        it('is refreshed until it is released', async () => {
-          const one = lock(steady);
-          await one.acquire();
-          await sleep(longerThanSteadyMs);
-          expect(await held()).to.equal(1);
-          expect(one.isAcquired).to.equal(true);
-          await one.release();
-          await sleep(300);
-          expect(await held()).to.equal(0);
-        });
-
-        it('ends by itself when refreshing is stopped, or never began', async () => {
-          const one = lock({ ...steady, lockTimeout: 1_000, refreshInterval: 300 });
-          await one.acquire();
-          one.stopRefresh();
-          await sleep(1_100);
-          const next = lock({ lockTimeout: 1_000, refreshInterval: 0 });
-          await next.acquire();
-          const last = lock({ acquireTimeout: 20_000 });
-          await last.acquire();
-          await last.release();
-        });
-
         it('a refresh is not begun while another is under way', async () => {
           const one = lock({ ...steady, lockTimeout: 60_000, refreshInterval: 20 });
           let [running, most, calls] = [0, 0, 0];
@@ -215,20 +232,6 @@ for (const [library, module] of Object.entries(libraries)) {
           await waitFor(() => calls >= 3);
           expect(most).to.equal(1);
           await one.release();
-        });
-
-        it('is refreshed and released by another one with its identifier, acquired externally', async () => {
-          const one = lock({ ...steady, refreshInterval: 0 });
-          await one.acquire();
-          const two = lock({ ...steady, identifier: one.identifier, acquiredExternally: true });
-          await two.acquire();
-          await sleep(longerThanSteadyMs);
-          expect(await held()).to.equal(1);
-          await two.release();
-          expect(await held()).to.equal(0);
-          const three = lock({ ...brief, externallyAcquiredIdentifier: one.identifier });
-          expect(await three.tryAcquire()).to.equal(false);
-          expect(await failureOf(three.acquire())).to.be.instanceOf(TimeoutError);
         });
 
         it('calls onLockLost after a loss, with itself as `this`', async () => {
