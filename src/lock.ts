@@ -186,18 +186,14 @@ export class Lock {
   async #take<L extends Lease | null>(taken: TakenLock, acquire: () => Promise<L>): Promise<L> {
     try {
       const lease = await acquire();
+      taken.lease = lease ?? undefined;
       if (lease === null) taken.end();
-      else this.#keep(taken, lease);
+      else this.#taken = taken;
       return lease;
     } catch (error) {
       taken.end();
       throw error;
     }
-  }
-
-  #keep(taken: TakenLock, lease: Lease): void {
-    taken.lease = lease;
-    this.#taken = taken;
   }
 
   #refuseIfLocked(): void {

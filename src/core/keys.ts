@@ -16,7 +16,7 @@ const looksLikeCompanion = new RegExp(`:(?:fence|${companions.join('|')})\\.?$|^
 /** The end of a companion key, which also has a hash tag. */
 const companionEnd = new RegExp(`:(?:${companions.join('|')})\\.?$`);
 const maxKeyBytes = 1024;
-/** Longest string that need not be measured: UTF-8 takes at most 3 bytes for each UTF-16 unit. */
+/** The maximum length of a string that need not be measured: UTF-8 takes at most 3 bytes for each UTF-16 unit. */
 const surelyShort = Math.floor(maxKeyBytes / 3);
 
 /**

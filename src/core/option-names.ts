@@ -41,8 +41,8 @@ const elsewhere: ReadonlyMap<string, string> = new Map([
   ['Context', 'use `signal`, an AbortSignal'],
 ]);
 
-/** Largest share of wrong letters in a misspelt name. */
-const slipsShare = 1 / 3;
+/** The maximum share of wrong letters in a misspelt name. */
+const maxSlipsShare = 1 / 3;
 
 /** The advice for a name that is not in `known`. */
 export function adviceFor(name: string, known: readonly string[]): string {
@@ -50,7 +50,7 @@ export function adviceFor(name: string, known: readonly string[]): string {
   if (advice !== undefined) return advice;
   const near = known
     .map((each) => ({ each, slips: slipsBetween(name.toLowerCase(), each.toLowerCase()) }))
-    .filter(({ each, slips }) => slips <= each.length * slipsShare)
+    .filter(({ each, slips }) => slips <= each.length * maxSlipsShare)
     .sort((a, b) => a.slips - b.slips)[0];
   return near === undefined ? 'no such option' : `no such option; did you mean \`${near.each}\`?`;
 }

@@ -9,7 +9,7 @@ const token = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{0,27}/gi;
 /** Redis's own list of the arguments that it was sent. */
 const listed = /(with args beginning with:).*/gis;
 /** The number of errors, nested ones included, whose properties are copied. */
-const deepest = 8;
+const maxErrors = 8;
 
 /** Copies an error without anything that leads to a token. Any other value becomes its text. */
 export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): unknown {
@@ -20,7 +20,7 @@ export function cleanError(error: unknown, seen = new Map<unknown, unknown>()): 
   seen.set(error, copy);
   Object.setPrototypeOf(copy, Object.getPrototypeOf(error));
   define(copy, 'stack', cleanText(error.stack ?? ''));
-  if (seen.size > deepest) return copy;
+  if (seen.size > maxErrors) return copy;
   for (const name of Object.getOwnPropertyNames(error)) {
     if (name === 'message' || name === 'stack') continue;
     const value = cleanValue(Object.getOwnPropertyDescriptor(error, name)?.value, seen);
