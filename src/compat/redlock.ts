@@ -1,40 +1,37 @@
-// redlock 5.0.0-beta.2 on our leases and stores: the same names, settings, errors and events, and the same keys in Redis, so that old
-// and new processes exclude each other. docs/migration.md lists the differences with their reasons.
+// redlock 5.0.0-beta.2 on our acquisitions and held locks: the same names, settings, errors and events, and the same keys in Redis, so
+// that old and new processes exclude each other. docs/migration.md lists the differences with their reasons.
 //
-// Each operation is repeated by `settings` until it succeeds, and identifies the lock by its value. An attempt asks the store once.
-// The reply of a single client is its vote. With several clients (a quorum), the votes are noted on a ballot as the replies arrive. A
-// call for one key on a single client spends its pauses in the queue, which grants a lease.
+// Each operation is repeated by `settings` until it succeeds. An attempt to acquire is one acquisition of the library, without a
+// wait; several clients are a quorum. A call for one key on a single client spends its pauses in the queue.
 
+import { earlier, now } from '../core/clock';
 import type { Key } from '../core/keys';
+import type { HeldLock } from '../hold/held-lock';
 import { trustedMs } from '../hold/validity';
-import { type Moment, now } from '../store/contract';
-import { keysOf } from './keys';
-import { Asking } from './redlock/asking';
 import {
-  type Attempt,
   checkDuration,
   driftMs,
   ExecutionError,
+  noQuorum,
   pauseMs,
   type RedlockSettings,
   refuseScripts,
+  VotingAttempts,
 } from './redlock/attempts';
+import { keysOf } from './redlock/keys';
+import { QueuedCall, QueuedCalls } from './redlock/queued';
+import { RedlockRenewal } from './redlock/renewal';
+import { nameOf, RedlockServers } from './redlock/servers';
 import {
   type Ballot,
   type Client,
   type ClientExecutionResult,
   type ExecutionResult,
   type ExecutionStats,
-  type RedlockAbortSignal,
   ResourceLockedError,
-} from './redlock/ballot';
-import type { HeldValue } from './redlock/electorate';
-import { extendOnce, leftMs, type RedlockHold, releaseOnce, sentOf, signalOf } from './redlock/held';
-import { yieldMs } from './redlock/queued';
-import { RedlockRenewal } from './redlock/renewal';
-import { after, Tenure } from './redlock/tenure';
-import { wakeFor } from './several';
+} from './redlock/votes';
 import { quit } from './stores';
+import { PollingCall } from './waiters';
 
 export {
   type Client,
@@ -42,15 +39,17 @@ export {
   ExecutionError,
   type ExecutionResult,
   type ExecutionStats,
-  type RedlockAbortSignal,
   RedlockLock as Lock,
   type RedlockSettings as Settings,
   ResourceLockedError,
 };
 
-/** The hold of a Lock; undefined if the Lock was made by hand. */
-let holdIn: (lock: RedlockLock) => RedlockHold | undefined;
-let keepIn: (lock: RedlockLock, hold: RedlockHold) => void;
+/** The signal of `using`. `error` is the reason of its abort. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error };
+
+/** The held lock of a Lock; undefined if the Lock was made by hand. */
+let heldIn: (lock: RedlockLock) => HeldLock | undefined;
+let keepIn: (lock: RedlockLock, held: HeldLock) => void;
 
 /** A held lock, made by `redlock.acquire` or `extend`. A Lock that was made by hand releases and extends the lock of its `value`. */
 class RedlockLock {
@@ -61,12 +60,12 @@ class RedlockLock {
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
   /** The end of the lock, in ms of the epoch; 0 after `release`, and after `extend`, whose result replaces this lock. */
   expiration: number;
-  #hold: RedlockHold | undefined;
+  #held: HeldLock | undefined;
 
   static {
-    holdIn = (lock) => lock.#hold;
-    keepIn = (lock, hold) => {
-      lock.#hold = hold;
+    heldIn = (lock) => lock.#held;
+    keepIn = (lock, held) => {
+      lock.#held = held;
     };
   }
 
@@ -87,12 +86,12 @@ class RedlockLock {
 
   /** The fencing token, larger with each grant and kept by `extend`; 0 in a lock that was made by hand. */
   get fence(): number {
-    return holdOf(this).fence;
+    return this.#held?.fence ?? 0;
   }
 
   /** Aborts with a LockLostError when the lock may have ended, but not when it is released. */
   get signal(): AbortSignal {
-    return holdOf(this).signal;
+    return this.redlock._heldOf(this).signal;
   }
 
   /** Releases the lock, as `redlock.release(lock)` does. */
@@ -117,7 +116,10 @@ class RedlockLock {
  * await redlock.using(['bankAccount'], 5000, (signal) => work(signal));
  * ```
  */
-export class Redlock extends Asking {
+export class Redlock extends VotingAttempts {
+  readonly #servers: RedlockServers;
+  readonly #queued: QueuedCalls;
+
   /**
    * Makes an object that holds nothing yet.
    *
@@ -129,6 +131,8 @@ export class Redlock extends Asking {
    */
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings> = {}, scripts: object = {}) {
     super(clients, settings);
+    this.#servers = new RedlockServers(this.clients);
+    this.#queued = new QueuedCalls(this.#servers);
     refuseScripts(scripts);
   }
 
@@ -146,15 +150,39 @@ export class Redlock extends Asking {
    */
   async acquire(resources: string[], duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
     checkDuration(duration);
+    const servers = this.#servers;
     const keys = this.#keysOf(resources);
-    const { attempts, result, call } = await this._ask(resources, keys, duration, settings);
-    if (typeof result === 'function')
-      return this.#lock(resources, result.token, attempts, result, sentOf(result, duration), duration, settings);
-    const { token, fence, sent } = result;
-    const tenure = new Tenure(resources, fence, this.#endOf(sent, duration, settings));
-    tenure.keys = keys;
-    if (call.mayExecute) tenure.request = call;
-    return this.#lock(resources, token, attempts, tenure, sent, duration, settings);
+    if (!servers.isSingle) await servers.ready();
+    let waiting =
+      typeof keys === 'string' && this.#queued.isQueued(keys) ? this.#wait(resources, keys, duration) : undefined;
+    let pausedMs = 0;
+    let last: Ballot | undefined;
+    const ask = (ballot: Ballot | undefined): Promise<HeldLock | 0> => {
+      last = ballot;
+      return servers.acquire(resources, keys, duration, ballot);
+    };
+    const attempt = () => {
+      if (waiting?.isKnownBusy(pausedMs)) return this._attempt<HeldLock>(resources, async () => 0);
+      waiting?.asks();
+      return this._attempt(resources, ask);
+    };
+    const pause = (ms: number): Promise<HeldLock | undefined> => {
+      pausedMs = ms;
+      waiting ??= this.#wait(resources, keys, duration);
+      return waiting.pause(ms);
+    };
+    try {
+      const { attempts, result } = await this._repeat(settings, attempt, servers.isSingle ? pause : undefined);
+      return this.#lock(resources, result.token, attempts, result, duration, settings);
+    } catch (error) {
+      if (error instanceof ExecutionError) {
+        await error.attempts.at(-1);
+        await (await this._attempt(resources, (ballot) => servers.undo(keys, last?.token ?? '', ballot))).stats;
+      }
+      throw error;
+    } finally {
+      if (waiting !== undefined) await waiting.end();
+    }
   }
 
   /**
@@ -165,14 +193,9 @@ export class Redlock extends Asking {
    */
   async release(lock: RedlockLock, settings?: Partial<RedlockSettings>): Promise<ExecutionResult> {
     lock.expiration = 0;
-    const hold = holdOf(lock);
-    const release =
-      hold instanceof Tenure
-        ? this.#releaseValue(lock, hold)
-        : () => this._attemptAlone(lock.resources, () => releaseOnce(hold));
-    const first = await release();
-    if (typeof first.result !== 'number') return { attempts: [first.stats] };
-    const { attempts } = await this._repeat(settings, release, undefined, first);
+    const held = this._heldOf(lock);
+    const release = (ballot: Ballot | undefined): Promise<true | number> => this.#servers.release(held, ballot);
+    const { attempts } = await this._repeat(settings, () => this._attempt(lock.resources, release));
     return { attempts };
   }
 
@@ -184,19 +207,12 @@ export class Redlock extends Asking {
   async extend(existing: RedlockLock, duration: number, settings?: Partial<RedlockSettings>): Promise<RedlockLock> {
     checkDuration(duration);
     if (existing.expiration < Date.now()) throw new ExecutionError('Cannot extend an already-expired lock.', []);
-    const hold = holdOf(existing);
-    const endOf = (sent: Moment): Moment => this.#endOf(sent, duration, settings);
-    const { resources } = existing;
-    const extend =
-      hold instanceof Tenure
-        ? () =>
-            this.#attempt(resources, (ballot) =>
-              this._electorate.extend(this.#valueOf(existing, hold), hold, duration, endOf, ballot),
-            )
-        : () => this._attemptAlone(resources, () => extendOnce(hold, duration));
-    const { attempts, result } = await this._repeat(settings, extend);
+    const held = this._heldOf(existing);
+    const { resources, value } = existing;
+    const extend = (ballot: Ballot | undefined): Promise<true | 0> => this.#servers.extend(held, duration, ballot);
+    const { attempts } = await this._repeat(settings, () => this._attempt(resources, extend));
     existing.expiration = 0;
-    return this.#lock(resources, existing.value, attempts, hold, result, duration, settings);
+    return this.#lock(resources, value, attempts, held, duration, settings);
   }
 
   /**
@@ -235,15 +251,15 @@ export class Redlock extends Asking {
       );
     }
     const acquired = await this.acquire(resources, duration, given);
-    const hold = holdOf(acquired);
+    const held = this._heldOf(acquired);
     // The failed attempts to extend the lock.
     const failed: Promise<ExecutionStats>[] = [];
-    const signal = signalOf(hold, failed);
+    const { signal, watch } = signalOf(held, failed);
     const renewal = new RedlockRenewal(acquired, {
       thresholdMs: settings.automaticExtensionThreshold,
       pauseMs: () => pauseMs(settings),
-      isHeld: () => leftMs(hold) > 0,
-      watch: () => hold instanceof Tenure && hold.watch(),
+      isHeld: () => held.check(),
+      watch,
       extend: (lock: RedlockLock) =>
         this.extend(lock, duration, { ...settings, retryCount: 0 }).catch((error) => {
           if (error instanceof ExecutionError) failed.push(...error.attempts);
@@ -265,76 +281,74 @@ export class Redlock extends Asking {
     }
   }
 
+  /** @internal The held lock of a Lock. A Lock that was made by hand gets one that ends at its `expiration`. */
+  _heldOf(lock: RedlockLock): HeldLock {
+    let held = heldIn(lock);
+    if (held === undefined) {
+      const { resources, value, expiration } = lock;
+      held = this.#servers.heldByHand(resources, this.#keysOf(resources), value, expiration - Date.now());
+      keepIn(lock, held);
+    }
+    return held;
+  }
+
   #lock(
     resources: string[],
     value: string,
     attempts: Promise<ExecutionStats>[],
-    hold: RedlockHold,
-    sent: Moment,
+    held: HeldLock,
     duration: number,
     settings: Partial<RedlockSettings> | undefined,
   ): RedlockLock {
-    const expiration = Math.floor(sent.wallMs) + duration - this.#driftMs(duration, settings);
-    const lock = new RedlockLock(this, resources, value, attempts, expiration);
-    keepIn(lock, hold);
+    const untrustedMs = driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
+    // Just before the request that Redis confirmed last was sent.
+    const sent = earlier(now(), trustedMs(duration) - held.remaining());
+    const earlyMs = untrustedMs - (duration - trustedMs(duration));
+    // A lock that was handed off counts for as long as its next holder may count on it.
+    if (earlyMs > 0 && held.context.store === this.#servers.store) held.confirm(earlier(sent, earlyMs), duration, true);
+    const lock = new RedlockLock(this, resources, value, attempts, Math.floor(sent.wallMs) + duration - untrustedMs);
+    keepIn(lock, held);
     return lock;
   }
 
-  #endOf(sent: Moment, duration: number, settings: Partial<RedlockSettings> | undefined): Moment {
-    return after(sent, Math.min(duration - this.#driftMs(duration, settings), trustedMs(duration)));
-  }
-
-  #driftMs(duration: number, settings: Partial<RedlockSettings> | undefined): number {
-    return driftMs(duration, settings?.driftFactor ?? this.settings.driftFactor);
-  }
-
-  /** Makes one attempt, with a single client or with several. */
-  #attempt<T extends object | true>(
-    resources: readonly string[],
-    ask: (ballot?: Ballot) => Promise<T | number>,
-  ): Promise<Attempt<T>> {
-    return this._isAlone ? this._attemptAlone(resources, ask) : this._attempt(resources, ask);
-  }
-
-  #releaseValue(lock: RedlockLock, tenure: Tenure): () => Promise<Attempt<true>> {
-    tenure.release();
-    const value = this.#valueOf(lock, tenure);
-    const release = (ballot?: Ballot): Promise<true | number> => {
-      const released = this.#released(value, ballot);
-      // The late request would take the key that was just released.
-      return tenure.request === undefined ? released : released.finally(() => retract(tenure));
-    };
-    return () => this.#attempt(lock.resources, release);
-  }
-
-  async #released(value: HeldValue, ballot: Ballot | undefined): Promise<true | number> {
-    const released = await this._electorate.release(value, yieldMs, ballot);
-    if (released === true && typeof value.keys !== 'string') wakeFor(this._electorate.store, value.keys);
-    return released;
-  }
-
-  #valueOf({ resources, value }: RedlockLock, tenure: Tenure): HeldValue {
-    const isConfirmed = this._isAlone && tenure.fence > 0 && tenure.request === undefined;
-    return { keys: tenure.keys ?? this.#keysOf(resources), token: value, isConfirmed };
+  /** Waits between the attempts with a single client: in the queue, or for several keys, which have no queue, by polling. */
+  #wait(resources: string[], keys: Key, duration: number): QueuedCall | PollingCall<HeldLock> {
+    if (typeof keys === 'string') return new QueuedCall(this.#queued, resources[0]!, keys, duration);
+    const ask = (): Promise<HeldLock | false | undefined> =>
+      this.#servers.acquire(resources, keys, duration).then(
+        (held) => held || false,
+        // The next scheduled attempt reports the error.
+        () => undefined,
+      );
+    return new PollingCall(this.#servers.client, nameOf(keys), true, ask);
   }
 
   #keysOf(resources: unknown): Key {
-    return keysOf(resources, this._electorate.store.keyPrefix);
+    return keysOf(resources, this.#servers.store.keyPrefix);
   }
 }
 
 export default Redlock;
 
-function retract({ request }: Tenure): void {
-  if (request?.mayExecute) request.retract();
-}
-
-/** The hold of a lock. A lock that was made by hand gets a tenure that ends at its `expiration`. */
-function holdOf(lock: RedlockLock): RedlockHold {
-  let hold = holdIn(lock);
-  if (hold === undefined) {
-    hold = new Tenure(lock.resources, 0, after(now(), lock.expiration - Date.now()));
-    keepIn(lock, hold);
-  }
-  return hold;
+/**
+ * Makes the signal of `using`, which aborts after a loss once `watch` was called: few routines need a timer for the end of the lock.
+ *
+ * @param failed The failed attempts to extend the lock.
+ */
+function signalOf(
+  held: HeldLock,
+  failed: readonly Promise<ExecutionStats>[],
+): { signal: RedlockAbortSignal; watch(): void } {
+  const aborter = new AbortController();
+  const signal: RedlockAbortSignal = aborter.signal;
+  const abort = (): void => {
+    signal.error = new ExecutionError(noQuorum, failed, { cause: held.signal.reason });
+    aborter.abort(signal.error);
+  };
+  const watch = (): void => {
+    if (signal.aborted) return;
+    if (held.signal.aborted) abort();
+    else held.signal.addEventListener('abort', abort);
+  };
+  return { signal, watch };
 }

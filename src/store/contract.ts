@@ -54,8 +54,8 @@ export interface AcquireRequest {
   readonly mode?: Mode | undefined;
   /** The minimum fence; only for a node of a quorum, whose caller is not queued. */
   readonly minFence?: number | undefined;
-  /** Asks all nodes of a quorum at once instead of a bare majority first. */
-  readonly asksAll?: boolean | undefined;
+  /** Receives the votes of a quorum. All nodes are then asked at once, not a bare majority first. */
+  readonly votes?: NodeVotes | undefined;
   /** The member that a reader shares: while it holds the key, a new reader has room beside it, even if others wait. */
   readonly beside?: { readonly token: string; readonly held: HeldMode } | undefined;
   /** The slots of a job that runs once a slot: nothing is granted in a slot that is done. Only for a mutex with one key and no queue entry. */
@@ -116,6 +116,18 @@ export type AcquireReply =
       readonly isDone?: boolean | undefined;
     };
 
+/**
+ * The vote of one node of a quorum: `true`, the number of keys if the request was applied to some only, an error, or the ms for
+ * which the node has no vote, because it may have forgotten a lock in a restart.
+ */
+export type NodeVote = true | number | Error | { readonly guardedForMs: number };
+
+/** Receives the votes of a quorum's nodes, which are identified by their positions. */
+export interface NodeVotes {
+  asked(node: number): void;
+  voted(node: number, vote: NodeVote): void;
+}
+
 export interface ExtendRequest {
   readonly keys: Key;
   readonly token: string;
@@ -134,6 +146,7 @@ export interface ExtendRequest {
   readonly held?: HeldMode | undefined;
   /** Counts a writer as `missing` if this node of a quorum does not hold it as a writer. */
   readonly strictly?: boolean | undefined;
+  readonly votes?: NodeVotes | undefined;
 }
 
 /** `late`: the request was not sent, or ran after the holder's validity had ended. Nothing was changed. */
@@ -157,6 +170,7 @@ export interface ReleaseRequest {
   readonly done?: Slot | undefined;
   /** Called, in Redis only, with the number of released keys if not all of them were released. */
   readonly counted?: ((released: number) => void) | undefined;
+  readonly votes?: NodeVotes | undefined;
 }
 
 export interface RaiseRequest {

@@ -7,8 +7,8 @@ import { type Alarm, clearAlarm, idle } from '../../core/timers';
 import { newToken } from '../../core/token';
 import { trustedMs } from '../../hold/validity';
 import { type AcquireRequest, type ExtendRequest, type Moment, now } from '../../store/contract';
-import { after, Tenure } from '../redlock/tenure';
 import { commandTimeoutMs } from '../stores';
+import { after, Tenure } from './tenure';
 import { attempts, oneByOne, type Turn, type TurnGrant, type TurnOutcome } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */

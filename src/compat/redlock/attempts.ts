@@ -3,8 +3,7 @@ import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockBackendError, optionError } from '../../core/errors';
 import { connectIfLazy } from '../stores';
-import { Ballot, type Client, type ExecutionStats, type Refusal } from './ballot';
-import { errorOf } from './electorate';
+import { Ballot, type Client, type ExecutionStats } from './votes';
 
 export interface RedlockSettings {
   /** Share of a duration that is not trusted, because clocks run at different rates. Default 0.01. */
@@ -35,10 +34,10 @@ export class ExecutionError extends Error {
 /** @internal */
 export const noQuorum = 'The operation was unable to achieve a quorum during its retry window.';
 
-/** @internal The outcome of one attempt. A number says that it failed; a single client counts the resources that it was applied to. */
-export interface Attempt<T extends object | true> {
+/** @internal The outcome of one attempt; undefined if it failed. */
+interface Attempt<T extends object | true> {
   readonly stats: Promise<ExecutionStats>;
-  readonly result: T | number;
+  readonly result: T | undefined;
 }
 
 const defaultSettings: RedlockSettings = Object.freeze({
@@ -91,10 +90,7 @@ export function checkDuration(duration: number): void {
 export abstract class VotingAttempts extends EventEmitter {
   readonly clients: Set<Client>;
   readonly settings: RedlockSettings;
-  /** The stats of a successful attempt with a single client, which never change. */
   #votesFor: Promise<ExecutionStats> | undefined;
-  /** Refusals by a single client, by the number of resources. */
-  readonly #votesAgainst: Record<number, Refusal> = {};
 
   constructor(clients: Iterable<Client>, settings: Partial<RedlockSettings>) {
     super();
@@ -105,86 +101,63 @@ export abstract class VotingAttempts extends EventEmitter {
     this.settings = withDefaults(settings);
   }
 
-  /** @internal Attempts, after the attempt `made`, until one succeeds or `settings` allow no further one. @throws {ExecutionError} */
+  /** @internal Attempts until one attempt succeeds or `given` allows no further one. @throws {ExecutionError} */
   protected async _repeat<T extends object | true>(
     given: Partial<RedlockSettings> | undefined,
     attempt: () => Promise<Attempt<T>>,
     pause = async (ms: number): Promise<T | undefined> => sleep(ms, undefined),
-    made?: Attempt<T>,
   ): Promise<{ attempts: Promise<ExecutionStats>[]; result: T }> {
-    const first = made ?? (await attempt());
-    const attempts = [first.stats];
-    if (typeof first.result !== 'number') return { attempts, result: first.result };
-    const settings = { ...this.settings, ...given };
-    const most = settings.retryCount === -1 ? Number.POSITIVE_INFINITY : settings.retryCount + 1;
+    const attempts: Promise<ExecutionStats>[] = [];
+    const settings = given === undefined ? this.settings : { ...this.settings, ...given };
+    const maxAttempts = settings.retryCount === -1 ? Number.POSITIVE_INFINITY : settings.retryCount + 1;
     for (;;) {
-      if (!(attempts.length < most)) throw new ExecutionError(noQuorum, attempts);
-      const early = await pause(pauseMs(settings));
-      if (early !== undefined) {
-        attempts.push(this.#unanimous());
-        return { attempts, result: early };
-      }
       const { stats, result } = await attempt();
       attempts.push(stats);
-      if (typeof result !== 'number') return { attempts, result };
+      if (result !== undefined) return { attempts, result };
+      if (!(attempts.length < maxAttempts)) throw new ExecutionError(noQuorum, attempts);
+      const early = await pause(pauseMs(settings));
+      if (early === undefined) continue;
+      return { attempts: [...attempts, this.#unanimous()], result: early };
     }
   }
 
-  /** @internal Makes one attempt. The clients cast their votes on its ballot. */
+  /** @internal Makes one attempt. A number as its result says that it failed, and to how many resources it was applied. */
   protected async _attempt<T extends object | true>(
     resources: readonly string[],
-    ask: (ballot: Ballot) => Promise<T | number>,
+    ask: (ballot: Ballot | undefined) => Promise<T | number>,
   ): Promise<Attempt<T>> {
-    const ballot = new Ballot(this.clients, resources.length, (error) => this._tell(error));
+    const several = this.clients.size > 1 ? this.#newBallot(resources) : undefined;
     for (const client of this.clients) connectIfLazy(client);
+    let outcome: T | number | LockBackendError;
     try {
-      return { stats: ballot.stats, result: await ask(ballot) };
+      outcome = await ask(several);
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      return { stats: ballot.stats, result: 0 };
-    } finally {
-      ballot.close();
+      outcome = error;
     }
+    const isFailed = typeof outcome === 'number' || outcome instanceof LockBackendError;
+    if (several === undefined && !isFailed) return { stats: this.#unanimous(), result: outcome as T };
+    const ballot = several ?? this.#newBallot(resources);
+    ballot.close(isFailed ? (outcome as number | LockBackendError) : true);
+    return { stats: ballot.stats, result: isFailed ? undefined : (outcome as T) };
   }
 
-  /** @internal Makes one attempt with the single client, whose reply is its vote. */
-  protected async _attemptAlone<T extends object | true>(
-    resources: readonly string[],
-    ask: () => Promise<T | number>,
-  ): Promise<Attempt<T>> {
-    const [client] = this.clients as unknown as [Client];
-    connectIfLazy(client);
-    try {
-      const result = await ask();
-      if (typeof result !== 'number') return { stats: this.#unanimous(), result };
-      return this._refused(
-        result === 0 ? this._busy(resources) : Ballot.refused(this.clients, resources.length, result),
-      );
-    } catch (error) {
-      if (!(error instanceof LockBackendError)) throw error;
-      return this._refused(Ballot.refused(this.clients, resources.length, errorOf(error, client)));
-    }
+  #newBallot({ length }: readonly string[]): Ballot {
+    return new Ballot(this.clients, length, (error) => this.#tell(error));
   }
 
-  /** @internal The refusal by a busy single client, reused: an error for each attempt would be a quarter of what waiting costs. */
-  protected _busy({ length }: readonly string[]): Refusal {
-    this.#votesAgainst[length] ??= Ballot.refused(this.clients, length, 0);
-    return this.#votesAgainst[length];
-  }
-
-  /** @internal Reports the vote against. */
-  protected _refused({ stats, error }: Refusal): { stats: Promise<ExecutionStats>; result: 0 } {
-    this._tell(error);
-    return { stats, result: 0 };
-  }
-
+  /** The stats of a successful attempt with a single client, which never change. */
   #unanimous(): Promise<ExecutionStats> {
-    this.#votesFor ??= Ballot.unanimous(this.clients);
+    if (this.#votesFor === undefined) {
+      const ballot = this.#newBallot([]);
+      ballot.close(true);
+      this.#votesFor = ballot.stats;
+    }
     return this.#votesFor;
   }
 
-  /** @internal Emits an 'error' event. A listener that throws has no effect on the lock. */
-  protected _tell(error: Error): void {
+  /** Emits an 'error' event. A listener that throws has no effect on the lock. */
+  #tell(error: Error): void {
     // H9b
     try {
       this.emit('error', error);

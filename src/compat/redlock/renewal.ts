@@ -1,8 +1,6 @@
 // Keeps the lock of redlock's `using` while its routine runs, with one timer that rings when the lock is due to be extended. If an
-// extension fails, it is repeated until the lock may have ended. Meanwhile the holder watches for the end of the lock.
-
+// extension fails, it is repeated until the lock may have ended.
 import { timers } from '../../core/clock';
-import { maxTimerMs } from '../../core/options';
 import { type Alarm, clearAlarm } from '../../core/timers';
 
 interface ExpiringLock {
@@ -19,7 +17,7 @@ export interface RenewalPlan<L extends ExpiringLock> {
   pauseMs(): number;
   /** Tells if the lock is surely held. */
   isHeld(): boolean;
-  /** Watches for the end of the lock from now on. */
+  /** Watches for the loss of the lock from now on. May be called again. */
   watch(): void;
 }
 
@@ -27,57 +25,46 @@ export interface RenewalPlan<L extends ExpiringLock> {
 const wallCheckMs = 1000;
 
 export class RedlockRenewal<L extends ExpiringLock> {
+  /** The current lock: the result of the last extension. */
+  lock: L;
   readonly #plan: RenewalPlan<L>;
   #isStopped = false;
-  #lock: L;
   #alarm: Alarm | undefined;
   #extending: Promise<void> | undefined;
 
   constructor(lock: L, plan: RenewalPlan<L>) {
-    this.#lock = lock;
+    this.lock = lock;
     this.#plan = plan;
-    this.#schedule();
+    this.#ringIn(Math.min(this.#dueMs, wallCheckMs));
   }
 
-  /** Stops the renewal. Resolves when the extension in flight has settled; undefined if none is in flight. */
+  /** Stops the renewal. Resolves when the extension in flight has settled; undefined if none was begun. */
   stop(): Promise<void> | undefined {
     this.#isStopped = true;
     clearAlarm(this.#alarm);
     return this.#extending;
   }
 
-  /** The current lock: the result of the last extension. */
-  get lock(): L {
-    return this.#lock;
-  }
-
   get #dueMs(): number {
-    return this.#lock.expiration - Date.now() - this.#plan.thresholdMs;
+    return this.lock.expiration - Date.now() - this.#plan.thresholdMs;
   }
 
-  #schedule(): void {
-    this.#alarm = timers.set(() => this.#onTimer(), Math.min(this.#dueMs, wallCheckMs));
-  }
-
-  #onTimer(): void {
-    if (!this.#plan.isHeld()) return;
-    if (this.#dueMs > 0) return this.#schedule();
-    this.#plan.watch();
-    this.#tryToExtend();
-  }
-
-  #tryToExtend(): void {
-    this.#extending = this.#extend();
+  #ringIn(ms: number): void {
+    if (this.#isStopped || !this.#plan.isHeld()) return;
+    this.#alarm = timers.set(() => {
+      if (this.#dueMs <= 0 || !this.#plan.isHeld()) this.#plan.watch();
+      if (!this.#plan.isHeld()) return;
+      if (this.#dueMs > 0) this.#ringIn(Math.min(this.#dueMs, wallCheckMs));
+      else this.#extending = this.#extend();
+    }, ms);
   }
 
   async #extend(): Promise<void> {
     try {
-      this.#lock = await this.#plan.extend(this.#lock);
-      if (!this.#isStopped) this.#schedule();
+      this.lock = await this.#plan.extend(this.lock);
+      this.#ringIn(Math.min(this.#dueMs, wallCheckMs));
     } catch {
-      if (this.#isStopped || !this.#plan.isHeld()) return;
-      const ms = Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4, maxTimerMs);
-      this.#alarm = timers.set(() => this.#tryToExtend(), ms);
+      this.#ringIn(Math.min(this.#plan.pauseMs(), this.#plan.thresholdMs / 4));
     }
   }
 }

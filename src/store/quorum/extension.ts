@@ -19,7 +19,11 @@ export async function extendByMajority(nodes: Nodes, request: ExtendRequest, sen
   const validUntilMs = exact ? Math.min(request.validUntilMs, sent.monoMs + commandTimeoutMs) : request.validUntilMs;
   const each = { ...request, validUntilMs, strictly: true };
   return nodes.ask(
-    ({ store }) => (exact ? orTooLate(store.extend(each), validUntilMs, nodes.clock) : store.extend(each)),
+    (node) => {
+      const reply = node.store.extend(each);
+      nodes.report(node, request.votes, reply, ({ outcome }) => outcome === 'extended' || 0);
+      return exact ? orTooLate(reply, validUntilMs, nodes.clock) : reply;
+    },
     (tally) => decide(nodes, request, tally),
   );
 }

@@ -3,7 +3,7 @@
 import { LockBackendError } from '../../core/errors';
 import { noLock, warn } from '../../core/events';
 import type { Key } from '../../core/keys';
-import type { Moment, Node, ReleaseRequest } from '../contract';
+import type { Moment, Node, NodeVote, ReleaseRequest } from '../contract';
 import type { LateRequest } from '../late-request';
 
 /** The time, handed in so that a simulation can control it. The timers keep no process alive. */
@@ -93,17 +93,27 @@ export class QuorumNode {
   /** The reason for which the node has no vote: in a restart it may have forgotten a lock of one of the lifetimes in use. */
   restartGuard(longestMs: number, key: Key): LockBackendError | undefined {
     const missingMs = this.#guardedForMs(longestMs);
-    if (missingMs <= 0 || this.isFirstRun) return undefined;
+    if (missingMs <= 0) return undefined;
     const message = `${this.name} was started less than a lifetime ago: it has no vote for another ${Math.ceil(missingMs)} ms`;
     return new LockBackendError(message, { key });
   }
 
   /** True if the server was started less than a lifetime ago. */
   isYoung(longestMs: number): boolean {
-    return this.#guardedForMs(longestMs) > 0;
+    return this.#youngForMs(longestMs) > 0;
+  }
+
+  /** The vote of the node after a grant. */
+  voteFor(longestMs: number): NodeVote {
+    const guardedForMs = this.#guardedForMs(longestMs);
+    return guardedForMs > 0 ? { guardedForMs } : true;
   }
 
   #guardedForMs(longestMs: number): number {
+    return this.isFirstRun ? 0 : this.#youngForMs(longestMs);
+  }
+
+  #youngForMs(longestMs: number): number {
     return this.#startedMs + longestMs - this.#clock.now().monoMs;
   }
 

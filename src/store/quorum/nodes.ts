@@ -1,6 +1,7 @@
 // The nodes of a quorum together: the choice of the nodes to ask, and the meaning of their replies and errors.
 import { LockBackendError } from '../../core/errors';
 import { describe, type Key } from '../../core/keys';
+import type { NodeVote, NodeVotes } from '../contract';
 import type { QuorumClock, QuorumNode } from './node';
 
 /** The replies to one request so far. */
@@ -67,6 +68,17 @@ export class Nodes {
   skipped(asked: readonly QuorumNode[]): LockBackendError[] {
     if (asked.length === this.size) return [];
     return this.all.filter((each) => each.isSilent && !asked.includes(each)).map((each) => each.silence);
+  }
+
+  /** Reports the reply of a node as its vote. */
+  report<T>(node: QuorumNode, votes: NodeVotes | undefined, reply: Promise<T>, voteOf: (reply: T) => NodeVote): void {
+    const index = this.all.indexOf(node);
+    votes?.asked(index);
+    if (votes)
+      reply.then(voteOf).then(
+        (vote) => votes.voted(index, vote),
+        (error) => votes.voted(index, error),
+      );
   }
 
   /** The outcome: `won` once a majority reports it, and a loss once no majority can. Until then undefined. */

@@ -1,6 +1,7 @@
 // A release by a majority. The lock is released once a majority says so; the release is sent to all nodes that may hold the
 // token.
 import type { ReleaseReply, ReleaseRequest } from '../contract';
+import type { QuorumNode } from './node';
 import type { Nodes } from './nodes';
 import type { Round } from './round';
 
@@ -17,7 +18,7 @@ export function releaseByMajority(
   const unasked = round?.settle() ?? [];
   const asked =
     unasked.length === 0 ? nodes.responsive : nodes.all.filter((node) => !unasked.includes(node) && !node.isSilent);
-  const replies = asked.map((node) => node.store.release(request));
+  const replies = asked.map((node) => release(nodes, node, request));
   round?.end((node) => replies[asked.indexOf(node)]);
   if (asked.length + unasked.length < nodes.size) {
     for (const node of nodes.all) if (!asked.includes(node) && !unasked.includes(node)) node.abandon(request);
@@ -33,4 +34,14 @@ export function releaseByMajority(
     asked,
     (node) => node.abandon(request),
   );
+}
+
+function release(nodes: Nodes, node: QuorumNode, request: ReleaseRequest): Promise<ReleaseReply> {
+  let applied = 0;
+  const counted = (released: number): void => {
+    applied = released;
+  };
+  const reply = node.store.release(request.votes ? { ...request, counted } : request);
+  nodes.report(node, request.votes, reply, (known) => known === 'released' || applied);
+  return reply;
 }

@@ -9,7 +9,7 @@
 // still held: then a majority holds the lock even if it loses a node.
 import type { LockBackendError } from '../../core/errors';
 import type { Linked } from '../../core/linked-list';
-import { type AcquireRequest, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
+import { type AcquireRequest, type NodeVote, type ReleaseReply, type ReleaseRequest, unknownTicket } from '../contract';
 import { LateRequest } from '../late-request';
 import { FenceVotes } from './fence-votes';
 import type { QuorumNode } from './node';
@@ -167,7 +167,7 @@ export class Round implements Linked<Round> {
       this.#votes += 1;
       this.#fences.set(node, fence);
     }
-    this.#answered(node);
+    this.#answered(node, node.voteFor(this.#nodes.longestMs));
   }
 
   #busy(node: QuorumNode, leftMs: number): void {
@@ -175,7 +175,7 @@ export class Round implements Linked<Round> {
     this.#lefts.push(leftMs);
     if (this.#isServed) this.#leaveQueue(node);
     else this.#queued.set(node, true);
-    this.#answered(node);
+    this.#answered(node, 0);
   }
 
   #failed(node: QuorumNode, error: LockBackendError): void {
@@ -183,10 +183,11 @@ export class Round implements Linked<Round> {
     if (error.unknown || this.#request.begin()) node.failed(error);
     this.#errors.push(error);
     this.#holders.set(node, new LateRequest(this.#askedMs, this.#request.commandTimeoutMs)); // H63c
-    this.#answered(node);
+    this.#answered(node, error);
   }
 
-  #answered(node: QuorumNode): void {
+  #answered(node: QuorumNode, vote: NodeVote): void {
+    this.#request.votes?.voted(this.#nodes.all.indexOf(node), vote);
     this.#open.delete(node);
     if (this.#phase === 'over' || this.#phase === 'failed') this.#releaseLate(node); // H62d
     this.#decide();

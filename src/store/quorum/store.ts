@@ -150,7 +150,8 @@ export class Quorum implements Store {
         }
       };
       const [some, others] = this.#nodes.inOrder(listOf(request.keys)[0]!, sent.monoMs);
-      const [first, rest] = request.asksAll ? [[...some, ...others], []] : [some, others];
+      const [first, rest] = request.votes ? [[...some, ...others], []] : [some, others];
+      for (const node of first) request.votes?.asked(this.#nodes.all.indexOf(node));
       this.#start(request, lifetimeMs, sent, first, rest, onVerdict);
     });
   }

@@ -1,0 +1,115 @@
+// The votes of the servers in one attempt of a redlock operation, as the caller is told of them. The store decides the attempt.
+import { LockBackendError } from '../../core/errors';
+import type { RedisLike } from '../../core/redis-like';
+import type { NodeVote, NodeVotes } from '../../store/contract';
+import { isClosed } from '../stores';
+
+/** A client of Redis: ioredis, as with redlock, or any other that this library knows. */
+export type Client = RedisLike;
+
+/** The votes of one attempt. */
+export interface ExecutionStats {
+  readonly membershipSize: number;
+  readonly quorumSize: number;
+  readonly votesFor: Set<Client>;
+  readonly votesAgainst: Map<Client, Error>;
+}
+
+export type ClientExecutionResult =
+  | { client: Client; vote: 'for'; value: number }
+  | { client: Client; vote: 'against'; error: Error };
+
+export interface ExecutionResult {
+  attempts: ReadonlyArray<Promise<ExecutionStats>>;
+}
+
+/** Another process holds one of the resources, or this process no longer holds it. */
+export class ResourceLockedError extends Error {
+  declare readonly message: string;
+
+  /** Makes the error without a lock, such as for a test. */
+  constructor(message: string) {
+    super(message);
+    this.name = 'ResourceLockedError';
+  }
+}
+
+/** @internal The votes of one attempt. The outcome of the attempt is the vote of a single server. */
+export class Ballot implements NodeVotes {
+  /** The token of an acquire. */
+  token = '';
+  /** Resolves when all votes are in. */
+  readonly stats: Promise<ExecutionStats>;
+  readonly #stats: ExecutionStats;
+  readonly #count: number;
+  readonly #onError: (error: Error) => void;
+  readonly #clients: readonly Client[];
+  readonly #unasked: Set<Client>;
+  #complete = (_: ExecutionStats): void => {};
+
+  /**
+   * @param count   The number of resources.
+   * @param onError Receives the error of each vote against.
+   */
+  constructor(clients: ReadonlySet<Client>, count: number, onError: (error: Error) => void) {
+    const { size } = clients;
+    const quorumSize = Math.floor(size / 2) + 1;
+    this.#stats = { membershipSize: size, quorumSize, votesFor: new Set(), votesAgainst: new Map() };
+    this.#count = count;
+    this.#onError = onError;
+    this.#clients = [...clients];
+    this.#unasked = new Set(clients);
+    this.stats = new Promise((resolve) => {
+      this.#complete = resolve;
+    });
+  }
+
+  asked(node: number): void {
+    this.#unasked.delete(this.#clients[node]!);
+  }
+
+  voted(node: number, vote: NodeVote): void {
+    this.#note(this.#clients[node]!, vote);
+  }
+
+  /** Ends the attempt. Servers that were not asked vote against, or if none was asked, by the outcome. */
+  close(outcome: true | number | Error): void {
+    const isOutcome = this.#unasked.size === this.#clients.length;
+    const silence = (): Error => new LockBackendError('it was silent before, and was not asked', { retryable: true });
+    for (const client of this.#unasked) this.#note(client, isOutcome ? outcome : silence());
+  }
+
+  #note(client: Client, vote: NodeVote): void {
+    const { votesFor, votesAgainst, membershipSize } = this.#stats;
+    if (vote === true) votesFor.add(client);
+    else {
+      const error = this.#errorOf(client, vote);
+      votesAgainst.set(client, error);
+      this.#onError(error);
+    }
+    if (votesFor.size + votesAgainst.size === membershipSize) this.#complete(this.#stats);
+  }
+
+  #errorOf(client: Client, vote: Exclude<NodeVote, true>): Error {
+    if (typeof vote === 'number') return lockedError(vote, this.#count);
+    if (!(vote instanceof Error)) {
+      const ms = Math.ceil(vote.guardedForMs);
+      return new LockBackendError(`it was started less than a duration ago, and has no vote for another ${ms} ms`);
+    }
+    // A closed client votes in the words of ioredis.
+    return isClosed(client) ? new Error('Connection is closed.', { cause: vote }) : vote;
+  }
+}
+
+/** Errors without a fraction of the resources, by the number of resources: an error for each attempt costs more than the attempt. */
+const locked = new Map<number, ResourceLockedError>();
+
+function lockedError(applied: number, count: number): ResourceLockedError {
+  const known = applied === 0 ? locked.get(count) : undefined;
+  if (known !== undefined) return known;
+  const error = new ResourceLockedError(
+    `The operation was applied to: ${applied} of the ${count} requested resources.`,
+  );
+  if (applied === 0) locked.set(count, error);
+  return error;
+}
