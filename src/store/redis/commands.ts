@@ -119,7 +119,7 @@ function entryOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
 }
 
 /** The keys of the locks and of their queues. */
-function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
+export function keysOf(keys: Key): [lock: readonly string[], queue: readonly string[]] {
   if (typeof keys === 'string') return [[keys], [companionOf(keys, 'queue')]];
   return [keys, keys.map((key) => companionOf(key, 'queue'))];
 }
@@ -243,7 +243,7 @@ export function acquireReply(
 const minMicros = 1e15;
 
 /** The server's time in µs, if it is the whole reply: the lock was free, and is now ours. */
-function microsOf(reply: unknown): number | undefined {
+export function microsOf(reply: unknown): number | undefined {
   const only = Array.isArray(reply) && reply.length === 1 ? reply[0] : reply;
   return Number.isSafeInteger(only) && (only as number) > minMicros ? (only as number) : undefined; // H5b
 }
