@@ -1,6 +1,6 @@
 // The session of one command: the connection, a lock function on it, and an orderly end that does not wait long for a silent server.
 import { hostname } from 'node:os';
-import { type Options, settle } from '../../core/options';
+import type { Options } from '../../core/options';
 import type { Store } from '../../store/contract';
 import { storeOf } from '../../store/open';
 import { redisExpLock, type WithLock } from '../../with-lock';
@@ -17,7 +17,6 @@ export interface Session {
   readonly options: Options & { readonly redis: NonNullable<Options['redis']> };
   /** The prefix of every key. */
   readonly prefix: string;
-  readonly commandTimeoutMs: number;
 }
 
 /** The owner in the tokens of this command. */
@@ -34,17 +33,12 @@ export async function withSession<T>(
 ): Promise<T> {
   const connection = await connect(line.place, signal);
   const prefix = line.values.prefix ?? '';
+  const all = { ...options, prefix, redis: connection.redis };
+  const withLock = redisExpLock(all);
   try {
-    const all = { ...options, prefix, redis: connection.redis };
-    const withLock = redisExpLock(all);
-    const store = storeOf(connection.redis);
-    const { commandTimeoutMs } = settle(all);
-    try {
-      return await work({ connection, store, withLock, options: all, prefix, commandTimeoutMs });
-    } finally {
-      await withinLimit(withLock.close({ drain: false }));
-    }
+    return await work({ connection, store: storeOf(connection.redis), withLock, options: all, prefix });
   } finally {
+    await withinLimit(withLock.close({ drain: false }));
     connection.close();
   }
 }

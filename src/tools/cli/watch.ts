@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { LockBackendError } from '../../core/errors';
 import { lockKey } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
+import { defaults } from '../../core/options';
 import { type Coverage, fenceOf, heldMsOf, readLocks, type SeenLock, Snapshot } from '../../inspect/snapshot';
 import type { CommandLine } from './command-line';
 import { Exit, exitCodes, usage } from './exit';
@@ -16,6 +17,7 @@ export const header = ['KEY', 'KIND', 'OWNER', 'ID', 'HELD-FOR', 'TTL', 'WAITING
 const minWidths = [32, 9, 20, 8, 8, 8, 7];
 /** The columns ID, OWNER and KIND, in the order in which a narrow terminal loses them. */
 const lessUseful = [3, 2, 1];
+const { commandTimeoutMs } = defaults;
 const topMs = 1000;
 const notifyMs = 250;
 
@@ -50,7 +52,7 @@ function coverageText({ processes, scanned }: Coverage, count: number): string {
 
 function locksOf(session: Session, line: CommandLine, coverage: Coverage): AsyncGenerator<readonly SeenLock[], void> {
   const prefix = session.store.keyPrefix + session.prefix + (line.operands[0] ?? '');
-  const search = { prefix, scan: line.values.scan === true, commandTimeoutMs: session.commandTimeoutMs };
+  const search = { prefix, scan: line.values.scan === true, commandTimeoutMs };
   return readLocks(session.store.operator, search, coverage);
 }
 
@@ -79,7 +81,7 @@ export function show(line: CommandLine): Promise<number> {
   return withSession(line, {}, async (session) => {
     const state = await session.withLock.inspect(key);
     const full = lockKey(key, session.store.keyPrefix + session.prefix);
-    const processes = await session.store.operator.processes(session.commandTimeoutMs);
+    const processes = await session.store.operator.processes(commandTimeoutMs);
     const seen = new Snapshot(processes, full).seen(full, state);
     if (line.values.json) {
       await json({ ...row(seen), holders: state.holders, queue: state.queue });
