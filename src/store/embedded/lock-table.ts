@@ -1,9 +1,10 @@
 // The rows of a table without a server, and the commands that need neither turn nor queue: the text beside a lock, and
 // inspection. The verbs are in the machine (mutex-machine.ts).
 import type { Slot } from '../contract';
+import type { InspectedLock } from '../inspected';
 import { newsOf, type ProclaimRequest } from '../values';
 import type { Publish } from './command';
-import { type InspectedRow, inspectRow } from './inspection';
+import { inspectRow } from './inspection';
 import { forgetQueue, hasQueue } from './mutex-queue';
 import { type LockRow, newRow, newShared, type Rows, type Shared } from './row';
 
@@ -72,7 +73,7 @@ export class LockTable {
   }
 
   /** The state of a key; its token is that of the holder that ends last. */
-  inspect(key: string, micros: number): InspectedRow {
+  inspect(key: string, micros: number): InspectedLock {
     return inspectRow(this.row(key, Math.floor(micros / 1000)), this.rows.fence, micros);
   }
 

@@ -29,12 +29,7 @@ export class EmbeddedOperator implements Operator {
   }
 
   async inspect(keys: readonly string[]): Promise<(LockState | LockBackendError)[]> {
-    return runOn(this.#table, keys, (machine, micros) =>
-      keys.map((key) => {
-        const { token: _, kind: __, ...state } = machine.inspect(key, micros);
-        return state;
-      }),
-    );
+    return runOn(this.#table, keys, (machine, micros) => keys.map((key) => machine.inspect(key, micros).state));
   }
 
   async permitsOut(key: string): Promise<number> {

@@ -17,6 +17,7 @@ import type {
   ReleaseRequest,
   Store,
 } from '../contract';
+import { stateFor } from '../inspected';
 import type { HolderText, ProclaimRequest, ValueRequest, Values } from '../values';
 import { EmbeddedOperator } from './operator';
 import { runOn, type Table } from './table';
@@ -93,12 +94,10 @@ class Embedded implements Store {
   }
 
   async inspect(key: string, _commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
-    const {
-      token: holder,
-      kind: _,
-      ...state
-    } = runOn(this.#table, key, (machine, micros) => machine.inspect(key, micros));
-    return token === undefined ? state : { ...state, owned: holder === token };
+    return stateFor(
+      runOn(this.#table, key, (machine, micros) => machine.inspect(key, micros)),
+      token,
+    );
   }
 
   join(): void {}
@@ -129,9 +128,9 @@ class EmbeddedValues implements Values {
 
   async readHolder(key: string): Promise<HolderText | null> {
     return this.#table.run((machine, micros) => {
-      const { token, remaining, kind } = machine.inspect(key, micros);
-      if (token === undefined || kind !== undefined) return null;
-      return { token, leftMs: remaining, text: machine.readValue(key, micros) };
+      const { token, state } = machine.inspect(key, micros);
+      if (token === undefined || state.mode !== 'exclusive') return null;
+      return { token, leftMs: state.remaining, text: machine.readValue(key, micros) };
     });
   }
 }

@@ -14,7 +14,7 @@ import type {
 } from '../contract';
 import { slotAt } from '../slots';
 import type { CommandOutcome } from './command';
-import { neverMs } from './inspection';
+import { neverMs, remainingOf } from './inspection';
 import type { Machine } from './mutex-machine';
 import { type RenewedLocks, runOn, type Table } from './table';
 
@@ -124,7 +124,7 @@ function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
   const { leftMs, position } = acquired;
   return {
     granted: false,
-    leftMs: isNever(leftMs) ? Number.POSITIVE_INFINITY : leftMs,
+    leftMs: remainingOf(leftMs),
     position,
     sent: position && earlier(sent, grantClockMs),
   };
@@ -133,8 +133,4 @@ function replyOf(acquired: CommandOutcome, sent: Moment): AcquireReply {
 function resultOf(results: readonly ReleaseReply[]): ReleaseReply {
   if (results.every((result) => result === 'released')) return 'released';
   return results.includes('taken') ? 'taken' : 'missing';
-}
-
-function isNever(leftMs: number): boolean {
-  return leftMs > neverMs / 2;
 }

@@ -1,18 +1,11 @@
 // Reads the reply of inspect.lua: holders and waiters, from the members that holders.lua, queue.lua and waiters.lua write.
-// Tokens end here: outside, a holder is an id and a label.
 import type { LockBackendError } from '../../core/errors';
-import { asForeign, type HolderState, type HoldKind, type LockState, type WaiterState } from '../../core/lock-state';
-import { idOf, isOurs, ownerOf } from '../../core/token';
+import { asForeign, type HolderState, type HoldKind, type WaiterState } from '../../core/lock-state';
+import { isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
+import { holderOf, type InspectedLock, waiterOf } from '../inspected';
 import { readersFirstMicros, writersFirstMicros } from '../protocol';
 import { strangeReply } from './replies';
-
-/** The state of one lock, with a token. */
-export interface InspectedKey {
-  readonly state: LockState;
-  /** The token of the holder that ends last. */
-  readonly token: string | undefined;
-}
 
 const kinds: Readonly<Record<string, HoldKind>> = {
   m: 'exclusive',
@@ -26,7 +19,7 @@ const kinds: Readonly<Record<string, HoldKind>> = {
  * The states of the first keys that were asked for, at least one, in their order. @throws {LockBackendError} the reply is not
  * one that the script gives.
  */
-export function inspectReply(reply: unknown, keys: readonly string[]): (InspectedKey | LockBackendError)[] {
+export function inspectReply(reply: unknown, keys: readonly string[]): (InspectedLock | LockBackendError)[] {
   const isList = Array.isArray(reply) && reply.length > 2 && reply.length <= keys.length + 2;
   if (!isList || !Number.isSafeInteger(reply[0])) throw strangeReply(reply, keys);
   const [micros, last, ...locks] = reply as [number, unknown, ...unknown[]];
@@ -51,12 +44,12 @@ function stateOf(
   [holder, leftMs, waiters, kind, held, queued]: InspectReply,
   fence: number,
   micros: number,
-): InspectedKey {
+): InspectedLock {
   const token = holder === null ? undefined : String(holder);
   const mode = kinds[String(kind)]!;
   const remaining = token === undefined ? 0 : leftMs < 0 ? Number.POSITIVE_INFINITY : leftMs; // H10c
   const sole = token === undefined ? [] : [soleHolderOf(token, remaining)];
-  const queue = pairs(queued).map(([entry, score]) => waiterOf(entry, score, micros));
+  const queue = pairs(queued).map(([entry, score]) => waiterIn(entry, score, micros));
   const state = {
     locked: token !== undefined,
     owner: ownerOf(holder),
@@ -85,10 +78,6 @@ function soleHolderOf(token: string, remaining: number): HolderState {
   return isOurs(token) ? holder : asForeign(holder);
 }
 
-function holderOf(token: string, kind: HoldKind, permits: number, remaining: number): HolderState {
-  return { id: idOf(token), owner: ownerOf(token), kind, permits, remaining };
-}
-
 const holder = /^1 ([rwp]) (\d+) \d+ \d+ (\d+) (.*)$/s;
 
 function memberOf(text: string, endMs: number, micros: number): HolderState | undefined {
@@ -101,30 +90,19 @@ const mutexEntry = /^1 (\d+) \S+ \d+ \d+ \S+ (.+)$/s;
 const sharedEntry = /^2 (\d+) \d+ ([rwpu]) \d+ ([wrf]) \S+ (\d+) (.+)$/s;
 
 /** The waiter of an entry; undefined if the entry has expired or is damaged. */
-function waiterOf(entry: string, score: number, micros: number): WaiterState | undefined {
+function waiterIn(entry: string, score: number, micros: number): WaiterState | undefined {
   const [, deadline, token] = mutexEntry.exec(entry) ?? [];
-  if (token !== undefined) return aliveWaiter(token, 'exclusive', score, Number(deadline), micros);
+  if (token !== undefined) return waiterOf(token, 'exclusive', score, Number(deadline), micros);
   const [, end, kind, prefer, length, rest] = sharedEntry.exec(entry) ?? [];
   if (kind === undefined) return undefined;
   const ticket = kind === 'u' ? micros : score + shiftOf(kind, prefer!);
-  return aliveWaiter(firstBytes(rest!, Number(length)), kinds[kind]!, ticket, Number(end), micros);
+  return waiterOf(firstBytes(rest!, Number(length)), kinds[kind]!, ticket, Number(end), micros);
 }
 
 /** The distance between a waiter's ticket and its score, which depends on its band. */
 function shiftOf(kind: string, prefer: string): number {
   if (kind === 'r' && prefer === 'r') return readersFirstMicros;
   return kind === 'w' && prefer === 'w' ? writersFirstMicros : 0;
-}
-
-function aliveWaiter(
-  token: string,
-  kind: HoldKind,
-  ticket: number,
-  deadlineMs: number,
-  micros: number,
-): WaiterState | undefined {
-  if (deadlineMs < Math.floor(micros / 1000)) return undefined;
-  return { owner: ownerOf(token), kind, waitingMs: Math.max(Math.floor((micros - ticket) / 1000), 0) };
 }
 
 function firstBytes(text: string, length: number): string {

@@ -2,6 +2,7 @@
 import type { LockBackendError } from '../../core/errors';
 import { companionOf, fenceKey, fenceKeyBeside, mayBeLock } from '../../core/keys';
 import type { LockState } from '../../core/lock-state';
+import type { InspectedLock } from '../inspected';
 import {
   changedChannel,
   freedChannel,
@@ -14,7 +15,7 @@ import {
   type Registration,
 } from '../operator';
 import type { ScriptClient } from './client';
-import { type InspectedKey, inspectReply } from './inspection';
+import { inspectReply } from './inspection';
 import { withDeadline } from './pipeline/deadlines';
 import type { Transport } from './pipeline/transport';
 import { integers, strangeReply } from './replies';
@@ -52,16 +53,16 @@ export class RedisOperator implements Operator {
   }
 
   /** The states with tokens, which must not leave the store. In a cluster each key goes to the node that has it. */
-  async see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedKey | LockBackendError)[]> {
+  async see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedLock | LockBackendError)[]> {
     const count = this.#client.clustered ? 1 : keysInCommand;
-    const parts: Promise<(InspectedKey | LockBackendError)[]>[] = [];
+    const parts: Promise<(InspectedLock | LockBackendError)[]>[] = [];
     for (let n = 0; n < keys.length; n += count) parts.push(this.#see(keys.slice(n, n + count), commandTimeoutMs));
     return (await Promise.all(parts)).flat();
   }
 
   /** Inspects all keys. The script stops early if the locks have very many holders and waiters, so that other clients do not wait for it. */
-  async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedKey | LockBackendError)[]> {
-    const all: (InspectedKey | LockBackendError)[] = [];
+  async #see(keys: readonly string[], commandTimeoutMs: number): Promise<(InspectedLock | LockBackendError)[]> {
+    const all: (InspectedLock | LockBackendError)[] = [];
     while (all.length < keys.length) {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));

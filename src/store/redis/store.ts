@@ -22,6 +22,7 @@ import {
   type Slot,
   type Store,
 } from '../contract';
+import { stateFor } from '../inspected';
 import type { LateRequest } from '../late-request';
 import type { ScriptClient } from './client';
 import { scriptClient } from './clients/script-client';
@@ -251,8 +252,7 @@ class RedisStore implements Store, Node {
   async inspect(key: string, commandTimeoutMs: number, token?: string): Promise<LockState & { owned?: boolean }> {
     const [seen] = await this.operator.see([key], commandTimeoutMs);
     if (seen instanceof LockBackendError) throw seen;
-    const { token: holder, state } = seen!;
-    return token === undefined ? state : { ...state, owned: holder === token };
+    return stateFor(seen!, token);
   }
 
   async readPlaces(key: string, commandTimeoutMs: number): Promise<number[][]> {
