@@ -49,25 +49,18 @@ export interface GrantDetails {
 }
 
 /** Fields that few held locks need: several keys, retries, an attempt of unknown outcome, a mode, an observation. */
-class RareState {
-  readonly key: Key | undefined;
-  readonly retries: number;
-  readonly late: LateRequest | undefined;
-  mode: Mode | undefined;
-  member: Member | undefined;
-  observation: Observation | undefined;
-
-  constructor(grant?: Granted, details?: GrantDetails) {
-    this.key = typeof details?.key === 'string' ? undefined : details?.key;
-    this.retries = details?.retries ?? 0;
-    this.late = grant?.late;
-    this.mode = details?.mode;
-    this.member = grant?.member;
-  }
+interface RareState {
+  readonly key?: Key | undefined;
+  readonly retries?: number;
+  readonly late?: LateRequest | undefined;
+  mode?: Mode | undefined;
+  member?: Member | undefined;
+  observation?: Observation;
 }
 
-function needsRareState({ late, member }: Granted, { key, retries, mode }: GrantDetails): boolean {
-  return typeof key !== 'string' || retries > 0 || late !== undefined || mode !== undefined || member !== undefined;
+function rareStateOf({ late, member }: Granted, { key, retries, mode }: GrantDetails): RareState | undefined {
+  const isPlain = typeof key === 'string' && retries === 0 && !late && !mode && !member;
+  return isPlain ? undefined : { key: typeof key === 'string' ? undefined : key, retries, late, mode, member };
 }
 
 class HoldEnd {
@@ -106,7 +99,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     this.keys = details.keys;
     this.context = details.context;
     this.#validity = validFrom(grant, details.context.settings.lifetimeMs);
-    if (needsRareState(grant, details)) this.#rare = new RareState(grant, details);
+    this.#rare = rareStateOf(grant, details);
     if (!this.isConfirmed) this.keeper.confirm();
   }
 
@@ -285,7 +278,7 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   }
 
   get #ownRare(): RareState {
-    this.#rare ??= new RareState();
+    this.#rare ??= {};
     return this.#rare;
   }
 
