@@ -9,10 +9,12 @@ import { peerKey, unusedName } from '../core/keys';
 import type { RedisLike } from '../core/redis-like';
 import { trustedMs } from '../hold/validity';
 import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store } from '../store/contract';
+import type { PeerGrant } from './redis-semaphore/attempts';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
 import { acquirePermits, refreshPermits, releasePermits } from './redis-semaphore/permits';
-import { Turn, type TurnOutcome, wakeNext } from './redis-semaphore/turns';
+
 import { type ClientStores, commandTimeoutMs, connectIfLazy, nodeFor, placeOf } from './stores';
+import { type OneAttempt, PollingCall, wakeNext } from './waiters';
 
 export {
   defaultTimeoutOptions,
@@ -75,8 +77,8 @@ export class Mutex extends PeerLock {
   }
 
   /** @internal */
-  _newTurn(): Turn {
-    return new Turn(this._client, this._key, this._kind === 'mutex');
+  _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant> {
+    return new PollingCall(this._client, this._key, this._kind === 'mutex', ask);
   }
 
   /** @internal */
@@ -85,7 +87,7 @@ export class Mutex extends PeerLock {
   }
 
   /** @internal */
-  _ask(): Promise<TurnOutcome> {
+  _ask(): Promise<PeerGrant | false> {
     return this._oneByOne(this._mayBeOurs ? () => this.#askAnew() : () => this.#ask());
   }
 
@@ -102,14 +104,15 @@ export class Mutex extends PeerLock {
     return peerKey(this._key, this.#store.keyPrefix);
   }
 
-  #ask(): Promise<TurnOutcome> {
-    return this.#place.direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+  async #ask(): Promise<PeerGrant | false> {
+    const reply = await this.#place.direct.acquire(this._acquireRequest(this.#keys, commandTimeoutMs));
+    return reply.granted && reply;
   }
 
   /** What is ours already is not granted again. */
-  async #askAnew(): Promise<TurnOutcome> {
+  async #askAnew(): Promise<PeerGrant | false> {
     const { owned } = await this.#store.inspect(this.#keys, commandTimeoutMs, this._identifier);
-    return owned ? { granted: false } : this.#ask();
+    return !owned && this.#ask();
   }
 }
 
@@ -154,11 +157,11 @@ class PeerSemaphore extends Mutex {
   }
 
   /** @internal */
-  override async _ask(): Promise<TurnOutcome> {
+  override async _ask(): Promise<PeerGrant | false> {
     const sent = now();
     const { lockTimeout } = this._acquireOptions;
     const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
-    return acquired ? { granted: true, fence: 0, sent } : { granted: false };
+    return acquired && { fence: 0, sent };
   }
 
   protected override async _release(): Promise<void> {
@@ -246,8 +249,8 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** @internal */
-  _newTurn(): Turn {
-    return new Turn(this._clients, this._key, false);
+  _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant> {
+    return new PollingCall(this._clients, this._key, false, ask);
   }
 
   /** @internal */
@@ -256,7 +259,7 @@ export class RedlockMutex extends PeerLock {
   }
 
   /** @internal */
-  _ask(): Promise<TurnOutcome> {
+  _ask(): Promise<PeerGrant | false> {
     return this._oneByOne(() => this.#ask());
   }
 
@@ -302,8 +305,8 @@ export class RedlockMutex extends PeerLock {
     return answers.filter(Boolean).length;
   }
 
-  async #ask(): Promise<TurnOutcome> {
-    if (this._mayBeOurs && (await this.#isOurs())) return { granted: false };
+  async #ask(): Promise<PeerGrant | false> {
+    if (this._mayBeOurs && (await this.#isOurs())) return false;
     const sent = now();
     const fences = new Map<Node, number>();
     const granted = await this.#count(async (node) => {
@@ -313,10 +316,10 @@ export class RedlockMutex extends PeerLock {
     });
     const fence = Math.max(0, ...fences.values());
     if (granted >= this.#majority && (await this.#agree(fences, fence)) && this.#isInTime(sent)) {
-      return { granted: true, fence, sent };
+      return { fence, sent };
     }
     await this._release();
-    return { granted: false };
+    return false;
   }
 
   async #isOurs(): Promise<boolean> {

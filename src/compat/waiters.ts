@@ -57,6 +57,7 @@ export class PollingCall<T extends object> {
     this.#waiters ??= this.#join();
     const endMs = performance.now() + ms;
     while (await this.#sleep(endMs - performance.now(), signal)) {
+      signal?.throwIfAborted();
       const grant = await this.attempt();
       if (grant !== undefined) return grant;
     }

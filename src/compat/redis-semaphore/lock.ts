@@ -8,8 +8,9 @@ import { newToken } from '../../core/token';
 import { trustedMs } from '../../hold/validity';
 import { type AcquireRequest, type ExtendRequest, type Moment, now } from '../../store/contract';
 import { commandTimeoutMs } from '../stores';
+import type { OneAttempt, PollingCall } from '../waiters';
+import { attempts, oneByOne, type PeerGrant } from './attempts';
 import { after, Tenure } from './tenure';
-import { attempts, oneByOne, type Turn, type TurnGrant, type TurnOutcome } from './turns';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -88,7 +89,7 @@ export abstract class PeerLock {
   /** The number of acquire() calls in progress. */
   #acquiring = 0;
   /** The attempt that began last. */
-  #asking: Promise<TurnOutcome> | undefined;
+  #asking: Promise<PeerGrant | false> | undefined;
   #isReleasing = false;
   #retry: Alarm | undefined;
   /** Monotonic ms until which a request of unknown outcome may still take the lock. */
@@ -197,9 +198,9 @@ export abstract class PeerLock {
 
   protected abstract _refresh(): Promise<boolean>;
   /** @internal Makes one attempt. */
-  abstract _ask(): Promise<TurnOutcome>;
+  abstract _ask(): Promise<PeerGrant | false>;
   /** @internal */
-  abstract _newTurn(): Turn;
+  abstract _newCall(ask: OneAttempt<PeerGrant>): PollingCall<PeerGrant>;
   /** @internal Connects a client that otherwise connects with its first command. */
   protected abstract _connect(): void;
   protected abstract _release(): Promise<void>;
@@ -231,7 +232,7 @@ export abstract class PeerLock {
   }
 
   /** @internal Runs the requests under our identifier one after the other. */
-  protected _oneByOne(ask: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
+  protected _oneByOne(ask: () => Promise<PeerGrant | false>): Promise<PeerGrant | false> {
     if (this.#isShared) return oneByOne(`${this._key} ${this._identifier}`, ask);
     const asking = this.#acquiring > 1 && this.#asking !== undefined ? this.#asking.then(ask, ask) : ask();
     this.#asking = asking;
@@ -265,18 +266,18 @@ export abstract class PeerLock {
     }
   }
 
-  async #adopt(): Promise<TurnGrant | undefined> {
+  async #adopt(): Promise<PeerGrant | undefined> {
     const sent = now();
     return (await this._refresh()) ? { fence: 0, sent } : undefined;
   }
 
-  async #acquire(signal: AbortSignal | undefined): Promise<TurnGrant | undefined> {
+  async #acquire(signal: AbortSignal | undefined): Promise<PeerGrant | undefined> {
     if (this.#retracting !== undefined) await this.#retracting;
     const { acquireTimeout, acquireAttemptsLimit } = this._acquireOptions;
     if (!(acquireTimeout > 0 && acquireAttemptsLimit >= 1)) return undefined;
     signal?.throwIfAborted();
     this.#acquiring += 1;
-    let grant: TurnGrant | undefined;
+    let grant: PeerGrant | undefined;
     try {
       this._connect();
       grant = await attempts(this._acquireOptions, signal, this);
