@@ -78,6 +78,11 @@ export abstract class WaitGroup {
   /** Closes the group, because a caller outside it waits for the same key and must not be overtaken. */
   abstract close(): void;
 
+  /** Notes that a writer of this process waits for the key. */
+  writerWaits(): void {
+    this.close();
+  }
+
   /** The number of members to fetch for the callers that wait. */
   protected abstract get wanted(): number;
 

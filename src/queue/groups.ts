@@ -29,10 +29,9 @@ export class WaitGroups {
     return new GroupPosition(this.#group(terms), waiter);
   }
 
-  /** A writer of this process waits for the key: its readers give way, unless they prefer readers (Readers.close). */
+  /** Notes that a writer of this process waits for the key. */
   writerWaits(key: string): void {
-    const group = this.#groups.get(key);
-    if (group?.terms.mode.prefer !== 'reader') group?.close();
+    this.#groups.get(key)?.writerWaits();
   }
 
   #group(terms: MemberTerms): WaitGroup {

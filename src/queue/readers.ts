@@ -3,9 +3,6 @@
 // releases it. The member ends one lifetime after its last extension, and each extension counts for all its readers. A reader that
 // needs another lifetime, or upgrades, gets a member of its own first.
 //
-// When a writer waits: in this process, no further reader joins (`close`), unless the readers had to wait themselves: then their window
-// stays open, as it does when the writer waits in another process. For a new member, Redis decides (scripts/acquire-shared.lua).
-//
 // Invariant: no reader joins a member that is being released, that was lost, or whose window has closed. Each reader has a validity of
 // its own, which never ends later than what Redis confirmed for the member.
 import type { LossReason } from '../core/errors';
@@ -47,6 +44,15 @@ export class Readers extends WaitGroup implements Member {
     else this.#give(position, this.#sent);
   }
 
+  /**
+   * Closes the group for a writer of this process, unless its readers prefer readers. Among the waiters of all processes, `bandOf` in
+   * scripts/waiters.lua says which is first.
+   */
+  override writerWaits(): void {
+    if (this.terms.mode.prefer !== 'reader') this.close();
+  }
+
+  /** Ends the joins, unless the readers had to wait for the member: its window is their turn, also if a writer of another process waits. */
   close(): void {
     this.#isClosed ||= this.#sent === undefined || !this.hasWaited;
   }
