@@ -62,18 +62,14 @@ interface Said {
 
 /** Merges the findings of a cluster. Findings of all servers appear once, other findings with the port of their server. */
 function together(said: readonly Said[]): Finding[] {
-  const counts = new Map<string, number>();
-  const nameOf = (finding: Finding): string => JSON.stringify(finding);
-  for (const finding of said.flatMap(({ findings }) => findings)) {
-    counts.set(nameOf(finding), (counts.get(nameOf(finding)) ?? 0) + 1);
-  }
+  const texts = said.map(({ findings }) => new Set(findings.map((each) => JSON.stringify(each))));
   const all = said.flatMap(({ findings, port }) =>
     findings.map((each) => {
-      const isCommon = port === undefined || counts.get(nameOf(each)) === said.length;
-      return isCommon ? each : { ...each, remedy: `at port ${port}: ${each.remedy}` };
+      const isCommon = port === undefined || texts.every((some) => some.has(JSON.stringify(each)));
+      return JSON.stringify(isCommon ? each : { ...each, remedy: `at port ${port}: ${each.remedy}` });
     }),
   );
-  return [...new Map(all.map((finding) => [nameOf(finding), finding])).values()];
+  return [...new Set(all)].map((text) => JSON.parse(text));
 }
 
 async function ofMaster(send: SendWords, asked: RequestedRights): Promise<Finding[]> {
