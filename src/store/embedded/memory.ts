@@ -1,6 +1,7 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever its clock does, so that fences do too.
+import { EventEmitter } from 'node:events';
 import { type Clock, leapingClock } from '../../core/clock';
 import { lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
@@ -93,7 +94,7 @@ export class MemoryTable implements Table {
   readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;
-  readonly #channels = new Map<string, Set<(text: string) => void>>();
+  readonly #channels = new EventEmitter().setMaxListeners(0);
   readonly #now: (() => number) | undefined;
   readonly #startMs = Date.now();
   #readMs: number;
@@ -118,13 +119,8 @@ export class MemoryTable implements Table {
 
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     if (this.#closed) throw closedStore();
-    const listeners = this.#channels.get(channel) ?? new Set();
-    this.#channels.set(channel, listeners.add(onMessage));
-    const close = (): void => {
-      listeners.delete(onMessage);
-      if (listeners.size === 0 && this.#channels.get(channel) === listeners) this.#channels.delete(channel);
-    };
-    return { close };
+    this.#channels.on(channel, onMessage);
+    return { close: () => void this.#channels.off(channel, onMessage) };
   }
 
   expire(key: string): boolean {
@@ -139,7 +135,7 @@ export class MemoryTable implements Table {
 
   close(): void {
     this.#closed = true;
-    this.#channels.clear();
+    this.#channels.removeAllListeners();
   }
 
   keys(): string[] {
@@ -175,8 +171,6 @@ export class MemoryTable implements Table {
 
   /** Notifies the listeners of a channel later, never within the call that granted the lock. */
   #tell(channel: string, text: string): void {
-    nextTick(() => {
-      for (const hear of [...(this.#channels.get(channel) ?? [])]) hear(text);
-    });
+    nextTick(() => this.#channels.emit(channel, text));
   }
 }

@@ -35,6 +35,7 @@ import { Transport } from './pipeline/transport';
 import { Replicas } from './replicas';
 import { integers, strangeReply } from './replies';
 import * as scripts from './scripts/generated';
+import type { BatchableCall } from './scripts/script';
 import { ServerClock } from './server-clock';
 import { RedisValues } from './values';
 
@@ -109,12 +110,7 @@ class RedisStore implements Store, Node {
     const isPlain = request.minReplicas === 0 && request.lifetimeMs !== null; // S12
     if (!isPlain || !this.#transport.isReady || !request.begin()) return this.#acquireSlowly(request, false);
     const sent = this.#transport.sentAt(request.mode === undefined);
-    const call = commands.acquireCall(
-      request,
-      this.#fenceKey(keys),
-      this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
-    );
-    return this.#transport.send(call, keys, commandTimeoutMs, (reply) => {
+    return this.#transport.send(this.#acquireCall(request, sent), keys, commandTimeoutMs, (reply) => {
       return this.#acquired(reply, request, sent) ?? this.#acquireSlowly(request, true); // H6
     });
   }
@@ -128,11 +124,7 @@ class RedisStore implements Store, Node {
       const dedicated = minReplicas > 0 ? await this.#replicas.open(keys, commandTimeoutMs) : undefined;
       if (!request.begin()) throw givenUp(keys);
       const sent = now();
-      const call = commands.acquireCall(
-        request,
-        this.#fenceKey(keys),
-        this.#clock.serverMs(sent.monoMs + commandTimeoutMs),
-      );
+      const call = this.#acquireCall(request, sent);
       const reply = dedicated
         ? await this.#replicas.acquire(dedicated, call, request)
         : await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
@@ -144,6 +136,11 @@ class RedisStore implements Store, Node {
       // Too late by our estimate of the server's clock. The estimate is better now: one more try.
       if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
     }
+  }
+
+  #acquireCall(request: AcquireRequest, sent: Moment): BatchableCall {
+    const notAfter = this.#clock.serverMs(sent.monoMs + request.commandTimeoutMs);
+    return commands.acquireCall(request, this.#fenceKey(request.keys), notAfter);
   }
 
   /** The reply; undefined if the script ran after the last moment at which it was of use. */
