@@ -5,12 +5,11 @@ import { LockBackendError, NotAcquiredLockError } from '../../core/errors';
 import { maxTimerMs } from '../../core/options';
 import { type Alarm, clearAlarm, idle } from '../../core/timers';
 import { newToken } from '../../core/token';
-import { trustedMs } from '../../hold/validity';
-import { type AcquireRequest, type ExtendRequest, type Moment, now } from '../../store/contract';
+import { type AcquireRequest, type ExtendRequest, now } from '../../store/contract';
 import { commandTimeoutMs } from '../stores';
 import type { OneAttempt, PollingCall } from '../waiters';
 import { attempts, oneByOne, type PeerGrant } from './attempts';
-import { after, Tenure } from './tenure';
+import { PeerValidity } from './validity';
 
 /** acquire() got no lock within acquireTimeout, or its attempts. Nothing is held. */
 export class TimeoutError extends Error {}
@@ -83,7 +82,7 @@ export abstract class PeerLock {
   protected _acquiredExternally = false;
   protected _onLockLost: LockLostCallback;
   readonly #isShared: boolean;
-  #tenure: Tenure | undefined;
+  #validity: PeerValidity | undefined;
   /** The interval of the refreshes of a held lock. */
   #interval: NodeJS.Timeout | undefined;
   /** The number of acquire() calls in progress. */
@@ -128,17 +127,17 @@ export abstract class PeerLock {
 
   /** True while the lock is surely held; false from the moment at which it may have ended. */
   get isAcquired(): boolean {
-    return this._acquired && this.#tenure!.leftMs > 0;
+    return this._acquired && this.#validity!.leftMs > 0;
   }
 
   /** The fencing token of the current or last lock, larger with each grant of the key; 0 in a semaphore, or if acquired externally. */
   get fence(): number {
-    return this.#tenure?.fence ?? 0;
+    return this.#validity?.fence ?? 0;
   }
 
   /** Aborts with a LockLostError when the lock may have ended, but not when it is released. Each acquire makes a new signal. */
   get signal(): AbortSignal {
-    if (this.#tenure !== undefined) return this.#tenure.signal;
+    if (this.#validity !== undefined) return this.#validity.signal;
     return AbortSignal.abort(new NotAcquiredLockError(`${this._key} was not acquired`, { key: this._key }));
   }
 
@@ -159,7 +158,7 @@ export abstract class PeerLock {
     if (grant === undefined) return false;
     this._acquired = true;
     this._acquiredExternally = false;
-    this.#tenure = new Tenure(this._key, grant.fence, this.#endOf(grant.sent));
+    this.#validity = new PeerValidity(this._key, grant.fence, grant.sent, this._acquireOptions.lockTimeout);
     this.stopRefresh();
     if (this._refreshTimeInterval > 0) {
       const ms = Math.min(this._refreshTimeInterval, maxTimerMs);
@@ -176,7 +175,7 @@ export abstract class PeerLock {
   async release(): Promise<void> {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
     if (this._acquired || this._acquiredExternally) {
-      this.#tenure?.release();
+      this.#validity?.release();
       this.#isReleasing = true;
       try {
         // A refresh in flight must not execute after the release.
@@ -214,11 +213,11 @@ export abstract class PeerLock {
     });
     try {
       const sent = now();
-      if (await this._refresh()) this.#tenure?.confirm(this.#endOf(sent));
+      if (await this._refresh()) this.#validity?.confirm(sent);
       else this.#lose();
     } catch (error) {
       if (!(error instanceof LockBackendError)) throw error;
-      if (this.#tenure!.leftMs > 0) this.#refreshSoon();
+      if (this.#validity!.leftMs > 0) this.#refreshSoon();
       else this.#lose();
     } finally {
       this._refreshing = false;
@@ -253,9 +252,9 @@ export abstract class PeerLock {
   /** @internal */
   protected _extendRequest(keys: string): Omit<ExtendRequest, 'commandTimeoutMs'> {
     const { identifier, lockTimeout } = this._acquireOptions;
-    const tenure = this._acquired ? this.#tenure : undefined;
-    const validUntilMs = tenure?.endMs ?? performance.now() + commandTimeoutMs;
-    const begin = (): boolean => tenure === undefined || tenure.leftMs > 0;
+    const validity = this._acquired ? this.#validity : undefined;
+    const validUntilMs = performance.now() + (validity?.leftMs ?? commandTimeoutMs);
+    const begin = (): boolean => validity === undefined || validity.leftMs > 0;
     return { keys, token: identifier, lifetimeMs: lockTimeout, exact: true, validUntilMs, begin };
   }
 
@@ -306,7 +305,7 @@ export abstract class PeerLock {
   /** Schedules another refresh after Redis could not be asked, while the lock is surely held. */
   #refreshSoon(): void {
     clearAlarm(this.#retry);
-    const ms = Math.max(minRetryMs, this.#tenure!.leftMs / 4);
+    const ms = Math.max(minRetryMs, this.#validity!.leftMs / 4);
     this.#retry = timers.setIdle(this._processRefresh, ms);
   }
 
@@ -314,12 +313,8 @@ export abstract class PeerLock {
     if (!this._acquired || this.#isReleasing) return;
     this._acquired = false;
     this.stopRefresh();
-    this.#tenure!.lose('taken');
+    this.#validity!.lose('taken');
     this._onLockLost(new LostLockError(`Lost ${this._kind} for key ${this._key}`));
-  }
-
-  #endOf(sent: Moment): Moment {
-    return after(sent, trustedMs(this._acquireOptions.lockTimeout));
   }
 }
 

@@ -1,0 +1,74 @@
+// The time for which a lock of redis-semaphore is surely held, and the signal of its loss. It ends once. No held lock of the library
+// is behind it: redis-semaphore refreshes by scripts and intervals of its own, also by those of a subclass.
+
+import { systemClock, timers } from '../../core/clock';
+import { LockLostError, type LossReason } from '../../core/errors';
+import { type Alarm, clearAlarm } from '../../core/timers';
+import { Validity } from '../../hold/validity';
+import type { Moment } from '../../store/contract';
+
+/** Ms between two checks of the wall clock while the end is watched. */
+const wallCheckMs = 1000;
+
+export class PeerValidity {
+  /** The fencing token; 0 if none was minted. */
+  readonly fence: number;
+  readonly #key: string;
+  readonly #lifetimeMs: number;
+  #validity: Validity;
+  #isEnded = false;
+  #loss: LockLostError | undefined;
+  #aborter: AbortController | undefined;
+  #alarm: Alarm | undefined;
+
+  constructor(key: string, fence: number, sent: Moment, lifetimeMs: number) {
+    this.#key = key;
+    this.fence = fence;
+    this.#lifetimeMs = lifetimeMs;
+    this.#validity = new Validity(sent, lifetimeMs);
+  }
+
+  /** Ms for which the lock is surely held; 0 after a release or a loss. */
+  get leftMs(): number {
+    const leftMs = this.#isEnded ? 0 : this.#validity.leftMs(systemClock);
+    if (leftMs <= 0) this.lose('expired');
+    return Math.max(leftMs, 0);
+  }
+
+  /** Aborts with a LockLostError when the lock may have ended, but not when it is released. Made when it is first read. */
+  get signal(): AbortSignal {
+    if (this.#aborter === undefined) {
+      this.#aborter = new AbortController();
+      this.#watch();
+      if (this.#loss !== undefined) this.#aborter.abort(this.#loss);
+    }
+    return this.#aborter.signal;
+  }
+
+  /** Counts the lifetime from a refresh that Redis confirmed. A lost lock stays lost. */
+  confirm(sent: Moment): void {
+    if (this.leftMs === 0) return;
+    this.#validity = new Validity(sent, this.#lifetimeMs);
+    if (this.#aborter !== undefined) this.#watch();
+  }
+
+  /** Ends the validity by a release. The signal does not abort. */
+  release(): void {
+    this.#isEnded = true;
+    clearAlarm(this.#alarm);
+  }
+
+  lose(reason: LossReason): void {
+    if (this.#isEnded) return;
+    this.release();
+    const message = `${JSON.stringify(this.#key)} may belong to somebody else now (${reason})`;
+    this.#loss = new LockLostError(message, { key: this.#key, reason });
+    this.#aborter?.abort(this.#loss);
+  }
+
+  #watch(): void {
+    clearAlarm(this.#alarm);
+    const { leftMs } = this;
+    if (leftMs > 0) this.#alarm = timers.setIdle(() => this.#watch(), Math.min(leftMs, wallCheckMs));
+  }
+}
