@@ -31,7 +31,7 @@ export interface Abilities {
 
 /** @param ways Two, to locks under `lk:` only. */
 export async function everythingWorks(ways: readonly Way[], { hears, replicas }: Abilities): Promise<void> {
-  const options = { prefix: 'lk:', lifetime: LONG_MS, retryTimeout: 10 };
+  const options = { prefix: 'lk:', lifetime: LONG_MS, retryTimeout: 10, commandTimeout: 10_000 };
   const [one, other] = ways.map(({ redis }) => redisExpLock({ redis, ...options })) as [
     redisExpLock.WithLock,
     redisExpLock.WithLock,
