@@ -32,7 +32,7 @@ export interface QueuedRow {
 }
 
 /** Callers that poll beside a queue: their longest pause, the moment since which they poll in vain, and the expiry of this mark. */
-export interface Poll {
+interface Poll {
   readonly pauseMs: number;
   readonly sinceMs: number;
   readonly untilMs: number;

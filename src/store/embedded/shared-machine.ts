@@ -25,9 +25,6 @@ interface Room {
 /** The ticket of an upgrade: there is at most one, and nobody else can be admitted before it. */
 const upgradeTicket = 1;
 
-/** The error of a request for another number of permits than the semaphore has. */
-export class LimitError extends Error {}
-
 /** A key with a mode, during one command. */
 export class SharedLock {
   readonly #all: Shared;
@@ -61,7 +58,7 @@ export class SharedLock {
     const live = this.#all.queue.filter((each) => each.deadlineMs >= this.#nowMs);
     const isKnown = alive.length > 0 || live.some((each) => each.kind === 'counted');
     if (kind === 'counted' && isKnown && this.#all.most !== most && this.#all.most !== 0) {
-      throw new LimitError(`LIMIT this semaphore has ${this.#all.most} permits, not ${most}`);
+      throw new Error(`LIMIT this semaphore has ${this.#all.most} permits, not ${most}`);
     }
     const queued = live.find((each) => each.token === (queueAs?.token ?? token));
     const others = live.filter((each) => each !== queued);

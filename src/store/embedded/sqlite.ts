@@ -11,8 +11,8 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { LockBackendError } from '../../core/errors';
 
-export type SqlValue = string | number | Uint8Array;
-export type SqlRow = Readonly<Record<string, SqlValue>>;
+type SqlValue = string | number | Uint8Array;
+type SqlRow = Readonly<Record<string, SqlValue>>;
 
 /** The methods of an engine that are used here. */
 interface Engine {

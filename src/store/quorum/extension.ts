@@ -5,7 +5,7 @@ import type { ExtendReply, ExtendRequest, Moment } from '../contract';
 import type { QuorumClock, QuorumNode } from './node';
 import type { Nodes, Tally } from './nodes';
 
-export interface ExtensionVote {
+interface ExtensionVote {
   readonly outcome: ExtendReply['outcome'];
   /** Nodes that have replied that the token is not there. */
   readonly missing: readonly QuorumNode[];

@@ -9,7 +9,7 @@ import type { AcquireRequest, Mode } from '../contract';
 import { placesText } from '../permit-places';
 import type { Nodes, Tally } from './nodes';
 
-export type PlacesRequest = AcquireRequest & { readonly mode: Mode };
+type PlacesRequest = AcquireRequest & { readonly mode: Mode };
 
 /** A read that is sent once all callers that share its reply have come. */
 interface SharedRead {
