@@ -189,9 +189,9 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
   /** Gives up when the time is over, except in a pause. */
   #setAlarm(): void {
     if (this.#endMs === Number.POSITIVE_INFINITY) return;
-    this.#alarm ??= this.#clock.timers.set(() => {
+    this.#alarm ??= this.#clock.timers.setAt(() => {
       if (!this.#strategy!.isPausing) this.giveUp(this.#failure ?? timedOut(this.awaited, this.#strategy!)); // H33b H72c
-    }, this.leftMs);
+    }, this.#endMs);
   }
 
   fetch(group: WaitGroup): Fetch {

@@ -37,17 +37,22 @@ export class Timers {
 
   /** Calls `work` in `ms`, or up to `slackMs` earlier together with others; never, if `ms` is Infinity. */
   set(work: () => void, ms: number, slackMs = 0): Alarm {
-    return this.#set(work, ms, slackMs, true);
+    return this.#set(work, this.#clock.nowMs() + ms, slackMs, true);
+  }
+
+  /** Calls `work` at the time `atMs` of the clock; never, if that is Infinity. */
+  setAt(work: () => void, atMs: number): Alarm {
+    return this.#set(work, atMs, 0, true);
   }
 
   /** As `set`, but does not keep the process alive. */
   setIdle(work: () => void, ms: number, slackMs = 0): Alarm {
-    return this.#set(work, ms, slackMs, false);
+    return this.#set(work, this.#clock.nowMs() + ms, slackMs, false);
   }
 
-  #set(ring: () => void, ms: number, slackMs: number, keepsAlive: boolean): Alarm {
+  #set(ring: () => void, exactMs: number, slackMs: number, keepsAlive: boolean): Alarm {
     const alarm = { ring, keepsAlive, timer: undefined, before: undefined, after: undefined };
-    if (ms < Number.POSITIVE_INFINITY) this.add(alarm, this.#clock.nowMs() + ms, slackMs);
+    if (exactMs < Number.POSITIVE_INFINITY) this.add(alarm, exactMs, slackMs);
     return alarm;
   }
 
@@ -130,21 +135,21 @@ class SharedTimer {
     const leftMs = Math.ceil(this.#dueMs - this.#clock.nowMs());
     const ms = Math.min(leftMs, this.#clock.stepMs, maxDelayMs);
     this.#isCut = ms < leftMs;
-    this.#timer = start(this.#onTimer, Math.max(ms, 0)); // H93c
+    this.#timer = start(() => this.#onTimer(), Math.max(ms, 0)); // H93c
     if (this.#keepingAlive === 0) idle(this.#timer);
   }
 
   /** Node's timers fire up to a ms early. A clock that shows an earlier time than that stands still beside the timers of a test. */
-  readonly #onTimer = (): void => {
+  #onTimer(): void {
     const leftMs = this.#dueMs - this.#clock.nowMs();
     if (this.#alarms.size > 0 && leftMs > 0 && (this.#isCut || leftMs < 1)) return this.#arm();
     // Alarms that are set from now on have another timer.
     this.#forget();
     this.#ring();
-  };
+  }
 
   /** Rings the first alarms; the others in the next turn, also if a call throws. */
-  readonly #ring = (): void => {
+  #ring(): void {
     try {
       for (let n = 0; n < maxInTurn && this.#alarms.first !== undefined; n++) {
         const alarm = this.#alarms.first;
@@ -152,9 +157,9 @@ class SharedTimer {
         alarm.ring();
       }
     } finally {
-      if (this.#alarms.size > 0) setImmediate(this.#ring);
+      if (this.#alarms.size > 0) setImmediate(() => this.#ring());
     }
-  };
+  }
 }
 
 /** Lets the process end before a timer fires. */
