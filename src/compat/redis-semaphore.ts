@@ -11,7 +11,7 @@ import { trustedMs } from '../hold/validity';
 import { type AcquireRequest, type Moment, type Node, now, type ReleaseRequest, type Store } from '../store/contract';
 import type { PeerGrant } from './redis-semaphore/attempts';
 import { PeerLock, type PeerLockOptions } from './redis-semaphore/lock';
-import { acquirePermits, refreshPermits, releasePermits } from './redis-semaphore/permits';
+import { acquireScript, askPermits, refreshScript, releaseScript } from './redis-semaphore/permits';
 
 import { type ClientStores, commandTimeoutMs, connectIfLazy, nodeFor, placeOf } from './stores';
 import { type OneAttempt, PollingCall, wakeNext } from './waiters';
@@ -153,19 +153,20 @@ class PeerSemaphore extends Mutex {
   }
 
   protected override async _refresh(): Promise<boolean> {
-    return refreshPermits(this._client, this._key, this._members, this._acquireOptions.lockTimeout);
+    return askPermits(this._client, refreshScript, this._key, [this._acquireOptions.lockTimeout, ...this._members]);
   }
 
   /** @internal */
   override async _ask(): Promise<PeerGrant | false> {
     const sent = now();
     const { lockTimeout } = this._acquireOptions;
-    const acquired = await acquirePermits(this._client, this._key, this._limit, this._members, lockTimeout);
+    const terms = [lockTimeout, this._limit, ...this._members];
+    const acquired = await askPermits(this._client, acquireScript, this._key, terms);
     return acquired && { fence: 0, sent };
   }
 
   protected override async _release(): Promise<void> {
-    await releasePermits(this._client, this._key, this._members);
+    await askPermits(this._client, releaseScript, this._key, this._members);
     wakeNext(this._client, this._key, this._members.length);
   }
 }

@@ -35,7 +35,7 @@ end
 ${end}`;
 
 /** ARGV timeout, limit, member[]. REPLY 1 taken | 0 too few permits are free. */
-const acquireScript = script(
+export const acquireScript = script(
   'acquirePermits',
   `${begin}
 local taken = call('ZCARD', KEYS[1])
@@ -47,7 +47,7 @@ ${take(3)}`,
 );
 
 /** ARGV timeout, member[]. REPLY 1 refreshed | 0 no longer ours. */
-const refreshScript = script(
+export const refreshScript = script(
   'refreshPermits',
   `${begin}
 if not call('ZSCORE', KEYS[1], ARGV[2]) then
@@ -58,44 +58,24 @@ ${take(2)}`,
 );
 
 /** ARGV member[]. REPLY the number of released permits. */
-const releaseScript = script('releasePermits', "return redis.call('ZREM', KEYS[1], unpack(ARGV))");
+export const releaseScript = script('releasePermits', "return redis.call('ZREM', KEYS[1], unpack(ARGV))");
 
 function script(name: string, lua: string): Script {
   return { name, lua, sha: createHash('sha1').update(lua).digest('hex') };
 }
 
-/** @throws {LockBackendError} Redis gave no usable answer. */
-export async function acquirePermits(
+/** Runs a script. Resolves with false if it found too few free permits, or none of ours. @throws {LockBackendError} no usable reply. */
+export async function askPermits(
   client: RedisLike,
+  script: Script,
   key: string,
-  limit: number,
-  members: readonly string[],
-  lockTimeout: number,
+  args: readonly (string | number)[],
 ): Promise<boolean> {
-  return (await run(client, acquireScript, key, [String(lockTimeout), String(limit), ...members])) === 1;
-}
-
-/** @throws {LockBackendError} Redis gave no usable answer. */
-export async function refreshPermits(
-  client: RedisLike,
-  key: string,
-  members: readonly string[],
-  lockTimeout: number,
-): Promise<boolean> {
-  return (await run(client, refreshScript, key, [String(lockTimeout), ...members])) === 1;
-}
-
-/** @throws {LockBackendError} Redis gave no usable answer. */
-export async function releasePermits(client: RedisLike, key: string, members: readonly string[]): Promise<void> {
-  await run(client, releaseScript, key, members);
-}
-
-async function run(client: RedisLike, script: Script, key: string, args: readonly string[]): Promise<number> {
   const sender = senderOf(client);
   const full = unusedName(sender.client.keyPrefix + key);
   if (sender.client.readiness() !== 'ready') await becomeReady(sender, full);
-  const reply = await sender.ask({ script, keys: [full], args }, full, commandTimeoutMs);
-  if (Number.isSafeInteger(reply)) return reply as number;
+  const reply = await sender.ask({ script, keys: [full], args: args.map(String) }, full, commandTimeoutMs);
+  if (Number.isSafeInteger(reply)) return reply !== 0;
   throw new LockBackendError(`the answer about ${JSON.stringify(full)} is no number`, { key: full, unknown: true });
 }
 
