@@ -5,9 +5,11 @@ import type { Row } from './measure';
 import type { Goal, Scenario, Seen } from './scenarios';
 
 const built = join(__dirname, '../lib');
-const sides = { peer: (name: string) => name, shim: (name: string) => join(built, name) };
+const sides = { peer: (name: string) => name, shim: (name: string) => join(built, 'compat', name) };
 type Side = keyof typeof sides;
 
+/** A shim mints fences and hands locks off by the library's own parts, and may take this multiple of the peer's time where nobody waits. */
+const aloneTimes = 1.25;
 const retryMs = 5;
 const waitMs = 60_000;
 const nothing = async (): Promise<void> => {};
@@ -103,11 +105,15 @@ function goalOf(seen: Seen, name: string, scene: string): Goal {
 
 function aloneGoalOf(seen: Seen, name: string): Goal {
   const value = seen.of(idOf(name, alone), 'speedTimes');
-  return { text: `a second, × the peer’s: ${name}, ${alone}`, value, atLeast: 1 };
+  return { text: `a second, × the peer’s: ${name}, ${alone}`, value, atLeast: 1 / aloneTimes };
 }
 
 function cpuGoalOf(seen: Seen, name: string): Goal {
-  return { text: `client CPU, of the peer’s: ${name}`, value: seen.of(idOf(name, alone), 'cpuTimes'), atMost: 1 };
+  return {
+    text: `client CPU, of the peer’s: ${name}`,
+    value: seen.of(idOf(name, alone), 'cpuTimes'),
+    atMost: aloneTimes,
+  };
 }
 
 export const shims: Scenario = {
