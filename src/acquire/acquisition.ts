@@ -24,7 +24,7 @@ import type { Grant, GrantSource } from '../store/contract';
 import { EntryPolling } from './entry';
 import type { GrantReply, PollingCaller } from './polling';
 import { Queued } from './queued';
-import { abortReason, deadlockOf, refusalOf, timedOut } from './refusals';
+import { abortReason, deadlockOf, refusalOf, timedOut, triedInVain } from './refusals';
 import { type AcquireSpec, type AcquireVariant, memberTerms } from './spec';
 
 /** The way in which an acquisition waits. */
@@ -65,7 +65,7 @@ export function acquire<T>(
 
 /** @internal Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */
 export function wait<T>(spec: AcquireSpec, wrap: (held: HeldLock) => T, isTraced = tracesAcquires()): Promise<T> {
-  const trace = isTraced ? new AcquireTrace(spec, spec.settings.signal, spec.isTry === true) : undefined;
+  const trace = isTraced ? new AcquireTrace(spec, spec.settings.signal) : undefined;
   const begin = (): Promise<T> =>
     new Promise((resolve, reject) => {
       new Acquisition(spec, wrap, trace, resolve as (result: unknown) => void, reject).start();
@@ -175,7 +175,9 @@ class Acquisition implements PollingCaller, ShareWaiter, Cancellable {
 
   failed(error: unknown): void {
     this.#settle();
-    this.#fail(forKey(error, this.awaited.key));
+    if (error !== triedInVain) return this.#fail(forKey(error, this.awaited.key)); // H72d
+    this.#trace?.busy(this.#effort);
+    this.#resolve(null);
   }
 
   /** Ends the wait now, in whatever state. */

@@ -12,7 +12,7 @@ import { tooLate } from '../queue/queue';
 import type { Queues } from '../queue/queues';
 import type { AcquireReply, Grant } from '../store/contract';
 import { type Attempting, Attempts } from './attempts';
-import { timedOut, tooMany } from './refusals';
+import { timedOut, tooMany, triedInVain } from './refusals';
 import { type AcquireSpec, queuesFor } from './spec';
 
 export type GrantReply = AcquireReply & { readonly granted: true };
@@ -122,7 +122,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     const { maxRetries, timeoutMs } = this.spec.settings;
     const { count } = this.attempts;
     if (timeoutMs === 0 || this.caller.leftMs <= 0) return this.fail(failure ?? timedOut(this.spec, this)); // H72b
-    if (count > maxRetries) return this.fail(failure ?? tooMany(this.spec, count)); // H72
+    if (count > maxRetries) return this.fail(failure ?? (this.spec.isTry ? triedInVain : tooMany(this.spec, count))); // H72
     this.caller.troubled(failure);
     const queues = failure === undefined && !this.wasQueued && !this.#isDeaf ? queuesFor(this.spec) : undefined;
     if (queues === undefined) this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);

@@ -46,6 +46,9 @@ export function timedOut(
   });
 }
 
+/** The outcome of a single try on a busy key: a result, and not an error. Making the error takes longer than the rest of the try. */
+export const triedInVain = Symbol('tried in vain');
+
 export function tooMany(spec: AcquireSpec, attempts: number): TooManyLockAttemptsError {
   const { key } = spec;
   const own = heldByCaller(spec);

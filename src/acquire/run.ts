@@ -1,7 +1,7 @@
 // The common part of the factory and the lock classes: the arguments `([options], fn)`, acquiring a lease, checking that the
 // lease is still valid, and running a function under it.
 
-import { LockBackendError, LockLostError, optionError, TooManyLockAttemptsError } from '../core/errors';
+import { LockBackendError, LockLostError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
 import { describe, type Key } from '../core/keys';
 import type { Settings } from '../core/options';
@@ -37,12 +37,7 @@ export async function tryLease(
   scope: Scope,
   variant: AcquireVariant = {},
 ): Promise<Lease | null> {
-  try {
-    return await acquireLease(key, forOneAttempt(settings), scope, { ...variant, isTry: true });
-  } catch (error) {
-    if (error instanceof TooManyLockAttemptsError) return null; // H72d
-    throw error;
-  }
+  return await acquireLease(key, forOneAttempt(settings), scope, { ...variant, isTry: true });
 }
 
 /** Settings for one attempt, made once for each settings object so that leases share them: 5 % of a sequential pair. */

@@ -26,7 +26,7 @@ export interface AcquireSpec {
   readonly kind: LockKind | undefined;
   /** Set for a job that runs once per slot. */
   readonly once?: Once | undefined;
-  /** Observers see a busy lock as a result, not as an error. */
+  /** True for a single try, which resolves with null if the key is busy. */
   readonly isTry?: boolean | undefined;
   /** Number of fences to mint. Default 1. */
   readonly fences?: number | undefined;

@@ -26,14 +26,11 @@ export interface Effort {
 export class AcquireTrace {
   readonly #event: AcquireEvent;
   readonly #signal: AbortSignal | undefined;
-  /** True if a busy lock is a result, not an error. */
-  readonly #isTry: boolean;
   readonly #startMs = performance.now();
 
-  constructor(of: Observable, signal: AbortSignal | undefined, isTry: boolean) {
+  constructor(of: Observable, signal: AbortSignal | undefined) {
     this.#event = lockEvent(of);
     this.#signal = signal;
-    this.#isTry = isTry;
   }
 
   /** Runs the acquire and returns its own promise: a further promise would cost an error its stack. */
@@ -57,6 +54,11 @@ export class AcquireTrace {
     this.#settle('granted', fence, effort);
   }
 
+  /** Notes that a single try found the lock busy: its result is null. */
+  busy(effort: Effort): void {
+    this.#settle('busy', 0, effort);
+  }
+
   failed(error: unknown, effort: Effort): void {
     this.#settle(outcomeOf(error, this.#signal), 0, effort);
   }
@@ -71,7 +73,6 @@ export class AcquireTrace {
   }
 
   #onError(error: unknown): void {
-    if (this.#isTry && this.#event.outcome === 'busy') return this.#onResult(null);
     this.#event.error = error;
     errorChannel.publish(this.#event);
     this.#end();

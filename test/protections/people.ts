@@ -92,7 +92,7 @@ export const people: readonly Protection[] = [
   {
     hazard: 'H72',
     without: 'tryLock says null whatever went wrong',
-    changes: [when('H72d', true)],
+    changes: [when('H72d', false)],
     test: 'contract/acquire.test.ts',
   },
   {

@@ -2,7 +2,6 @@
 // extended and released. The store reports the votes to the ballot of each attempt.
 import { wait } from '../../acquire/acquisition';
 import { earlier, now } from '../../core/clock';
-import { TooManyLockAttemptsError } from '../../core/errors';
 import type { Key } from '../../core/keys';
 import { type Settings, settle } from '../../core/options';
 import { HeldLock } from '../../hold/held-lock';
@@ -62,12 +61,8 @@ export class RedlockServers {
     const settings = this.#settingsFor(duration);
     const key = keyFor(resources, keys);
     this.#ballot = ballot;
-    try {
-      return await wait({ key, keys, settings, scope, store, mode: undefined, kind: undefined, isTry: true }, itself);
-    } catch (error) {
-      if (error instanceof TooManyLockAttemptsError) return 0;
-      throw error;
-    }
+    const spec = { key, keys, settings, scope, store, mode: undefined, kind: undefined, isTry: true };
+    return (await wait(spec, itself)) ?? 0;
   }
 
   /** Attempts once to extend. Resolves with 0 if the lock is no longer held. @throws {LockBackendError} no usable reply. */
