@@ -21,12 +21,12 @@ const reasons = {
     { code: "new HoldEnd('released'", to: '""', why: 'equivalent: it is compared with "lost" only' },
     { code: 'untilMs > 0 && untilMs >', why: 'equivalent: the clock is never below 0' },
   ],
-  'src/store/embedded/mutex-queue.ts': [
+  'src/store/embedded/machine/mutex-queue.ts': [
     { code: 'live < 0 && row.queue.length === 0', to: 'true', why: equivalent },
     { code: 'live < 0 && row.queue.length === 0', to: 'live <= 0', why: equivalent },
     { code: 'entry.ticket < mine', to: 'entry.ticket <= mine', why: 'no two entries have the same ticket' },
   ],
-  'src/store/embedded/mutex-machine.ts': [
+  'src/store/embedded/machine/mutex-machine.ts': [
     { code: 'if (untilMs >= 0) {', to: 'untilMs > 0', why: 'equivalent: what is held never ends at 0' },
     { code: 'row.endMs < nowMs + lifetimeMs', to: '<=', why: 'equivalent: the same end' },
     { code: "return 'none'", to: '""', why: 'equivalent: it is compared with "mine" and "given" only' },

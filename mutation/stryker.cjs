@@ -11,7 +11,7 @@ const { root } = require('./sandbox.cjs');
 /** What decides which caller holds a lock, for how long, and which is next. */
 exports.files = [
   'src/hold/validity.ts',
-  'src/store/embedded/mutex-queue.ts',
+  'src/store/embedded/machine/mutex-queue.ts',
   'src/hold/extension.ts',
   'src/acquire/attempts.ts',
   'src/hold/lease.ts',
@@ -22,7 +22,7 @@ exports.files = [
   'src/acquire/queued.ts',
   'src/acquire/entry.ts',
   'src/queue/queue.ts',
-  'src/store/embedded/mutex-machine.ts',
+  'src/store/embedded/machine/mutex-machine.ts',
 ];
 
 /** A test that takes longer is left to the second pass. */

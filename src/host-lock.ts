@@ -14,7 +14,7 @@ import { lockKey } from './core/keys';
 import { checkValue, lifetimeRule, maxTimerMs, milliseconds, optionsOf, type Rule } from './core/options';
 import { newToken } from './core/token';
 import type { Store } from './store/contract';
-import { sharedMemoryStore } from './store/embedded/shared-memory';
+import { sharedMemoryStore } from './store/embedded/shared-memory/shared-memory';
 import { embeddedStore } from './store/embedded/store';
 
 export interface HostLockOptions {

@@ -22,7 +22,7 @@ import lock = require('./lock');
 import rwLock = require('./rw-lock');
 import semaphore = require('./semaphore');
 import memory = require('./store/embedded/memory');
-import sharedMemory = require('./store/embedded/shared-memory');
+import sharedMemory = require('./store/embedded/shared-memory/shared-memory');
 import factory = require('./with-lock');
 
 /**

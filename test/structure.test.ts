@@ -10,7 +10,7 @@ import { needed, noSqlite } from './support/missing';
 
 const root = join(__dirname, '..');
 const src = join(root, 'src');
-const engine = 'store/embedded/sqlite.ts';
+const engine = 'store/embedded/shared-memory/sqlite.ts';
 
 /** The layers of ARCHITECTURE.md's table, top to bottom: a file imports from layers below its own, and from its own folder. */
 const layers: readonly (readonly string[])[] = [
@@ -26,7 +26,7 @@ const peers = [
 
 const maxLines = 400;
 const maxLinesOfClass = 250;
-const maxFiles = 18;
+const maxFiles = 17;
 
 /** What is not yet as it should be: a commit that mends one of these takes it off the list, and none is added. */
 const unfinished = {

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { type Clocks, HostClock, hostClock, tickMs } from '../../src/store/embedded/clock';
+import { type Clocks, HostClock, hostClock, tickMs } from '../../src/store/embedded/shared-memory/clock';
 
 /** What is really so, and what a process sees of it. Reading a clock takes time. */
 class World {

@@ -1,5 +1,5 @@
 /** Whether this Node has the engine of shared memory; without it, its suites are pending here and say why. */
-import { missingEngine } from '../../src/store/embedded/sqlite';
+import { missingEngine } from '../../src/store/embedded/shared-memory/sqlite';
 
 const missing = missingEngine();
 

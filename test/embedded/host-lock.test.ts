@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import sinon from 'sinon';
 import redisExpLock from '../../src/index';
-import { Database } from '../../src/store/embedded/sqlite';
+import { Database } from '../../src/store/embedded/shared-memory/sqlite';
 import { failure, pending, thrown } from '../contract/outcomes';
 import { kill9, startChild, waitFor } from '../support/processes';
 import { uniqueKey } from '../support/redis';

@@ -3,9 +3,9 @@
 import { expect } from 'chai';
 import { hashOf, newToken } from '../../src/core/token';
 import type { ExtendReply, Mode, QueueEntry } from '../../src/store/contract';
-import type { AcquireCommand, CommandOutcome, ReleaseCommand } from '../../src/store/embedded/command';
-import { Machine } from '../../src/store/embedded/mutex-machine';
-import { type LockRow, MemoryRows } from '../../src/store/embedded/row';
+import type { AcquireCommand, CommandOutcome, ReleaseCommand } from '../../src/store/embedded/machine/command';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
+import { type LockRow, MemoryRows } from '../../src/store/embedded/machine/row';
 import { freedChannel } from '../../src/store/operator';
 import { type Limits, limits } from '../../src/store/protocol';
 import type { Slots } from '../../src/store/slots';

@@ -1,8 +1,15 @@
 // The queue of a row, by itself: where an entry is put, when the key yields, and for how long. The scripts are compared with this.
 import { expect } from 'chai';
 import { newToken } from '../../src/core/token';
-import { enqueue, forgetQueue, front, hasQueue, markPoll, mustYield } from '../../src/store/embedded/mutex-queue';
-import { type LockRow, newRow, type QueuedRow } from '../../src/store/embedded/row';
+import {
+  enqueue,
+  forgetQueue,
+  front,
+  hasQueue,
+  markPoll,
+  mustYield,
+} from '../../src/store/embedded/machine/mutex-queue';
+import { type LockRow, newRow, type QueuedRow } from '../../src/store/embedded/machine/row';
 import { limits, pollEveryMs } from '../../src/store/protocol';
 
 const nowMs = 1_000_000;

@@ -1,6 +1,6 @@
 /**
  * The scripts and the machine are one thing said twice, also where several may hold a key (a mutex: queue-model.test.ts): random
- * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/store/embedded/shared-machine.ts.
+ * commands give the same replies, the same messages, the same holders and the same ends in Redis and in src/store/embedded/machine/shared-machine.ts.
  *
  * Invariant: time is the test's. Scripts read it from a list, so that a moment can be given to both sides exactly; what Redis
  * itself lets end, the test moves on together with it.
@@ -8,7 +8,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import type { Mode, QueueEntry } from '../../src/store/contract';
-import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { placesText } from '../../src/store/permit-places';
 import * as scripts from '../../src/store/redis/scripts/generated';
 import type { BatchableCall } from '../../src/store/redis/scripts/script';

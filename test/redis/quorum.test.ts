@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
-import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { storeOf } from '../../src/store/open';
 import * as scripts from '../../src/store/redis/scripts/generated';
 import { dropReply, dropRequest, type FaultProxy, holdReply, reset, startProxy } from '../support/fault-proxy';

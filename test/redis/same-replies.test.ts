@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import type { RedisLike } from '../../src/core/redis-like';
 import type { Mode, Store } from '../../src/store/contract';
 import { memoryStore } from '../../src/store/embedded/memory';
-import { sharedMemoryStore } from '../../src/store/embedded/shared-memory';
+import { sharedMemoryStore } from '../../src/store/embedded/shared-memory/shared-memory';
 import { storeOf } from '../../src/store/open';
 import { noEngine } from '../embedded/engine';
 import { waitFor } from '../support/processes';

@@ -6,7 +6,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { trustedMs } from '../../src/hold/validity';
 import { Candidacy, type Won } from '../../src/jobs/candidacy';
-import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { slotAt } from '../../src/store/slots';
 import { Heap, mulberry32 } from './events';
 

@@ -4,7 +4,7 @@
  * read first, then written without another check; what is not as usual runs as the call that it is by itself.
  */
 import { trustedMs } from '../../src/hold/validity';
-import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import { Heap, mulberry32 } from './events';
 
 export type BrokenPlain =

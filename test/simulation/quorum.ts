@@ -20,7 +20,7 @@ import type {
   ReleaseReply,
   ReleaseRequest,
 } from '../../src/store/contract';
-import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import type { LateRequest } from '../../src/store/late-request';
 import { placesOf } from '../../src/store/permit-places';
 import { Quorum } from '../../src/store/quorum/store';

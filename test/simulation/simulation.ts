@@ -19,7 +19,7 @@ import {
   type Waiter,
 } from '../../src/queue/queue';
 import type { Grant, Holder, Moment, ReleaseRequest } from '../../src/store/contract';
-import { Machine } from '../../src/store/embedded/mutex-machine';
+import { Machine } from '../../src/store/embedded/machine/mutex-machine';
 import type { LateRequest } from '../../src/store/late-request';
 import { limits } from '../../src/store/protocol';
 import { Heap, mulberry32 } from './events';

@@ -1,7 +1,7 @@
 // The table in which a store without a server keeps its rows, and the renewed locks of a table that only this process uses.
 import { type Key, listOf } from '../../core/keys';
 import type { Channels, Checkable, Clock, Listening, Renewed } from '../contract';
-import type { Machine } from './mutex-machine';
+import type { Machine } from './machine/mutex-machine';
 
 /** @internal The rows, their clock, and the listeners for grants. */
 export interface Table extends Channels {

@@ -13,9 +13,9 @@ import type {
   SynchronousVerbs,
 } from '../contract';
 import { slotAt } from '../slots';
-import type { CommandOutcome } from './command';
-import { neverMs, remainingOf } from './inspection';
-import type { Machine } from './mutex-machine';
+import type { CommandOutcome } from './machine/command';
+import { neverMs, remainingOf } from './machine/inspection';
+import type { Machine } from './machine/mutex-machine';
 import { type RenewedLocks, runOn, type Table } from './table';
 
 /** The uncertainty of another process's grant: it counts from a whole ms, rounded down by that process's clock. */

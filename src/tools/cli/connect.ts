@@ -3,7 +3,7 @@
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { RedisLike } from '../../core/redis-like';
-import { sharedMemoryStore } from '../../store/embedded/shared-memory';
+import { sharedMemoryStore } from '../../store/embedded/shared-memory/shared-memory';
 import { scriptClient } from '../../store/redis/clients/script-client';
 import { Exit, exitCodes } from './exit';
 import { inTime } from './in-time';

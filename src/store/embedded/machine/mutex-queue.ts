@@ -1,8 +1,8 @@
 // The queue of a row, and the turns of callers outside it: the steps of queue.lua, in the same order.
 
-import { isOurs } from '../../core/token';
-import type { QueueEntry, QueuePosition } from '../contract';
-import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../protocol';
+import { isOurs } from '../../../core/token';
+import type { QueueEntry, QueuePosition } from '../../contract';
+import { type Limits, maxSilenceMs, maxYieldMs, pollEveryMs, pollLatenessMs, pollMarkMs } from '../../protocol';
 import type { LockRequest } from './command';
 import type { LockRow, QueuedRow } from './row';
 

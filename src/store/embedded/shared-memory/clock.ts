@@ -9,7 +9,7 @@
 // Invariant: the lower bound counts, so this clock never runs ahead of another process's. `lagMs`, the largest lag behind such
 // a clock, is taken off the validity of a holder.
 import { readFileSync } from 'node:fs';
-import { LockBackendError } from '../../core/errors';
+import { LockBackendError } from '../../../core/errors';
 
 export interface Clocks {
   /** Ms of the shared clock, rounded down to a tick. */

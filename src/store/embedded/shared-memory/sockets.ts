@@ -6,8 +6,8 @@ import { existsSync, lstatSync, readdirSync, unlinkSync } from 'node:fs';
 import { createServer, connect as dial, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { nextTick } from '../../core/real-timers';
-import type { Listening } from '../contract';
+import { nextTick } from '../../../core/real-timers';
+import type { Listening } from '../../contract';
 
 const suffix = '.sock';
 /** The idle time after which a connection is closed. */

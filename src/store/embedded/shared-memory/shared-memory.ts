@@ -10,18 +10,18 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, unlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { LockBackendError, optionError } from '../../core/errors';
-import type { EmbeddedStore } from '../../core/redis-like';
-import type { Listening } from '../contract';
-import { changedChannel, freedChannel } from '../operator';
-import { limits } from '../protocol';
+import { LockBackendError, optionError } from '../../../core/errors';
+import type { EmbeddedStore } from '../../../core/redis-like';
+import type { Listening } from '../../contract';
+import { changedChannel, freedChannel } from '../../operator';
+import { limits } from '../../protocol';
+import { Machine } from '../machine/mutex-machine';
+import { closedStore, standFor } from '../store';
+import type { Table } from '../table';
 import { hostClock } from './clock';
 import { bootId, privateFolder } from './host';
-import { Machine } from './mutex-machine';
 import { SocketWakeUps } from './sockets';
 import { missingEngine } from './sqlite';
-import { closedStore, standFor } from './store';
-import type { Table } from './table';
 import { TableFile } from './table-file';
 
 const longestName = 128;

@@ -1,8 +1,8 @@
 // The rows of a table without a server, and the commands that need neither turn nor queue: the text beside a lock, and
 // inspection. The verbs are in the machine (mutex-machine.ts).
-import type { Slot } from '../contract';
-import type { InspectedLock } from '../inspected';
-import { newsOf, type ProclaimRequest } from '../values';
+import type { Slot } from '../../contract';
+import type { InspectedLock } from '../../inspected';
+import { newsOf, type ProclaimRequest } from '../../values';
 import type { Publish } from './command';
 import { inspectRow } from './inspection';
 import { forgetQueue, hasQueue } from './mutex-queue';

@@ -1,5 +1,5 @@
 // One lock as a row: its holder with its end, and its queue. Plain data, so that a table can keep it as text.
-import type { Mode } from '../contract';
+import type { Mode } from '../../contract';
 
 export interface LockRow {
   readonly key: string;

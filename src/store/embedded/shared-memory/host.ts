@@ -5,7 +5,7 @@ import { createHash } from 'node:crypto';
 import { lstatSync, mkdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { isAbsolute, join } from 'node:path';
-import { LockBackendError } from '../../core/errors';
+import { LockBackendError } from '../../../core/errors';
 
 const folderName = 'redis-exp-lock';
 

@@ -5,9 +5,9 @@
 // readers; writers that prefer writers; all others. `phase` is the time of the last writer's grant. A preferred writer passes
 // all others that came after that grant, so each of them is passed once, and no stream of writers starves it. Preferred readers
 // pass entries that have waited for less than half a second, so no stream of readers starves a writer.
-import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../contract';
-import { placesOf } from '../permit-places';
-import { maxNotified, readersPassMicros } from '../protocol';
+import { type ExtendReply, type Mode, noChannel, type ReleaseReply } from '../../contract';
+import { placesOf } from '../../permit-places';
+import { maxNotified, readersPassMicros } from '../../protocol';
 import type { AcquireCommand, CommandOutcome } from './command';
 import type { Shared, SharedEntry, SharedHolder } from './row';
 

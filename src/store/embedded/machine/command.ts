@@ -1,5 +1,5 @@
 // The commands and replies of the machine: the arguments and replies of the scripts, as data.
-import type { AcquireRequest, Mode, QueuePosition } from '../contract';
+import type { AcquireRequest, Mode, QueuePosition } from '../../contract';
 
 /** An acquire. Only that of a mutex without a queue entry may have several keys. */
 export interface AcquireCommand

@@ -9,7 +9,7 @@
 // Invariant: an error of the engine never leaves this file; only a LockBackendError does, with the engine's error as its cause.
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { LockBackendError } from '../../core/errors';
+import { LockBackendError } from '../../../core/errors';
 
 type SqlValue = string | number | Uint8Array;
 type SqlRow = Readonly<Record<string, SqlValue>>;

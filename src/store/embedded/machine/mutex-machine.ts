@@ -5,11 +5,11 @@
 //
 // This file has the verbs of a mutex, and the entry to those of locks with a mode (shared-machine.ts).
 
-import { hashOf } from '../../core/token';
-import type { ExtendReply, Mode, ReleaseReply } from '../contract';
-import { freedChannel } from '../operator';
-import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../protocol';
-import { type Slots, slotAt } from '../slots';
+import { hashOf } from '../../../core/token';
+import type { ExtendReply, Mode, ReleaseReply } from '../../contract';
+import { freedChannel } from '../../operator';
+import { type Limits, limits, maxAheadMicros, maxSilenceMs, pollEveryMs } from '../../protocol';
+import { type Slots, slotAt } from '../../slots';
 import type { AcquireCommand, CommandOutcome, LockRequest, Publish, ReleaseCommand } from './command';
 import { LockTable } from './lock-table';
 import { enqueue, front, hasQueue, markPoll, mustYield } from './mutex-queue';

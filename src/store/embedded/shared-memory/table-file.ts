@@ -4,9 +4,9 @@
 // Beside the file are its log (-wal) and that log's index (-shm). SQLite keeps all three while anybody has the table open, so a
 // missing one was deleted underneath us.
 import { rmSync, statSync } from 'node:fs';
-import { LockBackendError } from '../../core/errors';
+import { LockBackendError } from '../../../core/errors';
+import { isSpare, type LockRow, type Rows } from '../machine/row';
 import { hostClock } from './clock';
-import { isSpare, type LockRow, type Rows } from './row';
 import { Database, type Statement } from './sqlite';
 
 /** The version of the rows' text. A table of another version is refused. */

@@ -1,9 +1,9 @@
 // Reads the state of a lock from its row, as inspect.lua does.
 
-import type { LockState, WaiterState } from '../../core/lock-state';
-import { ownerOf } from '../../core/token';
-import { holderOf, type InspectedLock, waiterOf } from '../inspected';
-import { maxShown } from '../operator';
+import type { LockState, WaiterState } from '../../../core/lock-state';
+import { ownerOf } from '../../../core/token';
+import { holderOf, type InspectedLock, waiterOf } from '../../inspected';
+import { maxShown } from '../../operator';
 import { type LockRow, newShared, type SharedEntry } from './row';
 
 /** An end so far away that it is none; finite, so that a table can keep it as text. */
