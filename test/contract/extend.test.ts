@@ -254,9 +254,12 @@ describeEach('extend and validity', (here) => {
 
     it('a lease that is not watched and not renewed has no timer; a release leaves none', async () => {
       const lease = await withLock.promise(key);
-      expect(timers()).to.equal(0);
+      // On a quorum, the nodes that a majority could spare are asked a moment later.
+      const ofOthers = here.place.isQuorum ? timers() : 0;
+      expect(ofOthers).to.be.at.most(1);
+      expect(timers()).to.equal(ofOthers);
       void lease.signal;
-      expect(timers()).to.equal(1);
+      expect(timers()).to.equal(ofOthers + 1);
       await lease();
       expect(timers()).to.equal(0);
 

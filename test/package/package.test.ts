@@ -124,7 +124,7 @@ describe('the packed library', function () {
           }
         }
       }
-      console.log(taken > 200);`;
+      console.log(taken > 150);`;
     expect(await node(project, '--eval', program)).to.equal('true\n');
   });
 
