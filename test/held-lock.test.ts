@@ -600,6 +600,7 @@ describe('a held lock', () => {
         isConfirmed: true,
         held: undefined,
         done: undefined,
+        checkedMs: performance.now(),
       };
       expect(request).to.deep.equal(terms);
       expect(yieldMs).to.be.a('number');

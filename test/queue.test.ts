@@ -119,12 +119,12 @@ class Surroundings implements QueuePort {
 
   releaseAndRequest(
     queue: Queue,
-    token: string,
+    held: Holder,
     entry: OwnEntry,
     waiter: Waiter,
     answer: ReplyCallbacks<ReleaseAndRequest>,
   ): void {
-    this.swaps.push({ token, waiter, answer });
+    this.swaps.push({ token: held.token, waiter, answer });
     const resolve = (next: AcquireReply): void => answer.resolve({ result: 'released', next });
     this.request(queue, entry, waiter.commandTimeoutMs, { resolve, reject: answer.reject });
   }

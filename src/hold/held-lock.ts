@@ -69,10 +69,13 @@ class HoldEnd {
   releasing: Promise<boolean> | undefined;
   /** A release was sent and got no answer. A missing key is then no loss. */
   isUncertain = false;
+  /** Monotonic ms at which the lock was held, by the check before our release. */
+  readonly checkedMs: number | undefined;
 
-  constructor(how: 'released' | 'lost', releasing?: Promise<boolean>) {
+  constructor(how: 'released' | 'lost', releasing?: Promise<boolean>, checkedMs?: number) {
     this.how = how;
     this.releasing = releasing;
+    this.checkedMs = checkedMs;
   }
 }
 
@@ -181,14 +184,14 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
     return mode && { mode, fence: member.fence };
   }
 
-  check(): boolean {
-    const isOver = this.#ending === undefined && this.leftMs() <= 0; // H14c
+  check(nowMs?: number): boolean {
+    const isOver = this.#ending === undefined && this.leftMs(nowMs) <= 0; // H14c
     if (isOver && !this.#keeper?.renewLate()) this.lose(this.#keeper?.reasonOfEnd() ?? 'expired');
     return this.#ending === undefined;
   }
 
-  leftMs(): number {
-    return this.#validity.leftMs(this.clock);
+  leftMs(nowMs?: number): number {
+    return this.#validity.leftMs(this.clock, nowMs);
   }
 
   remaining(): number {
@@ -236,8 +239,9 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
 
   release(): Promise<boolean> {
     if (this.#ending?.releasing !== undefined) return this.#ending.releasing; // H22
-    this.check();
-    this.#ending ??= new HoldEnd('released');
+    const nowMs = this.clock.nowMs();
+    this.check(nowMs);
+    this.#ending ??= new HoldEnd('released', undefined, nowMs);
     this.#keeper?.stop();
     const { member } = this;
     const reply = member === undefined ? sendRelease(this) : member.release(this, () => sendRelease(this));
@@ -270,11 +274,11 @@ export class HeldLock implements KeptLock, Linked<HeldLock> {
   /** Makes the request of a release. After a change in place, a queue entry of that change may be left to remove. */
   releaseRequest(ticket = this.mode !== undefined && this.mode.step > 0 ? unknownTicket : 0): ReleaseRequest {
     const { commandTimeoutMs, retryTimeoutMs } = this.context.settings;
-    const { keys, done } = this;
-    const { token } = this.member ?? this;
+    const { keys, done, member: { token } = this } = this;
     const isConfirmed = ticket === 0 && !this.#mayExecute();
-    const held = this.held();
-    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: yieldMs(retryTimeoutMs), held, done };
+    const checkedMs = this.#ending?.checkedMs;
+    const pauseMs = yieldMs(retryTimeoutMs);
+    return { keys, token, commandTimeoutMs, ticket, isConfirmed, yieldMs: pauseMs, held: this.held(), done, checkedMs };
   }
 
   get #ownRare(): RareState {

@@ -54,10 +54,10 @@ export class Validity {
   }
 
   /** Ms to the end; negative when it is past. */
-  leftMs(clock: Clock): number {
+  leftMs(clock: Clock, nowMs = clock.nowMs()): number {
     const { monoMs, wallMs } = this.#otherEnd ?? this.sent;
     const validMs = this.#otherEnd === undefined ? this.#validMs : 0;
-    return Math.min(monoMs + validMs - clock.nowMs(), wallMs + validMs - clock.wallMs()); // H18
+    return Math.min(monoMs + validMs - nowMs, wallMs + validMs - clock.wallMs()); // H18
   }
 
   /** The validity after Redis confirmed `lifetimeMs` from `sent` on. Unless `exact`, a later end stays. */

@@ -98,7 +98,7 @@ export interface QueuePort {
   /** Releases the lock, and requests the next grant for `waiter`. */
   releaseAndRequest(
     queue: Queue,
-    token: string,
+    held: Holder,
     entry: OwnEntry,
     waiter: Waiter,
     answer: ReplyCallbacks<ReleaseAndRequest>,
@@ -216,7 +216,7 @@ export class Queue implements GrantSource {
     // The request in flight already queues our entry.
     if (next === undefined || this.#isRequesting) return this.#port.release(held, answer); // S25
     const entry = this.#begin(next);
-    this.#port.releaseAndRequest(this, held.token, entry, next, {
+    this.#port.releaseAndRequest(this, held, entry, next, {
       resolve: (reply) => {
         answer.resolve(reply.result);
         this.#onReply(entry, reply.next);

@@ -156,13 +156,14 @@ export class Queues implements QueuePort {
 
   releaseAndRequest(
     queue: Queue,
-    token: string,
+    held: Holder,
     entry: OwnEntry,
     waiter: Waiter,
     answer: ReplyCallbacks<ReleaseAndRequest>,
   ): void {
     const { commandTimeoutMs, retryTimeoutMs } = waiter;
-    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs) };
+    const { token, checkedMs } = held.releaseRequest();
+    const release = { keys: queue.key.key, token, commandTimeoutMs, yieldMs: yieldMs(retryTimeoutMs), checkedMs };
     const request = this.#requestOf(queue, entry, commandTimeoutMs);
     this.#store
       .releaseAndAcquire(release, request)

@@ -166,6 +166,8 @@ export interface ReleaseRequest {
   readonly isConfirmed?: boolean | undefined;
   /** The holder's mode; absent for a mutex. */
   readonly held?: HeldMode | undefined;
+  /** Monotonic ms at which the holder was last found to hold the lock. If only this process uses the store, the release counts from then. */
+  readonly checkedMs?: number | undefined;
   /** The slot whose job is done. The slot is marked before the release, if the token still holds the lock. One key only. */
   readonly done?: Slot | undefined;
   /** Called, in Redis only, with the number of released keys if not all of them were released. */

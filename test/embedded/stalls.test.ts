@@ -6,7 +6,7 @@ import redisExpLock from '../../src/index';
 import { blockFor, failure, pending } from '../contract/outcomes';
 import { waitFor } from '../support/processes';
 
-const { memoryStore, Lock, RWLock, Semaphore } = redisExpLock;
+const { memoryStore, Lock, RWLock, Semaphore, Election } = redisExpLock;
 
 describe('the memory store and a blocked event loop', () => {
   const lifetime = 100;
@@ -114,6 +114,74 @@ describe('the memory store and a blocked event loop', () => {
     } finally {
       performance.now = now;
     }
+  });
+
+  const commands: Record<string, (locks: redisExpLock.WithLock, lease: redisExpLock.Lease) => Promise<unknown>> = {
+    release: async () => true,
+    'a request of another caller': async (locks) => (await locks.tryLock('key')) === null,
+    'an extension': (_, lease) => lease.extend(),
+    'an inspection': async (locks) => (await locks.inspect('key')).locked,
+  };
+  const clocks: Record<string, redisExpLock.MemoryStoreOptions> = {
+    'the clock of the process': {},
+    'a clock that is handed in': { now: () => performance.now() },
+  };
+  const stalls = { 'its lifetime': 1.5 * lifetime, 'ten lifetimes': 15 * lifetime };
+
+  /** Runs `work` 20 times. In the nth run, the process stands still before the nth reading of the clock after `begin`. */
+  async function stallAtEachReading(
+    stallMs: number,
+    work: (begin: () => void, nth: number) => Promise<unknown>,
+  ): Promise<void> {
+    const { now } = performance;
+    for (let nth = 0; nth < 20; nth += 1) {
+      let readings = 0;
+      const begin = (): void => {
+        performance.now = () => now.call(performance) + (readings++ >= nth ? stallMs : 0);
+      };
+      await work(begin, nth).finally(() => {
+        performance.now = now;
+      });
+    }
+  }
+
+  for (const [longer, stallMs] of Object.entries(stalls)) {
+    for (const [whose, options] of Object.entries(clocks)) {
+      for (const [name, command] of Object.entries(commands)) {
+        it(`not lost when the process stands still for longer than ${longer} at any reading of ${whose}: ${name}`, () =>
+          stallAtEachReading(stallMs, async (begin, nth) => {
+            const locks = redisExpLock({ redis: memoryStore(options), lifetime });
+            await locks.run('key', async (lease) => {
+              begin();
+              expect(await command(locks, lease), `reading ${nth}`).to.equal(true);
+            });
+          }));
+      }
+    }
+  }
+
+  it('not lost when the process stands still at any reading of the clock: a release that requests the lock for the next caller', () =>
+    stallAtEachReading(1.5 * lifetime, async (begin) => {
+      const locks = redisExpLock({ redis: memoryStore(), lifetime, timeout: 10_000 });
+      let next: Promise<unknown> | undefined;
+      await locks.run('key', async (lease) => {
+        next = locks.run('key', () => {});
+        await lease.extend(lifetime + 1); // after which nothing is handed off without the store
+        begin();
+      });
+      await next;
+    }));
+
+  it('a leader: not lost by a stall before others ask for it', async () => {
+    const election = new Election('key', { redis, lifetime });
+    let seen: object | undefined;
+    await election.lead(async ({ fence, signal }) => {
+      blockFor(3 * lifetime);
+      const leader = await election.leader();
+      seen = { isLeader: leader?.term === fence, isLost: signal.aborted };
+      void election.resign();
+    });
+    expect(seen).to.deep.equal({ isLeader: true, isLost: false });
   });
 
   it('not lost when the table forgets what is spare', async () => {

@@ -420,7 +420,13 @@ class Process implements QueuePort {
     });
   }
 
-  releaseAndRequest(queue: Queue, token: string, entry: OwnEntry, waiter: Waiter, answer: ReplyCallbacks<any>): void {
+  releaseAndRequest(
+    queue: Queue,
+    { token }: Holder,
+    entry: OwnEntry,
+    waiter: Waiter,
+    answer: ReplyCallbacks<any>,
+  ): void {
     const sent = this.#moment();
     const next = this.#requestOf(queue, entry);
     const command = { keys: [key], token, ticket: 0, yieldMs: waiter.retryTimeoutMs, next };

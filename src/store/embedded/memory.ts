@@ -13,8 +13,7 @@ import { neverMs } from './machine/inspection';
 import { Machine } from './machine/mutex-machine';
 import { isSpare, MemoryRows } from './machine/row';
 import { closedStore, standFor } from './store';
-import type { Table } from './table';
-import { RenewedLocks } from './table';
+import { RenewedLocks, runOn, type Table } from './table';
 
 export interface MemoryStoreOptions {
   /**
@@ -51,8 +50,6 @@ export interface MemoryStore extends EmbeddedStore {
 
 /** The holder after `seize`. */
 const stranger = 'a stranger';
-/** The largest step back of a reading that is an overlap: a command reads the clock before late renewals and begins after them. */
-const maxOverlapMs = 1000;
 /** The number of rows below which a sweep is not worth its cost. */
 const smallestSweep = 4096;
 
@@ -124,8 +121,7 @@ export class MemoryTable implements Table {
   }
 
   expire(key: string): boolean {
-    this.renewed.check(key);
-    return this.run((machine, micros) => {
+    return runOn(this, key, (machine, micros) => {
       const token = machine.holder(key, micros);
       if (token === undefined) return false;
       machine.release({ keys: [key], token, ticket: 0, yieldMs: 0 }, micros);
@@ -155,11 +151,13 @@ export class MemoryTable implements Table {
 
   /** The time in µs. If the clock was put back or replaced, the time goes on from here. */
   #micros(monoMs: number | undefined): number {
+    // A reading of our own clock has already counted here.
+    if (this.clock !== undefined && monoMs !== undefined) return this.#nowMicros();
     const readMs = this.#now?.() ?? monoMs ?? performance.now();
     const passedMs = readMs - this.#readMs;
     // This reading was taken before the last one, because a renewal came in between: time does not pass twice.
-    if (this.#now === undefined && monoMs !== undefined && passedMs < 0 && passedMs > -maxOverlapMs)
-      return this.#nowMicros();
+    const isReadBefore = this.#now === undefined && monoMs !== undefined && passedMs < 0;
+    if (isReadBefore && performance.now() >= this.#readMs) return this.#nowMicros();
     if (passedMs > 0) this.#passedMs += passedMs;
     this.#readMs = readMs;
     return this.#nowMicros();

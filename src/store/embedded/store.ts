@@ -75,8 +75,6 @@ class Embedded implements Store {
   }
 
   async extend(request: ExtendRequest): Promise<ExtendReply> {
-    if (!request.begin()) return { outcome: 'late' };
-    this.synchronous.renewed?.check(request.keys);
     return this.synchronous.extend(request);
   }
 
@@ -123,11 +121,11 @@ class EmbeddedValues implements Values {
   }
 
   async proclaim(request: ProclaimRequest): Promise<boolean> {
-    return this.#table.run((machine, micros) => machine.proclaim(request, micros));
+    return runOn(this.#table, request.key, (machine, micros) => machine.proclaim(request, micros));
   }
 
   async readHolder(key: string): Promise<HolderText | null> {
-    return this.#table.run((machine, micros) => {
+    return runOn(this.#table, key, (machine, micros) => {
       const { token, state } = machine.inspect(key, micros);
       if (token === undefined || state.mode !== 'exclusive') return null;
       return { token, leftMs: state.remaining, text: machine.readValue(key, micros) };

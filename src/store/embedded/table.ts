@@ -1,4 +1,5 @@
 // The table in which a store without a server keeps its rows, and the renewed locks of a table that only this process uses.
+import { clockOf } from '../../core/clock';
 import { type Key, listOf } from '../../core/keys';
 import type { Channels, Checkable, Clock, Listening, Renewed } from '../contract';
 import type { Machine } from './machine/mutex-machine';
@@ -10,7 +11,8 @@ export interface Table extends Channels {
   /**
    * Runs one command; nobody else sees or changes the rows meanwhile.
    *
-   * @param monoMs A fresh reading of the monotonic clock, if there is one: a table with that clock need not read it again.
+   * @param monoMs A reading of this table's clock from which the command counts, if no later command has run. Absent: now. A table
+   *               that other processes use reads its clock anew.
    * @throws {LockBackendError} the table is closed or full.
    */
   run<T>(work: (machine: Machine, micros: number) => T, monoMs?: number): T;
@@ -25,10 +27,15 @@ export interface Table extends Channels {
   keys(): string[];
 }
 
-/** Runs a command on these keys, after their renewed locks were checked. */
+/**
+ * Runs a command on these keys, after their renewed locks were checked. The command counts from before the check, so that a process that
+ * stands still between the two does not lose the lock. If several locks are checked, a late renewal of one lets time pass for the others.
+ */
 export function runOn<T>(table: Table, keys: Key, work: (machine: Machine, micros: number) => T, monoMs?: number): T {
-  table.renewed?.check(keys);
-  return table.run(work, monoMs);
+  if (table.renewed === undefined) return table.run(work, monoMs);
+  const beforeMs = monoMs ?? clockOf(table).nowMs();
+  table.renewed.check(keys);
+  return table.run(work, beforeMs);
 }
 
 /**

@@ -54,8 +54,11 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     return this.#run(keys, work, sent.monoMs);
   }
 
-  extend({ keys, token, lifetimeMs, exact, held, endedMs }: ExtendRequest): ExtendReply {
+  extend({ keys, token, lifetimeMs, exact, held, endedMs, begin }: ExtendRequest): ExtendReply {
     const sent = this.#sendMoment();
+    if (!begin()) return { outcome: 'late' };
+    // A late extension is itself part of a check.
+    if (endedMs === undefined) this.renewed?.check(keys);
     const lateMs = endedMs === undefined ? 0 : Math.ceil(sent.monoMs - endedMs) + 1;
     const [lifetime, notAfterMs] = [(lifetimeMs ?? neverMs) + lateMs, Number.POSITIVE_INFINITY];
     return this.#table.run((machine, micros): ExtendReply => {
@@ -65,18 +68,20 @@ export class EmbeddedVerbs implements SynchronousVerbs {
     }, sent.monoMs);
   }
 
-  release({ keys, token, ticket = 0, yieldMs = 0, held, done }: ReleaseRequest): ReleaseReply {
+  release({ keys, token, ticket = 0, yieldMs = 0, held, done, checkedMs }: ReleaseRequest): ReleaseReply {
     const command = { keys: listOf(keys), token, ticket, yieldMs, mode: held?.mode };
     const work = (machine: Machine, micros: number): readonly ReleaseReply[] => {
       if (done !== undefined) machine.markSlot(command.keys[0]!, token, done, micros);
       return machine.release(command, micros).results;
     };
-    return resultOf(runOn(this.#table, keys, work));
+    return resultOf(runOn(this.#table, keys, work, checkedMs));
   }
 
   releaseAndAcquire(release: ReleaseRequest, acquire: AcquireRequest): [ReleaseReply, AcquireReply] {
-    const { keys, token, ticket = 0, yieldMs = 0 } = release;
-    const sent = this.#sendMoment();
+    const { keys, token, ticket = 0, yieldMs = 0, checkedMs } = release;
+    const moment = this.#sendMoment();
+    const isAsChecked = this.renewed !== undefined && checkedMs !== undefined;
+    const sent = isAsChecked ? earlier(moment, moment.monoMs - checkedMs) : moment;
     const { lifetimeMs, queueAs } = acquire;
     const next = { token: acquire.token, lifetimeMs: lifetimeMs ?? neverMs, fences: acquire.fences, queueAs };
     const command = { keys: listOf(keys), token, ticket, yieldMs, next };
