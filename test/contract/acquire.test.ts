@@ -142,13 +142,13 @@ describeEach('acquire', (here) => {
       await listen(async () => {
         const lease = await withLock.promise(key, { owner: 'billing' });
         token = lease.token;
-        told.push(lease, { lease }, await failure(other.promise(key)), Object.keys(lease));
+        told.push(lease, { lease }, { ...lease }, await failure(other.promise(key)), Object.keys(lease));
         await here.seize(key);
         expect(await lease.extend()).to.equal(false);
         told.push(lease.signal.reason, lease.signal);
         await lease();
       });
-      expect(told).to.have.length.greaterThan(6);
+      expect(told).to.have.length.greaterThan(7);
       for (const each of told) {
         expect(inspect(each, { depth: 9, showHidden: false })).not.to.contain(token);
         expect(JSON.stringify(each) ?? '').not.to.contain(token);

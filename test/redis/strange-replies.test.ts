@@ -5,7 +5,7 @@ import { inspect } from 'node:util';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
 import * as scripts from '../../src/store/redis/scripts/generated';
-import { failure } from '../contract/outcomes';
+import { blockFor, failure } from '../contract/outcomes';
 import { replaceReply } from '../support/fault-proxy';
 import type { Client, RedisServer } from '../support/redis';
 import { useWire } from './wire';
@@ -152,6 +152,33 @@ describe('strange and late replies', () => {
         expect(called).to.deep.include(['DEL', key]);
         withLock = redisExpLock({ redis: client, lifetime: 10_000 });
       }
+    });
+
+    it('H7: a process that is paused between reply and callback: an error, and the key is released', async () => {
+      let stalls = true;
+      // A client whose reply is followed, in the same turn, by something that takes longer than the lifetime.
+      const stalling = (work: Promise<unknown>): Promise<unknown> =>
+        work.then((reply) => {
+          if (stalls) process.nextTick(() => blockFor(1_100));
+          stalls = false;
+          return reply;
+        });
+      const slow = {
+        isReady: true,
+        isOpen: true,
+        evalSha: (...args: Parameters<Client['evalSha']>) => stalling(client.evalSha(...args)),
+        eval: (...args: Parameters<Client['eval']>) => stalling(client.eval(...args)),
+      };
+      const lock = redisExpLock({ redis: slow, lifetime: 1_000 });
+      const { called } = await recorded(async () => {
+        const results = await new Promise<unknown[]>((resolve) => lock(key, (...args: unknown[]) => resolve(args)));
+        expect(results).to.have.length(1);
+        expect(results[0]).to.be.instanceOf(redisExpLock.LockBackendError);
+        await freed();
+        await lock.close();
+      });
+      // It asked for the release itself: expiry is only the last resort.
+      expect(called.filter(([name, each]) => name === 'GET' && each === key)).to.have.length(1);
     });
   });
 });
