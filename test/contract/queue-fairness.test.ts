@@ -226,7 +226,7 @@ describe('queued: order and fairness', () => {
     await held.release();
     await takeAndGive(waits, (_, n) => void order.push(n));
     expect(order).to.deep.equal(waits.map((_, n) => n));
-    expect(bytesEach).to.be.below(3_500);
+    expect(bytesEach).to.be.below(2_800);
     await scene.nothingLeft();
   });
 

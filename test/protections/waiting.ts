@@ -13,7 +13,7 @@ export const waiting: readonly Protection[] = [
     hazard: 'H27',
     without: 'a queue whose subscription is never confirmed waits for it without end',
     changes: [piece('H27b', /setImmediate\(.*\)(?=, )/, '{}')],
-    test: 'contract/lost-wake-ups.test.ts',
+    test: 'wake-ups.test.ts',
   },
   {
     hazard: 'H27',
