@@ -1,5 +1,6 @@
 // A held lock over a store that loses requests and replies, by a clock of the test: how long it is believed to be ours, when that is
 // noticed to be over, and what is sent for it.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { expect } from 'chai';
 import { useFakeTimers } from 'sinon';
@@ -376,6 +377,19 @@ describe('a held lock', () => {
       await other.release();
       await pass(lifetimeMs);
       expect([released.aborted, openTimers()]).to.deep.equal([false, 0]);
+    });
+
+    it('H70: listeners of signals that abort together run in the context that read their signal', async () => {
+      const caller = new AsyncLocalStorage<string>();
+      const heard: (string | undefined)[] = [];
+      const callers = ['one', 'two', 'three'];
+      for (const name of callers) {
+        const held = await acquire();
+        await store.abandon({ keys: 'k', token: 'ours', commandTimeoutMs });
+        caller.run(name, () => held.signal.addEventListener('abort', () => heard.push(caller.getStore())));
+      }
+      await pass(lifetimeMs);
+      expect(heard).to.deep.equal(callers);
     });
 
     it('read when it is over: aborted if it was lost, and not if it was released', async () => {

@@ -13,6 +13,7 @@ import { onAbort } from '../core/on-abort';
 import type { Settings } from '../core/options';
 import { nextTick } from '../core/real-timers';
 import { type Alarm, clearAlarm } from '../core/timers';
+import { present } from '../hold/async-context';
 import { HeldLock } from '../hold/held-lock';
 import type { Granted } from '../hold/kept-lock';
 import type { Cancellable, Scope } from '../hold/scope';
@@ -60,7 +61,8 @@ export function acquire<T>(
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
-  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, change: undefined }, wrap);
+  const calledIn = present(); // H70c
+  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, calledIn }, wrap);
 }
 
 /** @internal Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */

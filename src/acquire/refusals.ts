@@ -29,9 +29,8 @@ function isEndless({ timeoutMs = Number.POSITIVE_INFINITY, maxRetries, signal }:
 }
 
 /** An enclosing lock of the waiting code that excludes what the code waits for: the code is in its own way. */
-function enclosingLock({ change, keys, mode, store }: AcquireSpec): HeldLock | undefined {
-  if (change !== undefined) return undefined;
-  return enclosingLocks().find((held) => excludes(held, store, keys, mode));
+function enclosingLock({ calledIn, keys, mode, store }: AcquireSpec): HeldLock | undefined {
+  return enclosingLocks(calledIn).find((held) => excludes(held, store, keys, mode));
 }
 
 export function timedOut(

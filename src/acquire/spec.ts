@@ -3,6 +3,7 @@
 import type { LockKind } from '../core/events';
 import type { Key } from '../core/keys';
 import type { Settings } from '../core/options';
+import type { Frame } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
 import type { Scope } from '../hold/scope';
 import type { MemberTerms } from '../queue/group';
@@ -32,6 +33,8 @@ export interface AcquireSpec {
   readonly fences?: number | undefined;
   /** Set for a change in place, which keeps the token of the held lock. That token is never released here. */
   readonly change?: Change | undefined;
+  /** The locks of the caller's context. Timers that end a wait may run in the context of another caller. A change in place has none: its own lock is not in its way. */
+  readonly calledIn?: Frame | undefined;
 }
 
 /** The particulars that a class or a method adds to an acquire. */

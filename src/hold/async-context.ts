@@ -13,7 +13,7 @@ import type { Lease } from './lease';
 import { observedRun } from './observation';
 
 /** The locks of a context, the latest first. */
-interface Frame {
+export interface Frame {
   /** A lock that encloses the running code. */
   readonly held?: HeldLock;
   /** A lock that the running code took. */
@@ -25,7 +25,8 @@ const storage = new AsyncLocalStorage<Frame>();
 /** The number of functions that run under a lock, and of taken locks. */
 let remembered = 0;
 
-function present(): Frame | undefined {
+/** The locks of the running code's context; undefined if there are none. */
+export function present(): Frame | undefined {
   return remembered > 0 ? storage.getStore() : undefined;
 }
 
@@ -57,10 +58,10 @@ export function isEnclosedBy(held: HeldLock): boolean {
   return false;
 }
 
-/** The locks that enclose the running code, the innermost first. */
-export function enclosingLocks(): HeldLock[] {
+/** The locks that enclose the code of a context, the innermost first. */
+export function enclosingLocks(context: Frame | undefined): HeldLock[] {
   const locks: HeldLock[] = [];
-  for (let frame = present(); frame !== undefined; frame = frame.outer) {
+  for (let frame = context; frame !== undefined; frame = frame.outer) {
     if (frame.held?.ended === false) locks.push(frame.held);
   }
   return locks;

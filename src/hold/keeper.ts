@@ -4,6 +4,7 @@
 //
 // Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
 // with it. After `stop`, no timer runs.
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { LockLostError, LossReason } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
@@ -41,6 +42,8 @@ export class Keeper {
   #onForgotten: (() => void) | undefined;
   #alarm: Alarm | undefined;
   #aborter: AbortController | undefined;
+  /** Aborts the signal in the async context that first read it. */
+  #abort: ((loss: LockLostError) => void) | undefined;
 
   constructor(held: KeptLock) {
     this.#held = held;
@@ -63,9 +66,12 @@ export class Keeper {
   /** Aborts when the lock is lost. The watch for that starts when the signal is first read. */
   get signal(): AbortSignal {
     if (this.#aborter === undefined) {
-      this.#aborter = new AbortController();
+      const aborter = new AbortController();
+      this.#aborter = aborter;
+      // A loss may be noticed by a timer that another caller has set.
+      this.#abort = AsyncLocalStorage.bind((loss) => aborter.abort(loss)); // H70d
       if (!this.#held.ended) this.watch();
-      else if (this.#held.isLost) this.#aborter.abort(this.#held.loss);
+      else if (this.#held.isLost) aborter.abort(this.#held.loss);
     }
     return this.#aborter.signal;
   }
@@ -159,7 +165,7 @@ export class Keeper {
   }
 
   lost(loss: LockLostError): void {
-    this.#aborter?.abort(loss);
+    this.#abort?.(loss);
     // A release in this turn stops the timer: a lock that is released late was not forgotten.
     if (loss.reason !== 'expired' || this.#onForgotten === undefined) return;
     this.#alarm = this.#held.clock.timers.setIdle(this.#onForgotten, 0);

@@ -1,4 +1,5 @@
 // H70: waiting for oneself. And H71: several keys, in whatever order they are named.
+import { AsyncResource } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
@@ -31,6 +32,21 @@ describeEach('one’s own hold', (here) => {
     expect(error.message).to.contain(`: it is held in this process, by another call (fence ${lease.fence})`);
     expect(error.message).to.not.contain('`timeout`');
     await lease();
+  });
+
+  it('H70: calls of several contexts that time out together have errors of their own', async () => {
+    const elsewhere = new AsyncResource('elsewhere');
+    await withLock.run(key, async ({ fence }) => {
+      const waits = { timeout: 50 };
+      for (let n = 0; n < 5; n++) {
+        const other = elsewhere.runInAsyncScope(() => failure(withLock.promise(key, waits)));
+        const nested = failure(withLock.run(key, waits, () => {}));
+        expect((await other).message).to.contain('in this process, by another call');
+        expect((await nested).message)
+          .to.contain('the caller holds it itself')
+          .and.contain(String(fence));
+      }
+    });
   });
 
   it('a single attempt that finds the key busy says how to wait, unless the caller would wait for itself', async () => {

@@ -56,6 +56,18 @@ export const people: readonly Protection[] = [
   },
   {
     hazard: 'H70',
+    without: 'the caller’s own locks are not known when its wait ends',
+    changes: [piece('H70c', 'present()', 'undefined')],
+    test: 'contract/self-wait.test.ts',
+  },
+  {
+    hazard: 'H70',
+    without: 'listeners of a signal run in the context of another caller',
+    changes: [piece('H70d', 'AsyncLocalStorage.bind((loss) => aborter.abort(loss))', '(loss) => aborter.abort(loss)')],
+    test: 'held-lock.test.ts',
+  },
+  {
+    hazard: 'H70',
     without: 'a wait that would end by itself counts as a deadlock',
     changes: [when('H70', 'own === undefined')],
     test: 'acquire.test.ts',
