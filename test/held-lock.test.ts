@@ -317,6 +317,15 @@ describe('a held lock', () => {
       expect(bounded.loss?.reason).to.equal('expired');
     });
 
+    it('H21: after `maxHold` it was to come: a late notice is no stall', async () => {
+      const held = await acquire({ settings: { maxHoldMs: 1 } });
+      held.signal.addEventListener('abort', () => {});
+      held.keeper.startRenewing(lease);
+      await pass(trusted(lifetimeMs) - 10);
+      await stall(100);
+      expect(held.loss?.reason).to.equal('expired');
+    });
+
     it('without an answer until the end: unreachable; where this process stood still: stalled', async () => {
       const held = await acquire();
       held.keeper.startRenewing(lease);

@@ -151,8 +151,10 @@ export class Keeper {
     const isRenewed = this.#lease !== undefined;
     // On such a store a pause of this process does not matter: the renewal had ended.
     if (isRenewed && this.#held.context.store.synchronous?.renewed !== undefined) return 'expired';
+    // Once renewing has ended (`maxHold`), a late notice does not matter either.
+    const isWatched = isRenewed ? this.#isRenewing : this.#aborter !== undefined; // H21b
     // A timer watched for the end, and yet the end was noticed late: this process did not run.
-    if ((isRenewed || this.#aborter !== undefined) && -this.#held.leftMs() > stallMs) return 'stalled';
+    if (isWatched && -this.#held.leftMs() > stallMs) return 'stalled';
     const hasFailed = this.#isRenewing && this.#hasFailed;
     if (hasFailed || this.isExtending || !this.#held.isConfirmed) return 'unreachable';
     return this.#isRenewing ? 'stalled' : 'expired';

@@ -185,6 +185,12 @@ export const held: readonly Protection[] = [
     test: 'redis/renewal.test.ts',
   },
   {
+    hazard: 'H21',
+    without: 'the end after `maxHold` is called a stall when it is noticed late',
+    changes: [piece('H21b', 'isRenewed ? this.#isRenewing : this.#aborter', 'isRenewed || this.#aborter')],
+    test: 'held-lock.test.ts',
+  },
+  {
     hazard: 'H22',
     without: 'each release is a request',
     changes: [drop('H22')],
