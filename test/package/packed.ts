@@ -47,7 +47,12 @@ export async function saidByInstall(tarball: string): Promise<string> {
   write(join(folder, 'uuid/package.json'), JSON.stringify({ name: 'uuid', version }));
   write(join(folder, 'package.json'), JSON.stringify({ private: true, dependencies: { uuid: 'file:uuid' } }));
   try {
-    return await run(folder, 'npm', ['install', '--offline', '--no-audit', tarball], (out, err) => out + err);
+    return await run(
+      folder,
+      'npm',
+      ['install', '--offline', '--no-audit', '--loglevel=notice', tarball],
+      (out, err) => out + err,
+    );
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
