@@ -32,7 +32,7 @@ const sources = (names, extension = 'ts') => names.map((name) => join(src, `${na
 const pathFrom = (folder, file) => relative(folder, file).replaceAll(sep, '/');
 const withoutExtension = (file) => file.slice(0, file.lastIndexOf('.'));
 
-/** What esbuild finds in src from `names` on: each module with what it imports; a file of types is none. */
+/** The modules in src that `names` lead to, each with its imports. A file of types is none. */
 async function importsFrom(names) {
   const { metafile } = await build({ ...options, entryPoints: sources(names), write: false, metafile: true });
   const found = Object.entries(metafile.inputs).map(([file, { imports }]) => [file, imports.map(({ path }) => path)]);

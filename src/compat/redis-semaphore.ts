@@ -109,7 +109,7 @@ export class Mutex extends PeerLock {
     return reply.granted && reply;
   }
 
-  /** What is ours already is not granted again. */
+  /** Looks first whether the lock is ours already: it is not granted again. */
   async #askAnew(): Promise<PeerGrant | false> {
     const { owned } = await this.#store.inspect(this.#keys, commandTimeoutMs, this._identifier);
     return !owned && this.#ask();
@@ -147,7 +147,7 @@ class PeerSemaphore extends Mutex {
     return unusedName(`semaphore:${textOf(key)}`);
   }
 
-  /** What the holder has in the sorted set. */
+  /** The holder's members of the sorted set. */
   protected get _members(): readonly string[] {
     return [this._identifier];
   }
@@ -279,7 +279,7 @@ export class RedlockMutex extends PeerLock {
     return Math.floor(this._clients.length / 2) + 1;
   }
 
-  /** What a silent node may cost: far less than the lock lasts. A refresh waits longer: giving up too early loses the lock. */
+  /** The longest wait for a silent node, far below the lifetime. A refresh waits longer: giving up too early loses the lock. */
   get #nodeTimeoutMs(): number {
     return this.#waitFor(1 / 8);
   }
@@ -333,7 +333,7 @@ export class RedlockMutex extends PeerLock {
     return ours >= this.#majority;
   }
 
-  /** Whether a majority will mint no fence any more that is not larger than ours. */
+  /** Makes a majority of the nodes mint only larger fences than ours from now on. */
   async #agree(fences: ReadonlyMap<Node, number>, fence: number): Promise<boolean> {
     const agreed = await Promise.all(
       Array.from(fences, ([node, minted]) => {

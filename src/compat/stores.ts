@@ -37,7 +37,7 @@ export function placeOf(client: RedisLike): ClientStores {
 
 const senders = new WeakMap<object, Sender>();
 
-/** What sends scripts of our own. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
+/** The sender of our own scripts. @throws {TypeError} `ERR_LOCK_OPTION`: no client that is known here. */
 export function senderOf(client: RedisLike): Sender {
   let sender = senders.get(client);
   if (sender === undefined) {
@@ -63,7 +63,7 @@ export function connectIfLazy(client: RedisLike): void {
   if (lazy.status === 'wait') lazy.connect!().catch(() => {});
 }
 
-/** What a command of a client that was closed for good fails with in ioredis. */
+/** True if the client of ioredis was closed for good. */
 export function isClosed(client: RedisLike): boolean {
   return (client as { status?: unknown }).status === 'end';
 }

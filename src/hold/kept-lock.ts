@@ -1,4 +1,4 @@
-// What a held lock (held-lock.ts) is to the parts that work on it: its shared member, its keeper, its extensions and its observers.
+// A held lock (held-lock.ts) as seen by the parts that work on it: its shared member, its keeper, its extensions and its observers.
 //
 // A member is the entry in Redis of one holder of an RWLock or a Semaphore. Readers of one process share a member, and a permit
 // goes from one holder of the process to the next with its member.
@@ -77,7 +77,7 @@ export interface KeptLock extends SharingHolder {
   releaseQuietly(): Promise<unknown>;
 }
 
-/** What observers were told of a lock that was granted while somebody listened. */
+/** The report to observers of a lock that was granted while somebody listened. */
 export interface Observation {
   readonly sinceMs: number;
   /** Set if our own instruments listened. */

@@ -1,6 +1,6 @@
 // The registry: what a process holds and waits for, written down for others (`register: true`). A process has one key on each store,
-// written soon after a change and every 2 s, with a TTL. Nothing is written while the process neither holds nor waits. A record that is
-// so long that it would block the server is written in parts, each a record of its own under the id of the process and a number. Only
+// written soon after a change and every 2 s, with a TTL. Nothing is written while the process neither holds nor waits. A record
+// that is too long for one write is split into parts, each a record of its own under the id of the process and a number. Only
 // the parts that changed are written again.
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.

@@ -254,7 +254,7 @@ describeEach('detach and adopt', (here) => {
   const workerThere = (): redisExpLock.WithLock => redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
 
   describeAtOnce('the end of a lifetime', {
-    'stays held, and is renewed no more: its lifetime ends it': async (key) => {
+    'stays held and is no longer renewed: its lifetime ends it': async (key) => {
       const renewed = redisExpLock({ redis: here.redis, lifetime: shortLifetime(here, 2000), autoExtend: true });
       const lease = await renewed.promise(key);
       await sleep(shortLifetime(here, 2000) + 100);

@@ -94,7 +94,7 @@ export class FakeRedis {
   readonly isReady = true;
   /** How far the server's wall clock is ahead of ours. */
   aheadMs = 0;
-  /** Nobody hears an answer any more; what was asked runs all the same. */
+  /** Nobody hears an answer from now on; what was asked runs all the same. */
   silent = false;
   /** In place of an answer the connection breaks; what was asked runs all the same. */
   breaks = false;

@@ -1,5 +1,5 @@
 /**
- * Extensions and releases that meet a key which is not ours any more, or that arrive after the end of the validity;
+ * Extensions and releases that meet a key that is no longer ours, or that arrive after the end of the validity;
  * and releases whose reply is lost. Nothing brings a lost lock back to life, and nobody else's key is touched.
  */
 

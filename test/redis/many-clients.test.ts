@@ -1,6 +1,6 @@
 /**
  * A factory may live as long as its process, and its clients come and go: one for each tenant, one for each test. What it keeps of
- * a client that nobody else keeps any more is a leak.
+ * a client that only the library keeps is a leak.
  */
 
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';

@@ -98,7 +98,7 @@ describe('several holders on a quorum', () => {
     expect([reader.mode, reader.token]).to.deep.equal(['write', token]);
     expect(reader.fence).to.be.greaterThan(fence);
     expect((await kinds()).slice(1)).to.deep.equal(['w', 'w']);
-    // Where it still reads it has no vote: with one of the others gone, it is no writer any more.
+    // Where it still reads it has no vote: with one of the others gone, it no longer is a writer.
     await servers[1]!.command('DEL', key);
     const loss = lossOf(reader);
     expect(await reader.extend()).to.equal(false);

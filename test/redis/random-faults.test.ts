@@ -195,7 +195,7 @@ function breakOff(stage: 'request' | 'reply'): Action {
   return { [stage]: (link: Link) => link.reset() };
 }
 
-/** Nothing is heard any more, in one direction; some time later the connection is gone. */
+/** Nothing is heard in one direction from now on; some time later the connection is gone. */
 function fallSilent(stage: 'request' | 'reply'): Action {
   const silence = async (link: Link): Promise<void> => {
     if (stage === 'request') link.deafen();

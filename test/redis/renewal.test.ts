@@ -116,7 +116,7 @@ describe('renewal', () => {
       expect(lease.remaining()).to.be.above(0);
     });
 
-    it('H16: nothing is armed any more once the lease is released, though an extension is in flight', async () => {
+    it('H16: no timer is armed once the lease is released, though an extension is in flight', async () => {
       const lease = await lock.promise('k');
       void lease.signal;
       fake.holding = true;
@@ -131,7 +131,7 @@ describe('renewal', () => {
       expect(fake.calls).to.deep.equal(['acquire', 'extend', 'release']);
     });
 
-    it('H16: nothing is armed any more once the lease is released between two renewals', async () => {
+    it('H16: no timer is armed once the lease is released between two renewals', async () => {
       const lease = await lock.promise('k');
       void lease.signal;
       await clock.tickAsync(1_500);
@@ -151,7 +151,7 @@ describe('renewal', () => {
       expect(fake.calls.at(-1)).to.equal('release');
     });
 
-    it('H16: nothing is armed any more once the lease is lost, though an extension is in flight', async () => {
+    it('H16: no timer is armed once the lease is lost, though an extension is in flight', async () => {
       const lease = await lock.promise('k');
       void lease.signal;
       fake.holding = true;

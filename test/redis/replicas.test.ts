@@ -332,7 +332,7 @@ describe('minReplicas (H59)', () => {
     await withLock.close();
     proxy.heal();
     await sleep(300);
-    expect(proxy.open, 'a connection that nobody closes any more').to.equal(1);
+    expect(proxy.open, 'a connection left open').to.equal(1);
   });
 
   it('its connection is made while its only caller has given up: nothing is written for nobody (H3, H59)', async () => {

@@ -1,5 +1,5 @@
 /**
- * An acquire whose outcome the caller does not know: the reply is lost, comes too late, or comes when nobody waits any more.
+ * An acquire whose outcome the caller does not know: the reply is lost, comes too late, or comes when nobody is waiting.
  * Either the caller has the lock, once and under one fence, or nobody has it, and soon: never until the lifetime frees it.
  */
 

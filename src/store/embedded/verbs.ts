@@ -33,7 +33,7 @@ export class EmbeddedVerbs implements SynchronousVerbs {
   acquire(request: AcquireRequest): AcquireReply {
     const { keys, token, queueAs, minReplicas, lifetimeMs, mode, pauseMs, slots, beside } = request;
     if (minReplicas > 0) throw optionError('minReplicas', '0 for a store without replicas', minReplicas);
-    if (!request.begin()) throw new LockBackendError(`nobody waits for ${describe(keys)} any more`, { key: keys });
+    if (!request.begin()) throw new LockBackendError(`the caller no longer waits for ${describe(keys)}`, { key: keys });
     const sent = this.#sendMoment();
     const claim = {
       keys: listOf(keys),

@@ -1,4 +1,4 @@
-// What a deployment may do to held locks. Each is looked for once for each client, at a grant while somebody listens for warnings.
+// Warnings of a deployment that may drop held locks. Each danger is looked for once for each client, at a grant while somebody listens for warnings.
 import { noLock, warn, warningsWanted } from '../../core/events';
 import type { ScriptClient } from './client';
 

@@ -21,7 +21,7 @@ import * as scripts from './scripts/generated';
 import type { ScriptCall } from './scripts/script';
 import { ServerClock } from './server-clock';
 
-/** What it does in place of the store. */
+/** The verbs that it does in place of the store. */
 export type Direct = Pick<Store, 'acquire' | 'release'>;
 
 const maxPending = 8;
