@@ -4,14 +4,15 @@
 //
 // Invariant: both builds get equal clients of their own, and neither sees the other's keys.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { cpus, tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { killChildren } from '../test/support/processes';
 import { startRedis } from '../test/support/redis';
+import { buildBefore } from './build-before';
 
 const turns = Number(process.env.BENCH_TURNS ?? 40);
 const warmUpTurns = 5;
@@ -124,7 +125,6 @@ const fresh: Readonly<Record<string, string>> = {
 };
 
 async function main(words: readonly string[]): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'before-'));
   const wanted = (name: string): boolean => words.length === 0 || words.some((word) => name.includes(word));
   const server = await startRedis();
   const rows: string[] = [];
@@ -133,9 +133,7 @@ async function main(words: readonly string[]): Promise<void> {
     console.log(rows.at(-1));
   };
   try {
-    execFileSync('tar', ['xzf', join(root, 'test/rolling/before.tgz'), '-C', folder]);
-    symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
-    const builds = { before: join(folder, 'package'), now: root };
+    const builds = { before: buildBefore(), now: root };
     for (const scenario of scenarios) {
       const name = `${scenario.name}, ${scenario.client}`;
       if (wanted(name)) keep(name, await byTurns(scenario, builds, server.url));
@@ -146,7 +144,6 @@ async function main(words: readonly string[]): Promise<void> {
   } finally {
     await killChildren();
     await server.discard();
-    rmSync(folder, { recursive: true, force: true });
   }
   if (words.length === 0) writeFileSync(join(__dirname, 'BEFORE.md'), page(rows));
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { RedisClientType } from 'redis';
+import { buildBefore } from './build-before';
 import { shimContenders } from './shims';
 
 export type ClientKind = 'node-redis' | 'ioredis' | 'ioredis, auto-pipelining' | 'none';
@@ -240,6 +241,7 @@ export const contenders: Readonly<Record<string, Contender>> = {
   },
   'redis-exp-lock': ours('node-redis'),
   'redis-exp-lock, ioredis': ours('ioredis'),
+  'the build before': ours('node-redis', () => join(buildBefore(), 'lib/index')),
   'RWLock, writers first': ourRWLock('writer'),
   'RWLock, readers first': ourRWLock('reader'),
   'RWLock, fair': ourRWLock('fair'),
@@ -286,13 +288,13 @@ export const lib = join(__dirname, '../lib/index');
 
 type Library = typeof import('../src/index');
 
-function ours(client: ClientKind): Contender {
+function ours(client: ClientKind, from = (): string => lib): Contender {
   return {
     package: '..',
     peer: false,
     settings: only(client),
     make(redis, _, { lifetimeMs, contended, fencing }) {
-      const redisExpLock: Library = require(lib);
+      const redisExpLock: Library = require(from());
       const options = { redis, lifetime: lifetimeMs, fencing, ...(contended && { timeout: waitMs }) };
       const withLock = redisExpLock(options);
       return {

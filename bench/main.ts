@@ -2,6 +2,7 @@
 // ratios travel. `npm run bench -- sequential flight` measures these scenarios anew and keeps what was seen of the others.
 // All of it takes a quarter of an hour on two cores that do nothing else. BENCH_ROUNDS (default 5; the heavy scenarios take 3 at
 // most, unless they ask for one) and BENCH_MS (default 700) make it longer or shorter; a round of fewer ms says less.
+// BENCH_ROWS='mutex, 200' measures only the rows whose name contains it, prints what it saw, and writes nothing.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
@@ -10,7 +11,7 @@ import { RedisServer } from '../test/support/redis';
 import { contenders } from './contenders';
 import { measure } from './measure';
 import { plot } from './plots';
-import { type Book, type MeasuredScenario, report } from './report';
+import { type Book, type MeasuredScenario, report, section } from './report';
 import { type Scenario, scenarios } from './scenarios';
 
 const { findBinary } = require('../scripts/redis-binary.cjs') as { findBinary(): string | undefined };
@@ -18,6 +19,7 @@ const { findBinary } = require('../scripts/redis-binary.cjs') as { findBinary():
 const rounds = Number(process.env.BENCH_ROUNDS ?? 5);
 const roundMs = Number(process.env.BENCH_MS ?? 700);
 const heavyRounds = 3;
+const someRows = process.env.BENCH_ROWS;
 const root = join(__dirname, '..');
 const plots = join(__dirname, 'plots');
 const figures = join(plots, 'figures.json');
@@ -32,7 +34,10 @@ async function main(names: readonly string[]): Promise<void> {
   try {
     await server.start();
     for (const scenario of scenarios) {
-      if (names.length === 0 || names.includes(scenario.name)) await keep(scenario, await run(scenario, server));
+      if (names.length > 0 && !names.includes(scenario.name)) continue;
+      const measured = await run(scenario, server);
+      if (someRows === undefined) await keep(scenario, measured);
+      else console.log(section(scenario, measured).join('\n'));
     }
   } finally {
     await killChildren(); // the server too
@@ -53,7 +58,12 @@ async function run(scenario: Scenario, server: RedisServer): Promise<MeasuredSce
     ms: plan.ms,
     machine: `${cpus().length} × ${cpus()[0]!.model.trim()}, ${process.platform}`,
     versions: await versions(server),
-    rows: await measure(scenario.rows, server, plan, log),
+    rows: await measure(
+      scenario.rows.filter(({ id }) => id.includes(someRows ?? '')),
+      server,
+      plan,
+      log,
+    ),
   };
 }
 

@@ -15,7 +15,8 @@ import { kill9, type NodeChild, startChild, waitFor } from '../test/support/proc
 import { type RedisServer, recordCommands, startRedis } from '../test/support/redis';
 import { contenders, type Setting } from './contenders';
 import { far } from './far';
-import type { CachedSeen, Calls, CountSeen, Job, MemorySeen, RoundSpec, SteadySeen } from './round';
+import { type FleetSeen, sumUpFleet } from './fleet';
+import type { CachedSeen, Calls, CountSeen, Job, JobOf, MemorySeen, RoundSpec, SteadySeen } from './round';
 import { sumUp } from './sum-up';
 
 /** One line of a scenario's table. */
@@ -73,6 +74,10 @@ export const metrics = {
   flightShare: 'by turns: speed of three in flight, of one',
   speedTimes: 'by turns: × the peer’s speed',
   cpuTimes: 'by turns: client CPU, of the peer’s',
+  scriptMicros: 'µs in scripts each',
+  scripts: 'scripts each',
+  failures: 'rejected',
+  cycles: 'longest wait, of (connections × hand-off)',
 } as const;
 
 export type Metric = keyof typeof metrics;
@@ -207,6 +212,9 @@ class NotExclusive extends Error {}
 
 const isContended = ({ kind }: Job): boolean => kind !== 'pairs' && kind !== 'memory' && kind !== 'trial';
 
+/** Kinds of job that show what they ask for by themselves. */
+const unrehearsed: ReadonlySet<Job['kind']> = new Set(['memory', 'trial', 'fleet']);
+
 /** What a contender is given. Commands are counted at the first. */
 type Servers = readonly [RedisServer, ...RedisServer[]];
 
@@ -273,6 +281,7 @@ function roundOf(row: Row, seen: readonly unknown[]): Round {
     steady: () => steadyRound(seen as readonly SteadySeen[]),
     cached: () => cachedRound(seen as readonly CachedSeen[]),
     memory: () => memoryRound(seen[0] as MemorySeen),
+    fleet: () => ({ ...sumUpFleet(row.job as JobOf<'fleet'>, seen as readonly FleetSeen[]), calls: {}, times: 0 }),
     trial: () => ({ figures: seen[0] as Figures, calls: {}, times: 0, violations: 0 }),
   }[row.job.kind]();
   if (round.violations > 0)
@@ -338,7 +347,7 @@ const rehearsal: Times = { ms: 100, warmUpMs: 50 };
 
 async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<Roles> {
   const [server] = servers;
-  if (setting.client === 'none' || row.job.kind === 'memory' || row.job.kind === 'trial') return noRoles;
+  if (setting.client === 'none' || unrehearsed.has(row.job.kind)) return noRoles;
   const before = await serverCalls(server);
   const recording = await recordCommands(server);
   await sleep(10);

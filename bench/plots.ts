@@ -9,11 +9,13 @@ const colour = {
   value: '#7f8c8d',
 };
 
-/** The first column of the scenario: bars with their spread, or a line for each contender over the number of waiters. */
+/** Bars of the first column, with their spread; or lines over the number of waiters or connections, where a scenario varies it. */
 export function plot(scenario: Scenario, rows: readonly MeasuredRow[]): Promise<string> {
-  const [metric] = scenario.columns;
-  return svg(scenario.name === 'scale' ? lines(scenario, rows, metric!) : bars(scenario, rows, metric!));
+  return svg(scenario.rows.every(({ id }) => counted.test(id)) ? panels(scenario, rows) : bars(scenario, rows));
 }
+
+/** The name of a row that says how many want the lock. */
+const counted = /^(.*), (\d+) (waiters|connections)$/;
 
 async function svg(spec: TopLevelSpec): Promise<string> {
   const [{ parse, View }, { compile }] = await Promise.all([import('vega'), import('vega-lite')]); // ESM that awaits: no require
@@ -25,7 +27,8 @@ async function svg(spec: TopLevelSpec): Promise<string> {
   }
 }
 
-function bars({ title, rows: order }: Scenario, rows: readonly MeasuredRow[], metric: Metric): TopLevelSpec {
+function bars({ title, rows: order, columns }: Scenario, rows: readonly MeasuredRow[]): TopLevelSpec {
+  const metric = columns[0]!;
   const values = rows.map(({ id, rounds }) => {
     const all = rounds.map((round) => round[metric]).filter((value) => value !== undefined);
     return { id, median: medianOf(rounds, metric), least: Math.min(...all), most: Math.max(...all) };
@@ -59,22 +62,33 @@ function bars({ title, rows: order }: Scenario, rows: readonly MeasuredRow[], me
   };
 }
 
-function lines({ title }: Scenario, rows: readonly MeasuredRow[], metric: Metric): TopLevelSpec {
-  const values = rows.map(({ contender, id, rounds }) => ({
-    id: contender,
-    waiters: Number(/(\d+) waiters$/.exec(id)![1]),
-    median: medianOf(rounds, metric),
-  }));
+/** A panel for each column that is drawn. */
+function panels({ title, columns, drawn = 1 }: Scenario, rows: readonly MeasuredRow[]): TopLevelSpec {
+  const { width, ...others } = sheet(title);
+  return { ...others, hconcat: columns.slice(0, drawn).map((metric) => ({ width, ...lines(rows, metric) })) };
+}
+
+function lines(rows: readonly MeasuredRow[], metric: Metric) {
+  const values = rows.map(({ id, rounds }) => {
+    const [, who, count, what] = counted.exec(id)!;
+    return { id: who!, count: Number(count), what: what!, median: medianOf(rounds, metric) };
+  });
+  const counts = [...new Set(values.map(({ count }) => count))];
   return {
-    ...sheet(title),
     data: { values: values.filter(({ median }) => Number.isFinite(median)) },
     mark: { type: 'line', point: true },
     encoding: {
-      x: { field: 'waiters', type: 'quantitative', scale: { type: 'log' }, axis: { values: [10, 100, 1000] } },
+      x: {
+        field: 'count',
+        type: 'quantitative',
+        title: values[0]!.what,
+        scale: { type: 'log' },
+        axis: { values: counts },
+      },
       y: { field: 'median', type: 'quantitative', title: metrics[metric], scale: { type: 'log' } },
       color: { field: 'id', type: 'nominal', title: null, legend: { labelLimit: 260 } },
     },
-  };
+  } as const;
 }
 
 function sheet(title: string) {

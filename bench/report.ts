@@ -54,7 +54,7 @@ export function reached({
   return value >= atLeast && value <= atMost; // NaN reaches nothing
 }
 
-function section(scenario: Scenario, { at, rounds, ms, rows }: MeasuredScenario): string[] {
+export function section(scenario: Scenario, { at, rounds, ms, rows }: MeasuredScenario): string[] {
   const [first, ...others] = scenario.columns;
   const heads = [
     'contender',

@@ -9,6 +9,7 @@ import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises'
 import { Redis } from 'ioredis';
 import { createClient, type RedisClientType } from 'redis';
 import { contenders, type Locks, lib, type Release, type Setting, type Terms } from './contenders';
+import { type FleetLock, fleet } from './fleet';
 import type { Figures } from './measure';
 import { type Trial, tried } from './trials';
 
@@ -31,6 +32,14 @@ export type Job =
     }
   /** So many callers in each process want one cached value at once; then the next one. */
   | { readonly kind: 'cached'; readonly processes: number; readonly callers: number; readonly loadMs: number }
+  /** As many loops on one key, each with a connection and a factory of its own; the first process only observes. */
+  | {
+      readonly kind: 'fleet';
+      readonly processes: number;
+      readonly connections: number;
+      readonly holdMs: number;
+      readonly lock: FleetLock;
+    }
   /** So many locks taken and held. */
   | { readonly kind: 'memory'; readonly locks: number }
   | { readonly kind: 'trial'; readonly trial: Trial };
@@ -122,13 +131,20 @@ async function main(spec: RoundSpec): Promise<void> {
     fencing,
   };
   if (job.kind === 'trial') return trial(spec, job.trial, terms);
+  if (job.kind === 'fleet') {
+    const work = await fleet(spec, job, {
+      locks: async () => contenders[spec.contender]!.make(await connect(url, setting), setting, terms),
+      connect: () => connectNodeRedis(url),
+    });
+    await ordered();
+    process.send!(await work());
+    return;
+  }
   const clients = await Promise.all(spec.urls.map((each) => connect(each, setting)));
   const locks = contenders[spec.contender]!.make(clients.length > 1 ? clients : clients[0], setting, terms);
   const admin = await connectNodeRedis(url);
 
-  const order = new Promise((resolve) => process.once('message', resolve));
-  process.send!('ready');
-  await order;
+  await ordered();
   const seen = await {
     pairs: () => pairs(spec, job as any, locks, admin),
     burst: () => burst(spec, job as any, locks, admin),
@@ -139,12 +155,17 @@ async function main(spec: RoundSpec): Promise<void> {
   process.send!(seen);
 }
 
-async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void> {
-  // Only where it works with several: to others a first connection is part of what is measured.
-  const nodes = which.kind === 'quorum' ? await Promise.all(spec.urls.map((each) => connectNodeRedis(each))) : [];
+/** Says that this process is ready, and waits until all are. */
+async function ordered(): Promise<void> {
   const order = new Promise((resolve) => process.once('message', resolve));
   process.send!('ready');
   await order;
+}
+
+async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void> {
+  // Only where it works with several: to others a first connection is part of what is measured.
+  const nodes = which.kind === 'quorum' ? await Promise.all(spec.urls.map((each) => connectNodeRedis(each))) : [];
+  await ordered();
   const { url, setting, contender } = spec;
   const seen = await tried(which, {
     url,

@@ -1,5 +1,6 @@
 // What is measured, and what must be reached. Goals are computed from the figures of one run; peers are shown at their best.
 import { contenders, permits } from './contenders';
+import { type FleetLock, fleetProcesses } from './fleet';
 import type { Figures, MeasuredRow, Metric, Row } from './measure';
 import type { Job } from './round';
 import { shims } from './shims';
@@ -14,6 +15,8 @@ export interface Scenario {
   readonly rows: readonly Row[];
   /** The first one is drawn, with its spread. */
   readonly columns: readonly Metric[];
+  /** More of the first columns are drawn; default 1. */
+  readonly drawn?: number;
   /** What the ratios of the first column are to; default: nothing. */
   readonly floor?: (row: MeasuredRow) => string;
   /** Fewer rounds, longer by this. */
@@ -101,6 +104,62 @@ const theirSemaphore = 'redis-semaphore, Semaphore of 8';
 const loadMs = 50;
 const crowds = [10, 100, 1000];
 const inCrowd = (contender: string, count: number): string => `${contender}, ${count} waiters`;
+
+const sizes = [2, 10, 20, 200, 600, 1000];
+/** Where it is compared with other builds and kinds of locks. */
+const someSizes = [10, 200, 1000];
+const kinds: Readonly<Record<string, { readonly contender: string; readonly lock: FleetLock }>> = {
+  mutex: { contender: we, lock: 'mutex' },
+  'mutex of the build before': { contender: 'the build before', lock: 'mutex' },
+  'readers and writers': { contender: 'RWLock, writers first', lock: 'readers and writers' },
+  [`semaphore of ${permits}`]: { contender: 'Semaphore of 8', lock: 'semaphore' },
+};
+const isPresent = ({ contender }: MeasuredRow): boolean => contender !== 'the build before';
+const inFleet = (kind: string, count: number): string => `${kind}, ${count} connections`;
+
+/** One key, and as many connections that want it, again and again. */
+function fleet(name: string, holdMs: number, goals: (seen: Seen) => readonly Goal[]): Scenario {
+  const hold = holdMs === 0 ? 'given back at once' : `held for ${holdMs} ms`;
+  return {
+    name,
+    title: `A fleet of 2 to 1,000 connections, ${hold}`,
+    text:
+      'One key. Each connection is a loop with a factory of its own, as a process of a fleet is; up to four processes generate the ' +
+      'load, and client CPU is what that costs them. One in sixteen of readers and writers writes. The hand-off is from the call that gives the lock ' +
+      'back to the grant of another connection. All ask at once at first; then they are measured. PINGs come every 10 ms from a process that does nothing else.',
+    rows: Object.entries(kinds).flatMap(([kind, { contender, lock }]) =>
+      (kind === 'mutex' ? sizes : someSizes).map((connections): Row => {
+        const job = { kind: 'fleet', processes: fleetProcesses(connections), connections, holdMs, lock } as const;
+        return { id: inFleet(kind, connections), contender, job };
+      }),
+    ),
+    columns: [
+      'perSecond',
+      'scriptMicros',
+      'scripts',
+      'executed',
+      'longestMs',
+      'handOffMs',
+      'cycles',
+      'servedMs',
+      'pingMs',
+      'serverPercent',
+      'cpuMicros',
+      'failures',
+    ],
+    drawn: 2,
+    heavy: 4,
+    rounds: 2,
+    goals: (seen) => [
+      ...goals(seen),
+      {
+        text: 'acquires and releases that were rejected',
+        value: Math.max(...seen.rows.filter(isPresent).map(({ id }) => seen.of(id, 'failures'))),
+        atMost: 0,
+      },
+    ],
+  };
+}
 
 const fourTimes = (contender: string, waiters: number): string => `${contender}, 4 × ${waiters}`;
 
@@ -364,6 +423,34 @@ export const scenarios: readonly Scenario[] = [
         atMost: atMost!,
       })),
   },
+  fleet('fleet', 0, (seen) => {
+    const of = (metric: Metric, connections: number, kind = 'mutex'): number =>
+      seen.of(inFleet(kind, connections), metric);
+    return [
+      ...Object.keys(kinds)
+        .filter((kind) => !kind.endsWith('before'))
+        .map((kind) => ({
+          text: `µs in scripts, 1,000 connections against 10: ${kind}`,
+          value: of('scriptMicros', 1000, kind) / of('scriptMicros', 10, kind),
+          atMost: 1.3,
+        })),
+      { text: 'µs in scripts at 10 connections', value: of('scriptMicros', 10), atMost: 90 },
+      {
+        text: 'acquisitions a second, 600 connections against 10',
+        value: of('perSecond', 600) / of('perSecond', 10),
+        atLeast: 0.8,
+      },
+      { text: 'scripts an acquisition at 600', value: of('scripts', 600), atMost: 2.1 },
+      { text: 'longest wait at 200, of (200 × the median hand-off)', value: of('cycles', 200), atMost: 1.2 },
+    ];
+  }),
+  fleet('fleet-held', 5, (seen) => {
+    const most = inFleet('mutex', 1000);
+    return [
+      { text: 'longest PING of others at 1,000, ms', value: seen.of(most, 'pingMs'), atMost: 5 },
+      { text: 'server at 1,000, % of a core', value: seen.of(most, 'serverPercent'), atMost: 5 },
+    ];
+  }),
   {
     name: 'read-mostly',
     title: '64 readers and a writer in 4 processes, held for 1 ms',

@@ -1,6 +1,7 @@
 // The bench's own machinery, once and tiny: what it counts is exact and what it writes has its form. No speed is asserted.
 import { expect } from 'chai';
 import { contenders } from '../bench/contenders';
+import { type FleetSeen, fallingFences, mostAtOnce, sumUpFleet } from '../bench/fleet';
 import { type MeasuredRow, measure, metrics, type Row } from '../bench/measure';
 import { plot } from '../bench/plots';
 import { reached, report } from '../bench/report';
@@ -83,6 +84,59 @@ describe('bench', () => {
     }
   });
 
+  it('a fleet is measured in several processes, and its holders exclude each other', async function () {
+    this.timeout(buildMs); // a dozen processes, one after the other
+    const fleets = (['mutex', 'readers and writers', 'semaphore'] as const).map((lock): Row => {
+      const contender = { mutex: 'redis-exp-lock', semaphore: 'Semaphore of 8', 'readers and writers': 'RWLock, fair' };
+      const job = { kind: 'fleet', processes: 3, connections: 12, holdMs: 1, lock } as const;
+      return { id: lock, contender: contender[lock], job };
+    });
+    const before: Row = { ...fleets[0]!, id: 'before', contender: 'the build before' };
+    const { columns } = scenarios.find(({ name }) => name === 'fleet')!;
+    const ofMutexes = ['handOffMs', 'cycles'];
+    for (const { id, contender, rounds } of await measure(
+      [...fleets, before],
+      server,
+      { ...tiny, ms: 500 },
+      () => {},
+    )) {
+      const isMutex = !/RWLock|Semaphore/.test(contender);
+      const expected = isMutex ? columns : columns.filter((metric) => !ofMutexes.includes(metric));
+      expect(rounds[0], id).to.have.all.keys(...expected);
+      expect(rounds[0]!.failures, id).to.equal(0);
+    }
+  });
+
+  it('holders of a fleet that overlap are seen, by their number, their times and their fences', () => {
+    const turn = (acquired: number, releasing: number, fence: number, shared = false) =>
+      [0, 0, acquired, releasing, shared, fence] as const;
+    expect(fallingFences([turn(0, 1, 5), turn(2, 3, 6)])).to.equal(0);
+    expect(fallingFences([turn(0, 1, 6), turn(2, 3, 5)])).to.equal(1);
+    expect(fallingFences([turn(0, 1, 5), turn(2, 3, 5)])).to.equal(1);
+    // Readers may share a fence with each other, and not with a writer.
+    expect(fallingFences([turn(0, 1, 5), turn(2, 9, 6, true), turn(3, 8, 6, true), turn(9, 10, 7)])).to.equal(0);
+    expect(fallingFences([turn(0, 1, 5), turn(2, 9, 5, true)])).to.equal(1);
+    expect(mostAtOnce([turn(0, 2, 1), turn(1, 4, 2), turn(3, 5, 3)])).to.equal(2);
+    expect(mostAtOnce([turn(0, 9, 1), turn(1, 4, 2), turn(3, 5, 3)])).to.equal(3);
+    const ofServer = { cpuMs: 50, executed: 9, scripts: 4, scriptMicros: 200 };
+    const seen = (turns: FleetSeen['loops'][number]['turns'], disturbed = 0): FleetSeen[] => [
+      { server: { window: { from: 0, to: 100 }, figures: ofServer, pingMs: 1 }, loops: [], ...nothing },
+      { loops: turns.map((each) => ({ turns: [each], pending: [] })), ...nothing, disturbed },
+    ];
+    const nothing = { servedMs: 0, cpuMs: 1, failures: 0, disturbed: 0 };
+    const job = { kind: 'fleet', processes: 2, connections: 2, holdMs: 0, lock: 'mutex' } as const;
+    const apart = sumUpFleet(job, seen([turn(10, 20, 1), turn(21, 30, 2)]));
+    expect(apart.violations).to.equal(0);
+    expect(apart.figures).to.include({ perSecond: 20, scriptMicros: 100, scripts: 2, serverPercent: 50, handOffMs: 1 });
+    expect(apart.figures).to.include({ longestMs: 21, cycles: 10.5, cpuMicros: 1000 });
+    expect(sumUpFleet(job, seen([turn(10, 22, 1), turn(21, 30, 2)])).violations).to.equal(1);
+    expect(sumUpFleet(job, seen([turn(10, 20, 2), turn(21, 30, 1)])).violations).to.equal(1);
+    expect(sumUpFleet(job, seen([turn(10, 20, 1), turn(21, 30, 2)], 1)).violations).to.equal(1);
+    const many = Array.from({ length: 9 }, (_, n) => turn(n, 30, 1, true));
+    expect(sumUpFleet({ ...job, lock: 'semaphore' }, seen(many.slice(1))).violations).to.equal(0);
+    expect(sumUpFleet({ ...job, lock: 'semaphore' }, seen(many)).violations).to.equal(1);
+  });
+
   it('holders in two processes that overlap are seen', () => {
     const seen = (turns: SteadySeen['turns']): SteadySeen => ({
       window: { from: 0, to: 100 },
@@ -115,6 +169,10 @@ describe('bench', () => {
     expect(text).to.match(/^\| raw node-redis \|.* 2\.000 \|$/m);
     expect(text).to.match(/^\| redis-exp-lock \|.* 2\.000 \|$/m);
     expect(await plot(scenario, measured)).to.match(/^<svg.*raw node-redis.*<\/svg>\n$/s);
+    const fleets = scenarios.find(({ name }) => name === 'fleet')!;
+    const figures = { perSecond: 2, scriptMicros: 3 };
+    const [drawn] = fleets.rows.map((row) => ({ ...measured[0]!, ...row, rounds: [figures] }));
+    expect(await plot(fleets, [drawn!])).to.match(/^<svg.*connections.*a second.*µs in scripts.*<\/svg>\n$/s);
     expect(reached({ text: '', value: Number.NaN, atLeast: 1 })).to.equal(false);
     expect(reached({ text: '', value: 1, atMost: 1 })).to.equal(true);
   });
