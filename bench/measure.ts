@@ -40,6 +40,8 @@ export interface Plan {
   readonly rounds: number;
   readonly ms: number;
   readonly warmUpMs: number;
+  /** The program of Node that processes of rounds run on. */
+  readonly execPath: string;
 }
 
 export const metrics = {
@@ -140,7 +142,11 @@ async function bestSetting(row: Row, servers: Servers, plan: Plan): Promise<Sett
   for (const setting of settings) {
     try {
       // A rehearsal, not a measurement: the load of a client need not be steady for that.
-      const { figures } = await runRound(row, setting, servers, { ms: plan.ms / 2, warmUpMs: lookWarmUpMs });
+      const { figures } = await runRound(row, setting, servers, {
+        ...plan,
+        ms: plan.ms / 2,
+        warmUpMs: lookWarmUpMs,
+      });
       const speed = figures[decisive]!;
       if (!best || speed > best.speed) best = { setting, speed };
     } catch (error) {
@@ -187,7 +193,7 @@ class Run {
 
   async prepare(plan: Plan): Promise<void> {
     this.#setting = await bestSetting(this.#row, this.#servers, plan);
-    this.#roles = await rehearse(this.#row, this.#setting, this.#servers);
+    this.#roles = await rehearse(this.#row, this.#setting, this.#servers, plan);
   }
 
   async round(plan: Plan): Promise<void> {
@@ -227,7 +233,7 @@ interface Round {
   readonly times: number;
 }
 
-type Times = Pick<Plan, 'ms' | 'warmUpMs'>;
+type Times = Pick<Plan, 'ms' | 'warmUpMs' | 'execPath'>;
 
 async function runRound(row: Row, setting: Setting, servers: Servers, times: Times): Promise<Round> {
   const [server] = servers;
@@ -260,13 +266,13 @@ function start(
   setting: Setting,
   server: RedisServer,
   urls: readonly string[],
-  { ms, warmUpMs }: Times,
+  { ms, warmUpMs, execPath: ofPlan }: Times,
   index: number,
 ): NodeChild {
   const { contender, fencing = true, job } = row;
   const spec: RoundSpec = { url: server.url, urls, contender, setting, fencing, job, index, ms, warmUpMs };
   // A Node without SQLite leaves shared memory to a newer one that came with the tests.
-  const execPath = contender.includes('shared memory') ? nodeWithSqlite()! : process.execPath;
+  const execPath = contender.includes('shared memory') ? nodeWithSqlite()! : ofPlan;
   return startChild(join(__dirname, 'round.ts'), [JSON.stringify(spec)], { execArgv: ['--expose-gc'], execPath });
 }
 
@@ -343,15 +349,15 @@ interface Roles {
 
 const noRoles: Roles = { sent: new Set(), byScripts: new Set() };
 const ours = new Set(['info', 'monitor', 'echo', 'flushall']);
-const rehearsal: Times = { ms: 100, warmUpMs: 50 };
+const rehearsal = { ms: 100, warmUpMs: 50 };
 
-async function rehearse(row: Row, setting: Setting, servers: Servers): Promise<Roles> {
+async function rehearse(row: Row, setting: Setting, servers: Servers, plan: Plan): Promise<Roles> {
   const [server] = servers;
   if (setting.client === 'none' || unrehearsed.has(row.job.kind)) return noRoles;
   const before = await serverCalls(server);
   const recording = await recordCommands(server);
   await sleep(10);
-  await runRound({ ...row, job: smaller(row.job) }, setting, servers, rehearsal);
+  await runRound({ ...row, job: smaller(row.job) }, setting, servers, { ...plan, ...rehearsal });
   const recorded = await recording.stop();
   const after = await serverCalls(server);
 

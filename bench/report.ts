@@ -13,17 +13,19 @@ export interface MeasuredScenario {
   readonly rows: readonly MeasuredRow[];
 }
 
-export type Book = Readonly<Record<string, MeasuredScenario>>;
+/** On each Node, the one whose figures come first in front. */
+export type Book = Readonly<Record<string, readonly MeasuredScenario[]>>;
 
 export function report(scenarios: readonly Scenario[], book: Book): string {
   const measured = scenarios.filter(({ name }) => book[name]);
+  const all = measured.flatMap(({ name }) => book[name]!);
   return [
     '# Results',
     '',
     'Made by `npm run bench`. Do not edit: measure again.',
     '',
-    ...unique(measured.map(({ name }) => `- Machine: ${book[name]!.machine}, Redis on loopback`)),
-    ...unique(measured.map(({ name }) => `- Versions: ${list(book[name]!.versions)}`)),
+    ...unique(all.map(({ machine }) => `- Machine: ${machine}, Redis on loopback`)),
+    ...unique(all.map(({ versions }) => `- Versions: ${list(versions)}`)),
     '- Rounds are interleaved, their order turned round every time, each in fresh processes after a warm-up (one after the other and in flight: of 6 s, because node-redis keeps five seconds of deadlines). Figures are medians of the rounds, ratios those of medians.',
     '- Contenders stand at the best of the settings that bench/contenders.ts names, found in each scenario by one round of each.',
     '- Commands are those that clients sent, counted by the server; ≤ where its count may hold some that scripts called.',
@@ -31,20 +33,24 @@ export function report(scenarios: readonly Scenario[], book: Book): string {
     '',
     '## Goals',
     '',
-    '| scenario | goal | asked | seen | |',
-    '|---|---|---|---|---|',
-    ...measured.flatMap((scenario) =>
-      scenario.goals(new Seen(book[scenario.name]!.rows)).map((goal) => goalRow(scenario, goal)),
-    ),
+    '| scenario | Node | goal | asked | seen | |',
+    '|---|---|---|---|---|---|',
+    ...measured.flatMap((scenario) => book[scenario.name]!.flatMap((each) => goalRows(scenario, each))),
     '',
     ...measured.flatMap((scenario) => section(scenario, book[scenario.name]!)),
   ].join('\n');
 }
 
-function goalRow({ title }: Scenario, goal: Goal): string {
-  const asked = goal.atLeast === undefined ? `≤ ${goal.atMost}` : `≥ ${goal.atLeast}`;
-  return `| ${title} | ${goal.text} | ${asked} | ${number(goal.value)} | ${reached(goal) ? 'reached' : '**not reached**'} |`;
+function goalRows({ title, goals }: Scenario, measured: MeasuredScenario): string[] {
+  const node = majorOf(measured);
+  return goals(new Seen(measured.rows, node)).map((goal) => {
+    const asked = goal.atLeast === undefined ? `≤ ${goal.atMost}` : `≥ ${goal.atLeast}`;
+    const words = [title, node, goal.text, asked, number(goal.value), reached(goal) ? 'reached' : '**not reached**'];
+    return `| ${words.join(' | ')} |`;
+  });
 }
+
+const majorOf = ({ versions }: MeasuredScenario): number => Number.parseInt(versions.Node!.slice(1), 10);
 
 export function reached({
   value,
@@ -54,13 +60,33 @@ export function reached({
   return value >= atLeast && value <= atMost; // NaN reaches nothing
 }
 
-export function section(scenario: Scenario, { at, rounds, ms, rows }: MeasuredScenario): string[] {
-  const [first, ...others] = scenario.columns;
+export function section(scenario: Scenario, measured: readonly MeasuredScenario[]): string[] {
+  const { title, text, floor, name } = scenario;
+  const rows = measured[0]!.rows;
+  const floors = floor ? unique(rows.map(floor)).filter((id) => rows.some((row) => row.id === id)) : [];
+  return [
+    `## ${title}`,
+    '',
+    `${text}${floors.length === 1 ? ` Speed is against ${floors[0]}.` : ''}`,
+    '',
+    `![${title}](plots/${name}.svg)`,
+    '',
+    ...measured.flatMap((each) => [
+      `On Node ${majorOf(each)}, rounds: ${each.rounds} of ${each.ms} ms, on ${each.at}.`,
+      '',
+      ...table(scenario, each.rows),
+      '',
+    ]),
+  ];
+}
+
+function table({ columns, floor }: Scenario, rows: readonly MeasuredRow[]): string[] {
+  const [first, ...others] = columns;
   const heads = [
     'contender',
     metrics[first!],
     'from, to',
-    ...(scenario.floor ? ['speed'] : []),
+    ...(floor ? ['speed'] : []),
     ...others.map((each) => metrics[each]),
   ];
   const seen = new Seen(rows);
@@ -71,27 +97,12 @@ export function section(scenario: Scenario, { at, rounds, ms, rows }: MeasuredSc
       row.id + settingOf(row) + (row.failed ? `; failed: ${row.failed}` : ''),
       cell(row, first!),
       spread,
-      ...(scenario.floor ? [speed(seen, row.id, scenario.floor(row))] : []),
+      ...(floor ? [speed(seen, row.id, floor(row))] : []),
       ...others.map((metric) => cell(row, metric)),
     ];
     return `| ${cells.join(' | ')} |`;
   });
-  const floors = scenario.floor
-    ? unique(rows.map(scenario.floor)).filter((id) => rows.some((row) => row.id === id))
-    : [];
-  return [
-    `## ${scenario.title}`,
-    '',
-    `${scenario.text}${floors.length === 1 ? ` Speed is against ${floors[0]}.` : ''}`,
-    `Rounds: ${rounds} of ${ms} ms, on ${at}.`,
-    '',
-    `![${scenario.title}](plots/${scenario.name}.svg)`,
-    '',
-    `| ${heads.join(' | ')} |`,
-    `|${'---|'.repeat(heads.length)}`,
-    ...lines,
-    '',
-  ];
+  return [`| ${heads.join(' | ')} |`, `|${'---|'.repeat(heads.length)}`, ...lines];
 }
 
 function cell({ rounds, atMost }: MeasuredRow, metric: Metric): string {

@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from './support/redis';
 
 const names = ['raw node-redis', 'redis-exp-lock'];
 const rows: Row[] = names.map((contender) => ({ id: contender, contender, job: { kind: 'pairs', inFlight: 1 } }));
-const tiny = { rounds: 1, ms: 50, warmUpMs: 20 };
+const tiny = { rounds: 1, ms: 50, warmUpMs: 20, execPath: process.execPath };
 
 describe('bench', () => {
   let server: RedisServer;
@@ -163,10 +163,14 @@ describe('bench', () => {
   it('the report and the plot are made of the figures, and a goal without figures is not reached', async () => {
     const scenario: Scenario = { ...scenarios[0]!, rows };
     const book = {
-      [scenario.name]: { at: 'today', ...tiny, machine: 'a machine', versions: { Node: '1' }, rows: measured },
+      [scenario.name]: ['v24.1.0', process.version].map((Node) => {
+        return { at: 'today', ...tiny, machine: 'a machine', versions: { Node }, rows: measured };
+      }),
     };
     const text = report([scenario], book);
     expect(text).to.match(/^\| raw node-redis \|.* 2\.000 \|$/m);
+    expect(text.match(/^On Node \d+, /gm)).to.have.length(2);
+    expect(text).to.match(/\| 24 \| speed, of the raw pair: node-redis \| ≥ 0\.95 \|/);
     expect(text).to.match(/^\| redis-exp-lock \|.* 2\.000 \|$/m);
     expect(await plot(scenario, measured)).to.match(/^<svg.*raw node-redis.*<\/svg>\n$/s);
     const fleets = scenarios.find(({ name }) => name === 'fleet')!;
