@@ -3,7 +3,8 @@
 // there acquire/acquisition.ts), and hands out a lease (hold/lease.ts). All that is under way belongs to a scope (hold/scope.ts).
 import { promisify } from 'node:util';
 import * as adoption from './acquire/adopt';
-import { acquireLease, checkFresh, optionsThenFunction, runUnder, tryLease } from './acquire/run';
+import { acquireLease, checkFresh, optionsThenFunction, runJoining, runUnder, tryLease } from './acquire/run';
+import type { AcquireVariant } from './acquire/spec';
 import type { Key } from './core/keys';
 import { LastOptions } from './core/last-options';
 import type { LockState, Slot } from './core/lock-state';
@@ -23,6 +24,9 @@ import { scopeFor } from './inspect/registry';
 import * as cache from './jobs/cached';
 import * as slots from './jobs/once';
 
+const asIs: AcquireVariant = { mayJoin: true };
+const renewed: AcquireVariant = { mayJoin: true, autoExtend: true };
+
 /**
  * Makes a lock function.
  *
@@ -38,7 +42,7 @@ export function redisExpLock(config?: Options): WithLock {
   function withLock(key: Key, ...rest: unknown[]): void {
     const [options, callback] = optionsThenFunction(rest, 'callback');
     const settings = last.settle(options);
-    acquireLease(key, settings, scope).then(
+    acquireLease(key, settings, scope, asIs).then(
       (lease) => nextTick(deliver, lease, callback), // H68
       (error) => nextTick(callback, error), // H68b
     );
@@ -49,25 +53,29 @@ export function redisExpLock(config?: Options): WithLock {
     promise(key: Key, options?: Options): Promise<Lease> {
       try {
         const settings = last.settle(options);
-        return acquireLease(key, settings, scope);
+        return acquireLease(key, settings, scope, asIs);
       } catch (error) {
         return Promise.reject(error);
       }
     },
 
     async tryLock(key: Key, options?: Options): Promise<Lease | null> {
-      return tryLease(key, last.settle(options), scope);
+      return tryLease(key, last.settle(options), scope, asIs);
     },
 
     async tryRun(key: Key, ...rest: unknown[]): Promise<TryRunResult<unknown>> {
       const [options, fn] = optionsThenFunction(rest, 'fn');
-      const lease = await tryLease(key, last.settle(options), scope, { autoExtend: true });
+      const settings = last.settle(options);
+      const joined = runJoining(key, settings, scope, fn);
+      if (joined !== undefined) return { ran: true, value: await joined };
+      const lease = await tryLease(key, settings, scope, renewed);
       return lease === null ? { ran: false } : { ran: true, value: await runUnder(lease, fn) };
     },
 
     async run(key: Key, ...rest: unknown[]): Promise<unknown> {
       const [options, fn] = optionsThenFunction(rest, 'fn');
-      return runUnder(await acquireLease(key, last.settle(options), scope, { autoExtend: true }), fn);
+      const settings = last.settle(options);
+      return runJoining(key, settings, scope, fn) ?? runUnder(await acquireLease(key, settings, scope, renewed), fn);
     },
 
     async once(key: string, options: OnceOptions, fn: (lease: Lease, slot: Slot) => unknown): Promise<unknown> {

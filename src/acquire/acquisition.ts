@@ -55,14 +55,14 @@ export function acquire<T>(
   key: Key,
   settings: Settings,
   scope: Scope,
-  { mode, kind, once, isTry }: AcquireVariant,
+  { mode, kind, once, isTry, mayJoin }: AcquireVariant,
   wrap: (held: HeldLock) => T,
 ): Promise<T> {
   const store = scope.store(settings.redis);
   const given = ownKey(key);
   const keys = lockKeys(given, store.keyPrefix + settings.prefix);
   const calledIn = present(); // H70c
-  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, calledIn }, wrap);
+  return wait({ key: given, keys, settings, scope, store, mode, kind, once, isTry, mayJoin, calledIn }, wrap);
 }
 
 /** @internal Waits for the lock and resolves with the result of `wrap(held)`. Publishes the wait on `redis-exp-lock:acquire` if `isTraced`. */

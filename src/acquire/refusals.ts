@@ -4,7 +4,7 @@ import { forKey, LockDeadlockError, LockTimeoutError, TooManyLockAttemptsError }
 import { describe } from '../core/keys';
 import type { Settings } from '../core/options';
 import { enclosingLocks } from '../hold/async-context';
-import { excludes, type HeldLock } from '../hold/held-lock';
+import { excludes, type HeldLock, mayJoin } from '../hold/held-lock';
 import { closedError } from '../hold/scope';
 import type { AcquireSpec } from './spec';
 
@@ -20,7 +20,9 @@ export function deadlockOf(spec: AcquireSpec): LockDeadlockError | undefined {
   const own = isEndless(spec.settings) ? enclosingLock(spec) : undefined;
   if (!own?.isEndless) return undefined; // H70
   const { key } = spec;
-  const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})`;
+  const isJoinable = spec.mayJoin && !spec.settings.reentrant && mayJoin(own, spec.keys, spec.store);
+  const advice = isJoinable ? '; with `reentrant: true` the call would join that lock' : '';
+  const message = `${describe(key)} would be waited for without end by the code that holds and renews it itself (fence ${own.fence})${advice}`;
   return new LockDeadlockError(message, { key });
 }
 

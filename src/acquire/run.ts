@@ -3,11 +3,11 @@
 
 import { LockBackendError, LockLostError, optionError } from '../core/errors';
 import { warningsWanted } from '../core/events';
-import { describe, type Key } from '../core/keys';
+import { describe, type Key, lockKeys, ownKey } from '../core/keys';
 import type { Settings } from '../core/options';
-import { runWithin } from '../hold/async-context';
+import { type Frame, frameToJoin, runJoined, runWithin } from '../hold/async-context';
 import type { HeldLock } from '../hold/held-lock';
-import { heldLockOf, type Lease, leaseOf } from '../hold/lease';
+import { heldLockOf, joinedLeaseOf, type Lease, leaseOf } from '../hold/lease';
 import type { Scope } from '../hold/scope';
 import { acquire } from './acquisition';
 import type { AcquireVariant } from './spec';
@@ -24,10 +24,36 @@ export function optionsThenFunction(
 
 /** Acquires the lock and resolves with its lease. Throws at once for bad arguments, and rejects as `acquire` does. */
 export function acquireLease(key: Key, settings: Settings, scope: Scope, variant: AcquireVariant = {}): Promise<Lease> {
+  const frame = variant.mayJoin ? frameFor(key, settings, scope) : undefined;
+  if (frame !== undefined) return Promise.resolve(joinedLeaseOf(frame.held!));
   const takenAt = warningsWanted() ? new Error('taken here') : undefined;
   const autoExtend = settings.autoExtend ?? variant.autoExtend ?? false;
   const toLease = (held: HeldLock): Lease => leaseOf(held, autoExtend, takenAt, variant.methods);
   return acquire(key, settings, scope, variant, toLease);
+}
+
+/** The frame of the function around a call whose lock the call joins; undefined if it takes a lock of its own. */
+function frameFor(key: Key, { reentrant, redis, prefix, signal }: Settings, scope: Scope): Frame | undefined {
+  if (!reentrant || scope.closed || signal?.aborted) return undefined;
+  const store = scope.store(redis);
+  return frameToJoin(lockKeys(ownKey(key), store.keyPrefix + prefix), store);
+}
+
+/** Runs `fn` under the lock of a function around the call; undefined if the call takes a lock of its own. */
+export function runJoining<T>(
+  key: Key,
+  settings: Settings,
+  scope: Scope,
+  fn: (lease: Lease) => T | PromiseLike<T>,
+): Promise<T> | undefined {
+  const frame = frameFor(key, settings, scope);
+  if (frame === undefined) return undefined;
+  const held = frame.held!;
+  const run = async (): Promise<T> => {
+    await undefined; // never within the call
+    return fn(joinedLeaseOf(held));
+  };
+  return runJoined(frame, run).then((result) => unlessLost(held, result, held.loss));
 }
 
 /** Makes one attempt, whatever the wait settings are; null if the lock is busy. Throws, or rejects, as `acquireLease` does. */
@@ -73,7 +99,10 @@ export async function runUnder<L extends Lease, T>(lease: L, fn: (lease: L) => T
   }
   const lostMeanwhile = held.loss;
   await held.releaseQuietly(); // H24b
-  const loss = lostMeanwhile ?? held.loss;
+  return unlessLost(held, result, lostMeanwhile ?? held.loss);
+}
+
+function unlessLost<T>({ key }: HeldLock, result: T, loss: LockLostError | undefined): T {
   if (loss === undefined) return result;
-  throw new LockLostError(loss.message, { key: lease.key, reason: loss.reason, result, cause: loss });
+  throw new LockLostError(loss.message, { key, reason: loss.reason, result, cause: loss });
 }

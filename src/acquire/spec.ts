@@ -29,6 +29,8 @@ export interface AcquireSpec {
   readonly once?: Once | undefined;
   /** True for a single try, which resolves with null if the key is busy. */
   readonly isTry?: boolean | undefined;
+  /** True for a call that joins the lock of a function around it, with `reentrant`. */
+  readonly mayJoin?: boolean | undefined;
   /** Number of fences to mint. Default 1. */
   readonly fences?: number | undefined;
   /** Set for a change in place, which keeps the token of the held lock. That token is never released here. */
@@ -38,7 +40,7 @@ export interface AcquireSpec {
 }
 
 /** The particulars that a class or a method adds to an acquire. */
-export interface AcquireVariant extends Partial<Pick<AcquireSpec, 'mode' | 'kind' | 'once' | 'isTry'>> {
+export interface AcquireVariant extends Partial<Pick<AcquireSpec, 'mode' | 'kind' | 'once' | 'isTry' | 'mayJoin'>> {
   /** The default of `autoExtend`. */
   readonly autoExtend?: boolean;
   /** The prototype of the leases; default `leaseMethods`. */

@@ -55,6 +55,11 @@ export interface Options extends WaitOptions {
    * tools. Holders then hear at once of a lock that `withLock.free` took away. Not an option of single calls. Default false.
    */
   register?: boolean | undefined;
+  /**
+   * Inside a function that holds the key, a call in the same async context joins its lock while the function runs: the same fence,
+   * lifetime and signal, released with the outermost function. Default false.
+   */
+  reentrant?: boolean | undefined;
 }
 
 /** Options of a lock object: those of the factory, and `redis` is required. */
@@ -127,6 +132,7 @@ export interface Settings {
   readonly minReplicas: number;
   readonly commandTimeoutMs: number;
   readonly register: boolean;
+  readonly reentrant: boolean;
 }
 
 /** @internal The longest delay that a Node timer can keep. A timer with a longer delay fires at once. */
@@ -142,8 +148,7 @@ export interface Rule {
 }
 
 const isNumber = (value: unknown): boolean => typeof value === 'number';
-const isObject = (value: unknown): boolean =>
-  (typeof value === 'object' || typeof value === 'function') && value !== null;
+const isObject = (value: unknown): boolean => Object(value) === value;
 const isString = (value: unknown): boolean => typeof value === 'string';
 const always = (): boolean => true;
 /** @internal */
@@ -159,11 +164,9 @@ export const integer = (min: number, max = Number.MAX_SAFE_INTEGER): Rule => ({
   possible: (value) => Number.isSafeInteger(value) && value >= min && value <= max, // H12c
 });
 /** @internal */
-export const milliseconds = (expected: string, possible: (value: number) => boolean): Rule => ({
-  expected,
-  kind: isNumber,
-  possible,
-});
+export function milliseconds(expected: string, possible: (value: number) => boolean): Rule {
+  return { expected, kind: isNumber, possible };
+}
 /** @internal */
 export const textRule: Rule = {
   expected: 'well-formed text of at most 256 characters',
@@ -190,11 +193,7 @@ export const signalRule: Rule = {
 export const flag: Rule = { expected: 'true or false', kind: (value) => typeof value === 'boolean', possible: always };
 
 /** @internal */
-export const prefixRule: Rule = {
-  expected: 'well-formed text',
-  kind: isString,
-  possible: (value) => value.isWellFormed(),
-};
+export const prefixRule: Rule = { expected: 'well-formed text', kind: isString, possible: (v) => v.isWellFormed() };
 /** @internal */
 export const lifetimeRule: Rule = { ...integer(1), expected: `a whole number of milliseconds, 1 to ${2 ** 53 - 1}` }; // H51b
 
@@ -234,6 +233,7 @@ const rules: Readonly<Record<keyof Options, Rule>> = {
   minReplicas: { ...integer(0, 1000), expected: 'a whole number of replicas, 0 to 1000' },
   commandTimeout: { ...integer(1, maxTimerMs), expected: `a whole number of milliseconds, 1 to ${maxTimerMs}` },
   register: flag,
+  reentrant: flag,
 };
 
 /** @internal */
@@ -258,6 +258,7 @@ export const defaults: Settings = {
   minReplicas: 0,
   commandTimeoutMs: 1000,
   register: false,
+  reentrant: false,
 };
 
 /**
@@ -290,6 +291,7 @@ export function settle(options: unknown, base: Settings = defaults): Settings {
     minReplicas: given.minReplicas ?? base.minReplicas,
     commandTimeoutMs: given.commandTimeout ?? base.commandTimeoutMs,
     register: given.register ?? base.register,
+    reentrant: given.reentrant ?? base.reentrant,
   };
   // The most specific level that sets `timeout` or `maxRetries` decides how to wait. Values of other levels are not mixed in.
   if (given.timeout !== undefined || given.maxRetries !== undefined) {

@@ -8,7 +8,9 @@
 //
 // Costs nothing while nothing is remembered: the storage that follows promises is switched off with the last lock.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { HeldLock } from './held-lock';
+import type { Key } from '../core/keys';
+import type { Store } from '../store/contract';
+import { type HeldLock, mayJoin } from './held-lock';
 import type { Lease } from './lease';
 import { observedRun } from './observation';
 
@@ -19,6 +21,10 @@ export interface Frame {
   /** A lock that the running code took. */
   readonly taken?: TakenLock | undefined;
   readonly outer: Frame | undefined;
+  /** True once the function that runs under `held` has ended, although code that it started may go on. */
+  isOver?: boolean;
+  /** The functions that have joined `held` and still run (`reentrant: true`). */
+  joined?: Set<Promise<unknown>>;
 }
 
 const storage = new AsyncLocalStorage<Frame>();
@@ -40,16 +46,40 @@ function forgetOne(): void {
   } catch {}
 }
 
-/** Runs `fn` as code that `held` encloses; with `taken`, as code that took it, too. */
+/**
+ * Runs `fn` as code that `held` encloses; with `taken`, as code that took it, too. Ends after the functions that joined: the caller
+ * releases the lock then.
+ */
 export async function runWithin<T>(held: HeldLock, fn: () => T | PromiseLike<T>, taken?: TakenLock): Promise<T> {
-  const outer = present();
+  const frame: Frame = { held, taken, outer: present() };
   remembered += 1;
   try {
     const run = observedRun(held, async () => fn());
-    return await storage.run({ held, taken, outer }, run);
+    return await storage.run(frame, run);
   } finally {
+    frame.isOver = true; // H70e
+    if (frame.joined !== undefined) await Promise.allSettled(frame.joined); // H70f
     forgetOne();
   }
+}
+
+/** The frame of the innermost running function that holds all of `keys` as a mutex; undefined if there is none. */
+export function frameToJoin(keys: Key, store: Store): Frame | undefined {
+  for (let frame = present(); frame !== undefined; frame = frame.outer) {
+    if (!frame.isOver && frame.held !== undefined && mayJoin(frame.held, keys, store)) return frame;
+  }
+  return undefined;
+}
+
+/** Runs `fn` as code that the lock of `frame` encloses. The function of the frame keeps the lock until `fn` has ended. */
+export function runJoined<T>(frame: Frame, fn: () => Promise<T>): Promise<T> {
+  const running = runWithin(frame.held!, fn);
+  frame.joined ??= new Set();
+  const { joined } = frame;
+  const end = (): unknown => joined.delete(running);
+  joined.add(running);
+  running.then(end, end);
+  return running;
 }
 
 /** True if `held` encloses the running code, also if `held` has ended meanwhile. */
@@ -62,7 +92,7 @@ export function isEnclosedBy(held: HeldLock): boolean {
 export function enclosingLocks(context: Frame | undefined): HeldLock[] {
   const locks: HeldLock[] = [];
   for (let frame = context; frame !== undefined; frame = frame.outer) {
-    if (frame.held?.ended === false) locks.push(frame.held);
+    if (!frame.isOver && frame.held?.ended === false) locks.push(frame.held);
   }
   return locks;
 }

@@ -356,6 +356,17 @@ function noteLoss(held: HeldLock, ending: HoldEnd, reason: LossReason): void {
   tellLost(held, reason);
 }
 
+/** True if a mutex of these keys may join `held`. */
+export function mayJoin(held: HeldLock, keys: Key, store: Store): boolean {
+  const ours = listOf(held.keys);
+  return (
+    held.mode === undefined &&
+    store === held.context.store &&
+    listOf(keys).every((key) => ours.includes(key)) &&
+    held.check()
+  );
+}
+
 /** True if `held` keeps these keys from being acquired in this mode. */
 export function excludes(held: HeldLock, store: Store, keys: Key, mode: Mode | undefined): boolean {
   const wanted = listOf(keys);

@@ -78,6 +78,8 @@ export interface DetachedLease {
 
 /** The argument that makes a lease return its held lock. So no property leads there, and none has to be stored. */
 const reveal = Symbol('held lock');
+/** The same for the join behind a joined lease. */
+const revealJoin = Symbol('join');
 
 /**
  * @internal Makes the lease of `held`. With `autoExtend`, the lock is renewed until the lease is collected.
@@ -129,12 +131,37 @@ function detach(held: HeldLock): DetachedLease {
 function release(this: HeldLock, callback?: unknown): unknown {
   if (callback === reveal) return this;
   const released = this.release();
-  if (typeof callback !== 'function') return released;
+  return typeof callback === 'function' ? deliver(released, callback as ReleaseCallback) : released;
+}
+
+type ReleaseCallback = (err: Error | null, released?: boolean) => void;
+
+function deliver(released: Promise<boolean>, callback: ReleaseCallback): void {
   released.then(
-    (value) => nextTick(callback as (err: null, released: boolean) => void, null, value), // H68c
-    (error) => nextTick(callback as (err: Error) => void, error), // H68d
+    (value) => nextTick(callback, null, value), // H68c
+    (error) => nextTick(callback, error), // H68d
   );
-  return undefined;
+}
+
+/** A call that has joined the lock of a function around it. */
+interface Join {
+  readonly held: HeldLock;
+  /** The answer to its release. */
+  left: Promise<boolean> | undefined;
+}
+
+/** @internal Makes the lease of a call that joins `held`. Its release releases nothing: the outermost function does. */
+export function joinedLeaseOf(held: HeldLock): Lease {
+  const join: Join = { held, left: undefined };
+  return Object.setPrototypeOf(leave.bind(join), joinedMethods);
+}
+
+/** The body of a joined lease. */
+function leave(this: Join, callback?: unknown): unknown {
+  if (callback === revealJoin) return this;
+  if (callback === reveal) return this.held;
+  this.left ??= Promise.resolve(this.held.check());
+  return typeof callback === 'function' ? deliver(this.left, callback as ReleaseCallback) : this.left;
 }
 
 /** @internal The held lock behind a lease. */
@@ -164,6 +191,27 @@ export const leaseMethods: object = Object.create(Function.prototype, {
     }),
   }),
 });
+
+const joinedMethods: object = Object.create(leaseMethods, {
+  release: joinMethod((_join, lease) => lease()),
+  remaining: joinMethod(({ held, left }) => (left === undefined && held.check() ? held.remaining() : 0)),
+  extend: joinMethod(async ({ held, left }, _lease, lifetime) => left === undefined && extend(held, lifetime)),
+  detach: joinMethod(() => {
+    throw unknownOptionError('detach', 'only the outermost function of a reentrant lock can detach it');
+  }),
+  ...(Symbol.asyncDispose && { [Symbol.asyncDispose]: joinMethod(async (_join, lease) => void (await lease())) }),
+});
+
+function joinMethod(call: (join: Join, lease: Lease, lifetime?: number) => unknown): PropertyDescriptor {
+  return {
+    value(this: Lease, lifetime?: number) {
+      const join = (this as unknown as (key: typeof revealJoin) => Join)(revealJoin);
+      return call(join, this, lifetime);
+    },
+    writable: true,
+    configurable: true,
+  };
+}
 
 /** The text that `console.log` and `util.inspect` print: never the token. */
 function shown(

@@ -7,8 +7,8 @@ import type face = require('./face');
 
 // ---- what callers give
 
-/** The face's options of any kind, as far as they are built: `reentrant` comes in a later version. */
-type Built<T> = Omit<T, 'redis' | 'reentrant'>;
+/** The face's options of any kind. */
+type Built<T> = Omit<T, 'redis'>;
 type Given = Built<face.Options> & { redis?: face.RedisLike | readonly face.RedisLike[] | undefined };
 
 export const options = (given: Given): ours.Options => given;

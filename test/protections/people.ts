@@ -18,10 +18,7 @@ export const people: readonly Protection[] = [
   {
     hazard: 'H68',
     without: 'the callback of done runs within the promise of the release',
-    changes: [
-      piece('H68c', /nextTick\((\w+) as .*void, (.*)\)/, '$1($2)'),
-      piece('H68d', /nextTick\((\w+) as .*void, (.*)\)/, '$1($2)'),
-    ],
+    changes: [piece('H68c', /nextTick\((\w+), (.*)\)/, '$1($2)'), piece('H68d', /nextTick\((\w+), (.*)\)/, '$1($2)')],
     test: 'contract/callback.test.ts',
   },
   {
@@ -65,6 +62,18 @@ export const people: readonly Protection[] = [
     without: 'listeners of a signal run in the context of another caller',
     changes: [piece('H70d', 'AsyncLocalStorage.bind((loss) => aborter.abort(loss))', '(loss) => aborter.abort(loss)')],
     test: 'held-lock.test.ts',
+  },
+  {
+    hazard: 'H70',
+    without: 'code that outlives its function joins the lock that another function has joined',
+    changes: [drop('H70e')],
+    test: 'contract/reentrant.test.ts',
+  },
+  {
+    hazard: 'H70',
+    without: 'the lock is released while a function that joined it still runs',
+    changes: [drop('H70f')],
+    test: 'contract/reentrant.test.ts',
   },
   {
     hazard: 'H70',
