@@ -3,8 +3,6 @@
 //
 // Invariant: never two functions of one Election at once, and no release while one runs (jobs/candidacy.ts). If a function goes on
 // after the leadership was lost, the next campaign waits for it. While a function is asked to stop, its lock is kept and renewed.
-import { randomBytes } from 'node:crypto';
-import { hostname } from 'node:os';
 import { acquireLease } from './acquire/run';
 import { AlreadyAcquiredLockError, LockClosedError, optionError } from './core/errors';
 import { warn } from './core/events';
@@ -23,6 +21,8 @@ import {
   signalRule,
   takeOwn,
 } from './core/options';
+import { hostName, pid } from './core/runtime';
+import { newToken } from './core/token';
 import { isEnclosedBy, runWithin } from './hold/async-context';
 import { heldLockOf, type Lease } from './hold/lease';
 import type { Scope } from './hold/scope';
@@ -235,14 +235,5 @@ function elected(lease: Lease, id: string, value: string): Won<Term> {
 }
 
 function ourId(): string {
-  return `${host()}:${process.pid}:${randomBytes(4).toString('hex')}`;
-}
-
-/** The host's name; 'host' if the runtime may not read it. */
-function host(): string {
-  try {
-    return hostname().slice(0, 200) || 'host';
-  } catch {
-    return 'host';
-  }
+  return `${hostName()}:${pid}:${newToken(undefined).slice(0, 8)}`;
 }

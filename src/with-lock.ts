@@ -1,7 +1,7 @@
 // START HERE. The factory: `redisExpLock(config)` returns `withLock`, which has the original's callback form and the promise
 // forms, documented in WithLock below. Each form checks its arguments (core/options.ts), acquires the lock (acquire/run.ts, and from
 // there acquire/acquisition.ts), and hands out a lease (hold/lease.ts). All that is under way belongs to a scope (hold/scope.ts).
-import { promisify } from 'node:util';
+import type { promisify } from 'node:util';
 import * as adoption from './acquire/adopt';
 import { acquireLease, checkFresh, optionsThenFunction, runJoining, runUnder, tryLease } from './acquire/run';
 import type { AcquireVariant } from './acquire/spec';
@@ -26,6 +26,9 @@ import * as slots from './jobs/once';
 
 const asIs: AcquireVariant = { mayJoin: true };
 const renewed: AcquireVariant = { mayJoin: true, autoExtend: true };
+
+/** `util.promisify.custom`. */
+const promisified = Symbol.for('nodejs.util.promisify.custom');
 
 /**
  * Makes a lock function.
@@ -107,7 +110,7 @@ export function redisExpLock(config?: Options): WithLock {
     },
   };
 
-  Object.defineProperty(withLock, promisify.custom, { value: forms.promise });
+  Object.defineProperty(withLock, promisified, { value: forms.promise });
   return Object.assign(withLock, forms) as WithLock;
 }
 

@@ -1,7 +1,7 @@
 // The trace of one acquire: `redis-exp-lock:acquire` publishes its start and its one end, with everything known by then.
-import { tracingChannel } from 'node:diagnostics_channel';
 import { LockClosedError, LockLostError, LockTimeoutError, TooManyLockAttemptsError } from './errors';
 import { type AcquireEvent, type AcquireOutcome, lockEvent, type Observable } from './events';
+import { tracingChannel } from './runtime';
 
 const acquireChannel = tracingChannel<AcquireEvent, AcquireEvent>('redis-exp-lock:acquire');
 const { start, end, asyncStart, asyncEnd, error: errorChannel } = acquireChannel;

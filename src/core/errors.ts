@@ -1,6 +1,6 @@
 // The errors. Every way in which a lock can fail has its own class and `code`, so that "busy", "timed out", "lost" and "Redis is
 // down" never look alike. Each class says what is still held afterwards. Messages carry keys and numbers, never tokens.
-import { inspect } from 'node:util';
+import { inspect } from './runtime';
 
 /** One key, or a list of keys that are locked all or none. */
 export type Key = string | readonly string[];

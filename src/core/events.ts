@@ -1,10 +1,10 @@
 // The public events, on channels of node:diagnostics_channel. Acquires are traced in acquire-trace.ts, held locks are published in
 // hold/observation.ts, and warnings here. Nothing is built or measured unless somebody listens. A listener that throws cannot
 // reach the lock: diagnostics_channel reports its error as an uncaught exception.
-import { channel } from 'node:diagnostics_channel';
 import type { LossReason } from './errors';
 import type { Key } from './keys';
 import type { StoreKind } from './lock-state';
+import { channel, emitWarning } from './runtime';
 
 /** The kind of a lock, as its callers see it. */
 export type LockKind = 'mutex' | 'read' | 'write' | 'permits' | 'election' | 'once';
@@ -164,5 +164,5 @@ export function warn(event: WarningEvent, isLoud = inDevelopment): void {
   if (warningChannel.hasSubscribers) warningChannel.publish(event);
   if (!isLoud) return;
   const detail = event.error instanceof Error ? event.error.stack : undefined;
-  process.emitWarning(event.message, { type: 'RedisExpLockWarning', code: event.code, ...(detail && { detail }) });
+  emitWarning(event.message, { type: 'RedisExpLockWarning', code: event.code, ...(detail && { detail }) });
 }

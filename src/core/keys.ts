@@ -1,6 +1,7 @@
 // The keys of a lock in Redis: the lock keys themselves and their companions. A companion has the cluster slot of its lock (the
 // same hash tag), so that one script may touch both. No lock key can be mistaken for a companion.
 import { type Key, optionError } from './errors';
+import { byteLength, utf8 } from './runtime';
 
 export type { Key };
 
@@ -58,7 +59,7 @@ export function lockKey(key: unknown, prefix: string): string {
   const full = fullKey(key, prefix);
   // H12f
   if (isTooLong(full)) {
-    throw optionError('key', 'at most 1024 bytes, prefix included', `${Buffer.byteLength(full)} bytes`, 'range');
+    throw optionError('key', 'at most 1024 bytes, prefix included', `${byteLength(full)} bytes`, 'range');
   }
   if (looksLikeCompanion.test(full)) {
     throw optionError(
@@ -114,7 +115,7 @@ export function mayBeLock(key: string): boolean {
 }
 
 function isTooLong(key: string): boolean {
-  return key.length > surelyShort && Buffer.byteLength(key) > maxKeyBytes;
+  return key.length > surelyShort && byteLength(key) > maxKeyBytes;
 }
 
 /** @internal The companion key of a lock key, in the same cluster slot. */
@@ -128,7 +129,7 @@ export function companionOf(key: string, name: Companion): string {
 /** @internal The cluster slot of a key: CRC-16 (XMODEM) of its hash tag or of the whole key, 0 to 16383. */
 export function slotOf(key: string): number {
   let crc = 0;
-  for (const byte of Buffer.from(hashTag(key) ?? key)) {
+  for (const byte of utf8(hashTag(key) ?? key)) {
     crc ^= byte << 8;
     for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
   }

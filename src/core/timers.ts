@@ -1,10 +1,12 @@
 // The timers of a clock. Everything that is due at about the same time shares one timer: the requests of thousands of queues and
 // renewals leave in full batches, and what is at rest keeps a link in a list instead of a timer.
 //
-// Each timer is started with the present global function, so that a test's fake clock controls it. A host whose timers are
-// numbers (Cloudflare Workers) has no `unref`, and needs none: nothing there outlives its request.
+// Each timer is started with the present global function, so that a test's fake clock controls it. A runtime whose timers are
+// numbers (Cloudflare Workers, a browser) has no `unref`, and needs none. On Workers a timer ends with the incoming request that set it,
+// and so each call has a timer of its own there.
 import { type Linked, LinkedList } from './linked-list';
 import { setImmediate, setTimeout as setReal } from './real-timers';
+import { hasIncomingRequests } from './runtime';
 
 /** A call that is due at some time. Setting it allocates nothing while there is a timer for its time. */
 export interface Alarm extends Linked<Alarm> {
@@ -62,7 +64,7 @@ export class Timers {
     let timer = this.#timers.get(dueMs);
     if (timer === undefined || !timer.isOfPresentClock) {
       timer = new SharedTimer(dueMs, slackMs > 1, this.#clock, this.#timers);
-      this.#timers.set(dueMs, timer);
+      if (!hasIncomingRequests) this.#timers.set(dueMs, timer);
     }
     timer.add(alarm);
   }
@@ -91,7 +93,7 @@ class SharedTimer {
 
   constructor(dueMs: number, stays: boolean, clock: TimedClock, all: Map<number, SharedTimer>) {
     this.#dueMs = dueMs;
-    this.#stays = stays && this.#start === setReal; // S22
+    this.#stays = stays && this.#start === setReal && !hasIncomingRequests; // S22
     this.#clock = clock;
     this.#all = all;
   }

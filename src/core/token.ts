@@ -1,45 +1,55 @@
 // Tokens, which name holders in Redis. A token cannot be guessed, and is never used again once a release for it was sent. Our
 // tokens end with the first letters of their uuid, so that a script can tell them from tokens of clients that know no queue.
-import { createHash, randomFillSync } from 'node:crypto';
 import { v4 as uuid } from 'uuid';
+import { fillRandom, sha1 } from './runtime';
 
 const uuidLength = 36;
 const markLength = 4;
 /** Random bytes for 256 tokens. Generating 16 at a time would take a seventh of the time of a lock in memory. */
-const pool = Buffer.alloc(4096); // S29
+const pool = new Uint8Array(4096); // S29
 let used = pool.length;
 const bytes = new Uint8Array(16);
 const random = { random: bytes };
-const text = Buffer.from('00000000-0000-0000-0000-000000000000');
+const text = codesOf('00000000-0000-0000-0000-000000000000');
 /** The position of each byte's two digits in the text. */
 const places = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
-const digits = Buffer.from('0123456789abcdef');
+const digits = codesOf('0123456789abcdef');
+const letters = codesOf('ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_');
+const nonceLength = 22;
+const nonce = new Array<number>(nonceLength).fill(0);
 
 export function newToken(owner: string | undefined): string {
-  if (used === pool.length) refill();
+  if (used + bytes.length > pool.length) refill();
   for (let i = 0; i < bytes.length; i += 1) bytes[i] = pool[used + i]!;
   used += bytes.length;
   uuid(random, bytes);
-  // Written into a buffer: a token joined from pieces of other strings would keep those strings in memory.
+  // Made of its characters: a token joined from pieces of other strings would keep those strings in memory.
   for (let i = 0; i < bytes.length; i += 1) {
     text[places[i]!] = digits[bytes[i]! >> 4]!;
     text[places[i]! + 1] = digits[bytes[i]! & 15]!;
   }
   text.copyWithin(uuidLength - markLength, 0, markLength);
-  const marked = text.toString('latin1');
+  const marked = String.fromCharCode(...text);
   return owner === undefined ? marked : `${owner}_${marked}`;
 }
 
-/** A nonce of 128 random bits as 22 characters: letters, digits, `-` and `_`. */
+/** A nonce of 132 random bits as 22 characters: letters, digits, `-` and `_`. */
 export function newNonce(): string {
-  if (used === pool.length) refill();
-  used += bytes.length;
-  return pool.toString('base64url', used - bytes.length, used);
+  for (let i = 0; i < nonceLength; i += 1) {
+    if (used === pool.length) refill();
+    nonce[i] = letters[pool[used]! & 63]!;
+    used += 1;
+  }
+  return String.fromCharCode(...nonce);
 }
 
 function refill(): void {
-  randomFillSync(pool); // H11
+  fillRandom(pool); // H11
   used = 0;
+}
+
+function codesOf(characters: string): number[] {
+  return Array.from(characters, (each) => each.charCodeAt(0));
 }
 
 export function isOurs(token: string): boolean {
@@ -54,7 +64,7 @@ export function ownerOf(holder: unknown): string | null {
 
 /** The hash that names a holder to others. The token cannot be told from it. */
 export function hashOf(token: string): string {
-  return createHash('sha1').update(token).digest('hex');
+  return sha1(token);
 }
 
 /** The id of a holder: the first 8 digits of the hash. */

@@ -7,8 +7,8 @@
 // what the object holds now; so do two callers in one context.
 //
 // Costs nothing while nothing is remembered: the storage that follows promises is switched off with the last lock.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Key } from '../core/keys';
+import { AsyncLocalStorage } from '../core/runtime';
 import type { Store } from '../store/contract';
 import { type HeldLock, mayJoin } from './held-lock';
 import type { Lease } from './lease';

@@ -9,6 +9,7 @@ import type { LockLostError, LossReason } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import { setImmediate } from '../core/real-timers';
+import { weakly } from '../core/runtime';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { confirmForAdopter, extendExactly, extendLate, extendToLifetime, part } from './extension';
 import type { KeptLock } from './kept-lock';
@@ -28,7 +29,7 @@ export class Keeper {
   /** True if the extension in flight sets an end that was requested by hand. */
   #isExact = false;
   /** The lease for which the lock is renewed; undefined if it never was. */
-  #lease: WeakRef<object> | undefined;
+  #lease: { deref(): object | undefined } | undefined;
   /** False before renewing begins and once it has ended. */
   #isRenewing = false;
   /** True if the last renewal got no answer. */
@@ -106,7 +107,7 @@ export class Keeper {
     const { context, clock, keys } = this.#held;
     const { lifetimeMs, maxHoldMs } = context.settings;
     if (lifetimeMs === null || this.#lease !== undefined) return;
-    this.#lease = new WeakRef(lease);
+    this.#lease = weakly(lease);
     this.#isRenewing = true;
     this.#renewUntilMs = clock.nowMs() + maxHoldMs;
     context.store.synchronous?.renewed?.add(keys, this.#held);

@@ -3,7 +3,6 @@
 // subscriber wrap the function that runs under the lock.
 //
 // Invariant: if nobody listens, nothing is built, no clock is read, and no timer runs for it.
-import { channel } from 'node:diagnostics_channel';
 import type { LossReason } from '../core/errors';
 import {
   type ExtendEvent,
@@ -14,6 +13,7 @@ import {
   type ObservedHold,
   type ReleaseEvent,
 } from '../core/events';
+import { channel } from '../core/runtime';
 import type { KeptLock, Observation } from './kept-lock';
 
 const releaseChannel = channel('redis-exp-lock:release');

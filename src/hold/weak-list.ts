@@ -1,19 +1,21 @@
 // A list that keeps none of its members from the collector: a factory may outlive its clients. A collected member leaves an empty
 // reference. Empty references are swept whenever the list is twice as long as after the last sweep.
 
+import { weakly } from '../core/runtime';
+
 const minSweep = 64;
 
 /** A list of weak references, to each thing once. */
 export class WeakList<T extends object> {
   readonly #known = new WeakSet<T>();
-  #refs: WeakRef<T>[] = [];
+  #refs: { deref(): T | undefined }[] = [];
   #sweepAt = minSweep;
 
   /** Adds a member. False if the list has it already. */
   add(thing: T): boolean {
     if (this.#known.has(thing)) return false;
     this.#known.add(thing);
-    this.#refs.push(new WeakRef(thing)); // H77
+    this.#refs.push(weakly(thing)); // H77
     if (this.#refs.length >= this.#sweepAt) this.#sweep();
     return true;
   }

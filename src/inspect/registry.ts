@@ -4,11 +4,11 @@
 // the parts that changed are written again.
 //
 // Invariant: what is written is for people to read. No lock depends on it, and no failure of it is a failure of a lock.
-import { hostname } from 'node:os';
 import { v4 as uuid } from 'uuid';
 import { clockOf, timers } from '../core/clock';
 import { type Key, listOf } from '../core/keys';
 import type { Settings } from '../core/options';
+import { hostName, pid } from '../core/runtime';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { idOf, ownerOf } from '../core/token';
 import { HeldLock } from '../hold/held-lock';
@@ -251,7 +251,7 @@ class Registry implements ScopeObserver {
     const length = [...held, ...waiting].reduce((sum, { text }) => sum + text.length, 0);
     const parts = partsFor(length, Math.max(this.#written.length, 1));
     const waits = divided(waiting, parts);
-    const head = JSON.stringify({ id: this.#id, host: hostname(), pid: process.pid }).slice(0, -1);
+    const head = JSON.stringify({ id: this.#id, host: hostName(), pid }).slice(0, -1);
     return divided(held, parts).map((holds, n) => {
       if (n > 0 && holds === '' && waits[n] === '') return '';
       return `${head},"held":[${holds}],"waiting":[${waits[n]}]${n === 0 ? this.#losses() : ''}}`;

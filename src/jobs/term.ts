@@ -9,6 +9,7 @@ import { LockLostError, optionError } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import type { Rule } from '../core/options';
+import { byteLength } from '../core/runtime';
 import { type Alarm, clearAlarm } from '../core/timers';
 import type { HeldLock } from '../hold/held-lock';
 import { eventOf } from '../hold/observation';
@@ -23,7 +24,7 @@ const againMs = 2_700_000;
 export const valueRule: Rule = {
   expected: `well-formed text of at most ${maxBytes} bytes`,
   kind: (value) => typeof value === 'string',
-  possible: (value: string) => Buffer.byteLength(value) <= maxBytes && value.isWellFormed(),
+  possible: (value: string) => byteLength(value) <= maxBytes && value.isWellFormed(),
 };
 
 /** The term of a leader, which its function receives. */
@@ -78,7 +79,7 @@ export class HeldTerm implements Term {
   async proclaim(value: string): Promise<void> {
     if (!valueRule.kind(value)) throw optionError('value', valueRule.expected, typeof value);
     if (!valueRule.possible(value)) {
-      throw optionError('value', valueRule.expected, `${Buffer.byteLength(value)} bytes`, 'range');
+      throw optionError('value', valueRule.expected, `${byteLength(value)} bytes`, 'range');
     }
     if (this.#isOver || !this.#held.check()) throw this.#over();
     this.#value = value;

@@ -23,6 +23,10 @@ describe('a host whose timers are numbers, and whose AsyncLocalStorage can be ne
   }
 });
 
+function brokenWeakRef(): never {
+  throw new Error('no WeakRef today');
+}
+
 describe('an exception while a grant is handed to its caller', () => {
   const { WeakRef: given } = globalThis;
 
@@ -44,7 +48,7 @@ describe('an exception while a grant is handed to its caller', () => {
       const waiting = withLock.promise(key, { ...wait, autoExtend: true });
       const outcome = failure(waiting);
       if (where.includes('queue')) await waitFor(async () => (await withLock.inspect(key)).waiters === 1);
-      globalThis.WeakRef = undefined as never; // which a renewed lease needs
+      globalThis.WeakRef = brokenWeakRef as never; // which a renewed lease needs
       await holder?.release();
       expect((await outcome).message).to.include('WeakRef');
       globalThis.WeakRef = given;

@@ -100,7 +100,7 @@ export const found: readonly Protection[] = [
   {
     hazard: 'H77',
     without: 'a factory keeps its stores',
-    changes: [piece('H77', /new WeakRef\((\w+)\)/, '{ deref: () => $1 }')],
+    changes: [piece('H77', /weakly\((\w+)\)/, '{ deref: () => $1 }')],
     test: 'redis/many-clients.test.ts',
   },
   {

@@ -1,7 +1,6 @@
 // The memory store: the machine with a clock, for all locks of one process. No other process sees it.
 //
 // Invariant: time only goes forward, whatever its clock does, so that fences do too.
-import { EventEmitter } from 'node:events';
 import { type Clock, leapingClock } from '../../core/clock';
 import { lockKey } from '../../core/keys';
 import { checkValue, functionRule, lifetimeRule, optionsOf } from '../../core/options';
@@ -91,7 +90,7 @@ export class MemoryTable implements Table {
   readonly renewed = new RenewedLocks();
   readonly #rows = new MemoryRows();
   readonly #machine: Machine;
-  readonly #channels = new EventEmitter().setMaxListeners(0);
+  readonly #listeners = new Map<string, Set<(text: string) => void>>();
   readonly #now: (() => number) | undefined;
   readonly #startMs = Date.now();
   #readMs: number;
@@ -116,8 +115,14 @@ export class MemoryTable implements Table {
 
   async listen(channel: string, onMessage: (text: string) => void): Promise<Listening> {
     if (this.#closed) throw closedStore();
-    this.#channels.on(channel, onMessage);
-    return { close: () => void this.#channels.off(channel, onMessage) };
+    const listeners = this.#listeners.get(channel) ?? new Set();
+    const listener = (text: string): void => onMessage(text);
+    this.#listeners.set(channel, listeners.add(listener));
+    const close = (): void => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#listeners.get(channel) === listeners) this.#listeners.delete(channel);
+    };
+    return { close };
   }
 
   expire(key: string): boolean {
@@ -131,7 +136,7 @@ export class MemoryTable implements Table {
 
   close(): void {
     this.#closed = true;
-    this.#channels.removeAllListeners();
+    this.#listeners.clear();
   }
 
   keys(): string[] {
@@ -169,6 +174,8 @@ export class MemoryTable implements Table {
 
   /** Notifies the listeners of a channel later, never within the call that granted the lock. */
   #tell(channel: string, text: string): void {
-    nextTick(() => this.#channels.emit(channel, text));
+    nextTick(() => {
+      for (const listener of [...(this.#listeners.get(channel) ?? [])]) listener(text);
+    });
   }
 }

@@ -2,6 +2,7 @@
 
 import { earlier } from '../../core/clock';
 import { companionOf, fenceKey, fenceKeyBeside, type Key, listOf } from '../../core/keys';
+import { byteLength } from '../../core/runtime';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -166,7 +167,7 @@ function releaseSharedCall(keys: Key, token: string, ticket: number, held: HeldM
 function memberOf(token: string, { mode, fence }: HeldMode): string {
   if (fence === undefined) return '';
   const { kind, permits, step, group } = mode;
-  return `1 ${letters[kind]} ${permits} ${step} ${fence} ${Buffer.byteLength(token)} ${token}${group}`;
+  return `1 ${letters[kind]} ${permits} ${step} ${fence} ${byteLength(token)} ${token}${group}`;
 }
 
 export function extendCall(

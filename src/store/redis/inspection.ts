@@ -1,6 +1,7 @@
 // Reads the reply of inspect.lua: holders and waiters, from the members that holders.lua, queue.lua and waiters.lua write.
 import type { LockBackendError } from '../../core/errors';
 import { asForeign, type HolderState, type HoldKind, type WaiterState } from '../../core/lock-state';
+import { utf8 } from '../../core/runtime';
 import { isOurs, ownerOf } from '../../core/token';
 import { refusal } from '../backend-errors';
 import { holderOf, type InspectedLock, waiterOf } from '../inspected';
@@ -105,6 +106,8 @@ function shiftOf(kind: string, prefer: string): number {
   return kind === 'w' && prefer === 'w' ? writersFirstMicros : 0;
 }
 
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+
 function firstBytes(text: string, length: number): string {
-  return Buffer.from(text).subarray(0, length).toString();
+  return decoder.decode(utf8(text).subarray(0, length));
 }

@@ -1,6 +1,6 @@
 // Lists all keys of one server in small steps. No command takes long, and the steps together take a small share of the server's
 // time, as the server itself reports it.
-import { setTimeout as sleep } from 'node:timers/promises';
+import { timers } from '../../core/clock';
 import { withDeadline } from './pipeline/deadlines';
 import { strangeReply } from './replies';
 
@@ -43,7 +43,8 @@ export async function* scanKeys(
     const busyMs = performance.now() - startMs;
     const spentMs = (takenMicros ?? keysInScan * scanMicros + keys.length * inspectMicros) / 1000;
     // The server's figure includes the scripts of others; but our commands took at most the time for which we waited for them.
-    await sleep(Math.max(0, Math.min(spentMs, busyMs) / serverShare - busyMs));
+    const restMs = Math.max(0, Math.min(spentMs, busyMs) / serverShare - busyMs);
+    await new Promise<void>((resolve) => timers.set(resolve, restMs));
   }
 }
 

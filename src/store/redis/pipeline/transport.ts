@@ -4,6 +4,7 @@
 import type { LockBackendError } from '../../../core/errors';
 import { type Key, listOf } from '../../../core/keys';
 import { nextTick, setImmediate } from '../../../core/real-timers';
+import { hasIncomingRequests } from '../../../core/runtime';
 import { notReady } from '../../backend-errors';
 import type { Moment } from '../../contract';
 import type { ScriptClient } from '../client';
@@ -32,7 +33,9 @@ export class Transport {
     this.#sender = new Sender(client);
     const send: SendCall = (call, handler) => this.#sender.send(call, handler);
     this.#batch = new Batch(maxInBatch, client.clustered, send, nextTick);
-    this.#sharedBatch = new Batch(maxSharedInBatch, client.clustered, send, setImmediate);
+    // In the next turn another incoming request may run, whose calls must not leave with ours.
+    const defer = hasIncomingRequests ? nextTick : setImmediate;
+    this.#sharedBatch = new Batch(maxSharedInBatch, client.clustered, send, defer);
   }
 
   get isReady(): boolean {
