@@ -83,7 +83,17 @@ async function compile() {
 
 function versionOf(binary) {
   const { stdout } = spawnSync(binary, ['--version'], { encoding: 'utf8', timeout: 10_000 });
-  return /^(Redis|Valkey) server v=\S+/.exec(stdout ?? '')?.[0];
+  return /^\w+ server v=\S+/.exec(stdout ?? '')?.[0];
+}
+
+/** The name and version of the server that tests run against, such as "Redis server v=7.0.15"; undefined when there is none. */
+function serverVersion() {
+  try {
+    const binary = findBinary();
+    return binary && versionOf(binary);
+  } catch {
+    return undefined;
+  }
 }
 
 function onPath(name) {
@@ -100,7 +110,7 @@ function isExecutable(file) {
   }
 }
 
-module.exports = { ...memoryServerConfig(), findBinary };
+module.exports = { ...memoryServerConfig(), findBinary, serverVersion };
 
 if (require.main === module) {
   main().catch((error) => {

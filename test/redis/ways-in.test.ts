@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describeAtOnce } from '../support/at-once';
 import { startCluster, type TestCluster } from '../support/cluster';
 import { freePort, waitFor } from '../support/processes';
-import { type RedisServer, startRedis, startReplica } from '../support/redis';
+import { needsTls, type RedisServer, startRedis, startReplica } from '../support/redis';
 import { startSentinels, type TestSentinels } from '../support/sentinel';
 import { type Abilities, everythingWorks, restrict, type Way } from './everything';
 
@@ -142,6 +142,7 @@ describe('ways to a Redis', () => {
   describe('a cluster on ::1 that speaks TLS, to a user with the least rights (H54, H58)', () => {
     let cluster: TestCluster;
     before(async () => {
+      await needsTls();
       cluster = await startCluster(2, 0, { tls, host: '::1' });
       for (const node of cluster.nodes) {
         await restrict(node);
@@ -165,6 +166,7 @@ describe('ways to a Redis', () => {
     let replica: RedisServer;
     let sentinels: TestSentinels;
     before(async () => {
+      await needsTls();
       const port = await freePort();
       master = await startRedis({ args: ['--tls-port', String(port), ...tls] });
       await restrict(master);

@@ -6,7 +6,7 @@
  * as is every client from `connect`, when the root hooks have run.
  */
 
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
@@ -389,6 +389,13 @@ export async function serverBinary(): Promise<string> {
 }
 
 let binary: Promise<string> | undefined;
+
+/** For tests whose servers speak TLS among themselves. @throws {Missing} the server was built without TLS. */
+export async function needsTls(): Promise<void> {
+  // It stops at the first word that it does not take: the port, unless it does not know TLS.
+  const { stdout, stderr } = spawnSync(await serverBinary(), ['--tls-port', '0', '--port', '-1'], { encoding: 'utf8' });
+  if (/'tls-port/.test(stdout + stderr)) throw new Missing('this server was built without TLS');
+}
 
 /** Redis 6 has no such directive and allows DEBUG always. */
 function allowDebug(path: string): string[] {

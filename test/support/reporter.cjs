@@ -1,10 +1,11 @@
 // Mocha's spec reporter, with the counts once more in a last line of their own, which a program can read.
-// A hook that fails counts as failed: its tests did not run.
+// A hook that fails counts as failed: its tests did not run. The line before says which server the tests ran on.
 //
 // Where FAILED_TESTS names a file, each failure adds a line to it: the file of the test, a tab, and its title. Runs of mocha that a
 // test starts do not see the variable.
 const { appendFileSync } = require('node:fs');
 const { reporters } = require('mocha'); // ESM, by require(esm)
+const { serverVersion } = require('../../scripts/redis-binary.cjs');
 
 const failedTests = process.env.FAILED_TESTS;
 delete process.env.FAILED_TESTS;
@@ -14,6 +15,7 @@ class CountsLast extends reporters.Spec {
     super.epilogue();
     const { passes, failures, pending } = this.stats;
     const skipped = pending > 0 ? `, ${pending} skipped` : '';
+    reporters.Base.consoleLog(`Server: ${serverVersion() ?? 'none'}; Node ${process.version}`);
     reporters.Base.consoleLog(`${passes} passed, ${failures} failed${skipped}`);
     if (failedTests) appendFileSync(failedTests, this.failures.map(line).join(''));
   }
