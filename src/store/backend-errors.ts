@@ -62,8 +62,9 @@ export function isNoScript(error: unknown): boolean {
 
 /** Redis's own error code; undefined where the error is not Redis's. */
 export function codeOf(text: string): string | undefined {
-  // Inside a script, 7.0 reports a missing right as plain "ERR … can't run this command …" or "… ACL failure …".
-  if (/ACL failure|can't (run|access)|no permissions/i.test(text)) return 'NOPERM'; // H54d
+  // Inside a script, 7.0 reports a missing right as plain "ERR … can't run this command …" or "… ACL failure …". A command that
+  // was renamed away is missing in the same way.
+  if (/ACL failure|can't (run|access)|no permissions|unknown (\w+ )?command called/i.test(text)) return 'NOPERM'; // H54d
   const first = /^([A-Z]{2,})\b/.exec(text)?.[1];
   if (first !== undefined && first !== 'ERR') return first;
   // 6.2 wraps the error of a command in a script as "ERR Error running script …: … WRONGTYPE …".

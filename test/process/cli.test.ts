@@ -531,12 +531,14 @@ describe('the command line', () => {
       const groups = rows(out).filter(({ check }) => check.startsWith('rights'));
       expect(groups.map(({ check, remedy }) => [check, remedy])).to.deep.equal([
         ['rights: lock', ''],
+        ['rights: batch', 'not permitted; where it is needed: doctor --for batch'],
         ['rights: queue', 'not permitted; where it is needed: doctor --for queue'],
         ['rights: rwlock, semaphore', 'not permitted; where it is needed: doctor --for rwlock'],
         ['rights: register, list, free', 'not permitted; where it is needed: doctor --for register'],
         ['rights: endless', 'not permitted; where it is needed: doctor --for endless'],
         ['rights: min-replicas', 'not permitted; where it is needed: doctor --for min-replicas'],
         ['rights: eviction', 'not permitted; where it is needed: doctor --for eviction'],
+        ['rights: quorum', 'not permitted; where it is needed: doctor --for quorum'],
       ]);
       const everywhere = await typed('doctor', '--url', user('lock'));
       expect([everywhere.code, everywhere.out.includes('give --prefix')]).to.deep.equal([2, true]);

@@ -85,7 +85,7 @@ export class QuorumNode {
       if (redisCode === undefined || retryable) throw error;
       if (this.#isIdentityHidden) return;
       this.#isIdentityHidden = true;
-      const message = `${this.name} does not permit INFO: a restart in which it forgot its locks cannot be noticed`;
+      const message = `${this.name} does not permit INFO: neither a restart in which it forgot its locks is noticed, nor a second name of it`;
       warn({ code: 'no-restart-guard', message, ...noLock('quorum'), error });
     }
   }

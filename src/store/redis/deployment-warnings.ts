@@ -23,7 +23,7 @@ export class DeploymentWarnings {
     this.#isEvictionChecked = true; // H60b
     this.#client.evictionPolicy().then(
       (policy) => {
-        if (policy === 'noeviction') return;
+        if (!/^(volatile|allkeys)-/.test(policy)) return; // a service may reply without a policy
         const message = `maxmemory-policy is ${policy}: Redis may evict held locks; use noeviction`;
         warn({ code: 'eviction', message, ...noLock('redis') });
       },

@@ -2,7 +2,7 @@
 import { companionOf, fenceKey } from '../../core/keys';
 import { processesKey, processKey } from '../../store/operator';
 import { usage } from './exit';
-import { type Finding, fail, ok, type SendWords } from './finding';
+import { type Finding, fail, ok, type SendWords, warn } from './finding';
 
 interface Feature {
   /** Another feature whose rights this feature needs. */
@@ -13,7 +13,16 @@ interface Feature {
   readonly rights: readonly string[];
 }
 
-type FeatureName = 'lock' | 'queue' | 'rwlock' | 'register' | 'endless' | 'min-replicas' | 'eviction';
+type FeatureName =
+  | 'lock'
+  | 'batch'
+  | 'queue'
+  | 'rwlock'
+  | 'register'
+  | 'endless'
+  | 'min-replicas'
+  | 'eviction'
+  | 'quorum';
 
 const features: Readonly<Record<FeatureName, Feature>> = {
   lock: {
@@ -22,6 +31,7 @@ const features: Readonly<Record<FeatureName, Feature>> = {
       ...['DEL $key', 'PEXPIRE $key 1000', 'PTTL $key', 'ZCARD $queue', 'ZCOUNT $queue 0 1'],
     ],
   },
+  batch: { needs: 'lock', rights: ['MGET $key', 'EXISTS $key'] },
   queue: {
     needs: 'lock',
     isWhole: true,
@@ -35,6 +45,16 @@ const features: Readonly<Record<FeatureName, Feature>> = {
   endless: { needs: 'lock', rights: ['PERSIST $key'] },
   'min-replicas': { needs: 'lock', rights: ['WAIT 0 1'] },
   eviction: { needs: 'lock', rights: ['CONFIG GET maxmemory-policy'] },
+  quorum: { needs: 'lock', rights: ['INFO server'] },
+};
+/** Commands that a server may lack: what happens then. Without another one, its feature fails. */
+const substitutes: Readonly<Record<string, string>> = {
+  MGET: 'the calls of a tick run one by one',
+  EXISTS: 'the calls of a tick run one by one',
+  PUBLISH: 'a waiting process gets the lock up to a second after its release',
+  SUBSCRIBE: 'waiting polls',
+  CONFIG: 'no warning of a policy that evicts',
+  INFO: 'a quorum notices neither a restart nor a second name of a server',
 };
 const names = Object.keys(features) as FeatureName[];
 /** Further names of features, for `--for`. */
@@ -102,19 +122,29 @@ export async function checkRights(send: SendWords, asked: RequestedRights): Prom
     return [ok('rights', found)];
   }
   const permitted = new Set<string>();
+  const absent = new Set<string>();
   const rights = [...names.flatMap((name) => features[name].rights), ...Object.keys(places).flatMap(trialsOf)];
-  await Promise.all(rights.map(async (each) => (await isPermitted(wordsOf(each, places))) && permitted.add(each)));
+  await Promise.all(
+    rights.map(async (each) => {
+      const found = await isPermitted(wordsOf(each, places));
+      if (found !== false) (found ? permitted : absent).add(each);
+    }),
+  );
   const has: Has = (right) => permitted.has(right);
   const wanted = asked.features ?? withNeeded(names.filter((name) => isExpected(name, has)));
   const lacks = (name: FeatureName): string[] =>
-    features[name].rights.filter((right) => !has(right)).flatMap((right) => missingWords(right, places, has));
+    features[name].rights
+      .filter((right) => !has(right) && !absent.has(right))
+      .flatMap((right) => missingWords(right, places, has));
   const missing = new Set([...wanted].flatMap(lacks));
-  const rows = names.map((name) => row(name, new Set(lacks(name)), wanted.has(name)));
+  const absentOf = (name: FeatureName): string[] =>
+    features[name].rights.filter((right) => absent.has(right)).map(nameOf);
+  const rows = names.map((name) => row(name, new Set(lacks(name)), absentOf(name), wanted.has(name)));
   if (missing.size > 0) {
     const advice = missing.has("'~*'") ? 'if the locks have a prefix, give --prefix; else ' : '';
     rows.push(fail('rights', `${advice}ACL SETUSER ${asked.user} ${[...missing].join(' ')}`));
   } else if (asked.features) {
-    rows.push(ok('rights', ownUser(asked.features, places)));
+    rows.push(ok('rights', ownUser(asked.features, places, absent)));
   }
   return rows;
 }
@@ -123,12 +153,19 @@ function isExpected(name: FeatureName, has: Has): boolean {
   return name === 'lock' || (features[name].isWhole === true && features[name].rights.some(has));
 }
 
-function row(name: FeatureName, lacks: ReadonlySet<string>, isWanted: boolean): Finding {
+function row(name: FeatureName, lacks: ReadonlySet<string>, absent: readonly string[], isWanted: boolean): Finding {
   const others = Object.keys(aliases).filter((each) => aliases[each] === name);
   const check = `rights: ${[name, ...others].join(', ')}`;
-  if (lacks.size === 0) return ok(check);
-  if (!isWanted) return ok(check, `not permitted; where it is needed: doctor --for ${name}`);
-  return fail(check, `not permitted: ${[...lacks].join(' ')}`);
+  if (lacks.size > 0) {
+    if (!isWanted) return ok(check, `not permitted; where it is needed: doctor --for ${name}`);
+    return fail(check, `not permitted: ${[...lacks].join(' ')}`);
+  }
+  const [first] = absent;
+  if (first === undefined) return ok(check);
+  const missing = `this server has no ${absent.join(', ')}`;
+  if (absent.some((command) => !(command in substitutes))) return isWanted ? fail(check, missing) : ok(check, missing);
+  const remedy = `${missing}: ${substitutes[first]}`;
+  return isWanted ? warn(check, remedy) : ok(check, remedy);
 }
 
 /** The words of ACL SETUSER for one right, without words that are permitted already: a pattern beside `~*` or `&*` is an error. */
@@ -144,8 +181,12 @@ function missingWords(right: string, places: RightPlaces, has: Has): string[] {
 }
 
 /** The line that makes a user with the rights of these features only. */
-function ownUser(wanted: ReadonlySet<FeatureName>, places: RightPlaces): string {
-  const rights = [...wanted].flatMap((name) => features[name].rights);
+function ownUser(
+  wanted: ReadonlySet<FeatureName>,
+  places: RightPlaces,
+  absent: ReadonlySet<string> = new Set(),
+): string {
+  const rights = [...wanted].flatMap((name) => features[name].rights).filter((right) => !absent.has(right));
   const used = new Set(rights.flatMap((right) => placeIn(right) ?? []));
   const patterns = new Set([...used].map((place) => `'${places[place]!.pattern}'`));
   const commands = new Set(['+hello', '+auth', '+ping', ...rights.map(commandOf)]);
@@ -167,18 +208,26 @@ function wordsOf(right: string, places: RightPlaces): string[] {
   return right.split(' ').map((word) => places[word]?.name ?? word);
 }
 
-function commandOf(right: string): string {
-  const [name] = right.split(' ');
-  return name === 'CONFIG' ? '+config|get' : `+${name!.toLowerCase()}`;
+function nameOf(right: string): string {
+  return right.split(' ')[0]!;
 }
 
-type Probe = (command: readonly string[]) => Promise<boolean>;
+function commandOf(right: string): string {
+  const name = nameOf(right);
+  return name === 'CONFIG' ? '+config|get' : `+${name.toLowerCase()}`;
+}
+
+/** True: permitted; false: not permitted; undefined: the server does not have the command. */
+type Probe = (command: readonly string[]) => Promise<boolean | undefined>;
 
 async function probe(send: SendWords): Promise<Probe | undefined> {
   try {
     const user = String(await send(['ACL', 'WHOAMI']));
     await send(['ACL', 'DRYRUN', user, 'PING']);
-    return async (command) => String(await send(['ACL', 'DRYRUN', user, ...command])) === 'OK';
+    return async (command) => {
+      const reply = await send(['ACL', 'DRYRUN', user, ...command]).catch(absentIf(/not found/i));
+      return reply === undefined ? undefined : String(reply) === 'OK';
+    };
   } catch {
     return byScript(send);
   }
@@ -190,5 +239,13 @@ async function byScript(send: SendWords): Promise<Probe | undefined> {
   const ask = (command: readonly string[]): Promise<unknown> => send(['EVAL', script, '0', ...command]);
   const isKnown = await ask(['PING']).catch(() => 0);
   if (Number(isKnown) === -1) return undefined;
-  return async (command) => Number(await ask(command).catch(() => 0)) === 1;
+  return async (command) => {
+    const reply = await ask(command).catch(absentIf(/invalid command/i));
+    return reply === undefined ? undefined : Number(reply) === 1;
+  };
+}
+
+/** Reads the error of a probe. */
+function absentIf(text: RegExp): (error: Error) => false | undefined {
+  return ({ message }) => (text.test(message) ? undefined : false);
 }
