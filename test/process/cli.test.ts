@@ -500,6 +500,8 @@ describe('the command line', () => {
       const well = await typed('doctor', '--json');
       expect(well.code, well.out).to.equal(0);
       for (const row of rows(well.out)) expect(row).to.have.all.keys('check', 'status', 'remedy');
+      expect(rowOf(well.out, 'runtime').remedy).to.match(/^Node 2[\d.]+: [\w ]+; redis 6[\d.]+: tested$/);
+      expect(rowOf(well.out, 'version').remedy).to.match(/^(Redis|Valkey|Redict) [\d.]+: (tested|expected to work)$/);
       const lease = await withLock.promise(key, { lifetime: null });
       await client.configSet('maxmemory-policy', 'allkeys-lru');
       await setUser('ACL SETUSER few on >password allkeys allchannels +@all -publish');

@@ -13,6 +13,8 @@ export interface CliConnection {
   readonly redis: RedisLike;
   /** The address, without a password. */
   readonly name: string;
+  /** The installed client and its version; undefined if there is no server. */
+  readonly client: string | undefined;
   /** Functions that send a command to each master; undefined if there is no server. */
   readonly masters: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
   close(): void;
@@ -33,36 +35,44 @@ export async function connect(place: LockPlace, signal?: AbortSignal): Promise<C
   if ('table' in place) {
     const store = sharedMemoryStore(place.table);
     const name = `shared memory ${place.table}`;
-    return { redis: store, name, masters: undefined, close: () => void store.close() };
+    return { redis: store, name, client: undefined, masters: undefined, close: () => void store.close() };
   }
   const { url } = place;
   const name = `${url.protocol}//${url.host}`;
   try {
-    const { redis, close } = await inTime(open(url), connectMs, signal);
-    return { redis: redis as RedisLike, name, masters: scriptClient(redis).masters, close };
+    const { redis, client, close } = await inTime(open(url), connectMs, signal);
+    return { redis: redis as RedisLike, name, client, masters: scriptClient(redis).masters, close };
   } catch (error) {
     if (error instanceof Exit) throw error;
     throw new Exit(exitCodes.unreachable, `Redis at ${name} cannot be reached: ${reasonOf(error, url)}`);
   }
 }
 
-async function open(url: URL): Promise<Opened> {
-  const [name, client] = installed();
+async function open(url: URL): Promise<Opened & { readonly client: string }> {
+  const { name, version, module } = installed();
+  const client = `${name} ${version}`;
   const openWith = name === 'redis' ? openNodeRedis : openIoredis;
-  const single = await openWith(client, url, false);
+  const single = await openWith(module, url, false);
   const info = await single.redis.info().catch(() => '');
-  if (!/^(?:cluster_enabled:1|sentinel_masters:)/m.test(info)) return single;
+  if (!/^(?:cluster_enabled:1|sentinel_masters:)/m.test(info)) return { ...single, client };
   single.close();
   if (!/^cluster_enabled:1/m.test(info)) throw new Error('this is a Sentinel: give the address of the master');
-  return openWith(client, url, true);
+  return { ...(await openWith(module, url, true)), client };
+}
+
+interface Installed {
+  readonly name: string;
+  readonly version: string;
+  readonly module: LoadedClient;
 }
 
 /** Loads the client beside this package, or in the project where the command runs. Loads only the core of node-redis, which is faster. */
-function installed(): [name: string, module: LoadedClient] {
+function installed(): Installed {
   for (const from of [__filename, join(process.cwd(), 'package.json')]) {
     for (const name of ['redis', 'ioredis', 'iovalkey']) {
       try {
-        return [name, loaded(name, createRequire(from))];
+        const require = createRequire(from);
+        return { name, version: require(`${name}/package.json`).version, module: loaded(name, require) };
       } catch (error) {
         if ((error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND') throw error;
       }

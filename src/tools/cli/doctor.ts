@@ -2,6 +2,7 @@
 import { LockBackendError } from '../../core/errors';
 import { isForeign } from '../../core/lock-state';
 import type { Store } from '../../store/contract';
+import { isBefore, supportOf } from '../tested-versions';
 import type { CommandLine } from './command-line';
 import { type Finding, fail, ok, type SendWords, warn } from './finding';
 import { inTime } from './in-time';
@@ -40,18 +41,31 @@ async function show(findings: readonly Finding[]): Promise<void> {
 }
 
 async function examine({ connection, store, prefix }: Session, asked: RequestedRights): Promise<Finding[]> {
-  const reachable = ok('reachable', connection.name);
-  if (connection.masters === undefined) return [reachable, await withoutEnd(store, prefix)];
+  const start = [ok('reachable', connection.name), ok('runtime', runtime(connection.client))];
+  if (connection.masters === undefined) return [...start, await withoutEnd(store, prefix)];
   const masters = await connection.masters();
   const said: Said[] = [];
   for (const send of masters) {
     const bounded: SendWords = (words) => inTime(send(words), silentMs);
     const trips = await roundTrips(bounded);
-    if (trips.status === 'fail') return [reachable, ...together([...said, { findings: [trips], port: undefined }])];
+    if (trips.status === 'fail') return [...start, ...together([...said, { findings: [trips], port: undefined }])];
     const port = masters.length > 1 ? (await infoOf(bounded))?.('tcp_port') : undefined;
     said.push({ findings: [trips, ...(await ofMaster(bounded, asked))], port });
   }
-  return [reachable, ...together(said), await withoutEnd(store, prefix)];
+  return [...start, ...together(said), await withoutEnd(store, prefix)];
+}
+
+/** The runtime and the client, and whether they are tested. */
+function runtime(client: string | undefined): string {
+  const { bun, deno, node } = process.versions;
+  const own = bun ? `Bun ${bun}` : deno ? `Deno ${deno}` : `Node ${node}`;
+  return [own, client].flatMap((each) => (each === undefined ? [] : known(each))).join('; ');
+}
+
+/** @param text A name and a version. */
+function known(text: string): string {
+  const [name, version] = text.split(' ') as [string, string];
+  return `${text}: ${supportOf(name, version)}`;
 }
 
 /** The findings of one server of a cluster. `port` is undefined if it is unknown or there is a single server. */
@@ -114,10 +128,12 @@ async function infoOf(send: SendWords): Promise<Info | undefined> {
 }
 
 function version(info: Info): Finding {
-  const text = info('redis_version') ?? '';
-  const [major = 0, minor = 0] = text.split('.').map(Number);
-  const isNew = major > 6 || (major === 6 && minor >= 2);
-  return isNew ? ok('version', text) : fail('version', `${text} is too old: Redis 6.2 or later, or Valkey`);
+  const name = ['Valkey', 'Redict', 'Dragonfly'].find((each) => info(`${each.toLowerCase()}_version`)) ?? 'Redis';
+  const text = info(`${name.toLowerCase()}_version`) ?? '';
+  const isOld = name === 'Redis' && isBefore(text, '6.2');
+  return isOld
+    ? fail('version', `${text} is too old: Redis 6.2 or later, or Valkey`)
+    : ok('version', known(`${name} ${text}`));
 }
 
 async function eviction(send: SendWords, info: Info): Promise<Finding> {
