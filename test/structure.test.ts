@@ -198,6 +198,14 @@ describe('structure', () => {
     expect(foreign(files.filter((file) => !peers.some(([own]) => own === file)))).to.deep.equal(['uuid']);
   });
 
+  it('what redis-exp-lock/edge leads to imports no module of Node but for its types', () => {
+    const needsFiles = /^(?:host-lock\.ts|store\/embedded\/shared-memory\/)/;
+    const portable = [...reach('index.ts')].filter((file) => !needsFiles.test(file));
+    expect(portable).to.include.members(['core/runtime.ts', 'store/redis/store.ts']);
+    const imported = portable.filter((file) => /^import (?!type )[^;]*'node:/m.test(textOf(file)));
+    expect(imported).to.deep.equal([]);
+  });
+
   for (const [file, peer] of peers) {
     it(`${file} imports the types of ${peer}, and nothing else of others; nothing else leads there`, () => {
       expect(foreign([file])).to.deep.equal([peer]);

@@ -2,6 +2,9 @@
 
 /** An AsyncLocalStorage that remembers nothing. */
 export class NoStorage {
+  static bind<F>(fn: F): F {
+    return fn;
+  }
   getStore(): undefined {}
   run<R>(_store: unknown, fn: () => R): R {
     return fn();

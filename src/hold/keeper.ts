@@ -4,12 +4,11 @@
 //
 // Invariant: nothing here keeps the lease or the process alive. A collected lease can no longer be released, and its renewal ends
 // with it. After `stop`, no timer runs.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type { LockLostError, LossReason } from '../core/errors';
 import { warn } from '../core/events';
 import { describe } from '../core/keys';
 import { setImmediate } from '../core/real-timers';
-import { weakly } from '../core/runtime';
+import { AsyncLocalStorage, weakly } from '../core/runtime';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { confirmForAdopter, extendExactly, extendLate, extendToLifetime, part } from './extension';
 import type { KeptLock } from './kept-lock';
