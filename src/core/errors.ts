@@ -136,9 +136,10 @@ export class LockBackendError extends LockError {
   /**
    * The first word of Redis's own error, such as `WRONGTYPE` or `NOPERM`; absent if no answer came. Or a code of this library:
    * `FOREIGN`: the key holds another library's data. `FENCE`: the fence counter is damaged. `CROSSSLOT`: the keys lie in different
-   * slots, or a plain client is connected to a node of a cluster. `LIMIT`: a semaphore with another number of permits is in use.
-   * `NOREPLICAS`: fewer than `minReplicas` replicas acknowledged. `VERSION`: another version of this library wrote the queue or the
-   * table. Shared memory: `FULL`: no room. `BUSY`: a paused process is writing. `CORRUPT`: damaged. `PLATFORM`: not supported here.
+   * slots, a plain client is connected to a node of a cluster, or `minReplicas` was given for shards behind one endpoint. `LIMIT`: a
+   * semaphore with another number of permits is in use. `NOREPLICAS`: fewer than `minReplicas` replicas acknowledged. `VERSION`:
+   * another version of this library wrote the queue or the table. Shared memory: `FULL`: no room. `BUSY`: a paused process is writing.
+   * `CORRUPT`: damaged. `PLATFORM`: not supported here.
    */
   declare readonly redisCode?: string;
   /** @internal True if the script may have run, or may still run, although no reply came. */

@@ -2,7 +2,7 @@
 // differently.
 
 import { LockBackendError } from '../core/errors';
-import { describe, type Key } from '../core/keys';
+import { describe, type Key, slotOf } from '../core/keys';
 import { cleanError } from './clean-error';
 
 /** States of a server that end by themselves. */
@@ -37,7 +37,7 @@ const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 /** ioredis 5, iovalkey: what they say instead of sending a command. The client was given to us for good. */
 const onlySubscribes = /in subscriber mode/;
 
-const missingRight = '`npx redis-exp-lock doctor` names the missing rights';
+const missingRight = ' (`npx redis-exp-lock doctor` names the missing rights)';
 
 /** The client's error as ours. */
 export function refusal(error: unknown, key: Key): LockBackendError {
@@ -45,7 +45,9 @@ export function refusal(error: unknown, key: Key): LockBackendError {
   const cause = cleanError(error);
   const text = cause instanceof Error ? cause.message : String(cause);
   const redisCode = codeOf(text);
-  const advice = redisCode === 'NOPERM' ? ` (${missingRight})` : '';
+  const across = redisCode === 'CROSSSLOT' ? acrossSlots(key) : undefined;
+  if (across !== undefined) return across;
+  const advice = redisCode === 'NOPERM' ? missingRight : '';
   const message = `Redis refused ${describe(key)}: ${text}${advice}`; // H57c
   // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
   if (redisCode === undefined) {
@@ -54,6 +56,15 @@ export function refusal(error: unknown, key: Key): LockBackendError {
   }
   const retryable = temporary.has(redisCode) || /max number of clients/i.test(text); // H10b H54b
   return new LockBackendError(message, { key, cause, redisCode, retryable });
+}
+
+/** The error for keys that no cluster can lock together; undefined if they share a slot. */
+export function acrossSlots(keys: Key): LockBackendError | undefined {
+  if (typeof keys === 'string' || new Set(keys.map(slotOf)).size === 1) return undefined; // H57b
+  const message =
+    `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
+    'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
+  return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
 }
 
 export function isNoScript(error: unknown): boolean {

@@ -185,7 +185,7 @@ describeEach('acquire', (here) => {
 
   describe('several keys', () => {
     it('all are held under one token and one fence, and released together', async () => {
-      const keys = [`${key}:b`, `${key}:a`];
+      const keys = [`{${key}}:b`, `{${key}}:a`];
       const lease = await withLock.promise(keys);
       expect(lease.key).to.deep.equal(keys);
       expect(lease.keys).to.deep.equal(keys);
@@ -198,7 +198,7 @@ describeEach('acquire', (here) => {
     });
 
     it('a list that is changed afterwards changes nothing: neither what is held nor what is said of it', async () => {
-      const keys = [`${key}:b`, `${key}:a`];
+      const keys = [`{${key}}:b`, `{${key}}:a`];
       const [given, changed] = [[...keys], (list: string[]) => list.splice(0, 2, 'else')];
       const asking = withLock.promise(given);
       changed(given);
@@ -216,15 +216,15 @@ describeEach('acquire', (here) => {
     });
 
     it('all or nothing: one busy key, and none is taken', async () => {
-      await here.seize(`${key}:b`);
-      expect(await withLock.tryLock([`${key}:a`, `${key}:b`, `${key}:c`])).to.equal(null);
-      expect(await here.holder(`${key}:a`)).to.equal(null);
-      expect(await here.holder(`${key}:c`)).to.equal(null);
-      expect(await here.holder(`${key}:b`)).to.equal(stranger);
+      await here.seize(`{${key}}:b`);
+      expect(await withLock.tryLock([`{${key}}:a`, `{${key}}:b`, `{${key}}:c`])).to.equal(null);
+      expect(await here.holder(`{${key}}:a`)).to.equal(null);
+      expect(await here.holder(`{${key}}:c`)).to.equal(null);
+      expect(await here.holder(`{${key}}:b`)).to.equal(stranger);
     });
 
     it('their fence is larger than any that one of them had, and so is the next of each', async () => {
-      const keys = [`${key}:a`, `${key}:b`];
+      const keys = [`{${key}}:a`, `{${key}}:b`];
       const before = await withLock.promise(keys[1]!);
       await before();
       const both = await withLock.promise(keys);
@@ -241,7 +241,7 @@ describeEach('acquire', (here) => {
     });
 
     it('H71: a caller that waits for one of them has none of the others, which its holder may want next', async () => {
-      const [a, b] = [`${key}:a`, `${key}:b`];
+      const [a, b] = [`{${key}}:a`, `{${key}}:b`];
       const theirs = await other.promise(b, { lifetime: 60_000 });
       expect(await withLock.tryLock([a, b])).to.equal(null);
       const waiting = withLock.promise([a, b], { timeout: 15_000 });
@@ -254,8 +254,8 @@ describeEach('acquire', (here) => {
 
     it('H71: opposite orders do not deadlock', async () => {
       const orders = [
-        [`${key}:a`, `${key}:b`],
-        [`${key}:b`, `${key}:a`],
+        [`{${key}}:a`, `{${key}}:b`],
+        [`{${key}}:b`, `{${key}}:a`],
       ];
       let inside = 0;
       const runs = Array.from({ length: 20 }, (_, n) =>

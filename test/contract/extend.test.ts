@@ -55,7 +55,7 @@ describeEach('extend and validity', (here) => {
     });
 
     it('several keys are extended together', async () => {
-      const keys = [`${key}:a`, `${key}:b`];
+      const keys = [`{${key}}:a`, `{${key}}:b`];
       const lease = await withLock.promise(keys);
       expect(await lease.extend(50_000)).to.equal(true);
       for (const each of keys) expect(await here.leftMs(each)).to.be.within(10_001, 50_000);
@@ -116,8 +116,8 @@ describeEach('extend and validity', (here) => {
     });
 
     it('of several keys of which one is gone: false, and the lease is lost', async () => {
-      const lease = await withLock.promise([`${key}:a`, `${key}:b`]);
-      await here.remove(`${key}:b`);
+      const lease = await withLock.promise([`{${key}}:a`, `{${key}}:b`]);
+      await here.remove(`{${key}}:b`);
       expect(await lease.extend()).to.equal(false);
       expect(lease.signal.reason).to.include({ reason: 'missing' });
     });

@@ -77,8 +77,8 @@ describeEach('inspect', (here) => {
     expect(await withLock.inspect(key)).to.deep.equal({ ...free, fence: lease.fence });
   });
 
-  it('the fence is the last one given to any lock; without fencing none is', async () => {
-    const other = await withLock.promise(`${key}:other`);
+  it('the fence is the last one given to any lock (of its slot, if there are shards); without fencing none is', async () => {
+    const other = await withLock.promise(`{${key}}:other`);
     const { fence } = await withLock.inspect(key);
     expect(fence).to.be.at.least(other.fence);
     const lease = await withLock.promise(key, { fencing: false });

@@ -8,7 +8,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
-import type redisExpLock from '../../src/index';
+import redisExpLock from '../../src/index';
+import { scripts } from '../../src/store/redis/scripts/generated';
+import { type ShardEndpoint, startEndpoint } from '../support/endpoint';
 import { type FaultProxy, startProxy } from '../support/fault-proxy';
 import { waitFor } from '../support/processes';
 import { type Client, connect, newClient, type RedisServer, startRedis } from '../support/redis';
@@ -44,6 +46,8 @@ export interface Place {
   readonly pending?: string | undefined;
   /** Several servers that know nothing of each other. */
   readonly isQuorum?: true;
+  /** Shards: a fence counter for each slot, and calls of one tick go together only where their keys share a slot. */
+  readonly bySlot?: true;
   create(): Here;
   /**
    * For a process of its own, that is given the name of the place and `Here.address`. A stranger has `seized`: where nothing
@@ -104,6 +108,9 @@ interface Way {
 
 type Dial = (url: string) => Promise<Way>;
 
+/** A server, or what looks like one. */
+type Server = Pick<RedisServer | ShardEndpoint, 'port' | 'url' | 'command' | 'discard'>;
+
 /** Every client and major that the library promises to work with, by the name it has among our packages. */
 export const redisPlaces: readonly Place[] = [
   oneRedis('node-redis 6', dialNodeRedis('redis')),
@@ -122,6 +129,25 @@ export const redisPlaces: readonly Place[] = [
   }),
 ];
 
+/** Shards behind one endpoint. They know the scripts: else the first call of each at each shard would count twice. */
+async function startShards(): Promise<ShardEndpoint> {
+  const endpoint = await startEndpoint();
+  for (const node of endpoint.nodes) await Promise.all(scripts.map(({ lua }) => node.command('SCRIPT', 'LOAD', lua)));
+  return endpoint;
+}
+
+/** For plain clients. */
+const endpoints = [
+  redisPlace('node-redis 6, shards behind one endpoint', dialNodeRedis('redis'), { bySlot: true }, [], startShards),
+  redisPlace(
+    'ioredis 6, shards behind one endpoint',
+    dialIORedis('ioredis'),
+    { resends: true, bySlot: true, inCit: 'part' },
+    [],
+    startShards,
+  ),
+];
+
 /** Where the tests themselves run on Bun: the client that it brings. */
 const bunPlaces =
   'Bun' in globalThis ? [oneRedis('Bun’s RedisClient', dialBun, { hidesState: true, advice: 'not connected' })] : [];
@@ -138,20 +164,31 @@ function asUser(dial: Dial): Dial {
 export const places: readonly Place[] = [
   ...redisPlaces.filter(({ name }) => !name.startsWith('node-redis 5')),
   oneRedis('node-redis 5 with the least rights', asUser(dialNodeRedis('redis-5')), {}, minRights),
+  ...endpoints,
   ...embeddedPlaces,
   ...bunPlaces,
   quorum,
 ];
 
 function oneRedis(client: string, dial: Dial, particular: Partial<Place> = {}, rights: readonly string[] = []): Place {
+  return redisPlace(`${client}, one Redis`, dial, particular, rights, startRedis);
+}
+
+function redisPlace(
+  name: string,
+  dial: Dial,
+  particular: Partial<Place>,
+  rights: readonly string[],
+  start: () => Promise<Server>,
+): Place {
   const place: Place = {
-    name: `${client}, one Redis`,
+    name,
     faults: true,
     shared: true,
     advice: 'await client.connect()',
     resends: false,
     ...particular,
-    create: () => new OneRedis(place, dial, rights),
+    create: () => new OneRedis(place, dial, rights, start),
     async join(address) {
       const way = await dial(address);
       return { redis: way.redis, leave: async () => way.close() };
@@ -319,24 +356,26 @@ export function shortLifetime({ place }: Here, ms = 1_000): number {
 class OneRedis implements Here {
   readonly place: Place;
   readonly #dial: Dial;
-  #server: RedisServer | undefined;
+  readonly #start: () => Promise<Server>;
+  #server: Server | undefined;
   #way: Way | undefined;
   #elsewhere: Way | undefined;
   readonly #connections: { way: Way; proxy: FaultProxy }[] = [];
 
   readonly #rights: readonly string[];
 
-  constructor(place: Place, dial: Dial, rights: readonly string[]) {
+  constructor(place: Place, dial: Dial, rights: readonly string[], start: () => Promise<Server>) {
     this.place = place;
     this.#dial = dial;
+    this.#start = start;
     this.#rights = rights;
   }
 
   async open(): Promise<void> {
-    this.#server = await startRedis();
+    this.#server = await this.#start();
     for (const right of this.#rights) {
       const words = right.split(' ').map((word) => word.replaceAll("'", '').replace(/^~.*/, '~*'));
-      await this.#server.command(...words);
+      await this.#server.command(words[0]!, ...words.slice(1));
     }
     this.#way = await this.#dial(this.address);
     this.#elsewhere = await this.#dial(this.address);
@@ -366,6 +405,8 @@ class OneRedis implements Here {
     this.#connections.push({ way, proxy });
     const uncounted = (): number => proxy.count('PING');
     await way.ping();
+    // Its first call is refused, and goes again: what is counted comes after that.
+    if (this.place.bySlot) await redisExpLock({ redis: way.redis }).inspect('any');
     const before = proxy.commands.length - uncounted();
     return {
       redis: way.redis,

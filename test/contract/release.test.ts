@@ -157,7 +157,7 @@ describeEach('release', (here) => {
     });
 
     it('several keys of which one is lost: false, the others are released, and the stranger’s is left alone', async () => {
-      const keys = [`${key}:a`, `${key}:b`];
+      const keys = [`{${key}}:a`, `{${key}}:b`];
       const lease = await withLock.promise(keys);
       await here.seize(keys[1]!);
       expect(await lease()).to.equal(false);

@@ -70,7 +70,7 @@ describeEach('one’s own hold', (here) => {
   it('H70: an endless wait for what the same flow holds and renews: LockDeadlockError, at once; still held', async () => {
     await withLock.run(key, async (lease) => {
       for (const wait of [endless, { maxRetries: Number.POSITIVE_INFINITY }]) {
-        const error = await failure(withLock.run([key, `${key}2`], wait, () => {}));
+        const error = await failure(withLock.run([key, `{${key}}2`], wait, () => {}));
         expect(error).to.be.instanceOf(redisExpLock.LockDeadlockError);
         expect(error.code).to.equal('ERR_LOCK_DEADLOCK');
       }
@@ -98,7 +98,7 @@ describeEach('one’s own hold', (here) => {
 
   it('H71: opposite orders of several keys do not block one another', async () => {
     const far = redisExpLock({ redis: here.elsewhere, lifetime: 10_000 });
-    const [a, b, c] = ['a', 'b', 'c'].map((name) => `${key}${name}`) as [string, string, string];
+    const [a, b, c] = ['a', 'b', 'c'].map((name) => `{${key}}${name}`) as [string, string, string];
     let inside = 0;
     const orders = [
       [a, b],

@@ -6,8 +6,29 @@ import { stub } from 'sinon';
 import redisExpLock from '../../src/index';
 import { perform } from '../../src/tools/cli/main';
 import { startCluster, type TestCluster } from '../support/cluster';
+import { type ShardEndpoint, startEndpoint } from '../support/endpoint';
 import { waitFor } from '../support/processes';
-import { uniqueKey } from '../support/redis';
+import { connect, uniqueKey } from '../support/redis';
+
+/** In this process: its exit code, and the rows of JSON that it printed. */
+async function typedAt(url: string, ...args: string[]): Promise<{ code: number; rows: any[] }> {
+  let out = '';
+  const written = stub(process.stdout, 'write').callsFake(((text: unknown) => {
+    out += String(text);
+    return true;
+  }) as never);
+  try {
+    const own = args.indexOf('--');
+    const options = ['-q', '--url', url];
+    const code = await perform(
+      own < 0 ? [...args, ...options] : [...args.slice(0, own), ...options, ...args.slice(own)],
+    );
+    const lines = out.split('\n').filter((line) => line.startsWith('{'));
+    return { code, rows: lines.map((line) => JSON.parse(line)) };
+  } finally {
+    written.restore();
+  }
+}
 
 describe('the command line on a cluster', () => {
   let cluster: TestCluster;
@@ -25,21 +46,7 @@ describe('the command line on a cluster', () => {
     await cluster.stop();
   });
 
-  /** In this process: its exit code, and the rows of JSON that it printed. */
-  async function typed(...args: string[]): Promise<{ code: number; rows: any[] }> {
-    let out = '';
-    const written = stub(process.stdout, 'write').callsFake(((text: unknown) => {
-      out += String(text);
-      return true;
-    }) as never);
-    try {
-      const code = await perform([...args, '-q', '--url', `redis://127.0.0.1:${cluster.nodes[1]!.port}`]);
-      const lines = out.split('\n').filter((line) => line.startsWith('{'));
-      return { code, rows: lines.map((line) => JSON.parse(line)) };
-    } finally {
-      written.restore();
-    }
-  }
+  const typed = (...args: string[]) => typedAt(cluster.nodes[1]!.url, ...args);
 
   it('doctor: what all masters have in common once, and the rest with the port of its master', async () => {
     const [, odd] = cluster.nodes;
@@ -84,5 +91,33 @@ describe('the command line on a cluster', () => {
     const released = await Promise.all(leases.map((lease) => lease.release()));
     expect(released.filter((each) => each)).to.have.length(keys.length - 1);
     await withLock.close();
+  });
+});
+
+describe('the command line at shards behind one endpoint (H96)', () => {
+  let endpoint: ShardEndpoint;
+
+  before(async () => {
+    endpoint = await startEndpoint();
+  });
+  after(() => endpoint.discard());
+
+  it('run, ls with a scan, show and release; doctor finds a server that is no cluster', async () => {
+    const redis = await connect(endpoint.url);
+    const prefix = uniqueKey('cli');
+    const withLock = redisExpLock({ redis, lifetime: 60_000, prefix });
+    const keys = Array.from({ length: 20 }, (_, n) => `:${n}`);
+    const leases = await Promise.all(keys.map((key) => withLock.promise(key)));
+    const at = (...args: string[]) => typedAt(endpoint.url, ...args);
+    const { rows } = await at('ls', prefix, '--scan', '--json');
+    expect(rows.flatMap(({ key }) => key ?? [])).to.have.members(keys.map((key) => prefix + key));
+    const [{ id }] = (await at('show', `${prefix}:0`, '--json')).rows;
+    expect((await at('release', `${prefix}:0`, '--id', id, '--yes')).code).to.equal(0);
+    expect(await Promise.all(leases.map((lease) => lease.release()))).to.deep.equal(keys.map((_, n) => n > 0));
+    expect((await at('run', '-n', `${prefix}:0`, '--', process.execPath, '-e', '')).code).to.equal(0);
+    const doctor = await at('doctor', '--json', '--prefix', prefix);
+    expect(doctor.rows.filter(({ status }) => status === 'fail')).to.deep.equal([]);
+    expect(doctor.rows).to.deep.include({ check: 'cluster slots', status: 'ok', remedy: 'not a cluster' });
+    expect(endpoint.redirected).to.equal(0);
   });
 });

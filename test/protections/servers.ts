@@ -132,6 +132,24 @@ export const servers: readonly Protection[] = [
     test: 'redis/server-states.test.ts',
   },
   {
+    hazard: 'H96',
+    without: 'a plain client gets nothing but refusals from shards behind one endpoint',
+    changes: [drop('H96')],
+    test: 'redis/endpoint.test.ts',
+  },
+  {
+    hazard: 'H96',
+    without: 'each call of a plain client is refused once',
+    changes: [drop('H96d')],
+    test: 'redis/endpoint.test.ts',
+  },
+  {
+    hazard: 'H96',
+    without: 'a WAIT that may speak of another shard counts',
+    changes: [drop('H96b')],
+    test: 'redis/endpoint.test.ts',
+  },
+  {
     hazard: 'H58',
     without: 'a script names the fence counter by itself',
     changes: [piece('H58', 'KEYS[3]', "'redis-exp-lock:fence'"), piece('H58b', 'KEYS[3]', "'redis-exp-lock:fence'")],

@@ -7,7 +7,9 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { createClient } from 'redis';
+import { fenceKeyBeside } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
+import { startCluster } from '../support/cluster';
 import { answer, replaceReply, startProxy } from '../support/fault-proxy';
 import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
@@ -107,20 +109,25 @@ describe('a state of the server that passes (H54)', () => {
     await server.discard();
   });
 
-  it('H57: a plain client of a cluster node: refused by name, with what to do, and nothing is taken', async () => {
-    const server = await startRedis({ args: ['--cluster-enabled', 'yes'] });
-    await server.command('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
-    await waitFor(async () => /cluster_state:ok/.test(await server.command('CLUSTER', 'INFO')));
-    const withLock = redisExpLock({ redis: stage.owns(await server.connect(REDIAL)) });
+  it('H57: a plain client of a cluster node: a key of another node is refused by name, with what to do', async () => {
+    const cluster = await startCluster(2);
+    const [node] = cluster.nodes as [RedisServer];
+    const withLock = redisExpLock({ redis: stage.owns(await node.connect(REDIAL)), lifetime: LONG_MS });
+    const keys = Array.from({ length: 20 }, () => uniqueKey());
+    const owners = await Promise.all(keys.map((key) => cluster.nodeOf(key)));
+    const far = keys.filter((_, n) => owners[n] !== node);
+    const near = keys.filter((_, n) => owners[n] === node);
     for (const wait of [{}, { timeout: LONG_MS }, { maxRetries: Number.POSITIVE_INFINITY }]) {
-      const error = await backendError(withLock.promise('a', wait));
+      const error = await backendError(withLock.promise(far[0]!, wait));
       expect([error.redisCode, error.retryable]).to.deep.equal(['CROSSSLOT', false]);
       expect(error.message).to.contain('cluster client');
     }
-    const both = await Promise.allSettled(['a', 'b'].map((key) => withLock.promise(key)));
-    for (const { reason } of both as PromiseRejectedResult[]) expect(reason.message).to.contain('cluster client');
-    expect(await server.command('EXISTS', 'a')).to.equal(0);
-    await server.discard();
+    const all = await Promise.allSettled(keys.map((key) => withLock.promise(key)));
+    for (const [n, { status }] of all.entries()) expect(status === 'fulfilled').to.equal(near.includes(keys[n]!));
+    expect((await Promise.all(cluster.nodes.map((each) => each.command('DBSIZE'))))[1]).to.equal(0);
+    // As a cluster client would have it.
+    for (const key of near) expect(await node.command('EXISTS', key, fenceKeyBeside(key))).to.equal(2);
+    await cluster.stop();
   });
 
   it('TRYAGAIN: the keys of a slot are on their way to another node (H54)', async () => {

@@ -511,7 +511,7 @@ export class Link {
 }
 
 /** Cuts a byte stream into whole RESP values. */
-class Frames {
+export class Frames {
   #chunks: Buffer[] = [];
   #size = 0;
   #needed = 1;
@@ -558,7 +558,7 @@ function frameEnd(buffer: Buffer, start: number): number {
   return position;
 }
 
-function argumentsOf(request: Buffer): string[] {
+export function argumentsOf(request: Buffer): string[] {
   if (request[0] !== 0x2a) return request.toString().trim().split(/\s+/).filter(Boolean);
   const args: string[] = [];
   let position = request.indexOf(CRLF) + 2;
@@ -571,23 +571,23 @@ function argumentsOf(request: Buffer): string[] {
   return args;
 }
 
-function isSubscription({ name }: Command): boolean {
+function isSubscription({ name }: Pick<Command, 'name'>): boolean {
   return name.endsWith('SUBSCRIBE');
 }
 
 /** One per channel; UNSUBSCRIBE from everything answers an unknown number of times, and the first is taken for the answer. */
-function repliesTo(command: Command): number {
+export function repliesTo(command: Pick<Command, 'name' | 'args'>): number {
   return isSubscription(command) ? Math.max(1, command.args.length - 1) : 1;
 }
 
 /** The kind of a push, in capitals. In RESP2 pushes look like arrays: only what a subscribed connection can hear is one. */
-function pushKind(frame: Buffer, subscribes: boolean): string | undefined {
+export function pushKind(frame: Buffer, subscribes: boolean): string | undefined {
   if (frame[0] !== 0x3e && !(subscribes && frame[0] === 0x2a)) return undefined;
   const kind = /^.\d+\r\n\$\d+\r\n(\w+)\r\n/.exec(frame.toString('latin1', 0, 64))?.[1]?.toUpperCase();
   return frame[0] === 0x3e ? (kind ?? '') : /^([PS]?MESSAGE|[PS]?(UN)?SUBSCRIBE)$/.exec(kind ?? '')?.[0];
 }
 
-function isError(frame: Buffer): boolean {
+export function isError(frame: Buffer): boolean {
   return frame[0] === 0x2d || frame[0] === 0x21;
 }
 

@@ -7,6 +7,7 @@
 
 import { Hook, type RootHookObject, Runnable, type Suite } from 'mocha';
 import { stopCountingTimers } from '../contract/outcomes';
+import { stopEndpoints } from './endpoint';
 import { stopProxies } from './fault-proxy';
 import { Missing } from './missing';
 import { killChildren } from './processes';
@@ -44,6 +45,7 @@ export const mochaHooks: RootHookObject = {
   async afterAll() {
     closeAll();
     await stopProxies();
+    await stopEndpoints();
     await stopServers();
     await killChildren();
     process.off('unhandledRejection', failUnhandled);

@@ -20,8 +20,11 @@ export interface ScriptClient {
   /** Runs a script by its SHA. Keys are full names, to which the client adds no prefix. */
   evalsha(sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
   eval(lua: string, keys: readonly string[], args: readonly string[]): Promise<unknown>;
-  /** True for a cluster: keys of different slots cannot go in one script. */
-  readonly clustered: boolean;
+  /**
+   * True if keys of different slots cannot go in one script: for a cluster client, and for any other client once its server has
+   * refused them.
+   */
+  clustered: boolean;
   /** The value of `maxmemory-policy`; rejects if it may not be read. */
   evictionPolicy(): Promise<string>;
   /** The node that has a key, as far as the client knows; '' if there is a single node. */

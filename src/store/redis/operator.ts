@@ -67,7 +67,11 @@ export class RedisOperator implements Operator {
       const some = keys.slice(all.length);
       const queues = some.map((key) => companionOf(key, 'queue'));
       const call = scripts.inspect(some, queues, this.#fenceKey(some[0]!), maxShown);
-      all.push(...inspectReply(await this.#transport.requestAlone(call, some, commandTimeoutMs), some));
+      const reply = await this.#transport.requestAlone(call, some, commandTimeoutMs).catch((error) => {
+        if (some.length === 1 || error.redisCode !== 'CROSSSLOT') throw error;
+      });
+      if (reply === undefined) return [...all, ...(await this.see(some, commandTimeoutMs))]; // key by key from now on
+      all.push(...inspectReply(reply, some));
     }
     return all;
   }

@@ -1,6 +1,6 @@
 // A grant that replicas must acknowledge: the script and WAIT leave together on a connection of our own. WAIT covers only what
 // its own connection wrote. A reconnect between the two makes its answer worthless, so both are sent again (the token makes
-// that harmless).
+// that harmless). Shards behind one endpoint are refused: the WAIT would speak of any of them.
 import { LockBackendError } from '../../core/errors';
 import { companionOf, describe, type Key, listOf } from '../../core/keys';
 import { asUnknown, notReady } from '../backend-errors';
@@ -16,17 +16,21 @@ import type { BatchableCall } from './scripts/script';
 export class Replicas {
   readonly #client: ScriptClient;
   readonly #transport: Transport;
+  /** False for a client that nobody redirects to the node of a key. */
+  readonly #isOfCluster: boolean;
   /** The connections by node. */
   readonly #connections = new Map<string, DedicatedClient>();
 
   constructor(client: ScriptClient, transport: Transport) {
     this.#client = client;
     this.#transport = transport;
+    this.#isOfCluster = client.clustered;
   }
 
   /** Opens the connection to the node that has the key. @throws {LockBackendError} it cannot be used in time. */
   async open(keys: Key, timeoutMs: number): Promise<DedicatedClient> {
     const [key] = listOf(keys) as [string];
+    if (this.#client.clustered && !this.#isOfCluster) throw noReplicas(keys); // H96b
     const connection = this.#connectionFor(key);
     await withDeadline(connection.opened, keys, timeoutMs).catch((error) => {
       throw new LockBackendError(error.message, { key: keys, cause: error });
@@ -47,6 +51,7 @@ export class Replicas {
       const generation = connection.generation();
       const both = Promise.all([written(connection, call), connection.wait(minReplicas, waitMs)]);
       const [reply, replicas] = await withDeadline(both, keys, commandTimeoutMs).catch((error) => {
+        if (error.redisCode === 'CROSSSLOT') throw noReplicas(keys);
         this.#relocate(connection, listOf(keys)[0]!, commandTimeoutMs);
         throw asUnknown(error);
       });
@@ -88,6 +93,11 @@ export class Replicas {
     connection.close();
     this.#transport.requestAlone(scripts.readValue(companionOf(key, 'value')), key, timeoutMs).catch(() => {});
   }
+}
+
+function noReplicas(keys: Key): LockBackendError {
+  const message = `${describe(keys)} cannot be locked with minReplicas: behind one endpoint, WAIT does not speak of the shard of a key`;
+  return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
 }
 
 /** Sends the script as text, never by its SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */

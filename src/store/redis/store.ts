@@ -2,9 +2,9 @@
 // and its reply comes back (transport), and the reply is read (commands). An uncertain outcome is reported as unknown, and its
 // token is released until Redis has answered (abandoned).
 import { LockBackendError } from '../../core/errors';
-import { describe, type Key, newServerKey, slotOf } from '../../core/keys';
+import { describe, type Key, newServerKey } from '../../core/keys';
 import { Abandoned } from '../abandoned';
-import { asUnknown, givenUp, notReady } from '../backend-errors';
+import { acrossSlots, asUnknown, givenUp, notReady } from '../backend-errors';
 import {
   type AcquireReply,
   type AcquireRequest,
@@ -93,11 +93,7 @@ class RedisStore implements Store, Node {
   }
 
   refuses(keys: Key): LockBackendError | undefined {
-    if (typeof keys === 'string' || !this.#client.clustered || new Set(keys.map(slotOf)).size === 1) return undefined; // H57b
-    const message =
-      `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
-      'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
-    return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
+    return this.#client.clustered ? acrossSlots(keys) : undefined;
   }
 
   get serverOffsetMs(): number {

@@ -7,6 +7,7 @@ import { slotOf } from '../../../core/keys';
 import { setImmediate } from '../../../core/real-timers';
 import { codeOf } from '../../backend-errors';
 import { type Moment, now } from '../../contract';
+import type { ScriptClient } from '../client';
 import { strangeReply } from '../replies';
 import * as scripts from '../scripts/generated';
 import type { BatchableCall, ScriptCall } from '../scripts/script';
@@ -25,20 +26,24 @@ export class Batch {
   #sentAt: Moment | undefined;
   #isPlainRefused = false;
   readonly #most: number;
-  readonly #bySlot: boolean;
+  readonly #client: Pick<ScriptClient, 'clustered'>;
   readonly #defer: (flush: () => void) => unknown;
   readonly #send: SendCall;
 
   /**
    * @param most The maximum number of calls in one batch.
-   * @param bySlot A cluster: slots cannot be mixed.
    * @param defer Schedules the flush. nextTick runs when the microtasks of this tick are done: by then every caller that the
    * last replies resumed has added its call. setImmediate runs when, in addition, every caller whose timer is due has added its
    * call.
    */
-  constructor(most: number, bySlot: boolean, send: SendCall, defer: (flush: () => void) => unknown) {
+  constructor(
+    most: number,
+    client: Pick<ScriptClient, 'clustered'>,
+    send: SendCall,
+    defer: (flush: () => void) => unknown,
+  ) {
     this.#most = most;
-    this.#bySlot = bySlot;
+    this.#client = client;
     this.#send = send;
     this.#defer = defer;
   }
@@ -67,9 +72,13 @@ export class Batch {
     const some = this.#calls.splice(0, this.#most);
     // The rest leaves in the next turn: Redis works on this batch while we still write and read that one.
     if (this.#calls.length > 0) setImmediate(this.flush);
-    if (!this.#bySlot || some.length === 1) return this.#sendTogether(some);
-    for (const together of bySlot(some)) this.#sendTogether(together);
+    for (const together of this.#bySlot(some)) this.#sendTogether(together);
   };
+
+  /** The calls as they may go together: in a cluster slots cannot be mixed. */
+  #bySlot(calls: readonly BatchedCall[]): Iterable<readonly BatchedCall[]> {
+    return this.#client.clustered && calls.length > 1 ? bySlot(calls) : [calls];
+  }
 
   /** Sends a plain batch if all calls are plain, as most are. Without the rights for it, a user is refused once and served otherwise. */
   #sendTogether(together: readonly BatchedCall[]): void {
@@ -77,7 +86,7 @@ export class Batch {
     sendPlain(together, this.#send, (error) => {
       if (!isCulpritError(error)) return false;
       this.#isPlainRefused ||= codeOf(String((error as Error).message)) === 'NOPERM';
-      sendTogether(together, this.#send);
+      for (const some of this.#bySlot(together)) sendTogether(some, this.#send);
       return true;
     });
   }

@@ -1,8 +1,12 @@
 // The last step to the client. A script goes by its SHA once the server has its text; if the server has forgotten the text, it
 // is sent again.
+//
+// A server may keep its shards behind one endpoint, for clients that know no slots. It refuses the first call that uses the fence
+// counter of a plain server (CROSSSLOT), which proves that nothing ran. From then on the client counts as one of a cluster, and
+// the call goes again at once with the fence counter of its slot.
 
 import { timers } from '../../../core/clock';
-import type { Key } from '../../../core/keys';
+import { fenceKey, fenceKeyBeside, type Key, slotOf } from '../../../core/keys';
 import { codeOf, isNoScript } from '../../backend-errors';
 import type { Readiness, ScriptClient } from '../client';
 import type { ScriptCall } from '../scripts/script';
@@ -17,11 +21,14 @@ const readinessPollMs = 5;
 
 export class Sender {
   readonly client: ScriptClient;
+  /** False for a client that nobody redirects: a slot of another node is out of its reach. */
+  readonly #isOfCluster: boolean;
   /** SHAs of the scripts whose text this server has had. */
   readonly #known = new Set<string>();
 
   constructor(client: ScriptClient) {
     this.client = client;
+    this.#isOfCluster = client.clustered;
   }
 
   /** Sends a call by itself and resolves with its reply. @throws {LockBackendError} Redis refused, or was silent for `timeoutMs`. */
@@ -31,7 +38,8 @@ export class Sender {
     });
   }
 
-  send(call: ScriptCall, handler: ReplyHandler): void {
+  send(asked: ScriptCall, handler: ReplyHandler): void {
+    const call = this.client.clustered && !this.#isOfCluster ? inItsSlot(asked) : asked;
     const { script, keys, args } = call;
     try {
       if (!this.#known.has(script.sha)) return this.#sendText(call, handler); // S13
@@ -62,20 +70,32 @@ export class Sender {
   /** Sends the call again while its slot moves in a cluster: its keys are divided between two nodes, or its node died. Nothing ran. */
   #refused(error: unknown, call: ScriptCall, handler: ReplyHandler): void {
     const { deadlineMs = 0 } = handler;
-    if (!this.client.clustered && isOfCluster(error)) return handler.reject(noClusterClient(error as Error)); // H57d
-    const isMoving = this.client.clustered && movingErrors.has(codeOf(String((error as Error).message)));
+    const code = codeOf(String((error as Error).message));
+    if (!this.#isOfCluster) {
+      if (code === 'MOVED') return handler.reject(noClusterClient(error as Error)); // H57d
+      if (code === 'CROSSSLOT') {
+        this.client.clustered = true; // H96d
+        if (isApartFromFence(call)) return this.send(inItsSlot(call), handler); // H96
+      }
+    }
+    const isMoving = this.client.clustered && movingErrors.has(code);
     if (!isMoving || performance.now() + movingPauseMs >= deadlineMs) return handler.reject(error);
     timers.setIdle(() => this.send(call, handler), movingPauseMs); // H56
   }
 }
 
-/** True for an error of a cluster node; only the nodes of a cluster know slots. */
-function isOfCluster(error: unknown): boolean {
-  const code = codeOf(String((error as Error).message));
-  return code === 'CROSSSLOT' || code === 'MOVED';
+/** True if the fence counter of a plain server is the only key in another slot. */
+function isApartFromFence({ keys }: ScriptCall): boolean {
+  const others = keys.filter((key) => key !== fenceKey);
+  return others.length < keys.length && new Set(others.map(slotOf)).size === 1;
 }
 
-/** The error for a client that does not know the cluster, and so cannot find the locks and the fence counter of their slot. */
+/** The call with the fence counter of its slot in place of that of a plain server. */
+function inItsSlot({ script, keys, args }: ScriptCall): ScriptCall {
+  return { script, keys: keys.map((key) => (key === fenceKey ? fenceKeyBeside(keys[0]!) : key)), args };
+}
+
+/** The error for a client that does not know the cluster, and so cannot find the node of the lock. */
 function noClusterClient(cause: Error): Error {
   const advice = 'use a cluster client (node-redis createCluster, ioredis Cluster, GlideClusterClient)';
   return new Error(

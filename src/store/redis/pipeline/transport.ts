@@ -32,10 +32,10 @@ export class Transport {
     this.#client = client;
     this.#sender = new Sender(client);
     const send: SendCall = (call, handler) => this.#sender.send(call, handler);
-    this.#batch = new Batch(maxInBatch, client.clustered, send, nextTick);
+    this.#batch = new Batch(maxInBatch, client, send, nextTick);
     // In the next turn another incoming request may run, whose calls must not leave with ours.
     const defer = hasIncomingRequests ? nextTick : setImmediate;
-    this.#sharedBatch = new Batch(maxSharedInBatch, client.clustered, send, defer);
+    this.#sharedBatch = new Batch(maxSharedInBatch, client, send, defer);
   }
 
   get isReady(): boolean {
