@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import { startCluster } from '../test/support/cluster';
+import { startEndpoint } from '../test/support/endpoint';
 import { type Action, type FaultProxy, startProxy } from '../test/support/fault-proxy';
 import { waitFor } from '../test/support/processes';
 import { type RedisServer, startRedis, startReplica } from '../test/support/redis';
@@ -14,7 +15,7 @@ import { lossyLine } from './line';
 import type { Failover } from './models';
 import { type Address, commandTimeoutMs } from './order';
 
-export const stores = ['redis', 'shared-memory', 'quorum', 'sentinel', 'cluster'] as const;
+export const stores = ['redis', 'shared-memory', 'quorum', 'sentinel', 'cluster', 'endpoint'] as const;
 export type StoreName = (typeof stores)[number];
 
 /** Something that happens, and takes as long as it takes. `between` draws a number. */
@@ -39,7 +40,7 @@ export interface Place {
 }
 
 export function open(store: StoreName): Promise<Place> {
-  return { redis, quorum, sentinel, cluster, 'shared-memory': sharedMemory }[store]();
+  return { redis, quorum, sentinel, cluster, endpoint, 'shared-memory': sharedMemory }[store]();
 }
 
 /** Why a store cannot be tortured here; undefined: it can. */
@@ -170,6 +171,24 @@ async function cluster(): Promise<Place> {
     heal() {},
     masters,
     close: () => nodes.stop(),
+  };
+}
+
+/** Shards behind one endpoint, for plain clients. */
+async function endpoint(): Promise<Place> {
+  const shards = await startEndpoint();
+  const proxy = await startProxy(shards.port);
+  const line = lossyLine(proxy);
+  return {
+    address: { kind: 'redis', url: proxy.url },
+    faults: [...serverFaults(shards.nodes, 400), ...lineFaults(proxy)],
+    failovers: [],
+    ...line,
+    masters: async () => shards.nodes,
+    async close() {
+      await proxy.stop();
+      await shards.discard();
+    },
   };
 }
 
