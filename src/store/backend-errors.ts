@@ -38,6 +38,9 @@ const known = new RegExp(`\\b(${[...temporary, ...lasting].join('|')})\\b`);
 const onlySubscribes = /in subscriber mode/;
 
 const missingRight = ' (`npx redis-exp-lock doctor` names the missing rights)';
+/** What servers, services and proxies that run no scripts say of EVAL. */
+const refusesEval = /(?=.*\beval\b).*(unknown command|not (support|allow|permit)|disabled)/is;
+const needsScripts = ' (this server does not run scripts, and no lock works without EVAL)';
 
 /** The client's error as ours. */
 export function refusal(error: unknown, key: Key): LockBackendError {
@@ -47,7 +50,7 @@ export function refusal(error: unknown, key: Key): LockBackendError {
   const redisCode = codeOf(text);
   const across = redisCode === 'CROSSSLOT' ? acrossSlots(key) : undefined;
   if (across !== undefined) return across;
-  const advice = redisCode === 'NOPERM' ? missingRight : '';
+  const advice = redisCode === 'NOPERM' ? missingRight : refusesScripts(text) ? needsScripts : '';
   const message = `Redis refused ${describe(key)}: ${text}${advice}`; // H57c
   // Not Redis's own error: the connection broke, or the client gave up. The script may have run, or may still run.
   if (redisCode === undefined) {
@@ -65,6 +68,11 @@ export function acrossSlots(keys: Key): LockBackendError | undefined {
     `${describe(keys)} lie in different slots of the cluster and cannot be locked together: ` +
     'give them one hash tag, such as "{bank}:alice" and "{bank}:bob"';
   return new LockBackendError(message, { key: keys, redisCode: 'CROSSSLOT', retryable: false });
+}
+
+/** True for the refusal of EVAL by a server that runs no scripts for anybody. */
+export function refusesScripts(text: string): boolean {
+  return refusesEval.test(text) && codeOf(text) !== 'NOPERM'; // H96c
 }
 
 export function isNoScript(error: unknown): boolean {

@@ -526,6 +526,15 @@ describe('the command line', () => {
       expect((await typed('doctor', '--json', '--url', 'redis://127.0.0.1:1')).code).to.equal(2);
     });
 
+    it('a server that runs no scripts, and tells no rights: it has no EVAL, and ACL SETUSER would not help (H96)', async () => {
+      const bare = await startRedis({ args: ['--rename-command', 'EVAL', '', '--rename-command', 'ACL', ''] });
+      const { code, out } = await typed('doctor', '--json', '--url', bare.url);
+      expect(code).to.equal(2);
+      expect(rowOf(out, 'rights: lock')).to.include({ status: 'fail', remedy: 'this server has no EVAL' });
+      expect(linesOf(out)).to.deep.equal([]);
+      await bare.discard();
+    });
+
     it('passes the minimal user of the page, and groups rights by feature', async () => {
       await setUser(page[0]!);
       const { code, out } = await typed('doctor', '--json', '--prefix', 'lk:', '--url', user('lock'));

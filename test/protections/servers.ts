@@ -150,6 +150,12 @@ export const servers: readonly Protection[] = [
     test: 'redis/endpoint.test.ts',
   },
   {
+    hazard: 'H96',
+    without: 'a server that runs no scripts is told only in its own words',
+    changes: [write('H96c', '  return false;')],
+    test: 'redis/server-states.test.ts',
+  },
+  {
     hazard: 'H58',
     without: 'a script names the fence counter by itself',
     changes: [piece('H58', 'KEYS[3]', "'redis-exp-lock:fence'"), piece('H58b', 'KEYS[3]', "'redis-exp-lock:fence'")],

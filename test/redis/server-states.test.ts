@@ -246,10 +246,23 @@ describe('a state of the server that somebody has to change (H54)', () => {
     await server.discard();
   });
 
-  it('an unknown command: neither EVAL nor EVALSHA (H54)', async () => {
-    stage.proxy.rule({ match: 'script' }, replaceReply("-ERR unknown command 'EVAL', with args beginning with: \r\n"));
-    const error = await toldAtOnce(await stage.through(), 'ERR');
-    expect(error.message).to.contain('unknown command');
+  it('no scripts at all, in the words of servers, services and proxies: the error says so in a sentence (H54, H96)', async () => {
+    const { proxy } = stage;
+    for (const words of [
+      "ERR unknown command 'EVAL', with args beginning with: ",
+      'ERR unknown command `eval`, with args beginning with: ',
+      'ERR command eval not support for your account',
+      'ERR EVAL command is not allowed on this service',
+      'ERR The command EVAL is disabled',
+    ]) {
+      const rule = proxy.rule({ match: 'script' }, replaceReply(`-${words}\r\n`));
+      const error = await toldAtOnce(await stage.through(), 'ERR');
+      expect(error.message).to.contain('this server does not run scripts, and no lock works without EVAL');
+      rule.remove();
+    }
+    proxy.rule({ match: 'script' }, replaceReply("-NOPERM User a has no permissions to run the 'eval' command\r\n"));
+    const error = await toldAtOnce(await stage.through(), 'NOPERM');
+    expect(error.message).to.contain('doctor').and.not.to.contain('does not run scripts');
   });
 
   describe('NOPERM', () => {

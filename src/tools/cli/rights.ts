@@ -1,5 +1,6 @@
 // The rights of docs/operations.md by feature. Each is tried without an effect: by ACL DRYRUN, or by a script if DRYRUN is not permitted.
 import { companionOf, fenceKey } from '../../core/keys';
+import { refusesScripts } from '../../store/backend-errors';
 import { processesKey, processKey } from '../../store/operator';
 import { usage } from './exit';
 import { type Finding, fail, ok, type SendWords, warn } from './finding';
@@ -237,7 +238,9 @@ async function probe(send: SendWords): Promise<Probe | undefined> {
 async function byScript(send: SendWords): Promise<Probe | undefined> {
   const script = 'return redis.acl_check_cmd and (redis.acl_check_cmd(unpack(ARGV)) and 1 or 0) or -1';
   const ask = (command: readonly string[]): Promise<unknown> => send(['EVAL', script, '0', ...command]);
-  const isKnown = await ask(['PING']).catch(() => 0);
+  const isKnown = await ask(['PING']).catch(({ message }: Error) => (refusesScripts(message) ? undefined : 0));
+  // Nothing can be tried.
+  if (isKnown === undefined) return async ([name]) => (name === 'EVAL' ? undefined : true);
   if (Number(isKnown) === -1) return undefined;
   return async (command) => {
     const reply = await ask(command).catch(absentIf(/invalid command/i));
