@@ -11,6 +11,7 @@ import initSqlJs from 'sql.js';
 import { nodeWithSqlite } from '../scripts/runtimes.cjs';
 import redisExpLock from '../src/index';
 import { commands as tools } from '../src/tools/cli/commands';
+import { vectorsUpTo } from '../wire/check';
 import { buildMs, built } from './support/built';
 import { needed, noSqlite } from './support/missing';
 import { exited, track, waitFor } from './support/processes';
@@ -90,6 +91,7 @@ describe('docs', () => {
           else if (language === 'sh') await runCommands(text.trim());
           else if (language === 'sql') await checkFencedUpdate(text);
           else if (language === 'mermaid') checkDiagram(text.trim());
+          else if (page.file === 'docs/wire.md') checkFormat(text.trim());
           else expect(text).to.match(/^ACL SETUSER /);
         });
       }
@@ -294,6 +296,15 @@ async function threeServers(): Promise<Record<string, string>> {
   return Object.fromEntries(servers.map((server, n) => [`REDIS_${'ABC'[n]}`, server.url]));
 }
 
+/** The format of a member of a sorted set is that of a member in the vectors. */
+function checkFormat(format: string): void {
+  const pattern = format.replaceAll(/<\w+>/g, '\\S*').replace(/\\S\*$/, '.*');
+  const stored = vectorsUpTo(4).flatMap(({ after }) => Object.values(after));
+  const members = stored.flatMap((each) => (each.type === 'zset' ? each.members.map(([member]) => member) : []));
+  const same = members.filter((each) => new RegExp(`^${pattern}$`).test(each.replaceAll(/\{[^}]*\}/g, '0')));
+  expect(same.length, format).to.be.greaterThan(0);
+}
+
 // Commands.
 
 async function runCommands(text: string): Promise<void> {
@@ -308,6 +319,7 @@ function checkCommand(command: string): void {
   const [, installed] = /^npm install (.+?)(?:@\d+)?$/.exec(command) ?? [];
   if (command === 'npm start') expect(scripts).to.have.property('start');
   else if (command === 'npm cit') expect(scripts).to.have.property('test');
+  else if (command.startsWith('npm run wire')) expect(scripts).to.have.property('wire');
   else if (command.startsWith('npx redis-exp-lock ')) expect(tools).to.have.property(command.split(' ')[2]!);
   else expect([name, ...Object.keys(peerDependencies)], command).to.include.members(installed?.split(' ') ?? [command]);
 }
