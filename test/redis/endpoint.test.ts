@@ -179,10 +179,10 @@ describe('shards behind one endpoint (H96)', () => {
         for (const each of keys) expect(await endpoint.command('EXISTS', each)).to.equal(0);
       },
       async 'the shim of redis-semaphore'(redis, key) {
-        const mutex = new Mutex(redis, key);
-        await Promise.all([mutex.acquire(), new Mutex(redis, `${key}2`).acquire()]);
+        const [mutex, other] = [new Mutex(redis, key), new Mutex(redis, `${key}2`)];
+        await Promise.all([mutex.acquire(), other.acquire()]);
         expect(await new Mutex(redis, key, { acquireAttemptsLimit: 1 }).tryAcquire()).to.equal(false);
-        await mutex.release();
+        await Promise.all([mutex.release(), other.release()]);
         const permit = new PeerSemaphore(redis, key, 1);
         await permit.acquire();
         await permit.release();
