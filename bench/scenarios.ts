@@ -665,6 +665,53 @@ export const scenarios: readonly Scenario[] = [
       rounds: 1,
     },
   ),
+  only(
+    'waits',
+    '150,000 callers of one key in one tick',
+    'One process with default options and a `timeout` of a minute; each runs an empty function.',
+    {
+      trial: { kind: 'waits', callers: 150_000 },
+      columns: ['servedMs', 'failures'],
+      goals: [
+        ['servedMs', 'ms until all are served', 20_000],
+        ['failures', 'rejected', 0],
+      ],
+      rounds: 1,
+    },
+  ),
+  only(
+    'keys',
+    '150,000 keys taken in one tick, and renewed',
+    'One process; a lifetime of 30 s, beyond which all are held before they are given back.',
+    {
+      trial: { kind: 'keys', locks: 150_000, lifetimeMs: 30_000 },
+      columns: ['servedMs', 'failures', 'lagMs'],
+      goals: [
+        ['servedMs', 'ms until all are granted', 10_000],
+        ['failures', 'rejected or lost', 0],
+        ['lagMs', 'the event loop stands still while they are renewed, ms', 300],
+      ],
+      rounds: 1,
+    },
+  ),
+  {
+    name: 'replicated',
+    title: '1,000 keys in one tick with `minReplicas`',
+    text: 'One process, and a server with two replicas on this machine, which are well.',
+    rows: [1, 2].map((minReplicas) => ({
+      id: `${we}, minReplicas: ${minReplicas}`,
+      contender: we,
+      job: trial({ kind: 'replicated', locks: 1000, minReplicas }),
+      nodes: 3,
+    })),
+    columns: ['servedMs', 'failures'],
+    rounds: 3,
+    goals: (seen) =>
+      seen.rows.flatMap(({ id }) => [
+        { text: `ms until all are granted: ${id}`, value: seen.of(id, 'servedMs'), atMost: 500 },
+        { text: `rejected: ${id}`, value: seen.of(id, 'failures'), atMost: 0 },
+      ]),
+  },
   {
     name: 'election',
     title: 'An Election’s hand-over in order',

@@ -6,6 +6,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { type Locks, lib } from './contenders';
 import type { Figures } from './measure';
+import { keys, replicated, waits } from './overload';
 import { copyWithoutEvents } from './without-events';
 
 export type Trial =
@@ -25,6 +26,12 @@ export type Trial =
   | { readonly kind: 'quorum'; readonly pairs: number; readonly inFlight: number; readonly turns: number }
   /** So many pairs of this contender and of its peer, by turns in one process. */
   | { readonly kind: 'beside'; readonly peer: string; readonly pairs: number; readonly turns: number }
+  /** So many callers want one key in one tick. */
+  | { readonly kind: 'waits'; readonly callers: number }
+  /** So many keys, taken in one tick and held beyond their lifetime. */
+  | { readonly kind: 'keys'; readonly locks: number; readonly lifetimeMs: number }
+  /** So many keys, taken in one tick, each with this many of two replicas. */
+  | { readonly kind: 'replicated'; readonly locks: number; readonly minReplicas: number }
   /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
   | { readonly kind: 'election' };
 
@@ -338,6 +345,12 @@ export function tried(trial: Trial, ground: Ground): Promise<Figures> {
       return quorum(trial, ground);
     case 'beside':
       return beside(trial, ground);
+    case 'waits':
+      return waits(trial, ground);
+    case 'keys':
+      return keys(trial, ground);
+    case 'replicated':
+      return replicated(trial, ground);
     case 'election':
       return election(ground);
   }

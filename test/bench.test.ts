@@ -74,6 +74,8 @@ describe('bench', () => {
       { kind: 'first', pairs: 10 } as const,
       { kind: 'used-once', keys: 20 } as const,
       { kind: 'crowd', waiters: 6 } as const,
+      { kind: 'waits', callers: 6 } as const,
+      { kind: 'keys', locks: 6, lifetimeMs: 3000 } as const,
     ].map((trial) => ({ id: trial.kind, contender: 'redis-exp-lock', job: { kind: 'trial', trial } }));
     const seen = await measure(few, server, tiny, () => {});
     for (const { id, rounds } of seen) {
