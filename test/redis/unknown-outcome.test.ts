@@ -5,6 +5,7 @@
 
 import { tracingChannel } from 'node:diagnostics_channel';
 import { getEventListeners } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import redisExpLock from '../../src/index';
@@ -293,7 +294,7 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
       // the command stays in its offline queue until it is back, long after the caller was told.
       await sleep(1);
       server.process.kill('SIGKILL');
-      blockFor(100);
+      blockUntilGone(server.process.pid!);
       expect(redis.isReady).to.equal(true);
       const lost = backendError(withLock.promise(key));
       await server.restart();
@@ -311,6 +312,17 @@ describe('a request that Redis runs after its sender gave up (H3)', () => {
     });
   }
 });
+
+/**
+ * Blocks the event loop until a killed process has closed its connections. On a busy machine that can take longer than any pause: a
+ * command would still be written to it, and is then no longer in the offline queue.
+ */
+function blockUntilGone(pid: number): void {
+  blockFor(100);
+  const stat = `/proc/${pid}/stat`;
+  // Its state is Z: nobody has waited for it, since the event loop is blocked.
+  while (existsSync(stat) && !/\) [ZX] /.test(readFileSync(stat, 'utf8'))) blockFor(10);
+}
 
 describe('a request that Redis runs twice (H4)', () => {
   const stage = useStage();
