@@ -98,6 +98,7 @@ class Surroundings implements QueuePort {
       nonce: '',
       answered: undefined,
       ticket: 0,
+      sinceMs: 0,
       late: undefined,
       fences: 0,
     };

@@ -59,12 +59,9 @@ async function perform(call: Call): Promise<Reply> {
   const queueAs = call.place && { ...call.place, ticket: Number(call.place.ticket) };
   const terms = { lifetimeMs: Number(call.lifetime), fences: call.fences, minReplicas: 0, begin: () => true };
   const request: AcquireRequest = { ...common, ...terms, queueAs, pauseMs: call.pause, mode };
-  const reply = acquireReply(
-    await send(acquireCall(request, fence, Number(call.notAfter))),
-    request,
-    sent,
-    new ServerClock(),
-  );
+  const clock = new ServerClock();
+  const asked = await send(acquireCall(request, fence, Number(call.notAfter), clock));
+  const reply = acquireReply(asked, request, sent, clock);
   if (reply === undefined) return { error: 'late' };
   if (reply.granted) return { granted: true, fence: reply.fence };
   const { ticket, before } = reply.position ?? {};

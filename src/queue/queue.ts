@@ -64,6 +64,8 @@ export interface OwnEntry {
   /** A moment just before the last request was sent; undefined if that request was not answered. */
   answered: Moment | undefined;
   ticket: number;
+  /** The time by the port's clock at which its first request was sent. */
+  sinceMs: number;
   /** A request of this entry whose outcome is unknown. */
   late: LateRequest | undefined;
   /** The number of fences that its grant reserves, the same in all its requests; 0 if no request was ever sent for the entry. */
@@ -254,6 +256,7 @@ export class Queue implements GrantSource {
     this.#entry.nonce = this.#port.newNonce(); // H83b
     this.#entry.answered = undefined;
     if (this.#entry.fences === 0) {
+      this.#entry.sinceMs = this.#requestedMs;
       this.#entry.fences = this.#handOffs < handOffsAmongOthers ? fencesAtFirst : fencesInBlock;
     }
     return this.#entry;

@@ -139,7 +139,16 @@ export class Queues implements QueuePort {
 
   newEntry(owner: string | undefined): OwnEntry {
     const id = this.wakeUps.newId();
-    return { token: newToken(owner), id, nonce: '', answered: undefined, ticket: 0, late: undefined, fences: 0 };
+    return {
+      token: newToken(owner),
+      id,
+      nonce: '',
+      answered: undefined,
+      ticket: 0,
+      sinceMs: 0,
+      late: undefined,
+      fences: 0,
+    };
   }
 
   newNonce(): string {
@@ -181,7 +190,11 @@ export class Queues implements QueuePort {
     void this.#store.abandon(request, late).then(() => this.#abandoned.delete(id));
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry, commandTimeoutMs: number): AcquireRequest {
+  #requestOf(
+    queue: Queue,
+    { token, id, nonce, ticket, sinceMs, fences }: OwnEntry,
+    commandTimeoutMs: number,
+  ): AcquireRequest {
     const { key, lifetimeMs, fencing } = queue.key;
     this.#entries.set(id, queue);
     const silenceMs = this.minPollMs > pollEveryMs(0) ? Math.ceil(2 * this.minPollMs) : 0;
@@ -194,7 +207,7 @@ export class Queues implements QueuePort {
       commandTimeoutMs,
       // An entry that was abandoned before this request was sent needs no request: its release follows in the same tick.
       begin: () => !this.#abandoned.has(id),
-      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, silenceMs },
+      queueAs: { channel: this.wakeUps.channel, id: `${id}.${nonce}`, ticket, sinceMs, silenceMs },
     };
   }
 

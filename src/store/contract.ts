@@ -66,8 +66,10 @@ export interface AcquireRequest {
 export interface QueueEntry {
   readonly channel: string;
   readonly id: string;
-  /** The ticket from the first queueing; 0: not queued yet; `unknownTicket` (never for a mutex): perhaps queued, because no answer came. */
+  /** The ticket from the first queueing; 0: none is known; `unknownTicket` (never for a mutex): perhaps queued, because no answer came. */
   readonly ticket: number;
+  /** For a mutex, monotonic ms at which the first request was sent: without a ticket, only later entries can be that of its token. */
+  readonly sinceMs?: number | undefined;
   /** Ms without a sign after which the entry expires; for a mutex at least the time for its position. Default 0: the time for its position. */
   readonly silenceMs?: number | undefined;
   /** The token of the entry, if it differs from the request's: on a quorum each attempt has a token of its own. */

@@ -1,4 +1,4 @@
-/** H80 to H84: found in use and under attack: queues, messages and what readers share. */
+/** H80 to H84, H95: found in use and under attack: queues, messages and what readers share. */
 import { drop, operand, piece, value, when, write } from '../support/alteration';
 import type { Protection } from './protection';
 
@@ -180,5 +180,29 @@ export const foundQueues: readonly Protection[] = [
     without: 'a permit is handed off with its fence',
     changes: [piece('H84j', ' + 1', '')],
     test: 'contract/shared-members.test.ts',
+  },
+  {
+    hazard: 'H95',
+    without: 'a token that was never queued is looked for among the last entries',
+    changes: [when('H95', true)],
+    test: 'redis/contended-cost.test.ts',
+  },
+  {
+    hazard: 'H95',
+    without: 'a process does not say since when its token may be queued',
+    changes: [piece('H95b', 'ticket === 0 && sinceMs > 0 ? -since : ticket', 'sinceMs > 0 ? ticket : -since')],
+    test: 'redis/contended-cost.test.ts',
+  },
+  {
+    hazard: 'H95',
+    without: 'all of a short queue is read, of readers, writers and permits',
+    changes: [value('H95c', '100')],
+    test: 'redis/contended-cost.test.ts',
+  },
+  {
+    hazard: 'H95',
+    without: 'a first request that ran twice does not look for its entry',
+    changes: [piece('H95d', 'since, ', 'micros + 1, ')],
+    test: 'redis/contended-cost.test.ts',
   },
 ];

@@ -174,8 +174,8 @@ export const servers: readonly Protection[] = [
       piece(
         'H58d',
         /^/,
-        `  if token ~= mine and attempt('PUBLISH', channel, id .. ' ' .. lock) == 0 then
-    call('ZREM', queue, first)
+        `  if not isMine and attempt('PUBLISH', first.channel, first.id .. ' ' .. lock) == 0 then
+    call('ZREM', queue, first.member)
     return 'none'
   end
 `,

@@ -116,6 +116,7 @@ describe('the waiting protocol in simulated worlds', () => {
       ['a nonce that can be guessed', { forge: 0.3 }, /hold it|fence/],
       ['a grant counts from its message', { ...faults, ...late }, /hold it|fence/],
       ['a grant counts although little of it is left', { ...faults, ...late }, /left to confirm/],
+      ['queued since its last request', { lose: 0.05 }, /queued twice/],
       ['hand-off before the confirmation', { ...faults, lifetimeMs: 10_000, holdMs: 200 }, /hold it|fence/],
     ];
     for (const [broken, rules, says] of variants) {

@@ -20,6 +20,7 @@ import {
 } from '../../src/queue/queue';
 import type { Grant, Holder, Moment, ReleaseRequest } from '../../src/store/contract';
 import { Machine } from '../../src/store/embedded/machine/mutex-machine';
+import { MemoryRows } from '../../src/store/embedded/machine/row';
 import type { LateRequest } from '../../src/store/late-request';
 import { limits } from '../../src/store/protocol';
 import { Heap, mulberry32 } from './events';
@@ -65,7 +66,8 @@ export type Broken =
   | 'a nonce that can be guessed'
   | 'a grant counts from its message'
   | 'a grant counts although little of it is left'
-  | 'hand-off before the confirmation';
+  | 'hand-off before the confirmation'
+  | 'queued since its last request';
 
 export class BrokenPromise extends Error {}
 
@@ -118,6 +120,7 @@ export class Simulation {
   commands = 0;
   unfinished = 0;
   readonly #random: () => number;
+  readonly #rows = new MemoryRows();
   readonly #events = new Heap<Event>();
   readonly #processes: Process[] = [];
   #order = 0;
@@ -133,7 +136,7 @@ export class Simulation {
     this.rules = rules;
     this.#noting = noting;
     this.#random = mulberry32(seed);
-    this.machine = new Machine((channel, text) => this.#tell(channel, text));
+    this.machine = new Machine((channel, text) => this.#tell(channel, text), limits, this.#rows);
   }
 
   run(): void {
@@ -246,6 +249,7 @@ export class Simulation {
       this.#stood.set(command.token, { grants: this.grants, before: position.before });
     }
     this.#checkGivenBack();
+    this.#checkQueuedOnce();
     return reply;
   }
 
@@ -265,6 +269,12 @@ export class Simulation {
     if (this.isOrderly && holder !== undefined && this.#givenBack.has(holder)) {
       this.broken(`${holder} was released, and holds the lock again`);
     }
+  }
+
+  /** Of two entries of a token, one would be granted to nobody. */
+  #checkQueuedOnce(): void {
+    const tokens = (this.#rows.get(key)?.queue ?? []).map(({ token }) => token);
+    if (new Set(tokens).size < tokens.length) this.broken('a token is queued twice');
   }
 
   extend(token: string, lifetimeMs: number, notAfterMs: number, by: string): ReturnType<Machine['extend']> {
@@ -388,7 +398,7 @@ class Process implements QueuePort {
     // As our tokens are: the end repeats the beginning of the last 36 characters.
     const token = `token-${id}`.padEnd(36, ' ');
     const whole = `${token.slice(0, 32)}${token.slice(0, 4)}`;
-    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, late: undefined, fences: 0 };
+    return { token: whole, id, nonce: '', answered: undefined, ticket: 0, sinceMs: 0, late: undefined, fences: 0 };
   }
 
   newNonce(): string {
@@ -487,8 +497,10 @@ class Process implements QueuePort {
     });
   }
 
-  #requestOf(queue: Queue, { token, id, nonce, ticket, fences }: OwnEntry) {
+  #requestOf(queue: Queue, { token, id, nonce, ticket: known, sinceMs, fences }: OwnEntry) {
     const { lifetimeMs } = queue.key;
+    const fromMs = this.#world.rules.broken === 'queued since its last request' ? this.#world.nowMs : sinceMs;
+    const ticket = known || -(epochMicros + Math.floor(fromMs * 1000));
     const silenceMs = 2 * this.minPollMs;
     const queueAs = { channel: this.channel, id: `${id}/${nonce}`, ticket, silenceMs };
     return { token, lifetimeMs, fences, queueAs };

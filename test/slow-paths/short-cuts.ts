@@ -136,6 +136,10 @@ export const shortCuts: readonly ShortCut[] = [
     name: 'ioredis commands are made without flattening',
     change: when('S31', true),
   },
+  {
+    name: 'queue: the end of the queue is moved once a second',
+    change: when('S32', true),
+  },
 ];
 
 /** All of them are off. */

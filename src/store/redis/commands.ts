@@ -40,8 +40,16 @@ export function fenceKeyOf(keys: Key, { clustered }: { readonly clustered: boole
   return clustered ? fenceKeyBeside(listOf(keys)[0]!) : fenceKey;
 }
 
-/** @param fence The key of the fence counter. */
-export function acquireCall(request: AcquireRequest, fence: string, notAfter: number): BatchableCall {
+/**
+ * @param fence The key of the fence counter.
+ * @param clock The server's, which tells since when a token may be queued.
+ */
+export function acquireCall(
+  request: AcquireRequest,
+  fence: string,
+  notAfter: number,
+  clock: ServerClock,
+): BatchableCall {
   const { keys, token, lifetimeMs, queueAs, fences, minFence, pauseMs } = request;
   if (request.mode !== undefined) return acquireSharedCall(request, request.mode, fence, notAfter);
   if (request.slots !== undefined) return acquireOnceCall(request, request.slots, fence, notAfter);
@@ -54,7 +62,7 @@ export function acquireCall(request: AcquireRequest, fence: string, notAfter: nu
       minFence: minFence ?? 0,
       yieldMs: 0,
     });
-  const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs);
+  const position = queueAs === undefined ? unqueued(request) : entryOf(queueAs, clock);
   const until = Math.ceil(notAfter);
   return scripts.acquire(...keysOf(keys), fence, token, lifetimeMs ?? probationMs, until, request.fences, position);
 }
@@ -95,7 +103,7 @@ function unqueued({ minFence = 0, pauseMs }: AcquireRequest): string[] {
 export function releaseCall(
   { keys, token, ticket = 0, yieldMs = 0, held, isConfirmed }: ReleaseRequest,
   fence: string,
-  next?: AcquireRequest,
+  next: string[] = [],
 ): BatchableCall {
   if (held !== undefined) return releaseSharedCall(keys, token, ticket, held);
   if (isConfirmed && typeof keys === 'string' && ticket === 0)
@@ -106,16 +114,18 @@ export function releaseCall(
       minFence: 0,
       yieldMs,
     });
-  return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next === undefined ? [] : nextOf(next));
+  return scripts.release(...keysOf(keys), fence, token, ticket, yieldMs, next);
 }
 
-function nextOf(request: AcquireRequest): string[] {
-  return [request.token, String(request.lifetimeMs), String(request.fences), ...entryOf(request.queueAs!)];
+/** The last arguments of a release that requests the lock again for its process. */
+export function nextOf(request: AcquireRequest, clock: ServerClock): string[] {
+  return [request.token, String(request.lifetimeMs), String(request.fences), ...entryOf(request.queueAs!, clock)];
 }
 
 /** The arguments of an entry in the queue of a mutex. */
-function entryOf({ channel, id, ticket, silenceMs = 0 }: QueueEntry): string[] {
-  const entry = [channel, id, String(ticket)];
+function entryOf({ channel, id, ticket, sinceMs = 0, silenceMs = 0 }: QueueEntry, clock: ServerClock): string[] {
+  const since = Math.max(Math.floor(clock.serverMs(sinceMs) * 1000), 1);
+  const entry = [channel, id, String(ticket === 0 && sinceMs > 0 ? -since : ticket)]; // H95b
   return silenceMs > 0 ? [...entry, String(silenceMs)] : entry;
 }
 

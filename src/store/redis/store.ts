@@ -136,7 +136,7 @@ class RedisStore implements Store, Node {
 
   #acquireCall(request: AcquireRequest, sent: Moment): BatchableCall {
     const notAfter = this.#clock.serverMs(sent.monoMs + request.commandTimeoutMs);
-    return commands.acquireCall(request, this.#fenceKey(request.keys), notAfter);
+    return commands.acquireCall(request, this.#fenceKey(request.keys), notAfter, this.#clock);
   }
 
   /** The reply; undefined if the script ran after the last moment at which it was of use. */
@@ -198,7 +198,7 @@ class RedisStore implements Store, Node {
     const ready = this.#transport.ready(keys, commandTimeoutMs);
     if (ready !== undefined) await ready;
     const sent = now();
-    const call = commands.releaseCall(release, this.#fenceKey(keys), acquire);
+    const call = commands.releaseCall(release, this.#fenceKey(keys), commands.nextOf(acquire, this.#clock));
     const reply = await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
     const [forRelease, forAcquire] = commands.bothReplies(reply, keys);
     const acquired = this.#acquired(forAcquire, acquire, sent);

@@ -14,7 +14,9 @@ export function enqueue(
   micros: number,
   most: Limits,
 ): QueuePosition {
-  const old = row.queue.find((entry) => entry.token === token);
+  // A ticket that is not known is minus the time before which the token was not queued.
+  const sinceMicros = Math.min(-ticket, micros);
+  const old = row.queue.find((entry) => entry.token === token && entry.ticket >= sinceMicros);
   const last = row.queue.at(-1)?.ticket ?? 0;
   const mine = old?.ticket ?? (ticket > 0 ? ticket : Math.max(micros, last + 1));
   const others = row.queue.filter((entry) => entry !== old);

@@ -7,7 +7,7 @@
 -- ARGV   lifetime  ms until the server frees the locks by itself
 -- ARGV   notAfter  server time in ms after which this request must change nothing
 -- ARGV   fences    the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
--- ARGV   place[]   for a process to be queued when the lock is busy (one lock): channel, id, ticket (0: none yet), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
+-- ARGV   place[]   for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
 -- REPLY  the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time]
 local token, ttl, count, notAfter = ARGV[1], ARGV[2], tonumber(ARGV[4]), tonumber(ARGV[3])
 if ttl ~= checked then -- S20
@@ -52,7 +52,7 @@ end
 
 local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
-local free, ours, left, busy = {}, {}, 0, false
+local free, ours, left, busy, other, ticket, before = {}, {}, 0, false, nil, nil, nil
 for i = 1, locks do
   local holder = call('GET', KEYS[i]) -- H10
   if not holder then
@@ -60,7 +60,7 @@ for i = 1, locks do
   else
     local ms = call('PTTL', KEYS[i])
     if holder ~= token then -- H2b
-      busy = true
+      busy, other = true, holder
       left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
     elseif ms >= 0 then
       ours[i] = math.max(ms, tonumber(ttl)) -- H4b
@@ -72,7 +72,7 @@ for i = 1, busy and 0 or locks do
   local lock, queue = KEYS[i], KEYS[locks + i]
   if free[i] and call('ZCARD', queue) > 0 then -- H32b
     if mayQueue then
-      enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
+      ticket = enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
     end
     local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
     if whose == 'mine' then
@@ -80,14 +80,19 @@ for i = 1, busy and 0 or locks do
     end
     if whose == 'given' or mayQueue then
       busy = true
-      left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
+      left = whose == 'given' and value or whose == 'yielding' and value - now or 0
       break
     end
   end
 end
 if busy then
   if mayQueue then -- H71
-    return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
+    if ticket then
+      before = positionOf(KEYS[2], ticket)
+    else
+      ticket, before = enqueue(KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
+    end
+    return answer(left, ticket, before, other)
   end
   local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0 -- H80e
   for i = 1, pause > 0 and locks or 0 do

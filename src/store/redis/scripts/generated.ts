@@ -259,15 +259,17 @@ return version
 end`;
 const queuePart = `local maxSilence, maxYield = 10000, 1000
 local function entry(queue, member)
-local deadline, id, lifetime, fences, channel, token =
-string.match(checkVersion(queue, member, '1') and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+local deadline, id, lifetime, fences, channel, token = string.match(member, '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+if not deadline then
+checkVersion(queue, member, '1')
+end
 deadline, fences = tonumber(deadline), tonumber(fences)
 if not deadline or deadline < now or deadline > now + maxSilence or fences > 1024 then
 return nil
 end
 local ms = tonumber(lifetime)
 if ms >= 1 and ms <= 9007199254740991 then
-return id, lifetime, fences, channel, token
+return { member = member, id = id, lifetime = lifetime, fences = fences, channel = channel, token = token }
 end
 end
 local function entriesOf(queue, token, ticket)
@@ -275,7 +277,8 @@ local found
 if ticket > 0 then
 found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
 else
-found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
+local since = math.min(-ticket, micros)
+found = call('ZRANGE', queue, '+inf', since, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
 end
 local mine = {}
 for i = 1, #found, 2 do
@@ -286,28 +289,41 @@ end
 end
 return mine, ticket
 end
+local function positionOf(queue, ticket)
+return call('ZCOUNT', queue, 0, string.format('(%.0f', ticket))
+end
 local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
 local sane = micros + 86400000000
-local score = tonumber(ticket)
-local mine
-mine, score = entriesOf(queue, token, score <= sane and score or 0)
+local score, mine, second = tonumber(ticket), {}, nil
+score = score <= sane and score or 0
+local last = score <= 0 and call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+if last and last[1] then
+checkVersion(queue, last[1], '1')
+end
+if not last or (last[1] and tonumber(last[2]) >= math.min(-score, micros)) then
+mine, score = entriesOf(queue, token, score)
+end
 for i = 1, #mine do
 call('ZREM', queue, mine[i])
 end
 if score <= 0 or score > sane then
-local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-while last[1] and tonumber(last[2]) > sane do
-call('ZREM', queue, last[1])
+last = last or call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+if last[1] and tonumber(last[2]) > sane then
+call('ZREM', queue, unpack(call('ZRANGE', queue, '+inf', sane, 'BYSCORE', 'REV', 'LIMIT', 0, 2048)))
 last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
 end
-score = math.max(micros, (tonumber(last[2]) or 0) + 1)
+local latest = tonumber(last[2]) or 0
+score = latest <= sane and math.max(micros, latest + 1) or micros
+second = math.floor(latest / 1000000)
 end
-local at = string.format('%.0f', score)
-local before = call('ZCOUNT', queue, 0, '(' .. at)
+local before = positionOf(queue, score)
 local ms = math.max(2 * math.min(math.max(1000, 125 * (before + 1)), 2000), math.min(silence, maxSilence))
 local deadline = string.format('%.0f', now + ms)
-call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
+local member = '1 ' .. deadline .. ' ' .. id .. ' ' .. lifetime .. ' ' .. fences .. ' ' .. channel .. ' ' .. token
+call('ZADD', queue, string.format('%.0f', score), member)
+if second ~= math.floor(micros / 1000000) then
 call('PEXPIRE', queue, maxSilence)
+end
 return score, before
 end
 local function pollOf(member, score)
@@ -346,13 +362,13 @@ end
 end
 local function front(queue)
 local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
-local gone, from = {}, 0
+local gone, from, upto = {}, 0, 1
 repeat
-local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
+local found = call('ZRANGE', queue, from, upto, 'WITHSCORES')
 for i = 1, #found, 2 do
 local member, score = found[i], tonumber(found[i + 1])
 if score >= 0 then
-first = entry(queue, member) and member
+first = entry(queue, member)
 if first then
 break
 end
@@ -369,8 +385,9 @@ gone[#gone + 1] = member
 end
 end
 end
-from = from + 33
-until first or #found < 66 or #gone >= 2048
+local isEnd = #found < 2 * (upto - from + 1)
+from, upto = upto + 1, upto + 33
+until first or isEnd or #gone >= 2048
 if #gone > 0 then
 call('ZREM', queue, unpack(gone))
 end
@@ -387,21 +404,20 @@ end
 if till > now then
 return 'yielding', till
 end
-local id, lifetime, fences, channel, token = entry(queue, first)
+local isMine = first.token == mine
 local yield = math.max(math.min(window, maxYield), pause > 0 and pause + 20 or 0)
 if handedOff and window > 0 and (handOffs >= 64 or (pause > 0 and now - since >= 8 * yield)) then
 call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
 if mark then
 call('ZREM', queue, mark)
 end
-if token ~= mine then
-attempt('PUBLISH', channel, id .. ' ' .. lock)
+if not isMine then
+attempt('PUBLISH', first.channel, first.id .. ' ' .. lock)
 end
 return 'yielding', now + yield
 end
-local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), 2000))
-mayExpire(lock, ttl)
-if fences > 0 then
+local ttl = isMine and first.lifetime or string.format('%.0f', math.min(tonumber(first.lifetime), 2000))
+if first.fences > 0 then
 lastFence(fence)
 end
 if handedOff then
@@ -409,22 +425,20 @@ call('ZADD', queue, -(handOffs + 1), 'passes')
 elseif handOffs + till > 0 then
 call('ZREM', queue, 'passes')
 end
-call('ZREM', queue, first)
-local minted = mint(fence, fences)
-setLock(lock, token, ttl)
-if token == mine then
+call('ZREM', queue, first.member)
+local minted = mint(fence, first.fences)
+call('SET', lock, first.token, 'PX', ttl)
+if isMine then
 return 'mine', minted
 end
-attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
-return 'given'
+attempt('PUBLISH', first.channel, first.id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
+return 'given', tonumber(ttl)
 end
 local function isOurs(token)
 return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
-local holder = call('GET', lock)
-local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
+local function answer(left, ticket, before, holder)
+return { 0, left, ticket, now, before, holder and not isOurs(holder) and 1 or 0 }
 end`;
 const replyPart = `local reply, size = {}, 0
 local function append(ran, answer)
@@ -446,6 +460,7 @@ end
 end`;
 const waitersPart = `local queues, wakes = {}, {}
 local maxSilence, maxNotified = 10000, 32
+local few = 5
 local shifts, readersPass = { 1000000000000000, 500000000000000, 0 }, 500000
 local function bandOf(kind, prefer)
 if kind == 'u' or (kind == 'r' and prefer == 'r') then
@@ -514,12 +529,16 @@ local low, high = edges(band)
 all[band] = { list = {}, low = low, high = high }
 end
 all.size = call('ZCARD', queue)
-all.whole = all.size <= chunk + 2
-local found = all.size == 0 and {}
-or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+all.whole = all.size <= few
+local found = all.size == 0 and {} or call('ZRANGE', queue, 0, few - 1, 'WITHSCORES')
 read(queue, all, found)
+local last = tonumber(found[#found]) or 0
 for band = 1, 3 do
-all[band].more = not all.whole
+local part = all[band]
+part.more = not all.whole and (band == 3 or last < tonumber(all[band + 1].low))
+if part.more and last >= tonumber(part.low) then
+part.low = '(' .. found[#found]
+end
 end
 queues[queue] = all
 return all
@@ -617,7 +636,7 @@ all.of[each.token] = nil
 end
 end
 local function isEmpty(queue, all)
-if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
+if waiting(all) == 0 then
 call('DEL', queue)
 all.phase, all.notified = 0, 0
 return true
@@ -798,7 +817,7 @@ end
 end`;
 const acquire2Part = `local locks, fence, mayQueue = (#KEYS - 1) / 2, KEYS[#KEYS], #ARGV > 6
 local silence = #ARGV > 7 and tonumber(ARGV[8]) or 0
-local free, ours, left, busy = {}, {}, 0, false
+local free, ours, left, busy, other, ticket, before = {}, {}, 0, false, nil, nil, nil
 for i = 1, locks do
 local holder = call('GET', KEYS[i])
 if not holder then
@@ -806,7 +825,7 @@ free[i] = true
 else
 local ms = call('PTTL', KEYS[i])
 if holder ~= token then
-busy = true
+busy, other = true, holder
 left = (ms < 0 or left < 0) and -1 or math.max(left, ms)
 elseif ms >= 0 then
 ours[i] = math.max(ms, tonumber(ttl))
@@ -818,7 +837,7 @@ for i = 1, busy and 0 or locks do
 local lock, queue = KEYS[i], KEYS[locks + i]
 if free[i] and call('ZCARD', queue) > 0 then
 if mayQueue then
-enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
+ticket = enqueue(queue, token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
 end
 local whose, value = grant(lock, fence, queue, mayQueue and token, 0, false)
 if whose == 'mine' then
@@ -826,14 +845,19 @@ return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 end
 if whose == 'given' or mayQueue then
 busy = true
-left = whose == 'given' and call('PTTL', lock) or whose == 'yielding' and value - now or 0
+left = whose == 'given' and value or whose == 'yielding' and value - now or 0
 break
 end
 end
 end
 if busy then
 if mayQueue then
-return answer(KEYS[1], KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence, left)
+if ticket then
+before = positionOf(KEYS[2], ticket)
+else
+ticket, before = enqueue(KEYS[2], token, ttl, ARGV[4], ARGV[5], ARGV[6], ARGV[7], silence)
+end
+return answer(left, ticket, before, other)
 end
 local pause = #ARGV == 6 and tonumber(ARGV[6]) or 0
 for i = 1, pause > 0 and locks or 0 do
@@ -961,7 +985,7 @@ local next = #ARGV > 3 and ARGV[4]
 local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
 if next then
 checkLifetime(ARGV[5])
-enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
+ticket = enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
 end
 local whose, value
 if status >= 0 then
@@ -970,8 +994,8 @@ end
 if whose == 'mine' then
 return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
 elseif next then
-local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
+local left = whose == 'yielding' and value - now or whose == 'given' and value or whose == 'none' and 0
+return answer(left or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
 end
 end
 for i = 1, locks do
@@ -987,7 +1011,7 @@ return reply`;
 
 const acquireOnceScript: Script = {
   name: 'acquireOnce',
-  sha: 'f3a996de9650cd98f898e8aaf66e605bcc4ea93a',
+  sha: '4e6ea88dbb6269f231babf63f673daec0c807ced',
   lua:
     clockPart +
     `
@@ -1107,7 +1131,7 @@ export function acquireShared(
 
 const acquireScript: Script = {
   name: 'acquire',
-  sha: '6e388af9c5e7ca9d51d5a37459fc33ce7ab5e587',
+  sha: '406c2437ec6b206876670a28e0e13b560a7cd471',
   lua:
     clockPart +
     `
@@ -1134,7 +1158,7 @@ const acquireScript: Script = {
  * @param lifetime ms until the server frees the locks by itself
  * @param notAfter server time in ms after which this request must change nothing
  * @param fences the number of fences to mint: 0 none; more than 1 for a queue that hands the lock off by itself
- * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (0: none yet), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
+ * @param place for a process to be queued when the lock is busy (one lock): channel, id, ticket (minus the server time in µs since when it may be queued: not known), and optionally the ms of silence after which its entry expires (default: by its position); for others: the minimum fence (0: any), and then, for a polling caller, the ms until its next request
  * @returns the call; its reply: the fence, if it is the server's time in µs, of a single lock that was free | [1 granted, first fence, number of others queued, server time in ms | 0 busy, ms left to the holders (-1: no end), ticket, server time; for a queued process also its position, and 1 if the holder's release wakes nobody | -1 too late, 0, 0, server time]
  */
 export function acquire(
@@ -1156,7 +1180,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '5923596bcd928341af996731a80fa0d35194b18d',
+  sha: '1664fb5eea8197f3a107a38046b701a59f62c211',
   lua:
     clockPart +
     `
@@ -1516,7 +1540,7 @@ export function batchShared(key: readonly string[], part: readonly string[]): Sc
 
 const batchScript: Script = {
   name: 'batch',
-  sha: '79a6783d763918e7bf43370863292e2d1d142353',
+  sha: '08f21c63c37f3f087bdea5b8e40f20ba5cecf16e',
   lua:
     clockPart +
     `
@@ -1689,7 +1713,7 @@ export function freeShared(
 
 const freeScript: Script = {
   name: 'free',
-  sha: '517c6341320fb32c4b2572454b5ead2a1239221a',
+  sha: '4ca7c89658e378994baa33db4f2865c372601438',
   lua:
     clockPart +
     `
@@ -1851,7 +1875,7 @@ export function markSlot(
 
 const plainScript: Script = {
   name: 'plain',
-  sha: '25cd9d10aa894c3a67775217854fc898acfc0913',
+  sha: 'e6ce1f0f8f4c83801235846839b2d3dc458c774d',
   lua:
     clockPart +
     `
@@ -2279,7 +2303,7 @@ export function releaseShared(
 
 const releaseScript: Script = {
   name: 'release',
-  sha: '7e28d78d48da3b53162eab5c74e5971f83af1dd7',
+  sha: '1115f539932857e97fd272e2221ce318df1f2cc2',
   lua:
     clockPart +
     `
@@ -2305,7 +2329,7 @@ const releaseScript: Script = {
  * @param token the token that acquired the locks
  * @param ticket the ticket of the token in the queue: 0 not queued; -1 perhaps queued, with an unknown ticket
  * @param window ms for which the lock yields, when it is the turn of callers outside the queue
- * @param next the next queue entry of the same process (one lock): token, lifetime, fences, channel, id, ticket, and optionally the ms of silence after which the entry expires (default: by its position)
+ * @param next the next queue entry of the same process (one lock): token, lifetime, fences, channel, id, ticket (minus a server time in µs: not queued before), and optionally the ms of silence after which the entry expires (default: by its position)
  * @returns the call; its reply: 1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 held by another token: left alone; then, with next, the reply of its acquire]
  */
 export function release(

@@ -11,26 +11,29 @@ local maxSilence, maxYield = protocol.maxSilenceMs, protocol.maxYieldMs
 
 -- The parts of an entry that may be granted the lock; nil if the entry has expired or is damaged.
 local function entry(queue, member)
-  local deadline, id, lifetime, fences, channel, token =
-    string.match(checkVersion(queue, member, '1') and member or '', '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+  local deadline, id, lifetime, fences, channel, token = string.match(member, '^1 (%d+) (%S+) (%d+) (%d+) (%S+) (.+)$')
+  if not deadline then
+    checkVersion(queue, member, '1')
+  end
   deadline, fences = tonumber(deadline), tonumber(fences)
   if not deadline or deadline < now or deadline > now + maxSilence or fences > protocol.maxFences then -- H29 H82
     return nil
   end
   local ms = tonumber(lifetime)
   if ms >= 1 and ms <= protocol.maxInteger then
-    return id, lifetime, fences, channel, token
+    return { member = member, id = id, lifetime = lifetime, fences = fences, channel = channel, token = token }
   end
 end
 
--- The entries of `token`, and its ticket. If the ticket is not known, only the last entries are checked; an entry that is not
--- among them expires.
+-- The entries of `token`, and its ticket. A ticket that is not known is minus the time (server time in µs) before which the token was
+-- not queued: a token that was never queued finds only the entries that came while its request was on its way.
 local function entriesOf(queue, token, ticket)
   local found
   if ticket > 0 then
     found = call('ZRANGEBYSCORE', queue, ticket, ticket, 'WITHSCORES')
   else
-    found = call('ZRANGE', queue, '+inf', 0, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES')
+    local since = math.min(-ticket, micros)
+    found = call('ZRANGE', queue, '+inf', since, 'BYSCORE', 'REV', 'LIMIT', 0, 256, 'WITHSCORES') -- H95d
   end
   local mine = {}
   for i = 1, #found, 2 do
@@ -42,31 +45,48 @@ local function entriesOf(queue, token, ticket)
   return mine, ticket
 end
 
+-- The number of entries before a ticket.
+local function positionOf(queue, ticket)
+  return call('ZCOUNT', queue, 0, string.format('(%.0f', ticket))
+end
+
 -- Queues `token` under its first ticket, or renews its entry. An entry expires when its process has skipped two of its usual
 -- requests, or after `silence` ms if the process has announced a longer silence. Returns the ticket and the number of entries
 -- before it.
 local function enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
   local sane = micros + protocol.maxAheadMicros
-  local score = tonumber(ticket)
-  local mine
-  mine, score = entriesOf(queue, token, score <= sane and score or 0)
+  local score, mine, second = tonumber(ticket), {}, nil
+  score = score <= sane and score or 0
+  local last = score <= 0 and call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  if last and last[1] then
+    checkVersion(queue, last[1], '1')
+  end
+  -- No entry is as young as the request: the token has none.
+  if not last or (last[1] and tonumber(last[2]) >= math.min(-score, micros)) then -- H95
+    mine, score = entriesOf(queue, token, score)
+  end
   for i = 1, #mine do
     call('ZREM', queue, mine[i])
   end
   if score <= 0 or score > sane then
-    local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-    while last[1] and tonumber(last[2]) > sane do
-      call('ZREM', queue, last[1])
+    last = last or call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+    if last[1] and tonumber(last[2]) > sane then
+      call('ZREM', queue, unpack(call('ZRANGE', queue, '+inf', sane, 'BYSCORE', 'REV', 'LIMIT', 0, protocol.maxExpired)))
       last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
     end
-    score = math.max(micros, (tonumber(last[2]) or 0) + 1)
+    local latest = tonumber(last[2]) or 0
+    score = latest <= sane and math.max(micros, latest + 1) or micros
+    second = math.floor(latest / 1000000)
   end
-  local at = string.format('%.0f', score)
-  local before = call('ZCOUNT', queue, 0, '(' .. at)
+  local before = positionOf(queue, score)
   local ms = math.max(2 * math.min(math.max(protocol.pollMs, protocol.pollMsEach * (before + 1)), protocol.maxPollMs), math.min(silence, maxSilence))
   local deadline = string.format('%.0f', now + ms)
-  call('ZADD', queue, at, table.concat({ '1', deadline, id, lifetime, fences, channel, token }, ' '))
-  call('PEXPIRE', queue, maxSilence)
+  local member = '1 ' .. deadline .. ' ' .. id .. ' ' .. lifetime .. ' ' .. fences .. ' ' .. channel .. ' ' .. token
+  call('ZADD', queue, string.format('%.0f', score), member)
+  -- An entry of the same second has moved the end of the queue already.
+  if second ~= math.floor(micros / 1000000) then -- S32
+    call('PEXPIRE', queue, maxSilence)
+  end
   return score, before
 end
 
@@ -110,18 +130,19 @@ local function markPoll(queue, pause)
   end
 end
 
--- Removes all expired entries in front of the first live one, up to 2,048. Returns the live one and the values of the marks:
--- the number of hand-offs, the end of the yield, the longest pause of polling callers, the time since which they poll, and
+-- Removes all expired entries in front of the first live one, up to 2,048. Returns the parts of the live one, and the values of the
+-- marks: the number of hand-offs, the end of the yield, the longest pause of polling callers, the time since which they poll, and
 -- their mark.
 local function front(queue)
   local first, handOffs, till, pause, since, mark = nil, 0, 0, 0, now, nil
-  local gone, from = {}, 0
+  -- Nearly always, one mark is followed by a live entry.
+  local gone, from, upto = {}, 0, 1
   repeat
-    local found = call('ZRANGE', queue, from, from + 32, 'WITHSCORES')
+    local found = call('ZRANGE', queue, from, upto, 'WITHSCORES')
     for i = 1, #found, 2 do
       local member, score = found[i], tonumber(found[i + 1])
       if score >= 0 then
-        first = entry(queue, member) and member
+        first = entry(queue, member)
         if first then
           break
         end
@@ -138,8 +159,9 @@ local function front(queue)
         end
       end
     end
-    from = from + 33
-  until first or #found < 66 or #gone >= protocol.maxExpired
+    local isEnd = #found < 2 * (upto - from + 1)
+    from, upto = upto + 1, upto + 33
+  until first or isEnd or #gone >= protocol.maxExpired
   if #gone > 0 then
     call('ZREM', queue, unpack(gone))
   end
@@ -148,7 +170,7 @@ end
 
 -- Grants a free lock to the first live entry of its queue. `mine` is the caller's token: an entry of the caller needs no
 -- message, and is granted its whole lifetime. Any other entry is granted provisionally, until its process confirms. Returns
--- 'mine' and the fence, 'given', 'yielding' and the end of the yield, or 'none'.
+-- 'mine' and the fence, 'given' and the ms of the grant, 'yielding' and the end of the yield, or 'none'.
 -- The key yields after 64 hand-offs in a row. Because holders may be slow, the key also yields once callers have polled in vain
 -- for eight of their pauses. A yield lasts for one pause of the holder, or for the longest one of the polling callers.
 local function grant(lock, fence, queue, mine, window, handedOff)
@@ -162,21 +184,20 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   if till > now then
     return 'yielding', till
   end
-  local id, lifetime, fences, channel, token = entry(queue, first)
+  local isMine = first.token == mine
   local yield = math.max(math.min(window, maxYield), pause > 0 and pause + protocol.pollLatenessMs or 0) -- H80c
   if handedOff and window > 0 and (handOffs >= protocol.handOffs or (pause > 0 and now - since >= protocol.pollsInVain * yield)) then -- H80
     call('ZADD', queue, string.format('-%.0f', now + yield), 'passes')
     if mark then
       call('ZREM', queue, mark)
     end
-    if token ~= mine then
-      attempt('PUBLISH', channel, id .. ' ' .. lock)
+    if not isMine then
+      attempt('PUBLISH', first.channel, first.id .. ' ' .. lock)
     end
     return 'yielding', now + yield
   end
-  local ttl = token == mine and lifetime or string.format('%.0f', math.min(tonumber(lifetime), protocol.provisionalMs)) -- H29b H58d
-  mayExpire(lock, ttl)
-  if fences > 0 then
+  local ttl = isMine and first.lifetime or string.format('%.0f', math.min(tonumber(first.lifetime), protocol.provisionalMs)) -- H29b H58d
+  if first.fences > 0 then
     lastFence(fence) -- an error of the counter must come before the first write
   end
   -- The mark is written before the entry is removed: a set that is empty for a moment would lose its end, and stay if the
@@ -186,14 +207,14 @@ local function grant(lock, fence, queue, mine, window, handedOff)
   elseif handOffs + till > 0 then
     call('ZREM', queue, 'passes')
   end
-  call('ZREM', queue, first)
-  local minted = mint(fence, fences)
-  setLock(lock, token, ttl)
-  if token == mine then
+  call('ZREM', queue, first.member)
+  local minted = mint(fence, first.fences)
+  call('SET', lock, first.token, 'PX', ttl)
+  if isMine then
     return 'mine', minted
   end
-  attempt('PUBLISH', channel, id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
-  return 'given'
+  attempt('PUBLISH', first.channel, first.id .. '=' .. string.format('%.0f', minted) .. ' ' .. lock)
+  return 'given', tonumber(ttl)
 end
 
 -- True for our own tokens, which end with the first characters of their uuid. The release of any other holder notifies no
@@ -202,8 +223,7 @@ local function isOurs(token)
   return #token >= 36 and string.sub(token, -4) == string.sub(token, -36, -33)
 end
 
-local function answer(lock, queue, token, lifetime, fences, channel, id, ticket, silence, left)
-  local holder = call('GET', lock)
-  local score, before = enqueue(queue, token, lifetime, fences, channel, id, ticket, silence)
-  return { 0, left or call('PTTL', lock), score, now, before, holder and not isOurs(holder) and 1 or 0 }
+-- The reply to a process that was queued. `holder` is the one that was read before.
+local function answer(left, ticket, before, holder)
+  return { 0, left, ticket, now, before, holder and not isOurs(holder) and 1 or 0 }
 end

@@ -6,7 +6,7 @@
 -- ARGV   token    the token that acquired the locks
 -- ARGV   ticket   the ticket of the token in the queue: 0 not queued; -1 perhaps queued, with an unknown ticket
 -- ARGV   window   ms for which the lock yields, when it is the turn of callers outside the queue
--- ARGV   next[]   the next queue entry of the same process (one lock): token, lifetime, fences, channel, id, ticket, and optionally the ms of silence after which the entry expires (default: by its position)
+-- ARGV   next[]   the next queue entry of the same process (one lock): token, lifetime, fences, channel, id, ticket (minus a server time in µs: not queued before), and optionally the ms of silence after which the entry expires (default: by its position)
 -- REPLY  1 one lock was released, and nobody is queued | [for each lock 1 released | 0 gone | -1 held by another token: left alone; then, with next, the reply of its acquire]
 local token, ticket, locks = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 local first = attempt('GET', KEYS[1])
@@ -52,7 +52,7 @@ local function handOff(lock, queue, status)
   local silence = #ARGV > 9 and tonumber(ARGV[10]) or 0
   if next then
     checkLifetime(ARGV[5])
-    enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
+    ticket = enqueue(queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence)
   end
   local whose, value
   if status >= 0 then
@@ -61,8 +61,8 @@ local function handOff(lock, queue, status)
   if whose == 'mine' then
     return { 1, value, call('ZCOUNT', queue, 0, '+inf'), now }
   elseif next then
-    local left = whose == 'yielding' and value - now or whose == 'none' and 0 or nil
-    return answer(lock, queue, next, ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9], silence, left)
+    local left = whose == 'yielding' and value - now or whose == 'given' and value or whose == 'none' and 0
+    return answer(left or call('PTTL', lock), ticket, positionOf(queue, ticket), not whose and first)
   end
 end
 for i = 1, locks do

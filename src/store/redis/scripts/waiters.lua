@@ -8,6 +8,8 @@
 -- No call reads more than the front of each band: its cost does not grow with the queue.
 local queues, wakes = {}, {}
 local maxSilence, maxNotified = protocol.maxSilenceMs, protocol.maxNotified
+-- The marks and entries that are read first: of those who wait, few can be next.
+local few = 5 -- H95c
 -- In µs: the distance between tickets and scores in each band; and the maximum time for which readers that prefer readers may
 -- pass a waiter.
 local shifts, readersPass = { protocol.readersFirstMicros, protocol.writersFirstMicros, 0 }, protocol.readersPassMicros
@@ -77,7 +79,8 @@ local function read(queue, all, found)
   end
 end
 
--- The part of the queue that was read. The front is read first, which is nearly always the whole queue (`whole`).
+-- The part of the queue that was read. The front is read first, which may be the whole queue (`whole`). A band before its last
+-- entry has no others.
 local function queueOf(queue)
   local all = queues[queue]
   if all then
@@ -89,12 +92,16 @@ local function queueOf(queue)
     all[band] = { list = {}, low = low, high = high }
   end
   all.size = call('ZCARD', queue)
-  all.whole = all.size <= chunk + 2
-  local found = all.size == 0 and {}
-    or call('ZRANGEBYSCORE', queue, '-inf', all.whole and '+inf' or '(0', 'WITHSCORES', 'LIMIT', 0, chunk + 2)
+  all.whole = all.size <= few
+  local found = all.size == 0 and {} or call('ZRANGE', queue, 0, few - 1, 'WITHSCORES')
   read(queue, all, found)
+  local last = tonumber(found[#found]) or 0
   for band = 1, 3 do
-    all[band].more = not all.whole
+    local part = all[band]
+    part.more = not all.whole and (band == 3 or last < tonumber(all[band + 1].low))
+    if part.more and last >= tonumber(part.low) then
+      part.low = '(' .. found[#found]
+    end
   end
   queues[queue] = all
   return all
@@ -207,7 +214,7 @@ local function leave(queue, all, each)
 end
 
 local function isEmpty(queue, all)
-  if all.whole and #all[1].list + #all[2].list + #all[3].list == 0 then
+  if waiting(all) == 0 then
     call('DEL', queue)
     all.phase, all.notified = 0, 0
     return true
