@@ -22,11 +22,14 @@ export import LockClosedError = redisExpLock.LockClosedError;
 export import memoryStore = redisExpLock.memoryStore;
 export import sharedMemoryStore = redisExpLock.sharedMemoryStore;
 export import HostLock = redisExpLock.HostLock;
+export import eventChannel = redisExpLock.eventChannel;
 
 export type LockErrorCode = redisExpLock.LockErrorCode;
 export type AnyLockError = redisExpLock.AnyLockError;
 export type LossReason = redisExpLock.LossReason;
 export type LockEvents = redisExpLock.LockEvents;
+export type LockChannels = redisExpLock.LockChannels;
+export type EventChannel<E> = redisExpLock.EventChannel<E>;
 export type LockEvent = redisExpLock.LockEvent;
 export type LockKind = redisExpLock.LockKind;
 export type AcquireEvent = redisExpLock.AcquireEvent;

@@ -3,7 +3,6 @@
 //
 // One build serves both module systems: `require` gets the function itself, and index.mts gives `import` the same objects.
 
-import type * as events from './core/events';
 import type * as keys from './core/keys';
 import type * as state from './core/lock-state';
 import type * as options from './core/options';
@@ -16,6 +15,7 @@ import type * as once from './jobs/once';
 import type * as terms from './jobs/term';
 
 import errors = require('./core/errors');
+import events = require('./core/events');
 import election = require('./election');
 import hostLock = require('./host-lock');
 import lock = require('./lock');
@@ -64,10 +64,14 @@ namespace redisExpLock {
   export import sharedMemoryStore = sharedMemory.sharedMemoryStore;
   export import HostLock = hostLock.HostLock;
 
+  export import eventChannel = events.eventChannel;
+
   export type LockErrorCode = errors.LockErrorCode;
   export type AnyLockError = errors.AnyLockError;
   export type LossReason = errors.LossReason;
   export type LockEvents = events.LockEvents;
+  export type LockChannels = events.LockChannels;
+  export type EventChannel<E> = events.EventChannel<E>;
   export type LockEvent = events.LockEvent;
   export type LockKind = events.LockKind;
   export type AcquireEvent = events.AcquireEvent;

@@ -117,6 +117,31 @@ export interface LockEvents {
   'redis-exp-lock:warning': WarningEvent;
 }
 
+/** The events by the names of their channels, in any runtime; the tracing channel by its five parts. */
+export type LockChannels = Omit<LockEvents, 'redis-exp-lock:acquire'> & {
+  [P in 'start' | 'end' | 'asyncStart' | 'asyncEnd' | 'error' as `tracing:redis-exp-lock:acquire:${P}`]: AcquireEvent;
+};
+
+/** A channel as `node:diagnostics_channel` has them. */
+export interface EventChannel<E> {
+  readonly hasSubscribers: boolean;
+  /** Calls `listener` with each event from now on. */
+  subscribe(listener: (event: E) => void): void;
+  unsubscribe(listener: (event: E) => void): unknown;
+}
+
+/**
+ * A channel of events: that of `node:diagnostics_channel`, or of the library's own in a runtime without that module.
+ *
+ * @example
+ * ```ts
+ * eventChannel('redis-exp-lock:lost').subscribe(({ key, reason }) => console.warn(key, reason));
+ * ```
+ */
+export function eventChannel<N extends keyof LockChannels>(name: N): EventChannel<LockChannels[N]> {
+  return channel(name) as EventChannel<LockChannels[N]>;
+}
+
 const warningChannel = channel('redis-exp-lock:warning');
 
 /** @internal The argument of `lockEvent`. */

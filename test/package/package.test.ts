@@ -31,7 +31,18 @@ const shims: { [entry: string]: string[] } = {
 /** What the face names and a later version brings; and what the face has no name for. */
 const laterNames: string[] = [];
 const ownNames = [
-  ...['AcquireEvent', 'ExtendEvent', 'LockEvent', 'LockEvents', 'LockKind', 'LossReason', 'LostEvent'],
+  ...[
+    'AcquireEvent',
+    'EventChannel',
+    'ExtendEvent',
+    'LockChannels',
+    'eventChannel',
+    'LockEvent',
+    'LockEvents',
+    'LockKind',
+    'LossReason',
+    'LostEvent',
+  ],
   ...['MemoryStoreOptions', 'ReleaseEvent', 'WarningEvent'],
   ...['redisExpLock'],
 ];
