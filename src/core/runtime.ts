@@ -70,7 +70,7 @@ export const byteLength: (text: string) => number = Buffer?.byteLength ?? ((text
 
 /** A weak reference; an ordinary one in a runtime that has no others (Workers before 2025-05-05). */
 export function weakly<T extends object>(thing: T): { deref(): T | undefined } {
-  return typeof WeakRef === 'function' ? new WeakRef(thing) : { deref: () => thing };
+  return typeof WeakRef === 'function' ? new WeakRef(thing) : { deref: () => thing }; // H90g
 }
 
 /** Emits a warning of the process, or shows it on the console of a runtime without one. */

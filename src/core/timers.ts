@@ -64,7 +64,7 @@ export class Timers {
     let timer = this.#timers.get(dueMs);
     if (timer === undefined || !timer.isOfPresentClock) {
       timer = new SharedTimer(dueMs, slackMs > 1, this.#clock, this.#timers);
-      if (!hasIncomingRequests) this.#timers.set(dueMs, timer);
+      if (!hasIncomingRequests) this.#timers.set(dueMs, timer); // H90e
     }
     timer.add(alarm);
   }

@@ -22,6 +22,24 @@ export const foundEdges: readonly Protection[] = [
     test: 'process/other-hosts.test.ts',
   },
   {
+    hazard: 'H90',
+    without: 'calls that wait for the same time share a timer, also of different incoming requests on Workers',
+    changes: [piece('H90e', 'if (!hasIncomingRequests) ', '')],
+    test: 'edge.test.ts',
+  },
+  {
+    hazard: 'H90',
+    without: 'calls of different incoming requests on Workers leave together',
+    changes: [piece('H90f', 'hasIncomingRequests ? nextTick : ', '')],
+    test: 'edge.test.ts',
+  },
+  {
+    hazard: 'H90',
+    without: 'a lease that is renewed needs WeakRef, which Workers before 2025-05-05 lack',
+    changes: [write('H90g', '  return new WeakRef(thing);')],
+    test: 'edge.test.ts',
+  },
+  {
     hazard: 'H93',
     without: 'the table is opened where the store is made',
     changes: [piece('H93', /$/, '\n    this.open();')],

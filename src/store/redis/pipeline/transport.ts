@@ -34,7 +34,7 @@ export class Transport {
     const send: SendCall = (call, handler) => this.#sender.send(call, handler);
     this.#batch = new Batch(maxInBatch, client, send, nextTick);
     // In the next turn another incoming request may run, whose calls must not leave with ours.
-    const defer = hasIncomingRequests ? nextTick : setImmediate;
+    const defer = hasIncomingRequests ? nextTick : setImmediate; // H90f
     this.#sharedBatch = new Batch(maxSharedInBatch, client, send, defer);
   }
 
