@@ -112,6 +112,12 @@ export const quorum: readonly Protection[] = [
     test: 'redis/quorum.test.ts',
   },
   {
+    hazard: 'H66',
+    without: 'what a server granted while it counted as silent is not released there',
+    changes: [value('H66f', 'nodes.all.filter((node) => !unasked.includes(node) && !node.isSilent)')],
+    test: 'redis/quorum-nodes.test.ts',
+  },
+  {
     hazard: 'H67',
     without: 'each server counts the permits that it has given',
     changes: [when('H67', true)],

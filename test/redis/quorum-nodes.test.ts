@@ -10,7 +10,9 @@ import type { Round } from '../../src/store/quorum/round';
 
 describe('nodes of a quorum of which none can be asked', () => {
   const clock = { setTimer: () => undefined } as unknown as QuorumClock;
-  const three = ['a', 'b', 'c'].map((name) => new QuorumNode({} as Node, name, clock));
+  const silence = () => new LockBackendError('silence', { unknown: true });
+  const silent = { release: () => Promise.reject(silence()) } as unknown as Node;
+  const three = ['a', 'b', 'c'].map((name) => new QuorumNode(silent, name, clock));
   const nodes = new Nodes(three, clock);
 
   it('H62: when every node that was asked for a lock has fallen silent, a question settles with an error', async () => {
@@ -27,12 +29,22 @@ describe('nodes of a quorum of which none can be asked', () => {
 
   it('H62: and so does its release, of which the third node was never asked', async () => {
     const [one, other, third] = three as [QuorumNode, QuorumNode, QuorumNode];
-    for (const node of [one, other]) node.failed(new LockBackendError('silence', { unknown: true }));
+    for (const node of [one, other]) node.failed(silence());
     const round = { settle: () => [third], end: () => {} } as unknown as Round;
     const releasing = releaseByMajority(nodes, { keys: 'k', token: 't', commandTimeoutMs: 10 }, round);
     const error = await settled(releasing);
     expect(error).to.include({ code: 'ERR_LOCK_BACKEND', key: 'k', unknown: true });
     expect((error as Error).message).to.contain('2 of 3 failed');
+  });
+
+  it('H66: nodes that fell silent and have granted a lock since then are asked for its release', async () => {
+    const released = { release: () => Promise.resolve('released') } as unknown as Node;
+    const [one, other, third] = ['a', 'b', 'c'].map((name) => new QuorumNode(released, name, clock));
+    for (const node of [one!, other!]) node.failed(silence());
+    const round = { settle: () => [third], end: () => {} } as unknown as Round;
+    const all = new Nodes([one!, other!, third!], clock);
+    const releasing = releaseByMajority(all, { keys: 'k', token: 't', commandTimeoutMs: 10 }, round);
+    expect(await settled(releasing)).to.equal('released');
   });
 
   /** How it ends, without waiting for anything. */

@@ -16,8 +16,7 @@ export function releaseByMajority(
   round: Round | undefined,
 ): Promise<ReleaseReply> {
   const unasked = round?.settle() ?? [];
-  const asked =
-    unasked.length === 0 ? nodes.responsive : nodes.all.filter((node) => !unasked.includes(node) && !node.isSilent);
+  const asked = nodes.responsive.filter((node) => !unasked.includes(node)); // H66f
   const replies = asked.map((node) => release(nodes, node, request));
   round?.end((node) => replies[asked.indexOf(node)]);
   if (asked.length + unasked.length < nodes.size) {
