@@ -224,4 +224,29 @@ describe('a cluster', () => {
       }
     });
   }
+
+  it('messages between nodes: one to each other node for a hand-off to another process, none without one', async () => {
+    const sent = async (): Promise<number> => {
+      const counts = cluster.nodes.map(async (node) => {
+        const info = await node.command<string>('CLUSTER', 'INFO');
+        return Number(/cluster_stats_messages_publish_sent:(\d+)/.exec(info)?.[1] ?? 0);
+      });
+      return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
+    };
+    const [{ dial }] = kinds as [(typeof kinds)[0]];
+    const [one, other] = [await connected(dial), await connected(dial)].map((redis) =>
+      redisExpLock({ redis, lifetime: 10_000 }),
+    ) as [redisExpLock.WithLock, redisExpLock.WithLock];
+    const key = uniqueKey();
+    const before = await sent();
+    for (let n = 0; n < 5; n += 1) await (await one.promise(key, { timeout: 10_000 })).release();
+    const within = await Promise.all([1, 2, 3].map(() => one.run(key, { timeout: 10_000 }, () => sent())));
+    expect(within.map((count) => count - before)).to.deep.equal([0, 0, 0]);
+    const lease = await one.promise(key);
+    const waiting = other.promise(key, { timeout: 10_000 });
+    await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'a waiter' });
+    await lease.release();
+    await (await waiting).release();
+    expect((await sent()) - before).to.equal(cluster.nodes.length - 1);
+  });
 });
