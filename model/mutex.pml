@@ -256,7 +256,7 @@ inline reply(p, s) {                    /* to its last request: a grant counts f
 #define BELIEVED PROVISIONAL
 #endif
 
-/* The message makes a holder if it names the nonce of the last request, that was answered, and half of the provisional time since
+/* The message makes a holder if it names the nonce of the last request, that was answered, and enough of the provisional time since
  * its sending is left. A message for a token that nobody waits for is answered with a release. Else the next request tells. */
 inline tell(p, s) {
   me = tokenOf(s);

@@ -407,7 +407,7 @@ describe('the queue of one process', () => {
       expect([caller.grant, port.requests.length]).to.deep.equal([undefined, 6]);
     });
 
-    it('H83: counts while half of its provisional time is left, by either clock, and for no longer than the lifetime', () => {
+    it('H83: counts while half a second, or half of its provisional time, is left by both clocks, and for no longer than the lifetime', () => {
       const grantAfter = (monoMs: number, wallMs = monoMs, lifetime = lifetimeMs): Grant | undefined => {
         build({ lifetimeMs: lifetime });
         const [caller] = joined(1) as [Caller];
@@ -418,10 +418,10 @@ describe('the queue of one process', () => {
         expect(port.requests).to.have.lengthOf(caller.grant === undefined ? 2 : 1);
         return caller.grant;
       };
-      expect([grantAfter(1001), grantAfter(0, 1001), grantAfter(1001, 0), grantAfter(301, 301, 600)]).to.deep.equal(
+      expect([grantAfter(1501), grantAfter(0, 1501), grantAfter(1501, 0), grantAfter(301, 301, 600)]).to.deep.equal(
         Array(4).fill(undefined),
       );
-      expect(grantAfter(1000)?.provisionalMs).to.equal(provisionalMs);
+      expect(grantAfter(1500)?.provisionalMs).to.equal(provisionalMs);
       expect(grantAfter(300, 300, 600)?.provisionalMs).to.equal(600);
     });
 

@@ -80,6 +80,9 @@ export interface WakeUp {
   readonly fence: number | undefined;
 }
 
+/** The time that must be left of a grant by message for its confirmation; half of the grant if it is shorter than twice that. */
+const confirmationMs = 500;
+
 /** A wake-up without a grant. */
 const plainWakeUp: WakeUp = { nonce: undefined, fence: undefined };
 
@@ -282,11 +285,11 @@ export class Queue implements GrantSource {
   #onWakeUp({ nonce, fence }: WakeUp): void {
     const { answered } = this.#entry;
     if (fence === undefined || nonce !== this.#entry.nonce || answered === undefined) return this.#request(); // H83 S16
-    // The grant is younger than the answered request, so it lasts at least from there. Half of it must be left for the confirmation.
+    // The grant is younger than the answered request, so it lasts at least from there. Time must be left for the confirmation.
     const provisionalMs = Math.min(this.key.lifetimeMs, limits.provisionalMs);
     const { monoMs, wallMs } = this.#port.now();
     const ageMs = Math.max(monoMs - answered.monoMs, wallMs - answered.wallMs);
-    if (ageMs > provisionalMs / 2) return this.#request(); // H83c
+    if (provisionalMs - ageMs < Math.min(provisionalMs / 2, confirmationMs)) return this.#request(); // H83c
     this.#stopTimer();
     const { token, late } = this.#endEntry();
     this.#give({ token, fence, sent: answered, late, provisionalMs }, handOffsAmongOthers); // H83d

@@ -664,7 +664,7 @@ class User implements Waiter {
     if (world.rules.broken === 'a grant counts from its message') {
       holder.untilMs = world.nowMs + trustedMs(queue.key.lifetimeMs);
     }
-    if (holder.leftMs() < provisionalMs / 2 - provisionalMs / 1000) {
+    if (holder.leftMs() < Math.min(provisionalMs / 2, 500) - provisionalMs / 1000) {
       world.broken(`${this.#name} has ${holder.leftMs()} ms left to confirm its grant`);
     }
     this.#confirm(queue, holder);
