@@ -2,6 +2,7 @@
  * H96: shards behind one endpoint. A plain client learns of them by its first call, which is refused (CROSSSLOT) before anything
  * ran. From then on each slot has a fence counter and batches of its own. The contract suite runs there too.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { Mutex, Semaphore as PeerSemaphore } from '../../src/compat/redis-semaphore';
 import Redlock from '../../src/compat/redlock';
@@ -9,7 +10,8 @@ import { fenceKey, fenceKeyBeside, slotOf } from '../../src/core/keys';
 import redisExpLock from '../../src/index';
 import { redisPlaces } from '../contract/places';
 import { type ShardEndpoint, startEndpoint } from '../support/endpoint';
-import { answer, FaultProxy, startProxy } from '../support/fault-proxy';
+import { answer, delayReply, dropReply, FaultProxy, startProxy } from '../support/fault-proxy';
+import { unansweredMs } from '../support/patience';
 import { waitFor } from '../support/processes';
 import { recordCommands, startRedis, uniqueKey } from '../support/redis';
 import { kinds as clusterKinds } from './cluster-kinds';
@@ -83,14 +85,17 @@ describe('shards behind one endpoint (H96)', () => {
   for (const name of ['node-redis 6', 'ioredis 6']) {
     it(`${name}: 300 callers whose first calls are all in flight: one holder for each key, and nobody notices (H96)`, async () => {
       const redis = await connected(name);
-      const withLock = redisExpLock({ redis, lifetime: LONG_MS });
+      // The text of a script goes to a shard a hundred times, and a tag is found for each of a hundred slots.
+      const withLock = redisExpLock({ redis, lifetime: LONG_MS, commandTimeout: LONG_MS });
       const keys = keysOnAll(100);
       const leases = await Promise.all([...keys, ...keys, ...keys].map((key) => withLock.tryLock(key)));
       const held = leases.filter((lease) => lease !== null);
       expect(held.map(({ key }) => key)).to.have.members(keys);
       const { refused } = endpoint;
       expect(await Promise.all(held.map((lease) => lease()))).not.to.include(false);
-      const permits = await Promise.all(keys.map((key) => new Semaphore(key, 1, { redis }).acquire()));
+      const permits = await Promise.all(
+        keys.map((key) => new Semaphore(key, 1, { redis, commandTimeout: LONG_MS }).acquire()),
+      );
       expect(await Promise.all(permits.map((permit) => permit.release()))).not.to.include(false);
       expect(endpoint.refused, 'after the first').to.equal(refused);
     });
@@ -217,6 +222,24 @@ describe('shards behind one endpoint (H96)', () => {
     const error = await backendError(withLock.promise(uniqueKey(), { timeout: LONG_MS }));
     expect([error.redisCode, error.retryable]).to.deep.equal(['CROSSSLOT', false]);
     expect(proxy.count('script')).to.equal(2);
+  });
+
+  it('the first refusal is lost, or comes when its caller has given up: nothing stays held, and the next call is served (H3, H96)', async () => {
+    for (const lose of [dropReply, () => delayReply(2 * unansweredMs)]) {
+      const withLock = redisExpLock({ redis: await connected(), lifetime: LONG_MS });
+      const key = uniqueKey();
+      const rule = proxy.rule({ match: 'script', times: 1 }, lose());
+      const error = await backendError(withLock.promise(key, { commandTimeout: unansweredMs }));
+      expect(error.unknown).to.equal(true);
+      rule.remove();
+      if (lose === dropReply) proxy.resetAll(); // else that connection stays silent
+      const next = await withLock.promise(key, { timeout: LONG_MS });
+      await sleep(3 * unansweredMs); // what is late has come
+      expect(await endpoint.command('GET', key)).to.equal(next.token);
+      expect(await next()).to.equal(true);
+      await withLock.close();
+      expect(await endpoint.command('EXISTS', key)).to.equal(0);
+    }
   });
 
   it('minReplicas is refused by name: WAIT would speak of another shard; nothing stays held (H96)', async () => {
