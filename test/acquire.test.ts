@@ -425,7 +425,7 @@ describe('an acquisition', () => {
       expect((warnings[0] as any).error.message).to.include('no channel');
     });
 
-    it('and polls where the channel is not open in time', async () => {
+    it('H27: and polls where the channel is not open in time, until it is', async () => {
       start({ ...inQueue(), retryTimeoutMs: 10 });
       await busy();
       await pass(commandTimeoutMs);
@@ -434,6 +434,8 @@ describe('an acquisition', () => {
       expect([here.asked.length, last().request.pauseMs]).to.deep.equal([2, 10]);
       await openChannel();
       expect(here.asked).to.have.lengthOf(2);
+      await busy();
+      expect([here.asked.length, entryOf(last())?.ticket], 'queued').to.deep.equal([3, 0]);
     });
 
     it('not if it was given up before the channel was open', async () => {

@@ -37,7 +37,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   protected readonly spec: AcquireSpec;
   protected readonly attempts: Attempts;
   protected readonly caller: Caller;
-  /** True once wake-ups could not be opened in time: from then on the caller polls. */
+  /** True once wake-ups could not be opened in time: the caller polls until they are open. */
   #isDeaf = false;
   #stopOpening: (() => void) | undefined;
 
@@ -124,8 +124,10 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     if (timeoutMs === 0 || this.caller.leftMs <= 0) return this.fail(failure ?? timedOut(this.spec, this)); // H72b
     if (count > maxRetries) return this.fail(failure ?? (this.spec.isTry ? triedInVain : tooMany(this.spec, count))); // H72
     this.caller.troubled(failure);
-    const queues = failure === undefined && !this.wasQueued && !this.#isDeaf ? queuesFor(this.spec) : undefined;
-    if (queues === undefined) this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);
+    const queues = failure === undefined && !this.wasQueued ? queuesFor(this.spec) : undefined;
+    const isDeaf = this.#isDeaf && !queues?.wakeUps.isOpen; // H27d
+    if (queues === undefined || isDeaf)
+      this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);
     else this.#enqueueWhenOpen(queues);
   }
 

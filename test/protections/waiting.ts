@@ -22,6 +22,12 @@ export const waiting: readonly Protection[] = [
     test: 'queue.test.ts',
   },
   {
+    hazard: 'H27',
+    without: 'a caller whose wake-ups were not open in time polls for as long as it waits',
+    changes: [operand('H27d', 2, true)],
+    test: 'acquire.test.ts',
+  },
+  {
     hazard: 'H28',
     without: 'a queue relies on its wake-ups alone',
     changes: [
