@@ -54,7 +54,7 @@ async function startWorkers(program: string, date: string, flags: string[], { ur
       bindings = [(name = "URL", text = "${url}"), (name = "TOKEN", text = "${token}")],
     );`,
   );
-  const { default: binary } = await import('workerd');
+  const { default: binary } = require('workerd') as { default: string };
   const child = spawn(binary, ['serve', 'config.capnp'], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] });
   track(child);
   let said = '';

@@ -28,8 +28,8 @@ export function newToken(owner: string | undefined): string {
     text[places[i]!] = digits[bytes[i]! >> 4]!;
     text[places[i]! + 1] = digits[bytes[i]! & 15]!;
   }
-  text.copyWithin(uuidLength - markLength, 0, markLength);
-  const marked = String.fromCharCode(...text);
+  for (let i = 0; i < markLength; i += 1) text[uuidLength - markLength + i] = text[i]!;
+  const marked = String.fromCharCode.apply(null, text); // copyWithin and a spread cost a tenth of a lock in memory
   return owner === undefined ? marked : `${owner}_${marked}`;
 }
 
