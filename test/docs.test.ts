@@ -120,6 +120,16 @@ describe('docs', () => {
       expect(names.filter((name) => !existsSync(join(root, name)))).to.deep.equal([]);
     });
 
+    it('each answer of docs/questions.md has a link, and a test with the title that it names', () => {
+      const [, ...answers] = pages.find(({ file }) => file === 'docs/questions.md')!.text.split(/^## /m);
+      expect(answers).to.have.length.above(8);
+      for (const answer of answers) {
+        expect(answer).to.match(/\]\([\w-]+\.md(?:#[\w-]+)?\)/);
+        const [, file, title] = /^Test: `([^`]+)`, “([^”]+)”\.$/m.exec(answer)!;
+        expect(readFileSync(join(root, file!), 'utf8')).to.include(`${title}'`);
+      }
+    });
+
     it('what they import from ioredis is its named export, which compiles under NodeNext as well', async () => {
       const folders = ['examples', 'integrations/examples', 'demo', 'src'];
       const programs = folders.flatMap((folder) =>
