@@ -1,4 +1,4 @@
-// README.md and docs/: every code block is run as printed. Programs run against a real Redis, shell commands are known or are
+// README.md, docs/ and the site's own pages: every code block is run as printed. Programs run against a real Redis, shell commands are known or are
 // sent to it, SQL runs in SQLite, diagrams are read line by line. A block in a language that nobody runs here fails the test.
 // Rights (plain blocks) are in test/redis/rights.test.ts.
 import { execFile, spawn } from 'node:child_process';
@@ -32,11 +32,13 @@ interface Block {
   readonly text: string;
 }
 
-const docs = readdirSync(join(root, 'docs')).filter((file) => file.endsWith('.md'));
-const pages: readonly Page[] = ['README.md', ...docs.map((file) => `docs/${file}`)].map((file) => ({
-  file,
-  text: readFileSync(join(root, file), 'utf8'),
-}));
+const inFolder = (folder: string): string[] => readdirSync(join(root, folder)).filter((file) => file.endsWith('.md'));
+const pageAt = (file: string, path = file): Page => ({ file, text: readFileSync(join(root, path), 'utf8') });
+/** The site puts pages of its own beside the README. */
+const pages: readonly Page[] = [
+  ...['README.md', ...inFolder('docs').map((file) => `docs/${file}`)].map((file) => pageAt(file)),
+  ...inFolder('site/pages').map((file) => pageAt(file, `site/pages/${file}`)),
+];
 const readme = pages[0]!.text;
 
 function blocksOf(page: Page): Block[] {
