@@ -1,5 +1,5 @@
-// The site as `npm run site` builds it, in a real Chromium: a page for all of docs/ and for every export, and links that lead
-// somewhere.
+// The site as `npm run site` builds it, in a real Chromium: a page for all of docs/ and for every export, links that lead somewhere, and the
+// page in which the library runs.
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
@@ -12,6 +12,7 @@ import { freePort } from '../test/support/processes';
 
 const root = join(__dirname, '..');
 const dist = join(root, 'site/.vitepress/dist');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const types: Record<string, string> = {
   '.html': 'text/html',
   '.js': 'text/javascript',
@@ -162,6 +163,95 @@ describe('the site', function () {
     await page.goto(`${origin}/docs/protocol.html`);
     for (let n = 0; n < 3; n += 1) await page.locator('.diagram svg').nth(n).waitFor();
     expect(complaints).to.deep.equal([]);
+  });
+
+  describe('the page in which the library runs', () => {
+    const log = (): Promise<string[]> => page.getByRole('log').getByRole('listitem').allInnerTexts();
+    const verdict = (text: string): Promise<void> => page.getByRole('status').filter({ hasText: text }).waitFor();
+    const press = async (name: string): Promise<void> => {
+      await page.getByRole('button', { name, exact: true }).focus();
+      await page.keyboard.press('Enter');
+    };
+
+    beforeEach(async () => {
+      await page.goto(`${origin}/see-it.html`);
+      await page.getByRole('button', { name: 'Run', exact: true }).waitFor();
+    });
+
+    it('three workers take turns', async () => {
+      await press('Run');
+      await verdict('the balance is 30: none was lost');
+      const said = (await log()).join('\n');
+      expect(said.match(/holds the lock/g)).to.have.length(3);
+      expect(said.match(/releases the lock/g)).to.have.length(3);
+      expect(said).not.to.match(/refused|is over/);
+    });
+
+    it('one is paused past its lifetime: the next get the lock, and its write is refused by the fence', async () => {
+      await press('Run, and pause A');
+      await verdict('the balance is 30: none was lost');
+      const said = await log();
+      const first = (words: string): number => said.findIndex((line) => line.includes(words));
+      expect(first('A is stopped')).to.be.above(first('A holds the lock'));
+      expect(first('The lifetime of A’s lock is over')).to.be.above(first('A is stopped'));
+      for (const words of ['B writes 10', 'C writes 20', 'A runs again'])
+        expect(first('A’s write is refused'), words).to.be.above(first(words));
+      const [, own, stored] = /its fence (\d+) is smaller than the stored (\d+)/.exec(
+        said[first('A’s write is refused')]!,
+      )!;
+      expect(Number(own)).to.be.below(Number(stored));
+      expect(said.at(-1)).to.include('A releases the lock');
+      expect(await page.locator('svg.timeline circle.refused').count()).to.equal(1);
+    });
+
+    it('without the fence it overwrites what the others wrote', async () => {
+      await page.getByRole('checkbox').focus();
+      await page.keyboard.press('Space');
+      const pressed: string = await page.evaluate(`(async () => {
+        const button = (text) => [...document.querySelectorAll('.demo button')].find((each) => each.innerText === text);
+        button('Run').click();
+        button('Pause A').click(); // in the same turn, so that A has not written yet
+        await new Promise((resolve) => setTimeout(resolve));
+        return button('Pause A').getAttribute('aria-pressed');
+      })()`);
+      expect(pressed).to.equal('true');
+      await verdict('the balance is 10: 2 were overwritten');
+      expect((await log()).join()).to.include('A writes 10 over what newer holders wrote');
+      expect(await page.locator('svg.timeline circle.overwrote').count()).to.equal(1);
+    });
+
+    it('the checker of accessibility finds nothing in it, light and dark; what has the focus has an outline', async () => {
+      await press('Run');
+      await verdict('none was lost');
+      await page.evaluate(axe);
+      for (const colorScheme of schemes) {
+        await page.emulateMedia({ colorScheme });
+        const { violations } = await page.evaluate<any>('axe.run(".demo")');
+        expect(violations.map(({ id, nodes }: any) => [id, nodes[0].html])).to.deep.equal([]);
+      }
+      await page.keyboard.press('Tab');
+      expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).to.equal('solid');
+    });
+
+    it('with motion it moves between the events, without it does not', async () => {
+      for (const reducedMotion of ['reduce', 'no-preference'] as const) {
+        await page.emulateMedia({ reducedMotion });
+        await press('Run');
+        const moves = await page.evaluate(`(async () => {
+          const looks = new Set();
+          const events = new Set();
+          while (document.querySelector('.verdict').textContent === '') {
+            await new Promise((resolve) => requestAnimationFrame(resolve));
+            const count = document.querySelectorAll('.log li').length;
+            events.add(count);
+            looks.add(count + ' ' + document.querySelector('svg.timeline').innerHTML);
+          }
+          return looks.size > events.size;
+        })()`);
+        await page.emulateMedia({ reducedMotion: 'reduce' });
+        expect(moves).to.equal(reducedMotion === 'no-preference');
+      }
+    });
   });
 });
 

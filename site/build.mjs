@@ -1,7 +1,7 @@
 // `npm run site`: the pages of the repository, the reference of the shipped declarations and the pages of this folder, in one folder that
 // VitePress makes dist/ of. The tree in generated/ is that of the repository, so that a link means the same in both.
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -30,6 +30,12 @@ function install() {
   console.log('Installing the packages of site/ (npm ci) ...');
   run('npm', 'ci', '--ignore-scripts', '--loglevel=error', '--no-fund', '--no-audit');
   writeFileSync(installed, lock);
+}
+
+/** The package by its name, as its users import it. */
+function linkLibrary() {
+  const link = join(site, 'node_modules/redis-exp-lock');
+  if (!existsSync(link)) symlinkSync('../..', link);
 }
 
 function copyPages() {
@@ -94,6 +100,7 @@ function writeReference() {
 }
 
 install();
+linkLibrary();
 copyPages();
 writeReference();
 run(process.execPath, program('vue-tsc', 'bin/vue-tsc.js'), '--noEmit');

@@ -39,6 +39,8 @@ export default defineConfig({
       };
     },
   },
+  // The library is CommonJS, and a link leads out of node_modules to it.
+  vite: { build: { commonjsOptions: { include: [/node_modules/, /\/lib\/.*\.js$/] } } },
   transformPageData: ({ relativePath }) =>
     relativePath.startsWith('bench/') ? { frontmatter: { pageClass: 'bench' } } : undefined,
   themeConfig: {
@@ -46,6 +48,7 @@ export default defineConfig({
     outline: { level: [2, 3] },
     nav: [
       { text: 'Start', link: '/README' },
+      { text: 'See it', link: '/see-it' },
       { text: 'Guide', link: '/docs/safety', activeMatch: '^/docs/(?!proof|compare|hazards)' },
       { text: 'Reference', link: '/reference/', activeMatch: '^/reference/' },
       { text: 'Proof', link: '/docs/proof', activeMatch: '^/(bench|docs/(proof|compare|hazards))' },
@@ -55,7 +58,11 @@ export default defineConfig({
       '/': [
         {
           text: 'Begin',
-          items: [{ text: 'Start', link: '/README' }, ...docs({ Questions: 'questions' })],
+          items: [
+            { text: 'Start', link: '/README' },
+            { text: 'See it', link: '/see-it' },
+            ...docs({ Questions: 'questions' }),
+          ],
         },
         {
           text: 'Locks',
