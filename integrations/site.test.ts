@@ -252,6 +252,13 @@ describe('the site', function () {
         expect(moves).to.equal(reducedMotion === 'no-preference');
       }
     });
+
+    it('the picture of the README is of such a run, with the colours of both schemes', () => {
+      const picture = readFileSync(join(root, 'docs/images/who-held-the-lock.svg'), 'utf8');
+      const marks = Array.from(picture.matchAll(/<circle class="(\w+)"/g), ([, kind]) => kind);
+      expect(marks).to.deep.equal(['wrote', 'wrote', 'refused', 'wrote']);
+      expect(picture).to.include('@media (prefers-color-scheme: dark)');
+    });
   });
 });
 
