@@ -170,7 +170,7 @@ async function checkRow(name: string, row: Row, way: Way): Promise<void> {
 const options = { lifetime: LONG_MS, retryTimeout: 20, commandTimeout: 10_000 };
 
 /** A lock, an extension, exclusion, several calls of a tick, a wait of each kind, and a quorum. */
-async function locksWork({ clients }: Place, waits: 'queued' | 'polling'): Promise<void> {
+async function locksWork({ clients, server }: Place, waits: 'queued' | 'polling'): Promise<void> {
   const [one, other] = clients.map((redis) => redisExpLock({ redis, ...options })) as [
     redisExpLock.WithLock,
     redisExpLock.WithLock,
@@ -185,10 +185,15 @@ async function locksWork({ clients }: Place, waits: 'queued' | 'polling'): Promi
   const many = await Promise.all([1, 2, 3].map((n) => one.promise(`${key}-${n}`)));
   expect(await Promise.all(many.map((each) => each()))).to.deep.equal([true, true, true]);
   const held = await one.promise(key);
+  const calls = async (): Promise<number> => {
+    const stats = await server.command<string>('INFO', 'commandstats');
+    return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(stats)?.[1]);
+  };
+  const before = waits === 'polling' ? await calls() : 0;
   const waiting = other.promise(key, { timeout: LONG_MS });
   if (waits === 'queued')
     await waitFor(async () => (await one.inspect(key)).waiters === 1, { what: 'a queued waiter' });
-  else await new Promise((resolve) => setTimeout(resolve, 100));
+  else await waitFor(async () => (await calls()) > before + 2, { what: 'a waiter that polls' });
   expect(await held()).to.equal(true);
   const next = await waiting;
   expect(next.fence).to.be.greaterThan(held.fence);
@@ -211,7 +216,7 @@ async function locksWork({ clients }: Place, waits: 'queued' | 'polling'): Promi
   await Promise.all([one.close(), other.close()]);
 
   // These are one server under three names, which only a quorum that may read INFO can tell.
-  const quorum = redisExpLock({ redis: clients as any, ...options, lifetime: 100 });
+  const quorum = redisExpLock({ redis: clients as any, ...options });
   await quorum.promise(`${key}-q`).then(
     (lease) => lease(),
     ({ message }) => expect(message).to.match(/are the same server|less than a lifetime/),
