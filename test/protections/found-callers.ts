@@ -180,7 +180,7 @@ export const foundCallers: readonly Protection[] = [
   {
     hazard: 'H92',
     without: 'a grant at an old master counts without its replicas',
-    changes: [operand('H92b', 2, false)],
+    changes: [operand('H92b', 2, true)],
     test: 'redis/sentinel.test.ts',
   },
   {

@@ -1,5 +1,5 @@
-/** H90 to H98: found in use and under attack: other hosts, processes that stand still, and signals with many listeners. */
-import { drop, piece, write } from '../support/alteration';
+/** H90 to H99: found in use and under attack: other hosts, processes that stand still, signals with many listeners, and overload. */
+import { drop, piece, when, write } from '../support/alteration';
 import type { Protection } from './protection';
 
 export const foundEdges: readonly Protection[] = [
@@ -77,5 +77,29 @@ export const foundEdges: readonly Protection[] = [
     without: 'an observation that is ended waits for the next change first',
     changes: [drop('H98b')],
     test: 'contract/election.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'a request whose caller gave up behind a WAIT is sent',
+    changes: [when('H99b', false)],
+    test: 'redis/replicas-crowd.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'each caller has a WAIT of its own',
+    changes: [drop('H99')],
+    test: 'redis/replicas-crowd.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'callers that want too many replicas hold up those that want fewer',
+    changes: [piece('H99d', / \$\{minReplicas\}/, '')],
+    test: 'redis/replicas-crowd.test.ts',
+  },
+  {
+    hazard: 'H99',
+    without: 'a caller with much time holds up one with little',
+    changes: [piece('H99d', / \$\{magnitudeMs\}/, '')],
+    test: 'redis/replicas-crowd.test.ts',
   },
 ];

@@ -198,7 +198,7 @@ export const servers: readonly Protection[] = [
   {
     hazard: 'H59',
     without: 'what WAIT answers is not looked at',
-    changes: [operand('H59d', 2, false)],
+    changes: [operand('H59d', 2, true)],
     test: 'redis/replicas.test.ts',
   },
   {
@@ -216,8 +216,14 @@ export const servers: readonly Protection[] = [
   {
     hazard: 'H59',
     without: 'WAIT may speak of another connection than the one that wrote',
-    changes: [drop('H59f')],
+    changes: [value('H59f', 'true')],
     test: 'redis/replicas.test.ts',
+  },
+  {
+    hazard: 'H59',
+    without: 'the calls of a refused batch are written behind a WAIT that is under way',
+    changes: [drop('H59g')],
+    test: 'redis/replicas-crowd.test.ts',
   },
   {
     hazard: 'H60',

@@ -196,6 +196,24 @@ describe('a cluster of six that changes under locks', () => {
       await Promise.all(locks.map((lock) => lock.close()));
     });
 
+    it('minReplicas: keys of all nodes at once share one WAIT for each node (H99)', async () => {
+      const waits = async (): Promise<number> => {
+        const stats = await Promise.all(cluster.nodes.map((node) => node.command<string>('INFO', 'commandstats')));
+        return stats.reduce((sum, text) => sum + Number(/cmdstat_wait:calls=(\d+)/.exec(text)?.[1] ?? 0), 0);
+      };
+      for (const { name } of hearing) {
+        const [withLock] = locksOf(name, { minReplicas: 1, commandTimeout: 100_000 });
+        const keys = Array.from({ length: 60 }, () => uniqueKey());
+        const take = () => Promise.all(keys.map((key) => withLock.promise(key, { timeout: 15_000 })));
+        await Promise.all((await take()).map((lease) => lease()));
+        const before = await waits();
+        const leases = await take();
+        expect((await waits()) - before, name).to.equal(3);
+        expect(await Promise.all(leases.map((lease) => lease()))).not.to.include(false);
+        await withLock.close();
+      }
+    });
+
     it('resharding: locks that are held and renewed meanwhile are all kept, and released (H56)', async () => {
       const held: { name: string; lease: redisExpLock.Lease; key: string }[] = [];
       for (const { name } of kinds) {

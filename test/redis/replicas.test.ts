@@ -202,8 +202,10 @@ describe('minReplicas (H59)', () => {
     await master.command('SCRIPT', 'FLUSH');
     await waitFor(replicaHasSaidAll, { what: 'the replica to say that it has all' });
     await replica.pause();
+    const before = proxy.commands.length;
     const error = await backendError(withLock.promise(key));
     expect([error.redisCode, error.retryable]).to.deep.equal(['NOREPLICAS', true]);
+    expect(proxy.commands.slice(before, before + 2).map(({ name }) => name)).to.deep.equal(['EVAL', 'WAIT']);
     await freed();
   });
 

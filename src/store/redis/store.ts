@@ -38,6 +38,7 @@ import * as scripts from './scripts/generated';
 import type { BatchableCall } from './scripts/script';
 import { ServerClock } from './server-clock';
 import { RedisValues } from './values';
+import type { CallAt, SentReply } from './wait-connection';
 
 /** The uptime, above every lifetime, from which a server no longer counts as new. */
 const newMs = 86_400_000;
@@ -88,7 +89,7 @@ class RedisStore implements Store, Node {
     this.generation = client.generation;
     this.#transport = new Transport(client);
     this.values = new RedisValues(this.#transport);
-    this.#replicas = new Replicas(client, this.#transport);
+    this.#replicas = new Replicas(client);
     this.direct = new DirectStore(this, client);
   }
 
@@ -114,16 +115,12 @@ class RedisStore implements Store, Node {
   /** Waits for a client that is not ready yet, and for replicas. Tries once more if our estimate of the server's clock was bad. */
   async #acquireSlowly(request: AcquireRequest, wasLate: boolean): Promise<AcquireReply> {
     const { keys, lifetimeMs, commandTimeoutMs, minReplicas } = request;
+    const callAt = (sent: Moment): BatchableCall => this.#acquireCall(request, sent);
     for (let resent = wasLate; ; resent = true) {
       const ready = this.#transport.ready(keys, commandTimeoutMs);
       if (ready !== undefined) await ready;
-      const dedicated = minReplicas > 0 ? await this.#replicas.open(keys, commandTimeoutMs) : undefined;
-      if (!request.begin()) throw givenUp(keys);
-      const sent = now();
-      const call = this.#acquireCall(request, sent);
-      const reply = dedicated
-        ? await this.#replicas.acquire(dedicated, call, request)
-        : await this.#transport.send(call, keys, commandTimeoutMs, asItIs);
+      const attempt = minReplicas > 0 ? this.#replicas.acquire(request, callAt) : this.#send(request, callAt);
+      const [reply, sent] = await attempt;
       const acquired = this.#acquired(reply, request, sent);
       if (acquired !== undefined) {
         if (acquired.granted && lifetimeMs === null) await this.#makePermanent(request, acquired.fence);
@@ -132,6 +129,13 @@ class RedisStore implements Store, Node {
       // Too late by our estimate of the server's clock. The estimate is better now: one more try.
       if (resent) throw new LockBackendError(`Redis ran the request for ${describe(keys)} too late`, { key: keys });
     }
+  }
+
+  async #send(request: AcquireRequest, callAt: CallAt): Promise<SentReply> {
+    const { keys, commandTimeoutMs } = request;
+    if (!request.begin()) throw givenUp(keys);
+    const sent = now();
+    return [await this.#transport.send(callAt(sent), keys, commandTimeoutMs, asItIs), sent];
   }
 
   #acquireCall(request: AcquireRequest, sent: Moment): BatchableCall {

@@ -67,13 +67,22 @@ export class Batch {
 
   /** Sends the calls added so far: at the end of the tick, or before. */
   readonly flush = (): void => {
+    this.#sendSome();
+    // The rest leaves in the next turn: Redis works on this batch while we still write and read that one.
+    if (this.#calls.length > 0) setImmediate(this.flush);
+  };
+
+  /** Sends all calls added so far in this turn. */
+  flushAll(): void {
+    while (this.#calls.length > 0) this.#sendSome();
+  }
+
+  #sendSome(): void {
     this.#sentAt = undefined;
     if (this.#calls.length === 0) return;
     const some = this.#calls.splice(0, this.#most);
-    // The rest leaves in the next turn: Redis works on this batch while we still write and read that one.
-    if (this.#calls.length > 0) setImmediate(this.flush);
     for (const together of this.#bySlot(some)) this.#sendTogether(together);
-  };
+  }
 
   /** The calls as they may go together: in a cluster slots cannot be mixed. */
   #bySlot(calls: readonly BatchedCall[]): Iterable<readonly BatchedCall[]> {
@@ -111,8 +120,8 @@ export function sendTogether(together: readonly BatchedCall[], send: SendCall): 
 }
 
 /** True if the call may be sent by itself. */
-function hasOwnScript(call: BatchableCall): call is ScriptCall {
-  return 'lua' in call.script;
+export function hasOwnScript(call: BatchableCall): call is ScriptCall {
+  return call instanceof PlainCall || 'lua' in call.script;
 }
 
 function bySlot(calls: readonly BatchedCall[]): Iterable<BatchedCall[]> {

@@ -9,16 +9,15 @@ import { notReady } from '../../backend-errors';
 import type { Moment } from '../../contract';
 import type { ScriptClient } from '../client';
 import type { BatchableCall, ScriptCall } from '../scripts/script';
-import { Batch } from './batch';
+import { Batch, hasOwnScript } from './batch';
 import { PendingRequest } from './deadlines';
 import type { SendCall } from './handlers';
-import { PlainCall } from './plain';
 import { readyWithin, Sender } from './sender';
 
 /** Calls in one batch. With many in flight two halves are under way: Redis works on one, our side on the other. */
-const maxInBatch = 128; // S10
+export const maxInBatch = 128; // S10
 /** Calls in one batch of calls with a mode, each of which costs several times as much: other commands should not wait long. */
-const maxSharedInBatch = 64; // S11
+export const maxSharedInBatch = 64; // S11
 
 export class Transport {
   readonly #client: ScriptClient;
@@ -75,7 +74,7 @@ export class Transport {
           reject(error);
         }
       };
-      const batch = call instanceof PlainCall || 'lua' in call.script ? this.#batch : this.#sharedBatch;
+      const batch = hasOwnScript(call) ? this.#batch : this.#sharedBatch;
       const onError = this.#onError(keys, reject);
       batch.add(new PendingRequest(call, keys, timeoutMs, keepsAlive, onReply, onError, batch.sentMs));
     });

@@ -1,0 +1,248 @@
+// A connection of our own for grants that replicas must acknowledge, because WAIT covers only what its own connection wrote. At
+// most one WAIT is under way. The requests that come meanwhile are written together once it is answered, with one WAIT behind
+// them all, and share its answer.
+//
+// Invariant: nothing is written while a WAIT is under way, so its answer covers every script whose reply has come. It does not
+// cover a script that was written to an earlier connection: that request is sent again, which its token makes harmless.
+import { LockBackendError } from '../../core/errors';
+import { describe, type Key } from '../../core/keys';
+import { nextTick } from '../../core/real-timers';
+import { asUnknown, givenUp, notReady, refusal } from '../backend-errors';
+import { type AcquireRequest, type Moment, now } from '../contract';
+import type { DedicatedClient, ScriptClient } from './client';
+import { isGrant } from './commands';
+import { Batch, hasOwnScript } from './pipeline/batch';
+import { PendingRequest, withDeadline } from './pipeline/deadlines';
+import type { BatchedCall, SendCall } from './pipeline/handlers';
+import { maxInBatch, maxSharedInBatch } from './pipeline/transport';
+import type { BatchableCall } from './scripts/script';
+
+/** Requests that are written before one WAIT. A caller that gives up behind them is never sent. */
+const maxPerWait = 4096;
+
+/** A reply, and a moment just before its request was sent. */
+export type SentReply = readonly [reply: unknown, sent: Moment];
+export type CallAt = (sent: Moment) => BatchableCall;
+
+export class WaitConnection {
+  readonly node: string;
+  readonly #client: DedicatedClient;
+  readonly #minReplicas: number;
+  readonly #maxWaitMs: number;
+  readonly #batch: Batch;
+  readonly #sharedBatch: Batch;
+  readonly #requested: AcknowledgedAcquire[] = [];
+  /** Written, and not settled yet. */
+  readonly #written: AcknowledgedAcquire[] = [];
+  /** Sends a call of a refused batch by itself. */
+  readonly #deferred: (() => void)[] = [];
+  #isOpen = false;
+  #isClosed = false;
+  #isRunning = false;
+  #isWaiting = false;
+
+  /**
+   * @param maxWaitMs The maximum time of one WAIT; a request may take part in several.
+   * @param owner The client for which the connection was made.
+   */
+  constructor(client: DedicatedClient, node: string, minReplicas: number, maxWaitMs: number, owner: ScriptClient) {
+    this.node = node;
+    this.#client = client;
+    this.#minReplicas = minReplicas;
+    this.#maxWaitMs = maxWaitMs;
+    this.#batch = new Batch(maxInBatch, owner, this.#send, () => {});
+    this.#sharedBatch = new Batch(maxSharedInBatch, owner, this.#send, () => {});
+    const onOpen = (): void => {
+      this.#isOpen = true;
+    };
+    client.opened.then(onOpen, () => this.close());
+  }
+
+  /** False once the connection was lost, even if it would reconnect. */
+  get isUsable(): boolean {
+    return !this.#isClosed && (!this.#isOpen || this.#client.script.readiness() === 'ready');
+  }
+
+  /** The reply to the script, once enough replicas have its writes. @throws {LockBackendError} too few have them, or that is not known. */
+  async acquire(request: AcquireRequest, callAt: CallAt): Promise<SentReply> {
+    const { keys, commandTimeoutMs } = request;
+    await withDeadline(this.#client.opened, keys, commandTimeoutMs).catch((error) => {
+      throw unsent(error);
+    });
+    return new Promise((resolve, reject) => {
+      this.#requested.push(new AcknowledgedAcquire(request, callAt, resolve, reject));
+      if (this.#isRunning) return; // H99
+      this.#isRunning = true;
+      nextTick(() => void this.#run());
+    });
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#client.close();
+  }
+
+  async #run(): Promise<void> {
+    while (this.#requested.length > 0 || this.#written.length > 0) {
+      if (this.#client.script.readiness() === 'ready') await this.#writeAndWait();
+      else this.#fail([...this.#written.splice(0), ...this.#requested.splice(0)], (keys) => notReady(keys, 'soon'));
+    }
+    this.#isRunning = false;
+  }
+
+  async #writeAndWait(): Promise<void> {
+    try {
+      this.#write();
+      const [first] = this.#written;
+      if (first === undefined) return;
+      this.#isWaiting = true;
+      const waited = this.#client.wait(this.#minReplicas, this.#waitMs());
+      this.#onAnswer(await withDeadline(waited, first.request.keys, this.#patienceMs(), false));
+    } catch (error) {
+      const { cause = error, redisCode } = error as LockBackendError;
+      this.#fail(this.#written.splice(0), (keys) => refusal(cause, keys));
+      if (redisCode === undefined) this.close(); // broken, or silent
+    } finally {
+      this.#isWaiting = false;
+    }
+  }
+
+  #write(): void {
+    const sent = now();
+    const generation = this.#client.generation();
+    for (const send of this.#deferred.splice(0)) send();
+    for (const each of this.#requested.splice(0, maxPerWait)) {
+      if (!each.begin(sent, generation, this.#maxWaitMs)) continue;
+      (hasOwnScript(each.call) ? this.#batch : this.#sharedBatch).add(each);
+      this.#written.push(each);
+    }
+    this.#batch.flushAll();
+    this.#sharedBatch.flushAll();
+  }
+
+  /** Sends a script as text, never by its SHA: after a NOSCRIPT the WAIT would have gone ahead of the write. */
+  readonly #send: SendCall = (call, handler) => {
+    // The calls of a refused batch go one by one: before the next WAIT, not behind this one.
+    if (this.#isWaiting) return void this.#deferred.push(() => this.#send(call, handler)); // H59g
+    const { script, keys, args } = call;
+    const client = this.#client.script;
+    const reply = client.eval(script.lua, keys, args); // H59e
+    reply.then(
+      (value) => handler.resolve(value),
+      (error) => handler.reject(error),
+    );
+  };
+
+  /** The time until the first of the requests has waited long enough. */
+  #waitMs(): number {
+    const untilMs = this.#written.reduce((min, each) => Math.min(min, each.waitsUntilMs), Number.POSITIVE_INFINITY);
+    return Math.max(Math.ceil(Math.min(untilMs - performance.now(), this.#maxWaitMs)), 1);
+  }
+
+  /** The time after which a WAIT without an answer has outlasted every caller. */
+  #patienceMs(): number {
+    return this.#written.reduce((max, { request }) => Math.max(max, request.commandTimeoutMs), 0);
+  }
+
+  #onAnswer(replicas: number): void {
+    const generation = this.#client.generation();
+    for (const each of this.#written.splice(0)) {
+      const isOfThisConnection = each.generation === generation; // H59f
+      const isAcknowledged = isOfThisConnection && replicas >= this.#minReplicas; // H59d H92b
+      if (each.isSettled) continue;
+      if (!isOfThisConnection) this.#requested.push(each);
+      else if (!each.isGranted) this.#written.push(each);
+      else if (isAcknowledged) each.succeed();
+      else if (performance.now() < each.waitsUntilMs) this.#written.push(each);
+      else each.fail(tooFew(replicas, each.request));
+    }
+  }
+
+  #fail(requests: readonly AcknowledgedAcquire[], errorFor: (keys: Key) => LockBackendError): void {
+    this.#deferred.length = 0;
+    for (const each of requests) each.fail(errorFor(each.request.keys));
+  }
+}
+
+/** A request until it is settled: by a reply that is no grant, by an answer of WAIT, or by its deadline. */
+class AcknowledgedAcquire implements BatchedCall {
+  readonly request: AcquireRequest;
+  call!: BatchableCall;
+  /** The generation of the connection that it was written to. */
+  generation = 0;
+  /** Monotonic ms until which it waits for replicas: half of its time, and at least one WAIT. */
+  waitsUntilMs: number;
+  readonly #callAt: CallAt;
+  readonly #pending: PendingRequest;
+  #sent: Moment | undefined;
+  /** The reply, if it is a grant. */
+  #grant: unknown;
+
+  constructor(
+    request: AcquireRequest,
+    callAt: CallAt,
+    onReply: (reply: SentReply) => void,
+    onError: (error: LockBackendError) => void,
+  ) {
+    const { keys, commandTimeoutMs } = request;
+    this.request = request;
+    this.waitsUntilMs = performance.now() + commandTimeoutMs / 2;
+    this.#callAt = callAt;
+    this.#pending = new PendingRequest(
+      undefined,
+      keys,
+      commandTimeoutMs,
+      true,
+      (reply) => onReply([reply, this.#sent!]),
+      (error) => onError(this.#sent === undefined ? unsent(error) : error),
+    );
+  }
+
+  get isSettled(): boolean {
+    return this.#pending.isSettled;
+  }
+
+  get isGranted(): boolean {
+    return this.#grant !== undefined;
+  }
+
+  /** Prepares the call; false if the caller has given up. */
+  begin(sent: Moment, generation: number, maxWaitMs: number): boolean {
+    if (!this.isSettled && !this.request.begin()) this.fail(givenUp(this.request.keys)); // H99b
+    if (this.isSettled) return false;
+    this.call = this.#callAt(sent);
+    this.generation = generation;
+    this.waitsUntilMs = Math.max(this.waitsUntilMs, sent.monoMs + maxWaitMs);
+    this.#sent = sent;
+    this.#grant = undefined;
+    return true;
+  }
+
+  resolve(reply: unknown): void {
+    if (isGrant(reply)) this.#grant = reply;
+    else this.#pending.resolve(reply);
+  }
+
+  reject(error: unknown): void {
+    this.#pending.reject(error);
+  }
+
+  succeed(): void {
+    this.#pending.resolve(this.#grant);
+  }
+
+  fail(error: LockBackendError): void {
+    this.#pending.reject(this.#sent === undefined ? error : asUnknown(error));
+  }
+}
+
+/** The same error, where the request has surely had no effect. */
+function unsent(error: LockBackendError): LockBackendError {
+  const { message, key, cause, retryable } = error;
+  return new LockBackendError(message, { key, cause, retryable });
+}
+
+function tooFew(replicas: number, { keys, minReplicas, commandTimeoutMs }: AcquireRequest): LockBackendError {
+  const message = `${replicas} of ${minReplicas} replicas have the lock ${describe(keys)} after ${commandTimeoutMs / 2} ms`;
+  return new LockBackendError(message, { key: keys, redisCode: 'NOREPLICAS' });
+}
