@@ -1,7 +1,7 @@
 // redis-exp-lock/edge where it is meant to be: in workerd, which runs Cloudflare's Workers, with and without flags, over HTTP to a real
 // Redis; and in Chromium. A bundle for either takes it for `redis-exp-lock`.
 import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -38,6 +38,8 @@ async function startWorkers(program: string, date: string, flags: string[], { ur
   const sockets = ports.map(
     (port, n) => `(name = "${n}", address = "127.0.0.1:${port}", http = (), service = "worker${n}")`,
   );
+  const variables = { URL: url, TOKEN: token, UPSTASH_REDIS_REST_URL: url, UPSTASH_REDIS_REST_TOKEN: token };
+  const bindings = Object.entries(variables).map(([name, text]) => `(name = "${name}", text = "${text}")`);
   writeFileSync(join(folder, 'worker.mjs'), program);
   writeFileSync(
     join(folder, 'config.capnp'),
@@ -51,7 +53,7 @@ async function startWorkers(program: string, date: string, flags: string[], { ur
       compatibilityDate = "${date}",
       compatibilityFlags = ${JSON.stringify(flags)},
       globalOutbound = "loopback",
-      bindings = [(name = "URL", text = "${url}"), (name = "TOKEN", text = "${token}")],
+      bindings = [${bindings.join(', ')}],
     );`,
   );
   const { default: binary } = require('workerd') as { default: string };
@@ -59,13 +61,14 @@ async function startWorkers(program: string, date: string, flags: string[], { ur
   track(child);
   let said = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (said += text));
-  const ask = async (path: string, worker = 0): Promise<any> => {
+  const read = async (path: string, worker: number): Promise<string> => {
     const response = await fetch(`http://127.0.0.1:${ports[worker]}/${path}`);
     const text = await response.text();
     if (response.status !== 200) throw new Error(`${path}: ${text}\n${said}`);
-    return JSON.parse(text);
+    return text;
   };
-  const isUp = (): Promise<boolean> => ask('absent', 1).then(Boolean, () => child.exitCode !== null);
+  const ask = async (path: string, worker = 0): Promise<any> => JSON.parse(await read(path, worker));
+  const isUp = (): Promise<boolean> => read('absent', 1).then(Boolean, () => child.exitCode !== null);
   await waitFor(isUp, { what: 'workerd to serve' });
   if (child.exitCode !== null) throw new Error(said);
   const stop = async (): Promise<void> => {
@@ -73,7 +76,13 @@ async function startWorkers(program: string, date: string, flags: string[], { ur
     await exited(child);
     rmSync(folder, { recursive: true, force: true });
   };
-  return { ask, stop };
+  return { ask, read, stop };
+}
+
+/** The Worker of docs/integrations.md. */
+function printedWorker(): string {
+  const page = readFileSync(join(__dirname, '../docs/integrations.md'), 'utf8');
+  return /^```js\n(import [^`]*?export default [\s\S]*?)^```$/m.exec(page)![1]!;
 }
 
 const hosts: Record<string, { date: string; flags: string[]; knowsItself: boolean }> = {
@@ -155,6 +164,20 @@ describe('redis-exp-lock/edge in workerd', () => {
       });
     });
   }
+});
+
+describe('the Worker of docs/integrations.md', () => {
+  it('answers, without a flag, to each of the requests that want the lock', async () => {
+    const bridge = await startBridge((await sharedRedis()).url);
+    const stdin = { contents: printedWorker(), resolveDir: __dirname };
+    const program = await bundle({ stdin }, ['workerd', 'worker', 'browser']);
+    const workers = await startWorkers(program, '2025-01-01', [], bridge);
+    const answers = await Promise.all([0, 1, 0, 1].map((worker) => workers.read('', worker)));
+    expect(answers.filter((answer) => /^made under fence \d+$/.test(answer))).to.have.length(4);
+    expect(new Set(answers).size).to.equal(4);
+    await workers.stop();
+    bridge.close();
+  });
 });
 
 describe('redis-exp-lock/edge in Chromium', () => {

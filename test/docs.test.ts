@@ -263,7 +263,7 @@ const leave = 'if (!allDone) process.exit(1);';
 
 /** One that makes its own client is a program; any other block is a part of one. */
 function isWhole(text: string): boolean {
-  return /createClient\(|from 'ioredis'/.test(text);
+  return /createClient\(|from '(?:ioredis|@upstash\/redis\/cloudflare)'/.test(text);
 }
 
 function program(text: string, end: string): string {
