@@ -18,6 +18,7 @@ import { far } from './far';
 import { type FleetSeen, sumUpFleet } from './fleet';
 import type { CachedSeen, Calls, CountSeen, Job, JobOf, MemorySeen, RoundSpec, SteadySeen } from './round';
 import { sumUp } from './sum-up';
+import type { TrialSeen } from './trials';
 
 /** One line of a scenario's table. */
 export interface Row {
@@ -32,6 +33,8 @@ export interface Row {
   readonly node?: number;
   /** How much later answers arrive. */
   readonly farMs?: number;
+  /** It asks for more than a process should: to break down is a figure of its own. */
+  readonly mayFail?: boolean;
   /** The last of its servers is stopped as soon as everybody is connected. */
   readonly stops?: boolean;
 }
@@ -178,13 +181,14 @@ class Run {
     return this.#row.id;
   }
 
-  /** A peer that breaks down is out, and the bench goes on; anything else ends it. */
+  /** A peer, or a row that may fail, is out when it breaks down, and the bench goes on; anything else ends it. */
   async attempt(work: () => Promise<void>): Promise<void> {
     if (this.#failed !== undefined) return;
     try {
       await work();
     } catch (error) {
-      if (!contenders[this.#row.contender]!.peer || error instanceof NotExclusive) throw error;
+      const mayFail = contenders[this.#row.contender]!.peer || this.#row.mayFail === true;
+      if (!mayFail || error instanceof NotExclusive) throw error;
       // The stack that a child left says more than that it ended.
       this.#failed =
         /\b\w*Error\b[^\n]*$/m.exec((error as Error).message)?.[0] ?? (error as Error).message.split('\n')[0]!;
@@ -288,7 +292,7 @@ function roundOf(row: Row, seen: readonly unknown[]): Round {
     cached: () => cachedRound(seen as readonly CachedSeen[]),
     memory: () => memoryRound(seen[0] as MemorySeen),
     fleet: () => ({ ...sumUpFleet(row.job as JobOf<'fleet'>, seen as readonly FleetSeen[]), calls: {}, times: 0 }),
-    trial: () => ({ figures: seen[0] as Figures, calls: {}, times: 0, violations: 0 }),
+    trial: () => trialRound(seen[0] as TrialSeen),
   }[row.job.kind]();
   if (round.violations > 0)
     throw new NotExclusive(`${row.id}: ${round.violations} times somebody else held the lock too`);
@@ -333,6 +337,10 @@ function cachedRound(seen: readonly CachedSeen[]): Checked {
     cpuMicros: (sum(({ cpuMs }) => cpuMs) * 1000) / times,
   };
   return { figures, calls, times, violations: 0 };
+}
+
+function trialRound({ violations = 0, ...figures }: TrialSeen): Checked {
+  return { figures, calls: {}, times: 0, violations };
 }
 
 function memoryRound({ nodeBytes, redisBytes, violations }: MemorySeen): Checked {

@@ -10,8 +10,7 @@ import { Redis } from 'ioredis';
 import { createClient, type RedisClientType } from 'redis';
 import { contenders, type Locks, lib, type Release, type Setting, type Terms } from './contenders';
 import { type FleetLock, fleet } from './fleet';
-import type { Figures } from './measure';
-import { type Trial, tried } from './trials';
+import { type Trial, type TrialSeen, tried } from './trials';
 
 export type Job =
   /** `inFlight` loops, each with a key of its own. */
@@ -175,7 +174,7 @@ async function trial(spec: RoundSpec, which: Trial, terms: Terms): Promise<void>
     connect: () => connectNodeRedis(url),
     nodes,
   });
-  process.send!(seen satisfies Figures);
+  process.send!(seen satisfies TrialSeen);
 }
 
 async function pairs(spec: RoundSpec, { inFlight }: JobOf<'pairs'>, locks: Locks, admin: Admin): Promise<CountSeen> {

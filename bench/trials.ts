@@ -35,6 +35,9 @@ export type Trial =
   /** One leader resigns, the other candidate is elected; beside it PUBLISH → message, there and back. */
   | { readonly kind: 'election' };
 
+/** Its figures, and how often somebody else held the lock too. */
+export type TrialSeen = Figures & { readonly violations?: number };
+
 /** What a trial has to work with. */
 export interface Ground {
   readonly url: string;
@@ -327,7 +330,7 @@ async function beside(
 }
 
 /** Does a trial, and gives its figures. */
-export function tried(trial: Trial, ground: Ground): Promise<Figures> {
+export function tried(trial: Trial, ground: Ground): Promise<TrialSeen> {
   switch (trial.kind) {
     case 'first':
       return first(trial, ground);
