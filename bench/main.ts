@@ -6,7 +6,7 @@
 // BENCH_ROWS='mutex, 200' measures only the rows whose name contains it, prints what it saw, and writes nothing.
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
+import { cpus, loadavg } from 'node:os';
 import { join } from 'node:path';
 import { node } from '../scripts/runtimes.cjs';
 import { freePort, killChildren } from '../test/support/processes';
@@ -65,6 +65,7 @@ async function run(scenario: Scenario, server: RedisServer, execPath: string): P
     at: new Date().toISOString().slice(0, 10),
     rounds: plan.rounds,
     ms: plan.ms,
+    load: loadavg()[0]!,
     machine: `${cpus().length} × ${cpus()[0]!.model.trim()}, ${process.platform}`,
     versions: await versions(server, execPath),
     rows: await measure(

@@ -8,6 +8,8 @@ export interface MeasuredScenario {
   readonly at: string;
   readonly rounds: number;
   readonly ms: number;
+  /** The load average of a minute when it began. */
+  readonly load?: number;
   readonly machine: string;
   readonly versions: Readonly<Record<string, string>>;
   readonly rows: readonly MeasuredRow[];
@@ -50,6 +52,10 @@ function goalRows({ title, goals }: Scenario, measured: MeasuredScenario): strin
   });
 }
 
+/** What others made the machine do: two cores that do nothing else have a load of three at most while they measure. */
+const loadOf = ({ load }: MeasuredScenario): string =>
+  load === undefined ? '' : `, with a load average of ${load.toFixed(1)} when it began`;
+
 const majorOf = ({ versions }: MeasuredScenario): number => Number.parseInt(versions.Node!.slice(1), 10);
 
 export function reached({
@@ -72,7 +78,7 @@ export function section(scenario: Scenario, measured: readonly MeasuredScenario[
     `![${title}](plots/${name}.svg)`,
     '',
     ...measured.flatMap((each) => [
-      `On Node ${majorOf(each)}, rounds: ${each.rounds} of ${each.ms} ms, on ${each.at}.`,
+      `On Node ${majorOf(each)}, rounds: ${each.rounds} of ${each.ms} ms, on ${each.at}${loadOf(each)}.`,
       '',
       ...table(scenario, each.rows),
       '',
