@@ -308,19 +308,29 @@ export const scenarios: readonly Scenario[] = [
     warmUpMs: steadyMs,
     rounds: 3,
     title: '256 in flight',
-    text: 'One process, 256 loops that each take and release a key of their own: pairs a second.',
-    rows: rowsOf(everybody, pairs(256)),
-    columns: ['perSecond', 'cpuMicros', 'gcMicros', 'serverMicros', 'executed', 'commands'],
+    text: 'One process, 256 loops that each take and release a key of their own: pairs a second. Then of two by turns in one process.',
+    rows: [
+      ...rowsOf(everybody, pairs(256)),
+      ...besides.slice(0, 2).map((two): Row => {
+        const [contender, peer] = two;
+        const job = trial({ kind: 'beside', peer, pairs: 2048, turns: 40, inFlight: 256 });
+        return { id: besideOf(two), contender, job };
+      }),
+    ],
+    columns: [
+      ...(['perSecond', 'cpuMicros', 'speedTimes', 'cpuTimes'] as const),
+      ...(['gcMicros', 'serverMicros', 'executed', 'commands'] as const),
+    ],
     floor: toRaw,
     goals: (seen) => [
       {
         text: 'pairs a second, × raw node-redis',
-        value: seen.of(we, 'perSecond') / seen.of('raw node-redis', 'perSecond'),
+        value: seen.of(besideOf(besides[0]!), 'speedTimes'),
         atLeast: seen.node < 24 ? 3.5 : 3,
       },
       {
         text: 'on ioredis: pairs a second, × raw ioredis',
-        value: seen.of(weOnIoredis, 'perSecond') / seen.of('raw ioredis', 'perSecond'),
+        value: seen.of(besideOf(besides[1]!), 'speedTimes'),
         atLeast: seen.node < 24 ? 2.5 : 3,
       },
       {

@@ -25,7 +25,14 @@ export type Trial =
   /** So many pairs by turns on five servers, on five of which one is stopped, and on each alone; and in flight on three, and on one. */
   | { readonly kind: 'quorum'; readonly pairs: number; readonly inFlight: number; readonly turns: number }
   /** So many pairs of this contender and of its peer, by turns in one process. */
-  | { readonly kind: 'beside'; readonly peer: string; readonly pairs: number; readonly turns: number }
+  | {
+      readonly kind: 'beside';
+      readonly peer: string;
+      readonly pairs: number;
+      readonly turns: number;
+      /** So many at once, each with a key of its own; default 1. */
+      readonly inFlight?: number;
+    }
   /** So many callers want one key in one tick. */
   | { readonly kind: 'waits'; readonly callers: number }
   /** So many keys, taken in one tick and held beyond their lifetime. */
@@ -303,13 +310,16 @@ async function quorum(
 }
 
 async function beside(
-  { peer, pairs, turns }: { peer: string; pairs: number; turns: number },
+  { peer, pairs, turns, inFlight = 1 }: { peer: string; pairs: number; turns: number; inFlight?: number },
   ground: Ground,
 ): Promise<Figures> {
   const sides = [await ground.locks(), await ground.locks(peer)] as const;
   const taking = async ({ pair, acquire }: Locks): Promise<{ wall: number; cpu: number }> => {
+    const loop = async (key: string): Promise<void> => {
+      for (let n = 0; n < pairs / inFlight; n++) await (pair?.(key) ?? (await acquire(key))());
+    };
     const [start, cpu] = [performance.now(), process.cpuUsage()];
-    for (let n = 0; n < pairs; n++) await (pair?.('bench:beside') ?? (await acquire('bench:beside'))());
+    await Promise.all(Array.from({ length: inFlight }, (_, n) => loop(`bench:beside:${n}`)));
     return { wall: performance.now() - start, cpu: cpuMs(cpu) };
   };
   const seen: { ours: { wall: number; cpu: number }; theirs: { wall: number; cpu: number } }[] = [];
