@@ -308,7 +308,7 @@ export const scenarios: readonly Scenario[] = [
     warmUpMs: steadyMs,
     rounds: 3,
     title: '256 in flight',
-    text: 'One process, 256 loops that each take and release a key of their own: pairs a second. Then of two by turns in one process.',
+    text: 'One process, 256 loops that each take and release a key of their own: pairs a second. Then of two by turns in one process, where both pay for the five seconds of deadlines that node-redis keeps for the raw pair.',
     rows: [
       ...rowsOf(everybody, pairs(256)),
       ...besides.slice(0, 2).map((two): Row => {
