@@ -58,6 +58,19 @@ const ofTestWithClients = new AsyncLocalStorage<unknown>();
 let forgetTimers = (): void => {};
 
 /**
+ * Resolves once the library has none of these timers left, also on a fake clock. A request that another test has left behind may share one
+ * of them until it is answered.
+ */
+export async function noneLeft(timers: () => number): Promise<void> {
+  const startedNs = process.hrtime.bigint();
+  while (timers() > 0) {
+    if (process.hrtime.bigint() - startedNs > 10_000_000_000n)
+      throw new Error(`${timers()} timers are left after ten seconds`);
+    await new Promise((resolve) => turn(resolve));
+  }
+}
+
+/**
  * Counts the timers that the library has set on behalf of this test and neither undone nor seen fire. Clients have timers of
  * their own, and what other tests left behind goes on reconnecting and releasing: so what set it must be in src, in a
  * step that began after this call. Call it in the test, or in a hook that waits for nothing. For a fake clock, once it is
