@@ -101,6 +101,25 @@ describe('docs', () => {
   }
 
   describe('README.md and docs/', () => {
+    it('the README compares with the words and figures of docs/compare.md', () => {
+      const compared = readFileSync(join(root, 'docs/compare.md'), 'utf8');
+      const rows = [...readme.matchAll(/^\|[^|]+\|([^|]+)\|([^|]+)\|([^|]+)\| `([a-z-]+)` \|$/gm)];
+      expect(rows).to.have.length(5);
+      for (const [, redlock, semaphore, ours, fault] of rows) {
+        const [section] = compared.split('\n## ').filter((each) => each.includes(`--fault ${fault}`));
+        for (const [library, cell] of Object.entries({
+          redlock,
+          'redis-semaphore': semaphore,
+          'redis-exp-lock': ours,
+        })) {
+          const seen = section!.split('\n').find((line) => line.startsWith(`| ${library} |`))!;
+          const said = cell!.trim().replace(/: refused$/, '');
+          const facts = /\d/.test(said) ? said.match(/[\d.]+/g)! : [said];
+          for (const fact of facts) expect(seen, `${fault}, ${library}`).to.contain(fact);
+        }
+      }
+    });
+
     it('the README has at most 250 lines, and the first program at most ten', () => {
       expect(readme.trimEnd().split('\n').length).to.be.at.most(250);
       expect(tenLines().split('\n').filter(Boolean).length).to.be.at.most(10);
