@@ -492,11 +492,15 @@ describe('redis-exp-lock/redlock: what is kept only here', () => {
       const resources = (): string[] => [key, ...more.map((each) => key + each)];
 
       it('aborts when the lock may have ended, not later', async () => {
-        const lock = await redlock.acquire(resources(), 1_000);
-        const { signal } = lock;
+        const startedMs = performance.now();
+        const { signal } = await redlock.acquire(resources(), 1_000);
         await abortOf(signal);
-        expect(await redis.pttl(key)).to.be.lessThan(20);
-        expect(signal.reason).to.include({ code: 'ERR_LOCK_LOST', reason: 'expired' });
+        // Counted from before the request; 2 ms and a hundredth of the lifetime are not trusted, and a timer may be a ms early.
+        const heldMs = performance.now() - startedMs;
+        expect(heldMs).to.be.at.least(1_000 - 10 - 2 - 1);
+        // On a busy machine the end may be noticed so late that it is called a stall.
+        expect(signal.reason.code).to.equal('ERR_LOCK_LOST');
+        expect(signal.reason.reason).to.be.oneOf(heldMs > 1_030 ? ['expired', 'stalled'] : ['expired']);
       });
 
       it('aborts as soon as an extension finds that it was taken', async () => {
