@@ -21,7 +21,7 @@ const prelude = `
   type WithLock = import('redis-exp-lock').WithLock;
 `;
 const imports = `
-  import redisExpLock, { Election, HostLock, Lock, memoryStore, RWLock, Semaphore, sharedMemoryStore } from 'redis-exp-lock';
+  import redisExpLock, { Election, eventChannel, HostLock, Lock, memoryStore, RWLock, Semaphore, sharedMemoryStore } from 'redis-exp-lock';
 `;
 /** Made by a Redlock; and two classes whose constructors throw. */
 const notMade = [
