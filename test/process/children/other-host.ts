@@ -28,7 +28,25 @@ Object.assign(globalThis, {
   clearInterval: clearNumbered,
 });
 
+const { run, enterWith } = AsyncLocalStorage.prototype;
 Object.assign(AsyncLocalStorage.prototype, {
+  // From Node 24 on it enters, and for itself it may.
+  run(this: { enterWith?: unknown }, store: unknown, fn: (...args: unknown[]) => unknown, ...args: unknown[]) {
+    const within = (): unknown => {
+      delete this.enterWith;
+      try {
+        return fn(...args);
+      } finally {
+        this.enterWith = enterWith;
+      }
+    };
+    this.enterWith = enterWith;
+    try {
+      return run.call(this as never, store, within);
+    } finally {
+      delete this.enterWith;
+    }
+  },
   disable() {
     throw new Error('asyncLocalStorage.disable() is not implemented');
   },
