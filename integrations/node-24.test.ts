@@ -1,3 +1,3 @@
-import { describeOnNode } from '../test/embedded/other-node';
+import { describeOnNode, withoutServer } from '../test/embedded/other-node';
 
-describeOnNode(24);
+describeOnNode(24, withoutServer);

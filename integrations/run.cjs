@@ -33,7 +33,7 @@ function installHere() {
   const lock = fs.readFileSync(path.join(__dirname, 'package-lock.json'), 'utf8');
   if (fs.existsSync(installed) && fs.readFileSync(installed, 'utf8') === lock) return;
   console.log('Installing the packages of integrations/ (npm ci) ...');
-  npm(['ci', '--ignore-scripts'], __dirname);
+  npm(['ci', '--ignore-scripts', '--no-bin-links'], __dirname); // no other `node` in front of the one that is used here
   fs.writeFileSync(installed, lock);
 }
 

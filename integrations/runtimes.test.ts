@@ -24,6 +24,7 @@ const runtimes: Readonly<Record<string, Runtime>> = {
   [`Node ${process.version}`]: { program: process.execPath, places: ['memory', 'redis', 'ioredis'] },
   'Node 22': { program: node(22), places: ['memory', 'shared', 'redis', 'ioredis'] },
   'Node 24': { program: node(24), places: ['memory', 'shared', 'redis', 'ioredis'] },
+  'Node 26': { program: node(26), places: ['memory', 'shared', 'redis', 'ioredis'] },
   Bun: { program: bun(), places: ['memory', 'shared', 'redis', 'ioredis', 'bun'] },
   Deno: {
     program: deno(),

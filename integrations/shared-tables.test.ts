@@ -15,6 +15,7 @@ describe('shared memory across runtimes', () => {
     ...(noEngine === undefined && { [`Node ${process.version}`]: process.execPath }),
     'Node 22': node(22),
     'Node 24': node(24),
+    'Node 26': node(26),
     Bun: bun(),
     Deno: deno(),
   };

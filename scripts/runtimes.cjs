@@ -1,6 +1,6 @@
 // The other runtimes that the tests and the demo run on, as npm packages of their binaries (test/runtimes/package.json): no
 // install script, nothing from elsewhere. They have a folder of their own, since each would put its `node` in front of the
-// one that is used here. As a program (`pretest`): installs what is missing; without it, tests say so and are pending.
+// one that is used here. Node 26 comes with integrations/, which alone use it. As a program (`pretest`): installs what is missing; without it, tests say so and are pending.
 'use strict';
 
 const { spawn, spawnSync } = require('node:child_process');
@@ -12,14 +12,15 @@ const { platform, arch } = process;
 const folder = path.join(__dirname, '..', 'test', 'runtimes');
 /** Of one that was installed alone; installing all of them takes it away. */
 const ofOne = path.join(folder, 'node_modules', '.one');
+const integrations = path.join(__dirname, '..', 'integrations');
 
 function program(...steps) {
-  const files = [folder, ofOne].map((each) => path.join(each, 'node_modules', ...steps));
+  const files = [folder, ofOne, integrations].map((each) => path.join(each, 'node_modules', ...steps));
   return files.find((file) => fs.existsSync(file));
 }
 
 /** The program of a newer Node; undefined where there is none. */
-exports.node = (/** @type {22 | 24} */ major) => program(`node-${major}-${platform}-${arch}`, 'bin', 'node');
+exports.node = (/** @type {22 | 24 | 26} */ major) => program(`node-${major}-${platform}-${arch}`, 'bin', 'node');
 exports.bun = () => program('@oven', `bun-${platform}-${arch === 'arm64' ? 'aarch64' : arch}`, 'bin', 'bun');
 exports.deno = () => program('@deno', `${platform}-${arch}-glibc`, 'deno');
 

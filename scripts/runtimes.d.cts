@@ -1,5 +1,5 @@
-/** The program of a newer Node that came with `npm install`; undefined where this platform has none. */
-export function node(major: 22 | 24): string | undefined;
+/** The program of a newer Node; undefined where this platform has none, or it is not installed. Node 26 comes with integrations/. */
+export function node(major: 22 | 24 | 26): string | undefined;
 export function bun(): string | undefined;
 export function deno(): string | undefined;
 /** A Node that has SQLite, for shared memory: this one where it has; undefined where there is none. */

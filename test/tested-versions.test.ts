@@ -42,8 +42,9 @@ describe('the versions that are tested', () => {
 
   it('the runtimes are those that are installed for the tests', () => {
     expect(engines.node).to.equal(`>=${support.Node!.from}`);
-    const { optionalDependencies } = manifestOf('test/runtimes');
-    const wanted = Object.entries<string>(optionalDependencies).filter(([name]) => /x64/.test(name));
+    const optional = ['test/runtimes', 'integrations'].map((folder) => manifestOf(folder).optionalDependencies);
+    const wanted = optional.flatMap((each) => Object.entries<string>(each)).filter(([name]) => /x64/.test(name));
+    expect(wanted).to.have.length(5);
     for (const [name, range] of wanted) {
       const runtime = /bun/.test(name) ? 'Bun' : /deno/.test(name) ? 'Deno' : 'Node';
       const version = range.replace(/^.*\^/, '');

@@ -15,7 +15,7 @@ export const support: Readonly<Record<string, Support>> = {
   Redis: { tested: { 'npm test': ['7.0'], 'by hand': ['8.0'] }, from: '6.2' },
   Valkey: { tested: { 'by hand': ['8.0', '8.1'] }, from: '7.2' },
   Redict: { tested: { 'by hand': ['7.3'] } },
-  Node: { tested: { 'npm test': ['20'], 'npm run integrations': ['22', '24'], 'by hand': ['26'] }, from: '20' },
+  Node: { tested: { 'npm test': ['20'], 'npm run integrations': ['22', '24', '26'] }, from: '20' },
   Bun: { tested: { 'npm run integrations': ['1.4'] }, from: '1.2' },
   Deno: { tested: { 'npm run integrations': ['2.9'] }, from: '2' },
   redis: { tested: { 'npm test': ['6'], 'npm run integrations': ['4', '5'] }, from: '4', before: '7' },

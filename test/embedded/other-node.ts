@@ -1,18 +1,15 @@
-/**
- * The suites of shared memory, run by another Node than this one: each of their tests is counted as one of ours. Those of all
- * stores without a server are among them.
- */
+// The suites of the contract, of embedded stores and of processes, run by another Node than this one: each of their tests is counted as one of ours.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { Test } from 'mocha';
 import { node } from '../../scripts/runtimes.cjs';
 import { exited, track } from '../support/processes';
 
 const root = resolve(__dirname, '../..');
-const suites = ['test/contract/*.test.ts', 'test/embedded/*.test.ts', 'test/process/members.test.ts'];
+const suites = ['test/contract/*.test.ts', 'test/embedded/*.test.ts', 'test/process/*.test.ts'];
 const some = ['acquire, on shared memory', 'RWLock, on shared memory', 'HostLock', 'shared memory under attack'];
 
 /** Whether this process is one that was started here. */
@@ -21,24 +18,29 @@ export const isInner = process.env.REDIS_EXP_LOCK_INNER !== undefined;
 /** What mocha's reporter says of one test; without a duration it was pending. */
 interface Outcome {
   readonly fullTitle: string;
+  readonly file: string;
   readonly duration?: number;
   readonly err: { readonly message?: string; readonly stack?: string };
 }
 
-export function describeOnNode(major: 22 | 24): void {
+/** Arguments of mocha that leave out what needs a server. */
+export const withoutServer = ['--grep', 'shared memory|HostLock|on memory'];
+
+export function describeOnNode(major: 22 | 24 | 26, chosen: readonly string[] = []): void {
   if (isInner || process.versions.node.startsWith(`${major}.`)) return; // it runs them itself
-  describe(`without a server, on Node ${major}`, function () {
-    this.timeout(300_000); // whole suites, by another Node
+  describe(`the suites${chosen === withoutServer ? ' without a server' : ''}, on Node ${major}`, function () {
+    this.timeout(900_000); // whole suites, by another Node
     const program = node(major);
     if (program === undefined) {
-      it(
-        `pending: Node ${major} for ${process.platform} on ${process.arch} is no package, or not installed (npm ci in test/runtimes)`,
-      );
+      it(`pending: Node ${major} for ${process.platform} on ${process.arch} is no package, or not installed`);
       return;
     }
 
+    let outcomes: Outcome[];
+
     before(async function () {
-      for (const outcome of await run(program)) this.test!.parent!.addTest(testOf(outcome));
+      outcomes = await run(program, chosen);
+      for (const outcome of outcomes) this.test!.parent!.addTest(testOf(outcome));
     });
 
     it('runs all of its suites', function () {
@@ -48,6 +50,9 @@ export function describeOnNode(major: 22 | 24): void {
           titles.some((title) => title.startsWith(suite)),
           suite,
         ).to.equal(true);
+      // Mocha only warns of a name that finds no file.
+      const folders = new Set(outcomes.map(({ file }) => dirname(file)));
+      expect([...folders].sort()).to.deep.equal(suites.map((suite) => join(root, dirname(suite))).sort());
     });
   });
 }
@@ -60,8 +65,8 @@ export function testOf({ fullTitle, duration, err }: Outcome): Test {
   });
 }
 
-function run(program: string): Promise<Outcome[]> {
-  const args = ['--parallel', '--jobs', '3', '--grep', 'shared memory|HostLock|on memory', ...suites];
+function run(program: string, chosen: readonly string[]): Promise<Outcome[]> {
+  const args = ['--parallel', '--jobs', '3', ...chosen, ...suites];
   return mochaOn(program, args, { REDIS_EXP_LOCK_INNER: '1', KILL_SECONDS: '' });
 }
 

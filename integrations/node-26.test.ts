@@ -1,0 +1,3 @@
+import { describeOnNode } from '../test/embedded/other-node';
+
+describeOnNode(26);
