@@ -54,7 +54,7 @@ export const foundQueues: readonly Protection[] = [
   {
     hazard: 'H82',
     without: 'the deadline of an entry of readers and writers may be any time from now',
-    changes: [operand('H82d', 3, false)],
+    changes: [operand('H82d', 2, false)],
     test: 'redis/forged-queue.test.ts',
   },
   {

@@ -64,7 +64,7 @@ local function check(lock)
 local seen = checked[lock]
 if not seen then
 local found = call('ZRANGE', lock, 0, chunk - 1, 'WITHSCORES')
-seen = { expired = {}, isFull = #found == 2 * chunk, isForeign = false }
+seen = { found = found, expired = {}, isFull = #found == 2 * chunk, isForeign = false }
 for i = 1, #found, 2 do
 if not isOurs(found[i]) then
 seen.isForeign = true
@@ -105,7 +105,9 @@ return held
 end
 held = nobody()
 local from = string.format('(%.0f', now)
-local found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
+local seen = not checked[lock] and check(lock)
+local found = seen and not seen.isFull and seen.found
+or call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES', 'LIMIT', 0, chunk)
 if #found == 2 * chunk and (all or string.sub(found[1], 1, 3) == '1 p') then
 found = call('ZRANGEBYSCORE', lock, from, '+inf', 'WITHSCORES')
 elseif #found == 2 * chunk then
@@ -113,11 +115,11 @@ held.whole = false
 found = call('ZRANGE', lock, '+inf', from, 'BYSCORE', 'REV', 'LIMIT', 0, chunk, 'WITHSCORES')
 end
 for i = 1, #found, 2 do
-local each = member(found[i])
-if each then
-enter(held, each, tonumber(found[i + 1]))
-else
+local each, ends = member(found[i]), tonumber(found[i + 1])
+if not each then
 held.isForeign = true
+elseif ends > now then
+enter(held, each, ends)
 end
 end
 locks[lock] = held
@@ -473,11 +475,14 @@ local function scoreOf(each, ticket)
 return each.kind == 'u' and upgradeTicket or ticket - shifts[each.band]
 end
 local function entry(queue, found, score)
-checkVersion(queue, found, '2')
 local deadline, id, kind, permits, prefer, channel, length, rest =
 string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+if not deadline then
+checkVersion(queue, found, '2')
+return nil
+end
 deadline, length = tonumber(deadline), tonumber(length)
-if not deadline or deadline < now or deadline > now + maxSilence or length < 1 or length > #rest then
+if deadline < now or deadline > now + maxSilence or length < 1 or length > #rest then
 return nil
 end
 local each = {
@@ -546,7 +551,7 @@ end
 local function at(queue, all, band, n)
 local part = all[band]
 while n > #part.list and part.more and #all.expired < 2048 do
-local count = n == 1 and math.min(chunk, 3) or chunk
+local count = math.min(chunk, math.max(n, 3))
 local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
 part.more = #found == 2 * count
 if #found > 0 then
@@ -1180,7 +1185,7 @@ export function acquire(
 
 const batchSharedScript: Script = {
   name: 'batchShared',
-  sha: '1664fb5eea8197f3a107a38046b701a59f62c211',
+  sha: '8693d903b9104732082e788e7f2ac694675bceee',
   lua:
     clockPart +
     `
@@ -2159,7 +2164,7 @@ export function readHolder(lock: string, value: string): ScriptCall {
 
 const readPlacesScript: Script = {
   name: 'readPlaces',
-  sha: 'b3a972f46cfda4c8c162fde8aa5736a389b0dd59',
+  sha: 'fe80ca520d546dcf6a3216936475e923881bdabb',
   lua:
     clockPart +
     `

@@ -30,11 +30,14 @@ end
 
 -- The parts of an entry; nil if the entry has expired or is damaged.
 local function entry(queue, found, score)
-  checkVersion(queue, found, '2')
   local deadline, id, kind, permits, prefer, channel, length, rest =
     string.match(found, '^2 (%d+) (%d+) ([rwpu]) (%d+) ([wrf]) (%S+) (%d+) (.+)$')
+  if not deadline then
+    checkVersion(queue, found, '2')
+    return nil
+  end
   deadline, length = tonumber(deadline), tonumber(length)
-  if not deadline or deadline < now or deadline > now + maxSilence or length < 1 or length > #rest then -- H82d
+  if deadline < now or deadline > now + maxSilence or length < 1 or length > #rest then -- H82d
     return nil
   end
   local each = {
@@ -112,7 +115,7 @@ end
 local function at(queue, all, band, n)
   local part = all[band]
   while n > #part.list and part.more and #all.expired < protocol.maxExpired do
-    local count = n == 1 and math.min(chunk, 3) or chunk
+    local count = math.min(chunk, math.max(n, 3))
     local found = call('ZRANGEBYSCORE', queue, part.low, part.high, 'WITHSCORES', 'LIMIT', 0, count)
     part.more = #found == 2 * count
     if #found > 0 then
