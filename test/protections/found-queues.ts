@@ -24,7 +24,7 @@ export const foundQueues: readonly Protection[] = [
   {
     hazard: 'H81',
     without: 'each call reads the whole queue',
-    changes: [value('H81', '1000000')],
+    changes: [value('H81', '1000000'), value('H81b', '1000000')],
     test: 'redis/queue-front.test.ts',
   },
   {
