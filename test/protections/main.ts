@@ -132,7 +132,8 @@ async function runOf(tree: AlteredTree, { test: file, node: wanted, hazards }: F
   const { output } = await tree.run(args, { maxMs, node, isOver });
   const start = output.indexOf('{\n  "stats"');
   if (start < 0) throw new Error(`${file} did not run to its end:\n${output.slice(-2000)}`);
-  return JSON.parse(output.slice(start, output.lastIndexOf('\n}') + 2));
+  // Only the last brace of the report begins a line. What the tests leave behind may print more after it.
+  return JSON.parse(output.slice(start, output.indexOf('\n}', start) + 2));
 }
 
 function namesOf(hazards: readonly string[]): RegExp {
