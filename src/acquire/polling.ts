@@ -67,8 +67,13 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     const queues = queuesFor(this.spec);
     // Other callers may wait for this key until wake-ups are open: this one waits behind them.
     const mayWait = queues?.wakeUps.isOpen || queues?.wakeUps.isAwaited(this.spec.keys as string);
-    if (mayWait) this.#enqueueWhenOpen(queues!);
-    else this.attempt();
+    if (mayWait) this.enqueueWhenOpen(queues!);
+    else this.beginAlone(queues);
+  }
+
+  /** Begins where no other caller is known to wait. */
+  protected beginAlone(_queues: Queues | undefined): void {
+    this.attempt();
   }
 
   /** Ends the wait. An attempt under way is abandoned, so that a late grant is released. */
@@ -128,7 +133,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
     const isDeaf = this.#isDeaf && !queues?.wakeUps.isOpen; // H27d
     if (queues === undefined || isDeaf)
       this.#pauseAndAttempt(failure === undefined ? this.pauseWhileBusyMs() : undefined);
-    else this.#enqueueWhenOpen(queues);
+    else this.enqueueWhenOpen(queues);
   }
 
   /** The pause while the key is busy; undefined: the next one of a caller that polls. */
@@ -154,7 +159,7 @@ export abstract class Polling<Caller extends PollingCaller = PollingCaller> impl
   }
 
   /** Is queued once wake-ups are open. Polls if they cannot be opened or take too long. */
-  #enqueueWhenOpen(queues: Queues): void {
+  protected enqueueWhenOpen(queues: Queues): void {
     const { keys, settings } = this.spec;
     if (queues.wakeUps.isOpen) return this.enqueue(queues);
     const enqueue = (): void => this.enqueue(queues);

@@ -2,6 +2,7 @@
 // longer be granted. If a message reports its grant in that time, the grant is released at once.
 
 import { clockOf } from '../core/clock';
+import type { LockBackendError } from '../core/errors';
 import { noLock, warn, warningsWanted } from '../core/events';
 import { type Alarm, clearAlarm } from '../core/timers';
 import { newNonce, newToken } from '../core/token';
@@ -77,6 +78,8 @@ export class Queues implements QueuePort {
     },
     lost() {},
   };
+  /** Keys for which a caller makes its first attempt, each with the callers that came meanwhile. They are called when it has ended. */
+  readonly attempted = new Map<string, Set<(failure: LockBackendError | undefined) => void>>();
   readonly #store: Store;
   /** Queues by their key. */
   readonly #queues = new Map<string, Queue[]>();

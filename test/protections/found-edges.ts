@@ -80,6 +80,18 @@ export const foundEdges: readonly Protection[] = [
   },
   {
     hazard: 'H99',
+    without: 'each of many callers of one key makes an attempt of its own',
+    changes: [drop('H99c')],
+    test: 'redis/overload.test.ts',
+  },
+  {
+    hazard: 'H72',
+    without: 'callers behind a first attempt call a silent Redis busy',
+    changes: [drop('H72g')],
+    test: 'redis/overload.test.ts',
+  },
+  {
+    hazard: 'H99',
     without: 'a request whose caller gave up behind a WAIT is sent',
     changes: [when('H99b', false)],
     test: 'redis/replicas-crowd.test.ts',
