@@ -243,7 +243,7 @@ exports.mutants = [
     'if other and not first then',
   ),
   shared('wake', 'a release notifies nobody', "redis.pcall('PUBLISH', channels[i],", "redis.pcall('PUBLISH', '-',"),
-  shared('waiters', 'an expired entry bars the way', 'if not deadline or deadline < now or', 'if not deadline or'),
+  shared('waiters', 'an expired entry bars the way', 'if deadline < now or', 'if'),
   shared('acquire-shared', 'a late request is executed', 'if now > notAfter then', 'if false then'),
   shared(
     'acquire-shared',

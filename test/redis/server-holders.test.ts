@@ -74,18 +74,7 @@ describe('readers, writers and permits', () => {
       }
     });
 
-    for (const missing of [
-      'time',
-      'get',
-      'set',
-      'zadd',
-      'zrem',
-      'zrange',
-      'zrangebyscore',
-      'zremrangebyscore',
-      'zscore',
-      'pexpire',
-    ]) {
+    for (const missing of ['time', 'get', 'set', 'zadd', 'zrem', 'zrange', 'zremrangebyscore', 'zscore', 'pexpire']) {
       it(`no ${missing}: an error by name, and nothing stays for ever`, async () => {
         const redis = await userWith(rights.filter((right) => right !== `+${missing}`));
         const error = await backendError(life(redis));
@@ -93,6 +82,19 @@ describe('readers, writers and permits', () => {
         expect(await stage.leftMs(`lk:${stage.key}`)).not.to.equal(-1);
       });
     }
+
+    it('no zrangebyscore: an error by name once more than a few wait, and nothing stays for ever', async () => {
+      const redis = await userWith(rights.filter((right) => right !== '+zrangebyscore'));
+      const write = () =>
+        new RWLock(stage.key, { ...terms(redis), maxRetries: undefined, timeout: LONG_MS }).acquireWrite();
+      const writer = await write();
+      const waits = Array.from({ length: 12 }, async () => (await write()).release());
+      const settled = Promise.allSettled(waits);
+      expect(await Promise.race(waits.map((each) => backendError(each)))).to.include({ redisCode: 'NOPERM' });
+      await writer.release();
+      await settled;
+      expect(await stage.leftMs(`lk:${stage.key}`)).not.to.equal(-1);
+    });
   });
 
   it('OOM: an acquire is refused and nothing is written; a holder can extend, downgrade and release (H55)', async () => {
