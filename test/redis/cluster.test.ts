@@ -238,6 +238,8 @@ describe('a cluster', () => {
       redisExpLock({ redis, lifetime: 10_000 }),
     ) as [redisExpLock.WithLock, redisExpLock.WithLock];
     const key = uniqueKey();
+    // Once the process listens, its callers wait in one queue. Before that, the first of them holds the lock outside of it.
+    await Promise.all([1, 2].map(() => one.run(key, { timeout: 10_000 }, () => {})));
     const before = await sent();
     for (let n = 0; n < 5; n += 1) await (await one.promise(key, { timeout: 10_000 })).release();
     const within = await Promise.all([1, 2, 3].map(() => one.run(key, { timeout: 10_000 }, () => sent())));
