@@ -10,6 +10,9 @@ export type Readiness =
   /** connect() was not called, or the client was closed. */
   | 'closed';
 
+/** @internal Sends any command, as its words. */
+export type SendWords = (words: readonly string[]) => Promise<unknown>;
+
 /** @internal */
 export interface ScriptClient {
   /** The prefix that the client is configured to add to every key, '' for none; it counts as part of each lock's key. */
@@ -34,7 +37,7 @@ export interface ScriptClient {
   /** The reply to INFO server, of one node in a cluster; rejects if INFO is not permitted. */
   serverInfo(): Promise<string>;
   /** Functions that send any command to each master; absent if the client cannot list the masters. */
-  readonly masters?: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
+  readonly masters?: (() => readonly SendWords[]) | undefined;
   /** A counter that goes up with each new connection; absent if connections cannot be counted. */
   readonly generation?: (() => number) | undefined;
   /** It learns of a failover by sentinels only when its connection ends. */

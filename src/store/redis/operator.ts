@@ -143,12 +143,12 @@ export class RedisOperator implements Operator {
   async #send(words: readonly string[], commandTimeoutMs: number): Promise<unknown> {
     const ready = this.#transport.ready(words[1]!, commandTimeoutMs);
     if (ready !== undefined) await ready;
-    const [send] = await this.#client.masters!();
+    const [send] = this.#client.masters!();
     return withDeadline(send!(words), words[1]!, commandTimeoutMs, false);
   }
 
   async *#keys(prefix: string, commandTimeoutMs: number, isPaced = true): AsyncGenerator<readonly string[], void> {
-    for (const send of await this.#client.masters!()) {
+    for (const send of this.#client.masters!()) {
       for await (const keys of scanKeys(send, prefix, commandTimeoutMs, isPaced)) {
         yield keys.filter((key) => mayBeLock(key) && !isOfRegistry(key));
       }

@@ -1,6 +1,7 @@
 // Lists all keys of one server in small steps. No command takes long, and the steps together take a small share of the server's
 // time, as the server itself reports it.
 import { timers } from '../../core/clock';
+import type { SendWords } from './client';
 import { withDeadline } from './pipeline/deadlines';
 import { strangeReply } from './replies';
 
@@ -12,8 +13,6 @@ const serverShare = 0.015;
 const scanMicros = 1;
 const inspectMicros = 5;
 
-type SendScan = (words: readonly string[]) => Promise<unknown>;
-
 /**
  * Yields the keys with this prefix.
  *
@@ -21,7 +20,7 @@ type SendScan = (words: readonly string[]) => Promise<unknown>;
  * found.
  */
 export async function* scanKeys(
-  send: SendScan,
+  send: SendWords,
   prefix: string,
   timeoutMs: number,
   isPaced: boolean,
@@ -49,7 +48,7 @@ export async function* scanKeys(
 }
 
 /** The total time of the server's commands of our kinds so far; undefined if the server may not be asked. */
-async function microsOf(send: SendScan, timeoutMs: number): Promise<number | undefined> {
+async function microsOf(send: SendWords, timeoutMs: number): Promise<number | undefined> {
   try {
     const text = String(await withDeadline(send(['INFO', 'commandstats']), '', timeoutMs));
     const all = [...text.matchAll(/^cmdstat_(?:scan|eval|evalsha|info):calls=\d+,usec=(\d+)/gm)];

@@ -4,6 +4,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { RedisLike } from '../../core/redis-like';
 import { sharedMemoryStore } from '../../store/embedded/shared-memory/shared-memory';
+import type { ScriptClient } from '../../store/redis/client';
 import { scriptClient } from '../../store/redis/clients/script-client';
 import { Exit, exitCodes } from './exit';
 import { inTime } from './in-time';
@@ -16,7 +17,7 @@ export interface CliConnection {
   /** The installed client and its version; undefined if there is no server. */
   readonly client: string | undefined;
   /** Functions that send a command to each master; undefined if there is no server. */
-  readonly masters: (() => Promise<((words: readonly string[]) => Promise<unknown>)[]>) | undefined;
+  readonly masters: ScriptClient['masters'];
   close(): void;
 }
 

@@ -43,7 +43,7 @@ async function show(findings: readonly Finding[]): Promise<void> {
 async function examine({ connection, store, prefix }: Session, asked: RequestedRights): Promise<Finding[]> {
   const start = [ok('reachable', connection.name), ok('runtime', runtime(connection.client))];
   if (connection.masters === undefined) return [...start, await withoutEnd(store, prefix)];
-  const masters = await connection.masters();
+  const masters = connection.masters();
   const said: Said[] = [];
   for (const send of masters) {
     const bounded: SendWords = (words) => inTime(send(words), silentMs);

@@ -1,6 +1,6 @@
 // The findings of doctor, and the function that sends its commands.
 
-export type SendWords = (words: readonly string[]) => Promise<unknown>;
+export type { SendWords } from '../../store/redis/client';
 
 export interface Finding {
   readonly check: string;

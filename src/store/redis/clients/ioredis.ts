@@ -1,7 +1,7 @@
 // ioredis 5 and 6, client and Cluster, and iovalkey, which is a copy of 5.
 import { slotOf } from '../../../core/keys';
 import type { DedicatedClient, Readiness, ScriptClient } from '../client';
-import { countOf, type ForeignClient, hasMethods, policyIn } from './shape';
+import { anyOf, clientOf, countOf, type ForeignClient, hasMethods } from './shape';
 import { type OpenSubscriber, subscribeOver } from './subscriptions';
 
 /** True for a client of ioredis; a pipeline has the same methods, but no state. */
@@ -16,22 +16,15 @@ export function ioredis(client: ForeignClient): ScriptClient {
   const send = sender(client);
   const asNumbers = stringNumbers === true ? (reply: Promise<unknown>) => reply.then(numbers) : same;
   return {
+    ...clientOf(client, (...words) => (clustered ? anyNode(client) : commands).call(...words)),
     keyPrefix: String(client.options.keyPrefix ?? ''),
     clustered,
     readiness: () => readinessOf(client.status),
     evalsha: (sha, keys, args) => asNumbers(send('evalsha', [sha, String(keys.length), ...keys, ...args])),
     eval: (lua, keys, args) => asNumbers(send('eval', [lua, String(keys.length), ...keys, ...args])),
-    async evictionPolicy() {
-      return policyIn(await (clustered ? anyNode(client) : commands).config('GET', 'maxmemory-policy'));
-    },
-    async serverInfo() {
-      return String(await (clustered ? anyNode(client) : commands).info('server'));
-    },
-    async masters() {
-      const nodes: ForeignClient[] = clustered
-        ? client.nodes('master').map((node: ForeignClient) => plain(node))
-        : [commands];
-      return nodes.map((node) => (words) => node.call(...words));
+    masters: () => {
+      const nodes: ForeignClient[] = clustered ? client.nodes('master') : [client];
+      return nodes.map((node) => (words) => plain(node).call(...words));
     },
     generation: clustered ? undefined : countOf(client, 'ready'),
     missesFailovers: client.options.sentinels?.length > 0 && client.options.failoverDetector !== true, // H92
@@ -40,10 +33,8 @@ export function ioredis(client: ForeignClient): ScriptClient {
     dedicate(key) {
       if (!clustered) return dedicated(client);
       const name = nodeOf(client, key);
-      const node = client
-        .nodes('master')
-        .find(({ options }: ForeignClient) => `${options.host}:${options.port}` === name);
-      return dedicated(node ?? anyNode(client));
+      const nodes: ForeignClient[] = client.nodes('master');
+      return dedicated(nodes.find(({ options }) => `${options.host}:${options.port}` === name) ?? anyNode(client));
     },
     subscribe: subscribeOver(
       subscriberOn(client, clustered ? () => anyNode(client) : () => client),
@@ -109,12 +100,11 @@ function nodeOf(cluster: ForeignClient, key: string): string {
   return cluster.slots[slotOf(key)]?.[0] ?? '';
 }
 
-/** Any node of the cluster: PUBLISH is broadcast, and after a lost connection another node may be better. */
+/** Any node of the cluster; after a lost connection another one may be better. */
 function anyNode(cluster: ForeignClient): ForeignClient {
-  const nodes = cluster.nodes('master');
-  const ready = nodes.filter(({ status }: ForeignClient) => status === 'ready');
-  const some = ready.length > 0 ? ready : nodes;
-  return some[Math.floor(Math.random() * some.length)];
+  const nodes: ForeignClient[] = cluster.nodes('master');
+  const ready = nodes.filter(({ status }) => status === 'ready');
+  return anyOf(ready.length > 0 ? ready : nodes);
 }
 
 /**

@@ -1,8 +1,8 @@
 // node-redis 4, 5 and 6: client, cluster, sentinel and pool. All run scripts alike; the rest differs by kind and major version.
 
 import { slotOf } from '../../../core/keys';
-import type { DedicatedClient, Readiness, ScriptClient } from '../client';
-import { countOf, type ForeignClient, hasMethods, noDedicated, policyIn } from './shape';
+import type { DedicatedClient, Readiness, ScriptClient, SendWords } from '../client';
+import { anyOf, clientOf, countOf, type ForeignClient, hasMethods, noDedicated } from './shape';
 import { type OpenSubscriber, type Subscriber, subscribeOver } from './subscriptions';
 
 /** True for a client, which has a state; the objects of multi() and legacy() have the same methods, but no state. */
@@ -27,20 +27,14 @@ export function nodeRedis(client: ForeignClient): ScriptClient {
   const openSubscriber = subscriberOf(client, kind);
   const readiness = readinessOf(client, kind);
   const relocate = kind === 'cluster' ? relocator(commands) : undefined;
+  const masters = (): SendWords[] => mastersOf(client, commands, kind);
   return {
+    ...clientOf(client, (...words) => masters()[0]!(words)),
     keyPrefix,
     clustered: kind === 'cluster',
     readiness,
-    ...(relocate || keyPrefix !== '' ? rawScripts(client, commands, kind, relocate) : scripts(client, commands, kind)),
-    async evictionPolicy() {
-      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
-      return policyIn(await node.configGet('maxmemory-policy'));
-    },
-    async serverInfo() {
-      const node = kind === 'cluster' ? plain(await client.nodeClient(client.masters[0])) : commands;
-      return String(await node.info('server'));
-    },
-    masters: () => mastersOf(client, commands, kind),
+    ...scripts(client, commands, kind, { keyPrefix, relocate }),
+    masters,
     generation: kind === 'client' ? countOf(client, 'ready') : undefined,
     nodeOf: (key) => nodeOf(client, kind, key),
     relocate,
@@ -64,79 +58,61 @@ function plain(client: ForeignClient): ForeignClient {
   return client.withCommandOptions?.(ourOptions) ?? client;
 }
 
-async function mastersOf(
-  client: ForeignClient,
-  commands: ForeignClient,
-  kind: NodeRedisKind,
-): Promise<((words: readonly string[]) => Promise<unknown>)[]> {
-  if (kind === 'pool')
-    return [(words) => client.execute((each: ForeignClient) => plain(each).sendCommand(words, ourOptions))];
+function mastersOf(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind): SendWords[] {
   if (kind === 'sentinel') return [(words) => commands.sendCommand(false, words, ourOptions)];
-  if (kind === 'client') return [(words) => commands.sendCommand(words, ourOptions)];
-  const nodes: ForeignClient[] = await Promise.all(
-    client.masters.map((master: ForeignClient) => client.nodeClient(master)),
-  );
-  return nodes.map((node) => (words) => plain(node).sendCommand(words, ourOptions));
+  if (kind !== 'cluster') return [(words) => commands.sendCommand(words, ourOptions)];
+  return client.masters.map((master: ForeignClient): SendWords => {
+    return async (words) => plain(await client.nodeClient(master)).sendCommand(words, ourOptions);
+  });
 }
 
 /** Named explicitly, because other options stay as the owner set them. */
 const ourOptions = { timeout: undefined, typeMapping: undefined };
 
-type Scripts = Pick<ScriptClient, 'eval' | 'evalsha'>;
-
 /**
- * Calls the client's method if that is wrapped (by a spy, say), and in a pool. Otherwise sends words: a quarter less CPU for a
- * sequential pair, no less for a batched one.
+ * Sends a script as words: a quarter less CPU for a sequential pair, no less for a batched one. But calls the client's method if
+ * that is wrapped (by a spy, say). A `keyPrefix` (since 6) does not apply to words; otherwise it would go before each key by
+ * itself, inside or outside of the braces. The cluster of 4 must be told the key: otherwise it sends a script to any node until
+ * it is no longer redirected.
  */
-function scripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind): Scripts {
-  const raw = rawScripts(client, commands, kind);
-  const isNamed = kind === 'pool' || !client.sendCommand || client.options?.legacyMode; // S23
+function scripts(
+  client: ForeignClient,
+  commands: ForeignClient,
+  kind: NodeRedisKind,
+  { keyPrefix, relocate }: { readonly keyPrefix: string; readonly relocate: Relocate | undefined },
+): Pick<ScriptClient, 'eval' | 'evalsha'> {
+  const isNamed = !client.sendCommand || client.options?.legacyMode; // S23
+  const isSentAsWords = relocate !== undefined || keyPrefix !== '';
   const named = (): ForeignClient | undefined => {
+    if (isSentAsWords) return undefined;
     if (isNamed) return commands;
     return client.evalSha === Object.getPrototypeOf(client).evalSha ? undefined : client;
   };
+  const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
+    const words = [name, script, String(keys.length), ...keys, ...args];
+    // In 5 `sendCommand` does not use the options of `commands`.
+    if (kind === 'sentinel') return commands.sendCommand(false, words, ourOptions);
+    if (relocate === undefined) return commands.sendCommand(words, ourOptions);
+    if (isServed(client, keys[0]!)) return commands.sendCommand(keys[0], false, words, ourOptions);
+    relocate(keys[0]!);
+    return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
+  };
   return {
-    evalsha: (sha, keys, args) => named()?.evalSha(sha, { keys, arguments: args }) ?? raw.evalsha(sha, keys, args),
-    eval: (lua, keys, args) => named()?.eval(lua, { keys, arguments: args }) ?? raw.eval(lua, keys, args),
+    evalsha: (sha, keys, args) => named()?.evalSha(sha, { keys, arguments: args }) ?? send('EVALSHA', sha, keys, args),
+    eval: (lua, keys, args) => named()?.eval(lua, { keys, arguments: args }) ?? send('EVAL', lua, keys, args),
   };
 }
 
 /**
- * Sends a script as words. A `keyPrefix` (since 6) does not apply to words; otherwise it would go before each key by itself,
- * inside or outside of the braces. The cluster of 4 must be told the key: otherwise it sends a script to any node until it is
- * no longer redirected.
+ * True unless the node of a key is known to be disconnected. A cluster of 4 or 5 learns of a failover only from a node that
+ * replies MOVED, which a dead one never does; 6 checks after some seconds. So the offline queue of a dead node is never used.
+ * Instead any node is asked for the key: the client goes from node to node, and reads the slot map again, until one has the key.
  */
-function rawScripts(client: ForeignClient, commands: ForeignClient, kind: NodeRedisKind, relocate?: Relocate): Scripts {
-  const isServed = relocate && servedCheck(client, relocate);
-  const send = (name: string, script: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
-    const words = [name, script, String(keys.length), ...keys, ...args];
-    if (isServed?.(keys[0]!) === false) return Promise.reject(new Error('CLUSTERDOWN its node is not connected'));
-    // In 5 `sendCommand` does not use the options of `commands`.
-    if (kind === 'cluster') return commands.sendCommand(keys[0], false, words, ourOptions);
-    return kind === 'sentinel'
-      ? commands.sendCommand(false, words, ourOptions)
-      : commands.sendCommand(words, ourOptions);
-  };
-  return {
-    evalsha: (sha, keys, args) => send('EVALSHA', sha, keys, args),
-    eval: (lua, keys, args) => send('EVAL', lua, keys, args),
-  };
+function isServed(client: ForeignClient, key: string): boolean {
+  return masterOf(client, key)?.client?.isReady !== false;
 }
 
 const relocatePauseMs = 100;
-
-/**
- * A check that the node of a key is connected. A cluster of 4 or 5 learns of a failover only from a node that replies MOVED,
- * which a dead one never does; 6 checks after some seconds. So the offline queue of a dead node is never used. Instead any node
- * is asked for the key: the client goes from node to node, and reads the slot map again, until one has the key.
- */
-function servedCheck(client: ForeignClient, relocate: Relocate): (key: string) => boolean {
-  return (key) => {
-    if (masterOf(client, key)?.client?.isReady !== false) return true;
-    relocate(key);
-    return false;
-  };
-}
 
 type Relocate = (key: string) => void;
 
@@ -254,11 +230,6 @@ function subscriberOf(client: ForeignClient, kind: NodeRedisKind): OpenSubscribe
   if (kind === 'sentinel') return sentinelSubscriber(client);
   if (kind === 'cluster') return subscriberOn(() => client.nodeClient(anyOf(client.masters)));
   return kind === 'client' && hasMethods(client, 'duplicate', 'subscribe') ? subscriberOn(() => client) : undefined;
-}
-
-/** Any node of the cluster: PUBLISH is broadcast, and after a lost connection another node may be better. */
-function anyOf<T>(nodes: readonly T[]): T {
-  return nodes[Math.floor(Math.random() * nodes.length)]!;
 }
 
 function subscriberOn(node: () => ForeignClient | Promise<ForeignClient>): OpenSubscriber {

@@ -25,7 +25,7 @@ export function clientOf(client: ForeignClient, run: (...words: string[]) => Pro
     eval: (lua, keys, args) => run('EVAL', lua, String(keys.length), ...keys, ...args),
     evictionPolicy: async () => policyIn(await run('CONFIG', 'GET', 'maxmemory-policy')),
     serverInfo: async () => String(await run('INFO', 'server')),
-    masters: async () => [(words) => run(...words)],
+    masters: () => [(words) => run(...words)],
     nodeOf: () => '',
     dedicate() {
       throw noDedicated(client);
@@ -38,6 +38,11 @@ export function noDedicated(client: unknown): TypeError | RangeError {
   const expected =
     '0 for this client: it needs connections that can be duplicated (node-redis createClient, createCluster, createSentinel; ioredis)';
   return optionError('minReplicas', expected, client);
+}
+
+/** Any node of a cluster: PUBLISH is broadcast, and after a lost connection another node may be better. */
+export function anyOf<T>(nodes: readonly T[]): T {
+  return nodes[Math.floor(Math.random() * nodes.length)]!;
 }
 
 /** The reply to CONFIG GET: a list, a map or an object, depending on client and protocol. */

@@ -2,7 +2,7 @@
 // methods, which would read each text of a reply as JSON and collect commands in pipelines of their own.
 //
 // Invariant: an error that leaves here never has the token of the database, a password of its address, or the failed command.
-import type { ScriptClient } from '../client';
+import type { ScriptClient, SendWords } from '../client';
 import { clientOf, type ForeignClient, hasMethods } from './shape';
 
 /** True for this client; pipelines, those of ioredis too, have the same methods, but collect commands. */
@@ -26,9 +26,7 @@ export function upstash(client: ForeignClient): ScriptClient {
   };
 }
 
-type SendOverHttp = (words: readonly string[]) => Promise<unknown>;
-
-function overHttp(http: ForeignClient): SendOverHttp {
+function overHttp(http: ForeignClient): SendWords {
   return async (words) => {
     const { result, error } = await http.request({ body: words });
     if (error) throw new Error(String(error));
@@ -37,7 +35,7 @@ function overHttp(http: ForeignClient): SendOverHttp {
 }
 
 /** Sends through the methods of an object that only looks like this client, and turns the values that they have parsed into text again. */
-function byMethods(client: ForeignClient): SendOverHttp {
+function byMethods(client: ForeignClient): SendWords {
   return async ([name, script, count, ...rest]) => {
     const keys = rest.splice(0, Number(count));
     return asText(await client[name!.toLowerCase()](script, keys, rest));
