@@ -2,17 +2,20 @@
 // makes the requests for all its callers. It polls if it may not be queued.
 import type { Effort } from '../core/acquire-trace';
 import { LockBackendError } from '../core/errors';
+import { setImmediate } from '../core/real-timers';
 import { hasIncomingRequests } from '../core/runtime';
 import type { Position, Waiter } from '../queue/queue';
-import type { Queues } from '../queue/queues';
+import type { Follow, Queues } from '../queue/queues';
 import type { AcquireReply } from '../store/contract';
 import { Polling, type PollingCaller } from './polling';
 
 export class Queued extends Polling<PollingCaller & Waiter> {
   /** The position in the queue; undefined before the caller is queued. */
   #position: Position | undefined;
-  /** Set while this caller makes its first attempt. */
-  #attempted: Queues['attempted'] | undefined;
+  /** The queues while this caller makes its first attempt. */
+  #attemptedIn: Queues | undefined;
+  /** The callers of the same key that wait for the end of this one's first attempt. */
+  #followers: Set<Follow> | undefined;
   #stopFollowing: (() => void) | undefined;
 
   override get effort(): Effort {
@@ -25,13 +28,13 @@ export class Queued extends Polling<PollingCaller & Waiter> {
   }
 
   override onReply(reply: AcquireReply, token: string): void {
-    super.onReply(reply, token);
     this.#endAttempt(undefined);
+    super.onReply(reply, token);
   }
 
   override onFailure(error: unknown): void {
-    super.onFailure(error);
     this.#endAttempt(error);
+    super.onFailure(error);
   }
 
   protected override beginAlone(queues: Queues | undefined): void {
@@ -42,19 +45,25 @@ export class Queued extends Polling<PollingCaller & Waiter> {
   /** True if another caller makes its first attempt: this one would be refused, and is queued after that. */
   #isBehind(queues: Queues): boolean {
     const key = this.spec.keys as string;
-    const followers = queues.attempted.get(key);
-    if (followers === undefined) {
-      this.#attempted = queues.attempted.set(key, new Set());
+    const first = queues.attempted.get(key);
+    if (first === undefined) {
+      queues.attempted.set(key, this);
+      this.#attemptedIn = queues;
       return false;
     }
-    const follow = (failure: LockBackendError | undefined): void => {
+    this.#stopFollowing = first.follow((failure) => {
       this.#stopFollowing = undefined;
       if (failure !== undefined) this.caller.troubled(failure); // H72g
       this.enqueueWhenOpen(queues);
-    };
-    followers.add(follow);
-    this.#stopFollowing = () => followers.delete(follow);
+    });
     return true;
+  }
+
+  /** Calls `follow` once this caller's first attempt has ended. Returns a function that takes that back. */
+  follow(follow: Follow): () => void {
+    this.#followers ??= new Set();
+    this.#followers.add(follow);
+    return () => this.#followers!.delete(follow);
   }
 
   protected override stop(): void {
@@ -63,18 +72,25 @@ export class Queued extends Polling<PollingCaller & Waiter> {
     this.#endAttempt(undefined);
   }
 
+  /** Lets the followers go on, in a turn of their own: a function that was granted the lock begins before thousands are queued. */
   #endAttempt(error: unknown): void {
-    const key = this.spec.keys as string;
-    const followers = this.#attempted?.get(key);
-    this.#attempted?.delete(key);
-    this.#attempted = undefined;
-    const failure = error instanceof LockBackendError ? error : undefined;
-    for (const follow of followers ?? []) follow(failure);
+    const queues = this.#attemptedIn;
+    if (queues === undefined) return;
+    this.#attemptedIn = undefined;
+    const end = (): void => {
+      queues.attempted.delete(this.spec.keys as string);
+      const failure = error instanceof LockBackendError ? error : undefined;
+      for (const follow of this.#followers ?? []) follow(failure);
+    };
+    if (this.#followers === undefined) end();
+    else setImmediate(end); // H7c
   }
 
   protected override enqueue(queues: Queues): void {
     // The queue requests with its own token.
     this.attempts.drop();
+    // Wake-ups are open, so Redis answers: an earlier failure is no longer why the caller waits.
+    this.caller.troubled(undefined); // H72h
     this.wasQueued = true;
     const { keys, settings } = this.spec;
     const { lifetimeMs, fencing, owner } = settings;

@@ -65,6 +65,9 @@ export function queuesOf(scope: Scope, store: Store): Queues | undefined {
   return queues;
 }
 
+/** Goes on after the first attempt of another caller for the same key, which may have failed. */
+export type Follow = (failure: LockBackendError | undefined) => void;
+
 export class Queues implements QueuePort {
   readonly wakeUps: WakeUps;
   /** The source of grants for keys with several holders. A release wakes the waiters of this process that may be next, in the same command. */
@@ -78,8 +81,8 @@ export class Queues implements QueuePort {
     },
     lost() {},
   };
-  /** Keys for which a caller makes its first attempt, each with the callers that came meanwhile. They are called when it has ended. */
-  readonly attempted = new Map<string, Set<(failure: LockBackendError | undefined) => void>>();
+  /** The callers that make their first attempt, by key. Further callers of the key follow them. */
+  readonly attempted = new Map<string, { follow(follow: Follow): () => void }>();
   readonly #store: Store;
   /** Queues by their key. */
   readonly #queues = new Map<string, Queue[]>();

@@ -91,6 +91,18 @@ export const foundEdges: readonly Protection[] = [
     test: 'redis/overload.test.ts',
   },
   {
+    hazard: 'H72',
+    without: 'a caller blames Redis for a key that is merely busy, because an attempt before it had failed',
+    changes: [drop('H72h')],
+    test: 'redis/overload.test.ts',
+  },
+  {
+    hazard: 'H7',
+    without: 'a granted function waits until thousands of other callers are queued',
+    changes: [write('H7c', '    else end();')],
+    test: 'redis/overload.test.ts',
+  },
+  {
     hazard: 'H99',
     without: 'a request whose caller gave up behind a WAIT is sent',
     changes: [when('H99b', false)],

@@ -1,6 +1,8 @@
 // Thousands of callers in one tick, in a process that has waited for nothing yet (H99).
 import { expect } from 'chai';
+import sinon from 'sinon';
 import redisExpLock from '../../src/index';
+import { WakeUps } from '../../src/queue/wake-ups';
 import { failure } from '../contract/outcomes';
 import { type Client, commandStats, connect, diffCommandStats, type RedisServer, startRedis } from '../support/redis';
 
@@ -39,6 +41,34 @@ describe('many callers of one key at once', () => {
     const waits = [1, 2, 3].map(() => failure(withLock.promise('silent', { timeout: 1_500 })));
     for (const error of await Promise.all(waits)) expect(error.code).to.equal('ERR_LOCK_BACKEND');
     await server.resume();
+    await withLock.close();
+  });
+
+  it('H72: once Redis answers again, a caller that waited behind a failed attempt says that the key is busy', async () => {
+    const holder = redisExpLock({ redis: await connect(server.url), lifetime: 60_000 });
+    const lease = await holder.promise('stale');
+    const withLock = redisExpLock({ redis: client, commandTimeout: 1_000 });
+    await server.pause();
+    const first = failure(withLock.promise('stale', { timeout: 1_200 }));
+    const follower = failure(withLock.promise('stale', { timeout: 4_000 }));
+    expect((await first).code).to.equal('ERR_LOCK_BACKEND');
+    await server.resume();
+    expect((await follower).code).to.equal('ERR_LOCK_TIMEOUT');
+    await lease.release();
+    await Promise.all([withLock.close(), holder.close()]);
+  });
+
+  it('H7: the function of the first caller begins before those behind it are queued', async () => {
+    const withLock = redisExpLock({ redis: client });
+    const whenOpen = sinon.spy(WakeUps.prototype, 'whenOpen');
+    try {
+      const queuedBefore: number[] = [];
+      const work = (): void => void queuedBefore.push(whenOpen.callCount);
+      await Promise.all([1, 2, 3].map(() => withLock.run('first', { timeout: 50_000 }, work)));
+      expect(queuedBefore).to.deep.equal([0, 2, 2]);
+    } finally {
+      whenOpen.restore();
+    }
     await withLock.close();
   });
 });
