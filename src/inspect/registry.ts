@@ -155,9 +155,7 @@ class Registry implements ScopeObserver {
 
   /** Resolves once the record names none of the scope's locks. */
   async part(scope: Scope): Promise<void> {
-    if (!this.#scopes.delete(scope)) return;
-    this.#stop();
-    await this.#write();
+    if (this.#scopes.delete(scope)) await this.#write();
   }
 
   /** From now on, the process of this scope hears that an operator took a lock away. */
@@ -176,33 +174,24 @@ class Registry implements ScopeObserver {
   }
 
   #changed(): void {
-    if (this.#isSoon) return;
-    this.#stop();
-    this.#isSoon = true;
-    this.#in(delayMs);
+    if (!this.#isSoon) this.#schedule(delayMs);
   }
 
-  #in(ms: number): void {
-    this.#alarm = timers.setIdle(() => {
-      this.#isSoon = false;
-      void this.#write();
-    }, ms);
-  }
-
-  #stop(): void {
+  #schedule(ms: number): void {
+    this.#isSoon = ms < everyMs;
     clearAlarm(this.#alarm);
-    this.#isSoon = false;
+    this.#alarm = timers.setIdle(() => void this.#write(), ms);
   }
 
   /** Writes what has changed, one write at a time. */
   async #write(): Promise<void> {
+    clearAlarm(this.#alarm);
+    this.#isSoon = false;
     while (this.#writing !== undefined) await this.#writing;
     this.#writing = this.#writeNow().catch(() => {});
     await this.#writing;
     this.#writing = undefined;
-    if (this.#isSoon || this.#written.length === 0) return;
-    this.#stop();
-    this.#in(everyMs);
+    if (!this.#isSoon && this.#written.length > 0) this.#schedule(everyMs);
   }
 
   async #writeNow(): Promise<void> {
